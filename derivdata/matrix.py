@@ -115,7 +115,7 @@ def features(
     oldest = 2 * step if max_age is None else times.length(max_age, "max_age")
     window = times.window(start, end)
     ask = _Question(symbol_names(symbols), venues, window, resolution, oldest + step, options_venue, [], {})
-    grid = pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left").tz_localize(None)
+    grid = times.naive_utc(pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left"))
     figures = {}
     for name in wanted:
         if name in _BUCKETS:
@@ -196,7 +196,7 @@ def at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
     rows = rows[rows["years"] > 0.0].sort_values(["time", "years"])
     target, years = maturity / _YEAR, rows["years"].to_numpy()
     variance = (rows["iv"] ** 2 * rows["years"]).to_numpy()
-    hours, starts = np.unique(rows["time"].dt.tz_localize(None).to_numpy(), return_index=True)
+    hours, starts = np.unique(times.naive_utc(rows["time"]).to_numpy(), return_index=True)
     slices = [slice(*ends) for ends in pairwise([*starts, len(rows)])]
     found = [np.interp(target, years[part], variance[part], np.nan, np.nan) for part in slices]
     values = np.sqrt(np.array(found, dtype=np.float64) / target)

@@ -19,8 +19,9 @@ from derivdata.analysis.panels import Panel, hours, interval_of, last_valid, req
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
-from derivdata.support.times import length
+from derivdata.support.times import length, naive_utc
 from derivdata.tables.joining import joined_provenance
+from derivdata.tables.required import require_zone
 
 __all__ = ["align", "asof_join"]
 __dir__ = __all__.copy
@@ -137,8 +138,7 @@ def asof_join(
     for side, frame in (("left", left), ("right", right)):
         require_names(frame, by, "by", side)
         require_columns(frame, side, others=("time", *by))
-        if getattr(frame["time"].dtype, "tz", None) is None:
-            raise ValueError(f"the {side} frame's times have no zone: .dt.tz_localize('UTC') says which")
+        require_zone(frame, side)
     one = left.assign(time=left["time"].dt.as_unit("us")).reset_index(drop=True)
     two = right.assign(available_at=(right["time"] + length(delay, "delay")).dt.as_unit("us"))
     newest = _newest_rows(one, two, by, length(tolerance, "tolerance"))
@@ -178,7 +178,7 @@ def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], o
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
     if not isinstance(grid, str):
         instants = pd.DatetimeIndex(grid)
-        return instants if instants.tz is None else instants.tz_convert("UTC").tz_localize(None)
+        return naive_utc(instants)
     stamps, step = pd.DatetimeIndex(panel["time"].values), length(grid, "grid")
     if not step:
         raise ValueError(f"{grid=} is no length of time above 0")

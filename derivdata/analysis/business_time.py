@@ -292,7 +292,7 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
 
 def _microseconds(value: Any, name: str) -> Any:
     if not isinstance(value, xr.DataArray | np.ndarray):
-        value = np.datetime64(times.instant(value, name).tz_localize(None), "us")
+        value = np.datetime64(times.naive_utc(times.instant(value, name)), "us")
     if value.dtype.kind in "OU":
         with suppress(TypeError, ValueError):
             value = value.astype("M8[us]")

@@ -11,6 +11,7 @@ import xarray as xr
 from derivdata.analysis import risk_neutral
 from derivdata.analysis.inputs import require_columns, require_numbers, require_variables
 from derivdata.support.arguments import typed
+from derivdata.support.times import naive_utc
 from derivdata.tables.required import require_instants
 
 __all__ = ["calibration", "probabilities"]
@@ -55,7 +56,7 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame) -> xr.Dataset:
             raise ValueError(f"surface has a dim {name!r}: choose one")
         if name in surface.coords:
             prices = prices[prices[name] == surface[name].item()]
-    delivered = prices.set_index(prices["time"].dt.tz_convert("UTC").dt.tz_localize(None))["price_usd"]
+    delivered = prices.set_index(naive_utc(prices["time"]))["price_usd"]
     if not delivered.index.is_unique:
         raise ValueError("prices has several deliveries of an instant: choose one symbol and venue")
     values = delivered.reindex(pd.DatetimeIndex(surface["expiry"].to_numpy())).to_numpy(np.float64)

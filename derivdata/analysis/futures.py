@@ -19,7 +19,7 @@ from derivdata.analysis.labelling import elementwise, with_units
 from derivdata.analysis.panels import Panel, hours_of, require, require_rate
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.support.times import SECONDS_PER_YEAR, length
+from derivdata.support.times import SECONDS_PER_YEAR, length, naive_utc
 from derivdata.tables.required import require_columns, require_instants
 from derivdata.units import BPS
 
@@ -281,9 +281,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     rates = require_rate(rates, "symbol", "exchange", "time", name="rates")
     prices = require(prices, "symbol", "exchange", "time", units="USD", name="prices")
     require_columns(held, "held", ("rolled_usd",), others=_PLACE)
-    legs = held.assign(
-        exchange=held["exchange"].astype(str) + " future", time=held["time"].dt.tz_localize(None)
-    )
+    legs = held.assign(exchange=held["exchange"].astype(str) + " future", time=naive_utc(held["time"]))
     marks = legs.set_index(_PLACE)["rolled_usd"].to_xarray()
     marks = marks.reindex(symbol=prices["symbol"], time=prices["time"])
     if not marks.notnull().any():
@@ -312,7 +310,7 @@ def _known(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
     rows = futures[futures["price_usd"].notna()]
     rows = rows.assign(
         **{name: rows[name].astype(str) for name in ("symbol", "exchange")},
-        **{name: pd.to_datetime(rows[name], utc=True).dt.tz_localize(None) for name in ("time", "expiry")},
+        **{name: naive_utc(rows[name]) for name in ("time", "expiry")},
     )
     rows = rows[rows["expiry"] - rows["time"] > pd.Timedelta(least_hours, "h")]
     rows = rows.sort_values([*_PLACE, "instrument_name"], ignore_index=True)

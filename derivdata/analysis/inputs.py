@@ -27,9 +27,7 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
     dtype = data["time"].dtype if "time" in data.coords and "time" in data.dims else "none at all"
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return
-    zoned = getattr(dtype, "tz", None) is not None
-    hint = ": .assign_coords(time=x.indexes['time'].tz_convert('UTC').tz_localize(None))" if zoned else ""
-    raise TypeError(f"{argument} needs a time dim and coordinate in naive UTC datetime64, not {dtype}{hint}")
+    raise TypeError(f"{argument} needs a time dim and coordinate in naive UTC datetime64, not {dtype}")
 
 
 def require_draws(resamples: int, *, least: int = 1) -> None:

@@ -69,6 +69,8 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     if absent:
         raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(found.dims)}")
     require_numbers(found, name)
+    if found.dtype.kind in "iu":  # whole numbers have no NaN, which many results need
+        found = found.astype(np.float64)
     _require_labels(found, name)
     if units is None:
         return found

@@ -72,4 +72,10 @@ def cumulative_delta(buy: Panel, sell: Panel) -> xr.DataArray:
 
 def _sides(buy: Panel, sell: Panel, *dims: str) -> tuple[xr.DataArray, xr.DataArray]:
     bought = require(buy, *dims, units="USD", name="buy")
-    return xr.align(bought, require(sell, *dims, units="USD", name="sell"), join="outer")
+    sold = require(sell, *dims, units="USD", name="sell")
+    for name, side in (("buy", bought), ("sell", sold)):
+        for dim, index in side.indexes.items():
+            if not index.is_unique:
+                twice = index[index.duplicated()][0]
+                raise ValueError(f"{name} has {twice} more than once along {dim!r}: keep one of its rows")
+    return xr.align(bought, sold, join="outer")

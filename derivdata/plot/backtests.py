@@ -15,6 +15,7 @@ from derivdata.plot import style
 from derivdata.plot.fits import apart
 from derivdata.plot.frames import Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
+from derivdata.support.times import naive_utc
 from derivdata.tables.required import require_columns
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         chosen = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
         if chosen.empty:
             continue
-        start = chosen["entry"].dt.tz_localize(None).to_numpy()
+        start = naive_utc(chosen["entry"]).to_numpy()
         width = (chosen["exit"] - chosen["entry"]).to_numpy()
         place = [symbols.index(symbol) for symbol in chosen["symbol"]]
         ax.barh(place, width, left=start, height=0.7, color=color, edgecolor="white", label=words)
@@ -117,7 +118,7 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             net_usd = f"{row.net_usd:+,.0f}"
             options = (f"{row.long} / {row.short}  {net_usd}", net_usd)
             fitting = next((text for text in options if 4.4 * len(text) < points), "")
-            middle = row.entry.tz_localize(None) + (row.exit - row.entry) / 2
+            middle = naive_utc(row.entry) + (row.exit - row.entry) / 2
             ax.text(middle, at, fitting, ha="center", va="center", fontsize=7.5, color="#fcfcfc")
     ax.set_xlim(times[0], times[-1])
     share = float(held.sum() / span / result.sizes["symbol"])

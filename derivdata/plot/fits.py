@@ -87,7 +87,7 @@ def at_the_money(fit: xr.Dataset) -> xr.DataArray:
 def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.Timestamp:
     """Find the one listed expiry of an instant or a day, or refuse."""
     expiries = pd.DatetimeIndex(np.atleast_1d(listed))
-    naive = times.instant(requested, argument).tz_convert("UTC").tz_localize(None)
+    naive = times.naive_utc(times.instant(requested, argument))
     same = expiries[expiries == naive] if naive in expiries else expiries[expiries.normalize() == naive]
     if len(same) != 1:
         raise ValueError(f"no one expiry {naive}; there are {', '.join(map(str, expiries))}")

@@ -131,7 +131,7 @@ def _span(
 
 
 def _naive(when: pd.Timestamp) -> pd.Timestamp:
-    return times.instant(when).tz_localize(None)
+    return times.naive_utc(times.instant(when))
 
 
 def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
@@ -228,7 +228,7 @@ def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:
 
 
 def _times(events: pd.DataFrame) -> Array:
-    return np.asarray(events["time"].dt.tz_convert(None))
+    return np.asarray(times.naive_utc(events["time"]))
 
 
 @figure_function

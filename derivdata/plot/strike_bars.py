@@ -14,7 +14,7 @@ from derivdata.plot.fits import listed_expiry
 from derivdata.plot.frames import Chain, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support.arrays import Array
-from derivdata.support.times import Instant
+from derivdata.support.times import Instant, naive_utc
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -292,5 +292,5 @@ def _price(chain: Chain, expiry: pd.Timestamp) -> float:
     """Return the median underlying price of an expiry, which ignores single options with a wrong one."""
     prices = chain["underlying_price"]
     if isinstance(chain, pd.DataFrame):
-        return float(prices[chain["expiry"].dt.tz_localize(None) == expiry.tz_localize(None)].median())
-    return float(prices.sel(expiry=expiry.tz_localize(None)))
+        return float(prices[naive_utc(chain["expiry"]) == naive_utc(expiry)].median())
+    return float(prices.sel(expiry=naive_utc(expiry)))

@@ -26,6 +26,7 @@ from derivdata.plot.fits import (
 )
 from derivdata.plot.frames import Chain, Engine, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
+from derivdata.support.times import naive_utc
 from derivdata.tables.required import require_columns, require_instants
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
             raise ValueError(f"before holds {before['time'].nunique()} instants: choose one")
         if before["expiry"].duplicated().any():
             raise ValueError("before holds an expiry twice: choose one symbol and one venue")
-        frame = before[["expiry", "iv"]].assign(expiry=before["expiry"].dt.tz_localize(None))
+        frame = before[["expiry", "iv"]].assign(expiry=naive_utc(before["expiry"]))
         time = before["time"].iloc[0].round("min")
     left = pd.Series(days(fit), fit["expiry"].to_numpy())
     frame["days"] = frame["expiry"].map(left)

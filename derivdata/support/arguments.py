@@ -138,10 +138,9 @@ def _rule(hint: Any) -> _Rule | None:
         return _mapping(_rule(parts[0]), _rule(parts[1]))
     kind = origin or hint
     if _name(kind) == "pandas.DataFrame":
-        return _Rule(
-            "a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_arrow(value), _to_pandas
-        )
-    return _Rule(f"a {_name(kind)}", lambda value: isinstance(value, kind))
+        return _Rule("a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_arrow(value), _plain)
+    convert = _plain if _name(kind) in ("xarray.DataArray", "xarray.Dataset", "pandas.Series") else None
+    return _Rule(f"a {_name(kind)}", lambda value: isinstance(value, kind), convert)
 
 
 def _is_arrow(value: Any) -> bool:
@@ -149,13 +148,18 @@ def _is_arrow(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
 
 
-def _to_pandas(value: Any) -> Any:
-    """Convert a table of polars, pyarrow or another library; anything else passes unchanged."""
-    if not _is_arrow(value) or type(value).__module__.partition(".")[0] in ("pandas", "xarray"):
+def _plain(value: Any) -> Any:
+    """Return tables of any library as pandas has them, and data in plain types; all else as it is."""
+    library = type(value).__module__.partition(".")[0]
+    if library not in ("pandas", "xarray", "numpy") and not _is_arrow(value):
         return value
-    import pyarrow as pa
+    from derivdata.support.plain_data import plain
 
-    return pa.table(value).to_pandas()
+    if library not in ("pandas", "xarray", "numpy"):
+        import pyarrow as pa
+
+        value = pa.table(value).to_pandas()
+    return plain(value)
 
 
 def _has_kind(value: Any, choices: tuple[Any, ...]) -> bool:
@@ -182,9 +186,15 @@ def _union(rules: Sequence[_Rule | None]) -> _Rule | None:
 def _list(item: _Rule | None) -> _Rule:
     if item is None:
         return _Rule("a list", _is_listed)
+    convert = item.convert
+
+    def converted(value: Any) -> Any:
+        return [convert(part) for part in value] if convert and isinstance(value, list | tuple) else value
+
     return _Rule(
         f"a list (each {item.words})",
         lambda value: _is_listed(value) and all(map(item.fits, value)),
+        converted if convert is _plain else None,
         choices=item.choices,
     )
 
@@ -240,7 +250,7 @@ def _numeric(value: Any) -> Any:
         return np.asarray(value, dtype=np.float64)
     if isinstance(value, numbers.Real) and not isinstance(value, float | np.generic):
         return value if isinstance(value, int) and abs(value) <= _WHOLE else float(value)
-    return value
+    return value if isinstance(value, np.generic) else _plain(value)
 
 
 def _dtypes(value: Any) -> Iterator[Any]:

@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from derivdata.errors import NotConnected
 from derivdata.support.arrays import Array
+
+T = TypeVar("T", pd.Timestamp, pd.DatetimeIndex, pd.Series, Any)
 
 SECONDS_PER_YEAR = 31_536_000.0
 """365 days."""
@@ -104,7 +106,7 @@ def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
         ) from None
     if stamp is pd.NaT:
         raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
-    stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+    stamp = utc(stamp)
     try:
         result = stamp.as_unit("us")
     except (ValueError, OverflowError):
@@ -112,6 +114,30 @@ def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
     if not 1 <= result.year <= 9999:
         raise ValueError(f"{name}={value!r} is outside the years that can be handled")
     return result
+
+
+def utc(values: T) -> T:
+    """Return a Timestamp, an index or a column of instants in UTC; those without a zone are UTC already."""
+    instants: Any = values.dt if isinstance(values, pd.Series) else values
+    converted: T = instants.tz_localize("UTC") if instants.tz is None else instants.tz_convert("UTC")
+    return converted
+
+
+def naive_utc(values: T) -> T:
+    """Return a Timestamp, an index or a column of instants in UTC without their zone, as arrays hold them.
+
+    This is the only place where a zone is dropped: ``tz_localize(None)`` would keep the wall clock of
+    another zone, which is another instant.
+    """
+    instants: Any = values.dt if isinstance(values, pd.Series) else values
+    naive: T = values if instants.tz is None else instants.tz_convert(None)
+    return naive
+
+
+def has_zone(values: Any) -> bool:
+    """Return whether instants have a time zone: those of a column, an index or an array of pandas."""
+    instants = values.dt if isinstance(values, pd.Series) and values.dtype.kind == "M" else values
+    return getattr(instants, "tz", None) is not None
 
 
 def lookback(text: str, name: str = "window") -> pd.Timedelta | None:

@@ -10,9 +10,10 @@ import pandas as pd
 
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Indices
+from derivdata.support.times import has_zone
 from derivdata.tables.coins import by_coin
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.required import require_columns
+from derivdata.tables.required import require_columns, require_zone
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -177,8 +178,7 @@ def _check(table: pd.DataFrame, column: str) -> None:
     for dim in _DIMS:
         if missing := int(table[dim].isna().sum()):
             raise ValueError(f"{dim} is missing in {missing} rows: it is a part of the key")
-    if getattr(table["time"].dtype, "tz", None) is None:
-        raise ValueError("times without a zone: say which with table['time'].dt.tz_localize('UTC')")
+    require_zone(table, "table")
 
 
 def _cells(table: pd.DataFrame) -> tuple[Indices, list[Array]]:
@@ -208,7 +208,7 @@ def _labels(values: pd.Series) -> tuple[Array, Array]:
         place = np.zeros(len(categories), dtype=np.intp)
         place[order] = np.arange(len(order))
         return place[codes], categories[order]
-    naive_utc = "datetime64[us]" if isinstance(values.dtype, pd.DatetimeTZDtype) else None
+    naive_utc = "datetime64[us]" if has_zone(values) else None
     codes, labels = pd.factorize(values.to_numpy(dtype=naive_utc))
     if (labels[:-1] < labels[1:]).all():
         return codes, labels

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.support.text import did_you_mean
+from derivdata.support.times import has_zone
 
 _TIMES = ("time", "start", "end", "expiry")
 _NAMES = ("symbol", "exchange", "side", "instrument_name")
@@ -52,6 +53,15 @@ def _require_kind(frame: pd.DataFrame, argument: str, name: str, *, is_time: boo
         raise ValueError(f"{argument} has no instants in the column {name!r} but {held}")
     if is_name and held.kind in "biufcmM":
         raise ValueError(f"{argument} has no text in the column {name!r} but {held}")
+
+
+def require_zone(frame: pd.DataFrame, argument: str) -> None:
+    """Refuse a frame whose ``time`` has no time zone: its wall clock may be of any place."""
+    if not has_zone(frame["time"]):
+        raise ValueError(
+            f"{argument} has times without a zone: localize them with "
+            f"{argument}['time'].dt.tz_localize('UTC')"
+        )
 
 
 def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -> None:

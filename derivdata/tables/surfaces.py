@@ -85,7 +85,7 @@ def surface_of(
         unique = one_per_place(pd.DataFrame({name: columns[name] for name in _CHAIN}))
         columns = {name: unique[name].array for name in _CHAIN}
         grid = _grid(columns, _DIMS)
-    instant = as_of.tz_localize(None).to_datetime64()
+    instant = times.naive_utc(as_of).to_datetime64()
     years = times.year_fraction(instant, grid.labels["expiry"])
     about = {"as_of": instant, "symbol": symbol, "exchange": exchange}
     coords = {"year_fraction": (("expiry",), years)} | {name: ((), value) for name, value in about.items()}
@@ -214,8 +214,8 @@ def _variable(dims: Sequence[str], values: Any, name: str = "") -> xr.Variable:
 
 def _places(values: Any) -> tuple[Array, Array]:
     """Return distinct values in order, and which of them each row has."""
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
-        values = values.tz_convert(None)
+    if times.has_zone(values):
+        values = times.naive_utc(values)
     labels, places = np.unique(np.asarray(values), return_inverse=True)
     return labels, places
 

@@ -105,7 +105,7 @@ def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
     np.testing.assert_array_equal(strict["oi_usd"], [np.nan, np.nan, 10.0])
     with pytest.raises(ValueError, match="right has no column 'exchange'"):
         align.asof_join(left, right.drop(columns="exchange"), tolerance="1h")
-    with pytest.raises(ValueError, match="no zone"):
+    with pytest.raises(ValueError, match="times without a zone"):
         align.asof_join(left.assign(time=left["time"].dt.tz_localize(None)), right, tolerance="1h")
 
 

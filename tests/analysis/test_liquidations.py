@@ -184,7 +184,7 @@ def test_misuse_is_refused(events: pd.DataFrame) -> None:
         liquidations.bucket(doubled)
     with pytest.raises(ValueError, match="no column 'side'"):
         liquidations.clusters(events.drop(columns="side"))
-    with pytest.raises(ValueError, match="no zone"):
+    with pytest.raises(ValueError, match="times without a zone"):
         liquidations.clusters(events.assign(time=events["time"].dt.tz_localize(None)))
     with pytest.raises(ValueError, match="give start and end"):
         liquidations.bucket(events.iloc[:0])

@@ -15,6 +15,7 @@ from derivdata.analysis.inputs import require_labels, require_times
 from derivdata.analysis.panels import last_valid, require
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
+from derivdata.support.times import naive_utc
 from derivdata.units import BPS, USD_UNIT
 
 _BOOK_SIDES = ["ask", "bid"]  # what a buy takes, what a sell takes
@@ -106,7 +107,7 @@ def _books(depth: xr.DataArray, symbols: object, venues: object, instants: objec
         return books
     require_times(depth, "depth")
     books = books.sortby("time")
-    stamps = np.asarray(instants.dt.tz_localize(None), dtype="datetime64[us]")  # type: ignore[attr-defined]
+    stamps = np.asarray(naive_utc(instants), dtype="datetime64[us]")
     row = np.searchsorted(books["time"].to_numpy(), stamps, side="right") - 1
     at = xr.DataArray(np.maximum(row, 0), dims="trade")
     return books.isel(time=at).where(xr.DataArray(row >= 0, dims="trade")).drop_vars("time")

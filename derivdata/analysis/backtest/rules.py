@@ -19,7 +19,7 @@ from derivdata.analysis.backtest.past import Past, Target, target_of
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import hours_at, hours_of, labels_of, require
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.support.times import Instant, instant
+from derivdata.support.times import Instant, instant, naive_utc
 
 _HOUR_US = 3_600_000_000
 _EPOCH = np.datetime64(0, "us")
@@ -208,7 +208,7 @@ class HoldPair:
         ends = (np.datetime64(-(2**62), "us"), np.datetime64(2**62, "us"))
         given = ((self.start, "start"), (self.end, "end"))
         return tuple(  # type: ignore[return-value]
-            end if value is None else instant(value, name).tz_localize(None).to_datetime64()
+            end if value is None else naive_utc(instant(value, name)).to_datetime64()
             for (value, name), end in zip(given, ends, strict=True)
         )
 

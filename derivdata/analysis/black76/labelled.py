@@ -23,8 +23,11 @@ def sign(side: Any) -> Any:
     if _is_dask(side) and hasattr(side, "dtype"):
         return side.map_blocks(_signs, dtype=np.float64)
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
-        categories = pd.Categorical(side)
-        return np.append(_signs(categories.categories.to_numpy()), np.nan)[categories.codes]
+        values = pd.Categorical(side)
+        rows = np.bincount(values.codes + 1, minlength=len(values.categories) + 1)[1:]
+        signs = np.full(len(rows) + 1, np.nan)  # the last for what is missing, code -1
+        signs[:-1][rows > 0] = _signs(values.categories.to_numpy()[rows > 0])
+        return signs[values.codes]
     # Columns of pandas come as Series, Index, or as the arrays behind them (``df["side"].values``).
     extension = pd.api.extensions.ExtensionArray
     if not isinstance(side, str | list | tuple | np.ndarray | pd.Series | pd.Index | extension):

@@ -180,7 +180,7 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
     names = [name for name in (*_place(options), "open_interest", "volume") if name in some]
     columns = {
         name: [part.isoformat() for part in some[name]]
-        if isinstance(some[name].dtype, pd.DatetimeTZDtype)
+        if some[name].dtype.kind == "M"
         else some[name].tolist()
         for name in names
     }

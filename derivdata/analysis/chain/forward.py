@@ -100,7 +100,7 @@ def slice_forwards(
 ) -> pd.DataFrame:
     """Return what `forwards` returns as a table: one row per slice of rows."""
     table, place = expiry_slices(options)
-    table["underlying_price"] = options["underlying_price"].groupby(place).median()
+    table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
     evidence = Evidence(options, place, table, given, spot, discount)
     for name in methods:

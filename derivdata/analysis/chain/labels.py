@@ -15,6 +15,7 @@ import xarray as xr
 from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.extras import import_extra
+from derivdata.support.times import naive_utc
 
 _ABSENT = {"f": np.nan, "i": 0, "U": ""}
 MOST_CELLS = 4_000_000
@@ -57,8 +58,8 @@ def by_label(
 
 def plain(column: Any) -> Any:
     """Return a column as labels of an array: instants naive, in UTC, and texts as such."""
-    if isinstance(column.dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+    if column.dtype.kind == "M":
+        return naive_utc(column).to_numpy()
     return column.to_numpy(dtype=str if column.dtype.kind == "O" else None)
 
 

@@ -15,7 +15,7 @@ from derivdata.analysis.panels import Panel, figures_of, hours, hours_of, kind_o
 from derivdata.analysis.settlements import scheduled
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
-from derivdata.support.times import Instant, instant
+from derivdata.support.times import Instant, instant, naive_utc
 from derivdata.tables.required import require_columns
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT
@@ -182,7 +182,7 @@ def next_settlements(
     """
     require_columns(settlements, "settlements", ("interval_hours",), others=("symbol", "exchange", "time"))
     now = instant(at, "at")
-    due = pd.DatetimeIndex(scheduled(settlements["time"].dt.tz_localize(None).to_numpy())).tz_localize("UTC")
+    due = pd.DatetimeIndex(scheduled(naive_utc(settlements["time"]).to_numpy())).tz_localize("UTC")
     rows = settlements.assign(time=due.as_unit("us"), row=np.arange(len(settlements)))
     rows = rows[rows["time"] <= now].sort_values("time", kind="stable")
     last = rows.drop_duplicates(["symbol", "exchange"], keep="last")

@@ -16,7 +16,7 @@ from derivdata.analysis.panels import Panel, hours_at, kind_of, require, require
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
-from derivdata.support.times import Instant, instant
+from derivdata.support.times import Instant, instant, naive_utc
 from derivdata.units import BPS_UNIT, USD_UNIT
 
 
@@ -91,7 +91,7 @@ def realised_carry(
     require_cover(min_cover)
     cost = float(pair_costs(fee_bps, [long, short])[0, 1])
     prepared = prepare(panel, overlap=overlap)
-    stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
+    stamps = [naive_utc(stamp).to_datetime64() for stamp in (opened, closed)]
     span = hours_at(np.array(stamps), prepared.origin)
     carry = earned(prepared, span[:1], span[1:], min_cover=min_cover).isel(span=0)
     rates = prepared.arrays[0]

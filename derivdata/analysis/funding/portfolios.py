@@ -29,7 +29,7 @@ from derivdata.analysis.panels import (
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.support.times import Instant, instant
+from derivdata.support.times import Instant, instant, naive_utc
 from derivdata.units import BPS, USD_UNIT
 
 _NEEDS = ("gross_bps", "net_bps", "net_low_bps", "net_high_bps", "realised_net_bps", "decisions")
@@ -142,7 +142,7 @@ def portfolio(
     )
     first = pairs.times.size - 1
     if start is not None:
-        stamp = instant(start, "start").tz_localize(None).to_datetime64()
+        stamp = naive_utc(instant(start, "start")).to_datetime64()
         first = int(np.searchsorted(pairs.times, stamp))
         if first == pairs.times.size:
             raise ValueError(f"{start=} is after the last of the forecasts, {pairs.times[-1]}")

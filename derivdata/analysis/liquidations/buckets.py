@@ -14,7 +14,7 @@ from derivdata.support import times
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Array
 from derivdata.tables.panels import provenance
-from derivdata.tables.required import require_columns
+from derivdata.tables.required import require_columns, require_zone
 
 _MOST_BUCKETS = 10_000_000
 
@@ -89,7 +89,7 @@ def bucket(
         for name, part in (added | {"count": np.ones(len(inside))}).items()
     }
     coords = {name: names for name, (_, names) in zip(by, keys, strict=True)}
-    result = xr.Dataset(data, coords=coords | {"time": labels.tz_localize(None).as_unit("us")})
+    result = xr.Dataset(data, coords=coords | {"time": times.naive_utc(labels).as_unit("us")})
     observed_share = xr.DataArray(
         _observed_shares(labels, width, coverage), dims="time", attrs={"units": "fraction"}
     )
@@ -174,8 +174,8 @@ def check_orders(events: pd.DataFrame, by: Sequence[str]) -> list[str]:
         )
     if events["time"].isna().any():
         raise ValueError("events lack the time in some rows")
-    if len(events) and getattr(events["time"].dtype, "tz", None) is None:
-        raise ValueError("times of events have no zone: .dt.tz_localize('UTC') says which")
+    if len(events):
+        require_zone(events, "events")
     if {"exchange", "order_id"} <= set(events.columns):
         duplicates = int(events.duplicated(["exchange", "order_id"]).sum())
         if duplicates:

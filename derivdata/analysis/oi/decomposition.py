@@ -115,7 +115,7 @@ def migration(
 
 
 def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
-    instant = times.instant(when, name).tz_localize(None)
+    instant = times.naive_utc(times.instant(when, name))
     if "time" not in data.indexes:
         raise ValueError(f"{of} has no labels along time")
     try:

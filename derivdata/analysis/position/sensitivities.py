@@ -19,6 +19,7 @@ from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, or
 from derivdata.analysis.surface.evaluate import years_until
 from derivdata.analysis.surface.maturity import Maturity, at_maturity, volatility
 from derivdata.support.arguments import typed
+from derivdata.support.times import naive_utc
 from derivdata.units import HOURS_PER_YEAR
 
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
@@ -93,7 +94,7 @@ def on_surface(
     _require_legs(legs)
     surface = whole_surface(surface)
     require_variables(surface, argument, ("forward",))
-    dated = instants(legs["expiry"], "the column 'expiry' of legs").dt.tz_localize(None)
+    dated = naive_utc(instants(legs["expiry"], "the column 'expiry' of legs"))
     years = years_until(surface, xr.DataArray(dated.to_numpy(), dims="leg"), argument)
     kinds = {"strike": np.float64, "side": object, "quantity": np.float64}
     arrays = {

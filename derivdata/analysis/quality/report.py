@@ -21,7 +21,7 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats, Indices
 from derivdata.tables.panels import value_column
-from derivdata.tables.required import require_columns
+from derivdata.tables.required import require_columns, require_zone
 
 _NO_BUCKETS = ("raw", "unstated")
 _LEAST_VENUES = 3
@@ -154,8 +154,7 @@ def quality(
 def _check(table: pd.DataFrame, column: str) -> None:
     keys = [name for name in ("symbol", "exchange") if name in table.columns]
     require_columns(table, "table", [column], others=["time", *keys])
-    if not isinstance(table["time"].dtype, pd.DatetimeTZDtype):
-        raise ValueError("the table's times have no zone: .dt.tz_localize('UTC') says which")
+    require_zone(table, "table")
 
 
 class _RequestedWindow(NamedTuple):
@@ -289,8 +288,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
 
 def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:
     if name in _TIMES:
-        stamps = pd.DatetimeIndex(np.asarray(figure, dtype=np.int64).view("datetime64[us]"), tz="UTC")
-        return stamps.tz_convert(table["time"].dt.tz)
+        return pd.DatetimeIndex(np.asarray(figure, dtype=np.int64).view("datetime64[us]"), tz="UTC")
     if name in _FLAGS:
         return figure.astype(bool)
     return figure.astype(np.int64) if name in _COUNTS else figure

@@ -196,7 +196,7 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
         return bare(expiry, "maturity", "expiry")
     gaps = [pd.api.types.is_scalar(one) and pd.isna(one) for one in each]
     stamps = [
-        np.datetime64("NaT") if gap else times.instant(one, "expiry").tz_localize(None)
+        np.datetime64("NaT") if gap else times.naive_utc(times.instant(one, "expiry"))
         for one, gap in zip(each, gaps, strict=True)
     ]
     label = np.array(stamps, dtype="datetime64[us]")

@@ -13,6 +13,7 @@ from derivdata.analysis import funding
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section, pct, rate
+from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel
 
 _DAY = pd.Timedelta(1, "D")
@@ -135,7 +136,7 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
 
 def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, symbol: str) -> pd.DataFrame:
     """Return one row per venue: the rate now, means over the last day and the window, extremes."""
-    late = rates.sel(time=slice((end - _DAY).tz_localize(None), None))
+    late = rates.sel(time=slice(naive_utc(end - _DAY), None))
     venues = [str(v) for v in rates["exchange"].values]
     means = rates.mean("time").values
     latest = pd.Series(dtype=np.float64)
@@ -172,7 +173,7 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.Da
     if window.end - window.start <= _DAY:
         return
     weighted, what = _weighted(data, rates, symbol)
-    late = float(weighted.sel(time=slice((window.end - _DAY).tz_localize(None), None)).mean())
+    late = float(weighted.sel(time=slice(naive_utc(window.end - _DAY), None)).mean())
     whole = float(weighted.mean())
     if np.isfinite(late):
         apr = pct(units.convert(late, "bps_8h", "apr"), signed=True)

@@ -15,6 +15,7 @@ from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section, listing, pct
 from derivdata.reports.sections import option_tables as of
 from derivdata.reports.sections.volatility import add_realised_volatility, add_volatility_history
+from derivdata.support.times import naive_utc
 
 
 class SymbolOptions(NamedTuple):
@@ -74,7 +75,7 @@ def _book(section: Section, data: Data, symbol: str) -> SymbolOptions | None:
         if "time" in fits.dims:  # venues do not answer at one instant: each at the time of its own chain
             venues = fits["exchange"]
             stamps = [chains[venue]["time"].iloc[0] for venue in venues.values]
-            times = pd.DatetimeIndex(stamps).tz_localize(None).to_numpy()
+            times = naive_utc(pd.DatetimeIndex(stamps)).to_numpy()
             fits = fits.sel(time=xr.DataArray(times, {"exchange": venues}, "exchange"))
         alive = [v for v in chains if np.isfinite(fits["a"].sel(exchange=v)).any()]
         if alive:
@@ -94,7 +95,7 @@ def _why(data: Data, symbol: str) -> str:
 
 
 def _smiles(section: Section, data: Data, book: SymbolOptions) -> None:
-    shown = [e.tz_localize(None) for e in pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values()]
+    shown = [naive_utc(e) for e in pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values()]
     section.figure(
         plot.smile,
         data.quotes(book.symbol, book.venue),

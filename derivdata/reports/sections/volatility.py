@@ -11,6 +11,7 @@ from derivdata.matrix import at_maturity
 from derivdata.plot.style import median_price
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section
+from derivdata.support.times import naive_utc
 
 _TENORS = ("7d", "30d", "90d")
 _LEAST = pd.Timedelta(3, "D")
@@ -79,7 +80,7 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
     regular = price.reindex(time=pd.date_range(price["time"].values[0], price["time"].values[-1], freq=step))
     realised = volatility.bipower(regular, returns * step)["volatility"]
     implied = at_maturity(frame, pd.Timedelta(_IMPLIED_DAYS, "D")).assign_coords(tenor=_IMPLIED_DAYS)
-    realised = realised.sel(time=slice(data.report_options.window.start.tz_localize(None), None))
+    realised = realised.sel(time=slice(naive_utc(data.report_options.window.start), None))
     if not (implied.notnull().any() and realised.notnull().any()):
         section.add_missing_note(
             f"No expiries of {symbol} lie around {_IMPLIED_DAYS:.0f} days over the window."

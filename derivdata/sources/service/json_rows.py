@@ -70,7 +70,7 @@ def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict
 def tokens(values: Any) -> list[bytes]:
     """Write every value as a JSON token: numbers, text, instants, truth values; missing is ``null``."""
     values = pd.Series(values, copy=False)
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
+    if times.has_zone(values):
         return iso_tokens(pd.DatetimeIndex(values))
     if isinstance(values.dtype, pd.CategoricalDtype):
         words = [*map(encode, values.cat.categories), b"null"]

@@ -158,7 +158,7 @@ def _hours(frame: pd.DataFrame) -> dict[str, float]:
 
 def _marks(frame: pd.DataFrame) -> Iterator[tuple[str, int, float]]:
     if "time" in frame and "price_usd" in frame:
-        stamps = frame["time"].dt.tz_convert(None).to_numpy().astype("datetime64[us]").astype("int64")
+        stamps = times.naive_utc(frame["time"]).to_numpy().astype("datetime64[us]").astype("int64")
         for symbol, time, price in zip(frame["symbol"], stamps, frame["price_usd"], strict=True):
             if price == price:
                 yield str(symbol), int(time), float(price)

@@ -140,7 +140,7 @@ def repeated(value: Any, size: int) -> Any:
     if isinstance(value, str):
         return coded([value], np.zeros(size, dtype=np.int8))
     if isinstance(value, pd.Timestamp):
-        instants = np.full(size, value.as_unit("us").tz_convert(None).to_datetime64())
+        instants = np.full(size, times.naive_utc(value.as_unit("us")).to_datetime64())
         return pd.DatetimeIndex(instants, tz="UTC")
     return [value] * size
 
@@ -259,8 +259,7 @@ def _time(values: Any) -> Any:
         return times.parse(values).array
     if values.tz is None and len(values):
         raise ValueError("instants without a zone: say which with .dt.tz_localize('UTC')")
-    utc = values.tz_localize("UTC") if values.tz is None else values.tz_convert("UTC")
-    return utc.as_unit("us").array
+    return times.utc(values).as_unit("us").array
 
 
 _CASTS = {

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from derivdata.support.times import has_zone, naive_utc
+
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
@@ -124,7 +126,7 @@ def instants(
     Rows that state no zone are of `tz`, and rejected without it. `groups` are what a row belongs to, by which
     `_localized` tells the two hours that a clock shows twice.
     """
-    if isinstance(getattr(values, "dtype", None), pd.DatetimeTZDtype):
+    if has_zone(values):
         return pd.DatetimeIndex(values).tz_convert("UTC").as_unit("us")
     if pd.api.types.is_datetime64_dtype(getattr(values, "dtype", None)):
         naive = np.asarray(values, dtype="datetime64[us]")
@@ -185,7 +187,7 @@ def _kind(text: str) -> str:
 def _iso(texts: list[str], *, utc: bool) -> np.ndarray[Any, Any]:
     plain = [text.removesuffix(" UTC").removesuffix(" GMT") for text in texts]
     parsed = pd.DatetimeIndex(pd.to_datetime(plain, format="ISO8601", errors="coerce", utc=utc))
-    return np.asarray(parsed.tz_localize(None).as_unit("us"))
+    return np.asarray(naive_utc(parsed).as_unit("us"))
 
 
 def _epochs(texts: list[str]) -> np.ndarray[Any, Any]:
@@ -234,4 +236,4 @@ def _localized(
         if not (again & ~twice).any():  # a file that repeats every row repeats these too
             second = again & twice
     zoned = local.tz_localize(tz, ambiguous=~second, nonexistent="NaT")
-    return np.asarray(zoned.tz_convert("UTC").tz_localize(None)), unordered
+    return np.asarray(naive_utc(zoned)), unordered

@@ -1,0 +1,232 @@
+"""Tables and arrays in plain types: native numbers, text, and instants in UTC.
+
+pandas, Arrow and xarray hold the same values in many types. `typed` passes the data that a function takes
+through `plain`, so that a result does not depend on their type, time unit or time zone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.support.times import naive_utc, utc
+
+TIME_COLUMNS = frozenset(
+    {
+        "time",
+        "expiry",
+        "start",
+        "end",
+        "entry",
+        "exit",
+        "event",
+        "as_of",
+        "available_at",
+        "last_time",
+        "next_time",
+        "next_session_start",
+        "listed",
+        "delisted",
+        "first",
+        "last",
+    }
+)
+"""Columns and coordinates in which ISO text is read as instants."""
+
+_ZONE = re.compile(r"(?:Z|[+-]\d{2}(?::?\d{2})?)\s*$", re.IGNORECASE)
+_DAY = re.compile(r"\s*\d{4}-\d{2}-\d{2}")
+_ZONED = pd.DatetimeTZDtype("us", "UTC")
+
+
+def plain(value: Any) -> Any:
+    """Return a table, an array or a column in plain types; anything else as it is."""
+    if isinstance(value, pd.DataFrame):
+        return _plain_frame(value)
+    if isinstance(value, pd.Series):
+        return _plain_column(value, str(value.name))
+    if isinstance(value, np.ndarray):
+        return _native(value)
+    kind = type(value)
+    if kind.__module__.partition(".")[0] != "xarray":
+        return value
+    if kind.__name__ == "DataArray":
+        return _plain_array(value)
+    return _plain_dataset(value) if kind.__name__ == "Dataset" else value
+
+
+def _plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame in plain types; the frame itself where every column is plain."""
+    changed = {}
+    for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
+        if not _is_plain(dtype, name):
+            column = frame.iloc[:, place]
+            converted = _plain_column(column, str(name))
+            if converted is not column:
+                changed[place] = converted
+    if not changed:
+        return frame
+    columns = [changed.get(place, frame.iloc[:, place]) for place in range(frame.shape[1])]
+    result = pd.concat(columns, axis=1).set_axis(frame.columns, axis=1)
+    result.attrs = dict(frame.attrs)
+    return result
+
+
+def _is_plain(dtype: Any, name: Any) -> bool:
+    """Return whether a column needs no look at its values: most columns of most tables."""
+    if isinstance(dtype, np.dtype):
+        return dtype.isnative and dtype.kind != "O"
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return bool(dtype == _ZONED)
+    return (
+        isinstance(dtype, pd.CategoricalDtype | pd.StringDtype)
+        and name not in TIME_COLUMNS
+        and not _by_arrow(dtype)
+    )
+
+
+def _by_arrow(dtype: Any) -> bool:
+    """Return whether categories are held by Arrow."""
+    return isinstance(dtype, pd.CategoricalDtype) and isinstance(dtype.categories.dtype, pd.ArrowDtype)
+
+
+def _plain_column(column: pd.Series, name: str) -> pd.Series:
+    dtype = column.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        return _plain_column(_of_arrow(column, dtype.pyarrow_dtype), name)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return column if dtype == _ZONED else _in_range(lambda: utc(column).dt.as_unit("us"), name)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _of_categories(column, name)
+    if isinstance(dtype, np.dtype) and not dtype.isnative:
+        return column.astype(dtype.newbyteorder("="))
+    if isinstance(dtype, pd.Float32Dtype | pd.Float64Dtype):
+        return pd.Series(column.to_numpy(np.float64, na_value=np.nan), column.index, name=column.name)
+    return _of_objects(column, name) if dtype.kind == "O" else column
+
+
+def _of_categories(column: pd.Series, name: str) -> pd.Series:
+    """Return a categorical with plain categories, or its values where these are instants."""
+    before = column.dtype.categories
+    categories = _plain_column(pd.Series(before), name)
+    if categories.dtype == before.dtype and categories.dtype.kind != "M":
+        return column
+    if categories.dtype.kind == "M":
+        return _plain_column(column.astype(categories.dtype), name)
+    return column.cat.rename_categories(pd.Index(categories))
+
+
+def _of_objects(column: pd.Series, name: str) -> pd.Series:
+    """Return datetimes and ISO text as instants; other objects and text as they are."""
+    first = _first(column)
+    is_text = name in TIME_COLUMNS and isinstance(first, str) and _DAY.match(first)
+    return _instants(column, name) if is_text or isinstance(first, dt.date) else column
+
+
+def _of_arrow(column: pd.Series, kind: Any) -> pd.Series:
+    """Return a column that Arrow holds in the types of pandas and numpy."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(kind) and column.hasnans:
+        return column.astype("boolean")
+    values = pa.array(column.array)
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        values = values.cast(pa.float64())
+    held = values.to_pandas(date_as_object=False)
+    return pd.Series(held.array, column.index, name=column.name)
+
+
+def _first(values: Any) -> Any:
+    """Return the first value that is not missing."""
+    return next(
+        (value for value in values if value is not None and value is not pd.NaT and value == value), None
+    )
+
+
+def _instants(column: pd.Series, name: str) -> pd.Series:
+    """Return datetimes or ISO text as instants; without a zone unless all have one, else as they are."""
+    known = column[column.notna()]
+    if isinstance(known.iloc[0], str):
+        zoned = known.astype("str").str.contains(_ZONE)
+    else:
+        zoned = known.map(lambda value: getattr(value, "tzinfo", None) is not None)
+    if zoned.any() and not zoned.all():
+        return column  # the function says that they are not instants
+    try:
+        parsed = pd.to_datetime(column, utc=True, format="ISO8601").dt.as_unit("us")
+    except (ValueError, TypeError, OverflowError):
+        return column
+    return parsed if zoned.all() else naive_utc(parsed)
+
+
+def _in_range(convert: Any, name: str) -> Any:
+    try:
+        return convert()
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} has an instant outside the years that can be handled") from None
+
+
+def _native(values: Any) -> Any:
+    """Return numbers in the byte order of this machine."""
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def _plain_array(array: Any) -> Any:
+    data = _plain_variable(array.variable, str(array.name))
+    coords = _changed(array.coords)
+    if data is None and not coords:
+        return array
+    result = array if data is None else array.copy(data=data)
+    return _with_coords(result, coords)
+
+
+def _plain_dataset(dataset: Any) -> Any:
+    changed = _changed(dataset.variables)
+    if not changed:
+        return dataset
+    data = {name: values for name, values in changed.items() if name not in dataset.coords}
+    result = dataset.assign({name: dataset[name].copy(data=values) for name, values in data.items()})
+    coords = {name: values for name, values in changed.items() if name in dataset.coords}
+    return _with_coords(result.assign_attrs(dataset.attrs), coords)
+
+
+def _with_coords(data: Any, changed: dict[Any, Any]) -> Any:
+    if not changed:
+        return data
+    parts = {name: (data[name].dims, values, data[name].attrs) for name, values in changed.items()}
+    return data.assign_coords(parts)
+
+
+def _changed(variables: Any) -> dict[Any, Any]:
+    """Return the plain values of the variables that are not plain."""
+    found = {}
+    for name, variable in variables.items():
+        values = _plain_variable(getattr(variable, "variable", variable), str(name))
+        if values is not None:
+            found[name] = values
+    return found
+
+
+def _plain_variable(variable: Any, name: str) -> Any:
+    """Return the plain values of a variable, or None where it is plain already; times are naive UTC."""
+    dtype = variable.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind not in "OU":
+        return None if dtype.isnative else variable.data.astype(dtype.newbyteorder("="))
+    if isinstance(dtype, np.dtype) and (name not in TIME_COLUMNS and dtype.kind == "U"):
+        return None
+    if variable.ndim > 1 or hasattr(variable.data, "__dask_graph__"):
+        return None
+    values = variable.to_index() if variable.ndim == 1 else variable.values
+    if isinstance(values, pd.MultiIndex):
+        return None
+    column = pd.Series(values if variable.ndim else [values.item()])
+    converted = _plain_column(column, name)
+    if converted is column and column.dtype.kind != "M":
+        return None
+    if converted.dtype.kind != "M":
+        return converted.to_numpy() if converted.dtype.kind in "iufb" else None
+    naive = naive_utc(converted).to_numpy()
+    return naive if variable.ndim else naive[0]

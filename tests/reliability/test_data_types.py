@@ -1,0 +1,315 @@
+"""The same data in another zone, unit or type give the same results, in every public function."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import xarray as xr
+from matplotlib.axes import Axes
+
+import derivdata as dd
+from derivdata.client.transport import SESSION
+from derivdata.client.transport.connection import Connection
+from derivdata.support.plain_data import TIME_COLUMNS, plain
+from derivdata.support.times import iso, naive_utc, utc
+from derivdata.tables.columns import COLUMNS
+from derivdata.tables.schema.column import Kind
+from tests.reliability.calls import CALLS, function
+from tests.reliability.promises import SOAK
+
+Change: TypeAlias = Callable[[pd.DatetimeIndex], Any]
+"""Makes the labels or the values of a column of other type from instants in UTC."""
+
+ZONES = ("UTC", "Asia/Tokyo", "America/New_York", "Asia/Kolkata")
+
+CHANGES: dict[str, Change] = {
+    **{zone: lambda stamps, zone=zone: stamps.tz_convert(zone) for zone in ZONES},
+    "ns": lambda stamps: stamps.as_unit("ns"),
+    "ms in Tokyo": lambda stamps: stamps.as_unit("ms").tz_convert("Asia/Tokyo"),
+    "s": lambda stamps: stamps.as_unit("s"),
+    "Arrow": lambda stamps: _arrow(stamps),
+    "Arrow in New York": lambda stamps: _arrow(stamps.tz_convert("America/New_York")),
+    "objects": lambda stamps: pd.Index([stamp.to_pydatetime() for stamp in stamps], dtype=object),
+    "objects in Kolkata": lambda stamps: stamps.tz_convert("Asia/Kolkata").astype(object),
+    "text": lambda stamps: pd.Index(map(iso, stamps), dtype="str"),
+    "text in Tokyo": lambda stamps: pd.Index(
+        [stamp.isoformat() for stamp in stamps.tz_convert("Asia/Tokyo")], dtype="str"
+    ),
+}
+
+SINGLE: dict[str, Callable[[pd.Timestamp], Any]] = {
+    **{zone: lambda stamp, zone=zone: stamp.tz_convert(zone) for zone in ZONES},
+    "ns": lambda stamp: stamp.as_unit("ns"),
+    "ms in Tokyo": lambda stamp: stamp.as_unit("ms").tz_convert("Asia/Tokyo"),
+    "s": lambda stamp: np.datetime64(naive_utc(stamp).isoformat(), "s"),
+    "Arrow": lambda stamp: np.datetime64(naive_utc(stamp).isoformat(), "us"),
+    "Arrow in New York": lambda stamp: stamp.tz_convert("America/New_York"),
+    "objects": lambda stamp: stamp.to_pydatetime(),
+    "objects in Kolkata": lambda stamp: stamp.tz_convert("Asia/Kolkata").to_pydatetime(),
+    "text": iso,
+    "text in Tokyo": lambda stamp: stamp.tz_convert("Asia/Tokyo").isoformat(),
+}
+
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+_CHANGE_THE_CONNECTION = {"connect", "record", "replay", "open_archive", "cache_clear", "bundle_diff", "raw"}
+
+_DAYS_ONLY = {"venues.facts"}
+"""Functions whose argument is a calendar day, not an instant."""
+
+
+def _arrow(stamps: pd.DatetimeIndex) -> pd.Index:
+    return pd.Index(pd.Series(stamps).convert_dtypes(dtype_backend="pyarrow"))
+
+
+def _changed(value: Any, change: str) -> Any:
+    """Return an argument with its instants of another zone, unit or type; None where it has none."""
+    if isinstance(value, pd.DataFrame):
+        return _changed_frame(value, change)
+    if isinstance(value, xr.DataArray | xr.Dataset):
+        return _changed_array(value, change)
+    if isinstance(value, dict):
+        changed = {name: _changed(part, change) for name, part in value.items()}
+        return (
+            value | {n: part for n, part in changed.items() if part is not None}
+            if any(part is not None for part in changed.values())
+            else None
+        )
+    if isinstance(value, list | tuple) and value and all(isinstance(one, pd.Timestamp) for one in value):
+        return [SINGLE[change](utc(one)) for one in value]
+    if isinstance(value, list) and value and all(isinstance(one, pd.DataFrame) for one in value):
+        return [_changed_frame(one, change) for one in value]
+    if isinstance(value, str) and _ISO.match(value):
+        return SINGLE[change](utc(pd.Timestamp(value)))
+    return SINGLE[change](utc(value)) if isinstance(value, pd.Timestamp) else None
+
+
+def _changed_frame(frame: pd.DataFrame, change: str) -> pd.DataFrame | None:
+    zoned = [name for name in frame.columns if isinstance(frame[name].dtype, pd.DatetimeTZDtype)]
+    if not zoned:
+        return None
+    columns = {
+        name: pd.Series(CHANGES[change](pd.DatetimeIndex(frame[name])), index=frame.index) for name in zoned
+    }
+    return frame.assign(**columns)
+
+
+def _changed_array(data: Any, change: str) -> Any:
+    labels = [name for name in data.indexes if isinstance(data.indexes[name], pd.DatetimeIndex)]
+    if not labels:
+        return None
+    changed = {name: CHANGES[change](utc(data.indexes[name])) for name in labels}
+    return data.assign_coords({name: (name, values, data[name].attrs) for name, values in changed.items()})
+
+
+def _comparable(result: Any) -> Any:
+    """Return what a call gave as frames and arrays whose values can be compared."""
+    if isinstance(result, Axes):
+        frame = dd.plot.data(result)
+        plt.close("all")
+        return frame
+    if isinstance(result, pd.DataFrame | xr.DataArray | xr.Dataset):
+        return plain(result)
+    return result
+
+
+def _with_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return categories and objects as text: they name the same."""
+    words = [
+        name for name in frame.columns if frame[name].dtype == "category" or frame[name].dtype.kind == "O"
+    ]
+    return frame.astype(dict.fromkeys(words, "str"))
+
+
+def _assert_equal(found: Any, expected: Any) -> None:
+    if dataclasses.is_dataclass(expected) and not isinstance(expected, type):
+        found, expected = vars(found), vars(expected)
+    if isinstance(expected, pd.DataFrame):
+        pd.testing.assert_frame_equal(
+            _with_text(found), _with_text(expected), check_dtype=False, check_column_type=False
+        )
+    elif isinstance(expected, xr.DataArray | xr.Dataset):
+        xr.testing.assert_equal(found, expected)
+    elif isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected:
+            _assert_equal(found[name], expected[name])
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(found, expected)
+    else:
+        assert found == expected or repr(found) == repr(expected)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        connection = dd.connect("sample", cache="off")
+        patch.setattr(SESSION, "connection", None)
+        SESSION.responder = functools.lru_cache(maxsize=1000)(connection._serve)
+        yield connection
+        SESSION.responder = None
+        connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _connected(_sample: Connection) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SESSION, "connection", _sample)
+        yield
+
+
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - _CHANGE_THE_CONNECTION))
+def test_the_example_of_every_function_is_valid(name: str) -> None:
+    """An example that fails would make every test of wrong arguments pass."""
+    function(name)(**CALLS[name]())
+    plt.close("all")
+
+
+def _takes_times(name: str) -> bool:
+    if name in _CHANGE_THE_CONNECTION or name in _DAYS_ONLY:
+        return False
+    return any(_changed(value, "UTC") is not None for value in CALLS[name]().values())
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_times_of_any_zone_unit_and_type_give_the_same_result(name: str) -> None:
+    """In the gate each function meets four of the changes, other ones than the next function."""
+    if not _takes_times(name):
+        return
+    first = sorted(CALLS).index(name)
+    chosen = [*CHANGES] if SOAK else [[*CHANGES][(first + 3 * n) % len(CHANGES)] for n in range(4)]
+    arguments = CALLS[name]()
+    expected = _comparable(function(name)(**arguments))
+    for change in chosen:
+        changed = {argument: _changed(value, change) for argument, value in arguments.items()}
+        given = arguments | {argument: value for argument, value in changed.items() if value is not None}
+        found = _comparable(function(name)(**given))
+        try:
+            _assert_equal(found, expected)
+        except AssertionError as other:
+            raise AssertionError(f"{name} with times in {change}") from other
+
+
+def _whole(values: Any) -> bool:
+    return bool(np.isfinite(values).all() and (values == np.round(values)).all())
+
+
+def _frame_of_type(frame: pd.DataFrame, change: str) -> pd.DataFrame:
+    floats = [name for name in frame.columns if frame[name].dtype == np.float64]
+    words = [name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
+    if change == "Arrow":
+        table = pa.Table.from_pandas(frame.reset_index(drop=True)).to_pandas(
+            types_mapper=pd.ArrowDtype, ignore_metadata=True
+        )
+        table.attrs = frame.attrs
+        return table
+    if change == "nullable":
+        return frame.convert_dtypes()  # Float64, and Int64 where all are whole
+    if change == "big-endian":
+        return frame.astype(dict.fromkeys(floats, ">f8"))
+    if change == "whole numbers":
+        return frame.astype({name: np.int64 for name in floats if _whole(frame[name].to_numpy())})
+    text = [name for name in frame.columns if frame[name].dtype == "str"]
+    if change == "objects":
+        return frame.astype(dict.fromkeys([*words, *text], object))
+    return frame.assign(
+        **{name: frame[name].astype("category").cat.add_categories(["unused"]) for name in [*words, *text]}
+    )
+
+
+TYPES = ("Arrow", "nullable", "big-endian", "whole numbers", "objects", "categories without rows")
+
+
+def _array_of_type(data: Any, change: str) -> Any:
+    if isinstance(data, xr.Dataset):
+        return data.map(lambda values: _array_of_type(values, change), keep_attrs=True)
+    if data.dtype != np.float64 or change not in ("big-endian", "whole numbers"):
+        return data
+    if change == "whole numbers":
+        return data.astype(np.int64) if _whole(data.to_numpy()) else data
+    return data.astype(">f8")
+
+
+def _of_type(value: Any, change: str) -> Any:
+    if isinstance(value, pd.DataFrame):
+        return _frame_of_type(value, change)
+    if isinstance(value, xr.DataArray | xr.Dataset):
+        return _array_of_type(value, change)
+    if isinstance(value, list) and value and all(isinstance(one, pd.DataFrame) for one in value):
+        return [_frame_of_type(one, change) for one in value]
+    return value
+
+
+_DATA = (pd.DataFrame, xr.DataArray, xr.Dataset)
+
+
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - _CHANGE_THE_CONNECTION))
+def test_data_of_any_type_give_the_same_result(name: str) -> None:
+    arguments = CALLS[name]()
+    if not any(isinstance(value, _DATA) for value in arguments.values()):
+        return
+    first = sorted(CALLS).index(name)
+    chosen = TYPES if SOAK else [TYPES[(first + 2 * n) % len(TYPES)] for n in range(3)]
+    expected = _comparable(function(name)(**arguments))
+    for change in chosen:
+        given = {argument: _of_type(value, change) for argument, value in arguments.items()}
+        try:
+            _assert_equal(_comparable(function(name)(**given)), expected)
+        except (AssertionError, TypeError, ValueError) as other:
+            raise AssertionError(f"{name} with data as {change}") from other
+
+
+def test_every_column_of_instants_may_hold_text() -> None:
+    assert {name for name, column in COLUMNS.items() if column.kind is Kind.TIME} <= TIME_COLUMNS
+
+
+_ALLOWED = {
+    "derivdata/support/times.py",
+    "derivdata/support/plain_data.py",
+    "derivdata/sources/sample/trading_hours.py",  # a session is of the exchange's own wall clock
+}
+
+
+def _drops_zone(node: ast.AST) -> bool:
+    """Whether code drops a zone, or looks for one by the type of a column, which other types share."""
+    if isinstance(node, ast.Attribute) and node.attr == "DatetimeTZDtype":
+        return True
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr in ("tz_localize", "tz_convert"):
+        return any(isinstance(part, ast.Constant) and part.value is None for part in node.args)
+    if node.func.attr in ("replace", "astimezone"):
+        return any(word.arg == "tzinfo" for word in node.keywords)
+    return False
+
+
+def test_one_function_drops_the_zone_of_times() -> None:
+    package = Path(dd.__file__).parent
+    found = [
+        f"{path.relative_to(package.parent)}:{node.lineno}"  # type: ignore[attr-defined]
+        for path in sorted(package.rglob("*.py"))
+        if str(path.relative_to(package.parent).as_posix()) not in _ALLOWED
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _drops_zone(node)
+    ]
+    assert found == [], "use derivdata.support.times.naive_utc and has_zone"
+
+
+def test_a_zone_is_dropped_after_conversion_to_utc() -> None:
+    noon = pd.Timestamp("2026-06-30T21:00", tz="Asia/Tokyo")
+    assert naive_utc(noon) == pd.Timestamp("2026-06-30T12:00")
+    assert naive_utc(pd.DatetimeIndex([noon])).tolist() == [pd.Timestamp("2026-06-30T12:00")]
+    assert naive_utc(pd.Series([noon])).tolist() == [pd.Timestamp("2026-06-30T12:00")]
+    assert naive_utc(pd.Timestamp("2026-06-30T12:00")) == pd.Timestamp("2026-06-30T12:00")
