@@ -88,8 +88,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
     page = "show freshness, gaps, spreads and liquidations at /status, to all who can reach it, without a key"
     parser.add_argument("--page", action="store_true", help=page)
-    tools = "answer the program that started this one, over standard input and output: its tools are the "
-    tools += "endpoints (Model Context Protocol, extra mcp); only --now and --live go with it"
+    tools = "serve the program that started this one over standard input and output: endpoints and analyses "
+    tools += "as tools (Model Context Protocol, extra mcp); combines with --now and --live only"
     parser.add_argument("--mcp", action="store_true", help=tools)
     parser.set_defaults(run=_serve, default_of=parser.get_default)
 

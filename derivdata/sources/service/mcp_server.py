@@ -1,56 +1,59 @@
 """The service as tools of the Model Context Protocol, over standard input and output: ``serve --mcp``.
 
-Every endpoint is a tool, and a call is a request to the application in this process: what is answered,
-refused and limited is what a client of HTTP gets. There is nothing to write: the service only answers GET.
+Every endpoint is a tool, and a call is a request to the service that runs in this process, with the checks
+and limits of HTTP. Six analyses are tools as well; they fetch their data from the same service.
+Every tool is read-only, and its response has at most 32,000 characters.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from starlette.applications import Starlette
-
 import derivdata
-from derivdata.sources.service.application import app
-from derivdata.sources.service.server import clock_of, open_store
+from derivdata.client import transport
+from derivdata.errors import DerivdataError
+from derivdata.sources.service import mcp_analysis
+from derivdata.sources.service.mcp_answers import fitted, text_of
+from derivdata.sources.service.server import start
 from derivdata.support import times
 from derivdata.support.extras import import_extra
 from derivdata.support.text import did_you_mean
-from derivdata.tables import endpoints
 
-_LARGEST = 500_000
-"""Characters of an answer; more would fill the context of the model that asks."""
 _HINT = (
     "Read-only data on crypto derivatives, documented under each tool. Rates are basis points of notional "
-    "per 8 hours, longs pay shorts where positive. Ask for one symbol, few venues and short windows."
+    "per 8 hours; longs pay shorts where they are positive. Tools named analysis_… return figures with "
+    "units. A long response has the first and last rows, their count, and how to request the rest."
 )
 
 
 def serve_mcp(source: str, *, now: times.Instant | None = None, live: bool = False) -> None:
-    """Answer the program that started this process until it closes standard input.
+    """Serve the program that started this process until it closes standard input.
 
     Raises `ImportError` without the extra ``mcp``, else as `start`.
     """
     stdio = import_extra("mcp.server.stdio", "mcp", "serve --mcp")
-    store, key = open_store(source), secrets.token_hex(16)
-    served = app(store, clock=clock_of(store, now, live=live), keys={key: endpoints.TIERS[-1]})
-    server = mcp_server(served, key)
+    with contextlib.closing(start(source, now=now, live=live)) as local:
+        transport.connect(local.url, api_key=local.api_key)
+        server = mcp_server(local.url, local.api_key)
 
-    async def run() -> None:
-        async with stdio.stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
+        async def run() -> None:
+            async with stdio.stdio_server() as (read, write):
+                await server.run(read, write, server.create_initialization_options())
 
-    asyncio.run(run())
+        asyncio.run(run())
 
 
-def mcp_server(application: Starlette, key: str) -> Any:
-    """Return a server of the protocol whose tools are the endpoints of an application."""
+def mcp_server(url: str, key: str) -> Any:
+    """Return a server of the protocol whose tools are the endpoints of a running service, and the analyses.
+
+    The analyses use the source that this process is connected to.
+    """
     lowlevel = import_extra("mcp.server.lowlevel", "mcp", "serve --mcp")
-    tools = _Tools(application, key)
+    tools = _Tools(url, key)
     return lowlevel.Server(
         "derivdata",
         version=derivdata.__version__,
@@ -61,59 +64,120 @@ def mcp_server(application: Starlette, key: str) -> Any:
 
 
 class _Tools:
-    """What the protocol asks of tools, answered by an application."""
+    """The tools of a server, answered by a running service."""
 
-    def __init__(self, application: Starlette, key: str) -> None:
+    def __init__(self, url: str, key: str) -> None:
         self._types = import_extra("mcp.types", "mcp", "serve --mcp")
-        http = import_extra("httpx2", "mcp", "serve --mcp")
-        self._client = http.AsyncClient(
-            transport=http.ASGITransport(application),
-            base_url="http://localhost",
-            headers={"X-Api-Key": key},
-        )
+        self._http = import_extra("httpx2", "mcp", "serve --mcp")
+        self._url = url
+        self._headers = {"X-Api-Key": key}
 
     async def list(self, _context: Any, _params: Any) -> Any:
         tools = [
-            self._types.Tool(
-                name=name,
-                description=f"{about['summary']} {about['description']}",
-                input_schema={
-                    "type": "object",
-                    "properties": {
-                        p["name"]: {**p["schema"], "description": p["description"]}
-                        for p in about["parameters"]
-                    },
-                    "required": [p["name"] for p in about["parameters"] if p["required"]],
-                    "additionalProperties": False,
-                },
+            self._tool(
+                name,
+                f"{about['summary']} {about['description']}",
+                {p["name"]: {**p["schema"], "description": p["description"]} for p in about["parameters"]},
+                [p["name"] for p in about["parameters"] if p["required"]],
             )
             for name, (_path, about) in (await self._operations()).items()
         ]
+        tools += [
+            self._tool(name, tool.description, tool.arguments, tool.required)
+            for name, tool in mcp_analysis.TOOLS.items()
+        ]
         return self._types.ListToolsResult(tools=tools)
 
+    def _tool(self, name: str, about: str, arguments: dict[str, Any], required: Sequence[str]) -> Any:
+        schema = {
+            "type": "object",
+            "properties": arguments,
+            "required": list(required),
+            "additionalProperties": False,
+        }
+        hints = self._types.ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        )
+        return self._types.Tool(name=name, description=about, input_schema=schema, annotations=hints)
+
     async def call(self, _context: Any, asked: Any) -> Any:
-        known = await self._operations()
-        if asked.name not in known:
-            return self._text(f"there is no tool {asked.name!r}{did_you_mean(asked.name, known)}", False)
-        path, about = known[asked.name]
-        given, names = asked.arguments or {}, [p["name"] for p in about["parameters"]]
-        for name in given:
-            if name not in names:  # which the endpoint would pass over
-                return self._text(f"{asked.name} has no {name!r}{did_you_mean(name, names)}", False)
-        answer = await self._client.get(_address(path, about["parameters"], given))
-        if len(answer.text) > _LARGEST:
-            size = f"the answer has {len(answer.text):,} characters, and {_LARGEST:,} are the most here"
-            return self._text(f"{size}: ask for fewer symbols or venues, or a shorter window", False)
-        return self._text(answer.text, answer.status_code == 200)
+        operations = await self._operations()
+        names = [*operations, *mcp_analysis.TOOLS]
+        if asked.name not in names:
+            return self._refused(f"there is no tool {asked.name!r}{did_you_mean(asked.name, names)}")
+        given = asked.arguments or {}
+        if asked.name in mcp_analysis.TOOLS:
+            return await self._analysis(asked.name, given)
+        path, about = operations[asked.name]
+        parameters = [p["name"] for p in about["parameters"]]
+        if (refusal := _unknown(asked.name, given, parameters)) is not None:
+            return self._refused(refusal)
+        response = await self._get(_address(path, about["parameters"], given))
+        if response.status_code != 200:
+            return self._refused(response.text)
+        return self._fitted(response.json(), _advice(parameters))
+
+    async def _analysis(self, name: str, given: Mapping[str, Any]) -> Any:
+        tool = mcp_analysis.TOOLS[name]
+        if (refusal := _unknown(name, given, list(tool.arguments))) is not None:
+            return self._refused(refusal)
+        missing = [argument for argument in tool.required if argument not in given]
+        if missing:
+            return self._refused(f"{name} requires {', '.join(missing)}")
+        try:
+            result = await asyncio.to_thread(mcp_analysis.run, name, given)
+        except (DerivdataError, ValueError, TypeError) as error:
+            return self._refused(f"{name}: {error}")
+        return self._fitted(result, "request fewer rows with top, or a shorter window with since")
 
     async def _operations(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """Return path and description of each endpoint by the name of its tool."""
-        paths = (await self._client.get("/openapi.json")).json()["paths"]
+        paths = (await self._get("/openapi.json")).json()["paths"]
         return {about["get"]["operationId"]: (path, about["get"]) for path, about in paths.items()}
 
-    def _text(self, text: str, good: bool) -> Any:
+    async def _get(self, address: str) -> Any:
+        """Request an address of the service; a local service may take long, so that there is no timeout."""
+        client = self._http.AsyncClient(
+            base_url=self._url, headers=self._headers, timeout=None, trust_env=False
+        )
+        async with client:
+            return await client.get(address)
+
+    def _fitted(self, body: Any, advice: str) -> Any:
+        answer = fitted(body, advice)
+        content = [self._types.TextContent(type="text", text=text_of(answer))]
+        return self._types.CallToolResult(content=content, structured_content=answer, is_error=False)
+
+    def _refused(self, text: str) -> Any:
         content = [self._types.TextContent(type="text", text=text)]
-        return self._types.CallToolResult(content=content, is_error=not good)
+        return self._types.CallToolResult(content=content, is_error=True)
+
+
+def _unknown(tool: str, given: Mapping[str, Any], parameters: Sequence[str]) -> str | None:
+    """Return a refusal of arguments that a tool does not have, which an endpoint would ignore."""
+    for name in given:
+        if name not in parameters:
+            return f"{tool} has no {name!r}{did_you_mean(name, parameters)}"
+    return None
+
+
+_NARROWER = {
+    "symbol": "one symbol",
+    "exchanges": "fewer exchanges",
+    "exchange": "one exchange",
+    "range": "a shorter range",
+    "start": "a shorter window with start and end",
+    "resolution": "a coarser resolution",
+    "limit": "a smaller limit",
+}
+
+
+def _advice(parameters: Sequence[str]) -> str:
+    """Return how to request the part of a response that was left out."""
+    ways = [words for name, words in _NARROWER.items() if name in parameters]
+    if not ways:
+        return "the endpoint has no parameter that narrows it: fetch it whole with the library, dd.raw(path)"
+    return f"request {', '.join(ways)}; or fetch the whole response with the library, dd.raw(path, …)"
 
 
 def _address(path: str, parameters: list[dict[str, Any]], given: Mapping[str, Any]) -> str:

@@ -85,6 +85,7 @@ def start(
     source: str | Store,
     *,
     now: times.Instant | None = None,
+    live: bool = False,
     limits: bool = False,
     keys: Mapping[str, str] | None = None,
     keyless: bool = False,
@@ -98,16 +99,16 @@ def start(
 ) -> RunningService:
     """Run the service in a thread of this process; it answers when this returns.
 
-    `source` is ``"sample"``, ``"venues"``, an archive's path, or a store; `now` a clock that stands still,
-    the store's own by default (that of the venues moves); `keys` key to tier, by default one of Team; `port`
-    0 takes a free one. A request may take `request_seconds` to arrive. For the rest see `app` and
-    `open_store`.
+    `source` is ``"sample"``, ``"venues"``, an archive's path, or a store. `now` is a clock that stands still,
+    by default the store's own; with `live` it is the machine's, and the clock of the venues always moves.
+    `keys` maps keys to tiers, by default one key of Team. `port` 0 takes a free port. A request may take
+    `request_seconds` to arrive. For the rest see `app` and `open_store`.
 
     Raises `ArchiveError`, `OSError` or `ValueError`: the source cannot be read, the host or port cannot be
     listened on, or a tier, key or instant is none.
     """
     store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
-    clock = clock_of(store, now, live=False)
+    clock = clock_of(store, now, live=live)
     keys = dict(keys) if keys else {secrets.token_hex(16): endpoints.TIERS[-1]}
     hosts = [host, *allow_hosts]
     served = app(store, clock=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, page=page)
