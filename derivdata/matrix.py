@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -55,6 +55,7 @@ def features(
     options_venue: str = "deribit",
     resolution: times.Resolution = "1h",
     max_age: str | pd.Timedelta | None = None,
+    apart: Literal["raise", "keep"] = "raise",
 ) -> xr.Dataset:
     """Return figures of symbols on one grid of instants, each as it was known at its instant.
 
@@ -73,6 +74,8 @@ def features(
         Step of the grid, and of the histories that are asked for.
     max_age
         How old the newest known value may be; twice the step unless given.
+    apart
+        Prices for ``"basis"`` that lie apart, as in `derivdata.analysis.basis.against`.
 
     Returns
     -------
@@ -114,7 +117,9 @@ def features(
         raise ValueError(f"{resolution=} has no step: a grid needs one, such as '1h'")
     oldest = 2 * step if max_age is None else times.length(max_age, "max_age")
     window = times.window(start, end)
-    ask = _Question(symbol_names(symbols), venues, window, resolution, oldest + step, options_venue, [], {})
+    ask = _Question(
+        symbol_names(symbols), venues, window, resolution, oldest + step, options_venue, apart, [], {}
+    )
     grid = times.naive_utc(pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left"))
     figures = {}
     for name in wanted:
@@ -141,6 +146,7 @@ class _Question(NamedTuple):
     resolution: times.Resolution
     before: pd.Timedelta  # how much longer before the window a value may have become known
     options_venue: str
+    apart: Literal["raise", "keep"]
     tables: list[pd.DataFrame]
     panels: dict[str, xr.DataArray]
 
@@ -160,7 +166,8 @@ class _Question(NamedTuple):
         """Return mark over index prices [bps]."""
         from derivdata.analysis.basis import against
 
-        return against(self.price("mark"), self.price("index"))
+        basis = against(self.price("mark"), self.price("index"), apart=self.apart)
+        return basis.drop_vars("apart", errors="ignore")
 
     def volatility(self, days: float) -> xr.DataArray:
         """Return the volatility at the money of a maturity, by symbol and hour."""

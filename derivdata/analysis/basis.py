@@ -6,10 +6,13 @@ compared at equal instants only; two sides that are a minute apart would measure
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import Panel, refuse_other_coins, require, require_venues, unit_of
+from derivdata.analysis.panels import Panel, require, require_venues, unit_of
+from derivdata.analysis.price_agreement import Apart, apart_by_5_percent, of_one_coin
 from derivdata.support.arguments import typed
+from derivdata.tables.coins import PRICES_AGREE
 from derivdata.units import BPS
 
 __all__ = ["against"]
@@ -17,7 +20,7 @@ __dir__ = __all__.copy
 
 
 @typed
-def against(price: Panel, reference: Panel | str) -> xr.DataArray:
+def against(price: Panel, reference: Panel | str, *, apart: Apart = "raise") -> xr.DataArray:
     """Compute the basis of perpetuals against their venues' indices, or against one of the venues.
 
     Parameters
@@ -28,19 +31,25 @@ def against(price: Panel, reference: Panel | str) -> xr.DataArray:
     reference
         Index prices [USD], or spot prices in the currency of the contracts (``dd.prices.spot``), dims
         ``symbol``, ``exchange`` and ``time`` as `price` then needs them; or the venue to measure against.
+    apart
+        ``"raise"`` refuses prices of another coin under the same ticker: over a factor of 1.25 from the other
+        side in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series are
+        left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in a
+        squeeze or before a listing, are used with a `DataNotice`.
 
     Returns
     -------
     DataArray
         ``basis_bps`` [bps], positive where a perpetual is above its reference: dims of `price`; against
         indices, the symbols, venues and instants that both have. The venue measured against is at 0. NaN
-        where either has no price.
+        where either has no price. With ``apart="keep"`` the coordinate ``apart`` is True where prices lie
+        more than 5 % apart.
 
     Raises
     ------
     ValueError, TypeError
-        Dims are missing, the unit is another one, or the venue is not in the panel; two lie over 5 % apart
-        throughout, as those of another coin under the same ticker do (of a lazy panel nothing is read).
+        Dims are missing, the unit is another one, or the venue is not in the panel; prices are of another
+        coin (of a lazy panel nothing is read).
 
     Examples
     --------
@@ -52,16 +61,22 @@ def against(price: Panel, reference: Panel | str) -> xr.DataArray:
     if isinstance(reference, str):
         price = require(price, "exchange", "time", units="USD", name="price")
         require_venues(price, reference=reference)
-        refuse_other_coins(price, "price")
+        price = of_one_coin(price, "prices", apart)
         other = price.sel(exchange=reference).drop_vars("exchange")
-        return _basis(price, other).transpose(*price.dims).assign_attrs(reference=reference)
+        result = _basis(price, other).transpose(*price.dims).assign_attrs(reference=reference)
+        if apart == "keep":
+            return result.assign_coords(apart=apart_by_5_percent(price).transpose(*price.dims))
+        return result
     price = require(price, "symbol", "exchange", "time", units="USD", name="price")
     index = require(reference, "symbol", "exchange", "time", name="reference")
     if unit_of(index, "reference") != "quote":
         index = require(index, units="USD", name="reference")
     price, index = xr.align(price, index, join="inner")
-    _refuse_apart(price, index)
-    return _basis(price, index).transpose(*price.dims)
+    result = _basis(_of_one_coin(price, index, apart), index).transpose(*price.dims)
+    if apart == "keep":
+        logs = xr.apply_ufunc(np.log1p, result / BPS, dask="allowed")
+        return result.assign_coords(apart=abs(logs) > PRICES_AGREE)
+    return result
 
 
 def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:
@@ -70,13 +85,15 @@ def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:
     return (BPS * (price / reference - 1.0)).rename("basis_bps").assign_attrs(units="bps")
 
 
-def _refuse_apart(price: xr.DataArray, index: xr.DataArray) -> None:
-    """Refuse prices and indices of which a venue's are not those of one coin."""
+def _of_one_coin(price: xr.DataArray, index: xr.DataArray, apart: Apart) -> xr.DataArray:
+    """Return prices without those whose index is of another coin, decided venue by venue."""
     if price.chunks is not None or index.chunks is not None:
-        return
+        return price
+    checked = []
     for venue in price["exchange"].values:
         sides = {"price": price.sel(exchange=venue, drop=True), "index": index.sel(exchange=venue, drop=True)}
-        refuse_other_coins(
-            xr.concat(list(sides.values()), xr.DataArray(list(sides), dims="exchange", name="exchange")),
-            f"price and index of {venue}",
-        )
+        both = xr.concat(list(sides.values()), xr.DataArray(list(sides), dims="exchange", name="exchange"))
+        checked.append(of_one_coin(both, f"price and index of {venue}", apart).sel(exchange="price"))
+    if not checked:
+        return price
+    return xr.concat(checked, price["exchange"]).transpose(*price.dims)

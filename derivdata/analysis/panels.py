@@ -27,7 +27,6 @@ from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import length
 from derivdata.tables import panels as tables
-from derivdata.tables.coins import PRICES_AGREE
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
 Panel: TypeAlias = xr.DataArray | pd.DataFrame
@@ -364,43 +363,3 @@ def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
         lower, upper = (np.take_along_axis(ordered, end[..., None], axis=-1)[..., 0] for end in ends)
         quantiles.append(lower + (upper - lower) * (place - ends[0]))
     return quantiles
-
-
-def price_factors(price: xr.DataArray) -> xr.DataArray:
-    """Return the logarithm of each price over the others of its symbol at that instant.
-
-    Against the median of all, or of two venues against the other one. NaN where a venue is alone.
-    """
-    price = whole(price, "exchange").where(price > 0.0)
-    count = price.notnull().sum("exchange")
-    # The mean of two lies halfway to the wrong one: it would show the factor too small.
-    others = (price.sum("exchange") - price).where(count == 2, price.median("exchange"))
-    factors: xr.DataArray = (price / others).where(count > 1)
-    logs: xr.DataArray = xr.apply_ufunc(np.log, factors, dask="allowed")
-    return logs.transpose(*price.dims)
-
-
-def other_coins(price: xr.DataArray) -> xr.DataArray:
-    """Return the factor of each price series to its symbol's other venues, NaN where they agree.
-
-    Of two venues that differ, both have one: which is the other coin no price says. It is the median over the
-    instants that at least two venues share.
-    """
-    ratio = price_factors(price)
-    factor = ratio.median("time") if "time" in ratio.dims else ratio
-    apart: xr.DataArray = xr.apply_ufunc(np.exp, factor.where(abs(factor) > PRICES_AGREE), dask="allowed")
-    return apart
-
-
-def refuse_other_coins(price: xr.DataArray, name: str) -> None:
-    """Refuse prices of which a venue's are of another coin, by name; of a lazy panel nothing is read."""
-    if price.chunks is not None or not price.size:
-        return
-    off = other_coins(price).rename("factor").to_series().dropna()
-    if len(off):
-        names = ["/".join(key) if isinstance(key, tuple) else str(key) for key in off.index]
-        listed = ", ".join(f"{label} (× {factor:.4g})" for label, factor in zip(names, off, strict=True))
-        raise ValueError(
-            f"{name} are not of one coin: {listed} against the other venues of the symbol. Another coin or "
-            "contract bears the same ticker: leave it out, or give its price in units of the others"
-        )

@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.panels import Panel, figures_of, require, window_rows
-from derivdata.analysis.settlements import at_common_stamps
+from derivdata.analysis.settlements import held_settlements
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
@@ -28,8 +28,9 @@ def percentile(
     Parameters
     ----------
     panel
-        Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk). Settlements
-        stamped up to a minute past a whole hour stand at that hour.
+        Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk). A
+        settlement whose ``interval_hours`` the panel has is carried until the next one of its series is due,
+        as in `derivdata.analysis.funding.best_pair`.
     window, rows
         Length of the window, such as ``"30d"``, whole steps of the panel; or its rows, at least 2. It ends on
         the row before: the value itself and what comes later play no part.
@@ -54,7 +55,7 @@ def percentile(
     >>> bool(((share.dropna("time") >= 0.0) & (share.dropna("time") <= 1.0)).all())
     True
     """
-    panel = at_common_stamps(require(panel, "time"))
+    panel = held_settlements(require(panel, "time"))
     rows, least = window_rows(panel, window, rows, min_rows)
     units = {"percentile": "1"}
     share = figures_of(_percentile, panel, units=units, into={"time": None}, rows=rows, least=least)
@@ -76,8 +77,8 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
     Parameters
     ----------
     panel
-        Values with `dim`, in memory or lazy (`dim` is put into one chunk). Settlements stamped up to a minute
-        past a whole hour stand at that hour.
+        Values with `dim`, in memory or lazy (`dim` is put into one chunk). Settlements are carried as in
+        `percentile`, so that series that pay at different hours are ranked together.
     dim
         ``"exchange"`` ranks the venues of a symbol, ``"symbol"`` the symbols of a venue.
 
@@ -93,7 +94,7 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
     """
     if dim == "time":
         raise ValueError("dim='time' would rank a value among later ones: take dd.analysis.percentile")
-    panel = at_common_stamps(require(panel, dim))
+    panel = held_settlements(require(panel, dim))
     return figures_of(_rank, panel, units={"rank": "1"}, over=[dim], into={dim: None})["rank"]
 
 

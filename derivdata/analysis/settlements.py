@@ -90,7 +90,7 @@ def held_settlements(panel: xr.DataArray) -> xr.DataArray:
     rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval_of(panel))
     if not rates.sizes["time"]:
         return rates
-    units = {"carried": str(rates.attrs["units"])}
+    units = {"carried": str(rates.attrs.get("units", ""))}
     carried = figures_of(_carried, rates, interval, units=units, into={"time": None}, since=hours(rates))
     return carried["carried"].transpose(*rates.dims).rename(rates.name).assign_attrs(rates.attrs)
 

@@ -130,3 +130,61 @@ def test_a_pair_of_spot_and_a_perpetual_earns_the_funding_and_a_borrowed_coin_co
         with pytest.raises(ValueError, match="no cost of a year"):
             funding.with_spot(paid, borrow_apr=apr)
     assert funding.with_spot(paid, borrow_apr=10**30).sel(exchange="borrowed").max() < 0.0
+
+
+def _two_symbols(**last: float) -> xr.DataArray:
+    """Return prices of BTC, which agree, and of X, whose venues differ by the factors given."""
+    btc = _venue_prices(**dict.fromkeys(last, 1.0)).assign_coords(symbol=["BTC"])
+    return xr.concat([btc, _venue_prices(**last)], "symbol").assign_attrs(units="USD")
+
+
+@pytest.mark.parametrize("factor", [0.92, 1.09, 1.2])
+def test_a_squeeze_and_a_coin_before_its_listing_give_results_with_a_notice(factor: float) -> None:
+    prices = _two_symbols(a=1.0, b=factor)
+    with pytest.warns(dd.errors.DataNotice, match=r"X/a .* 200 of 200 timestamps.*X/b"):
+        found = basis.against(prices, "a").sel(exchange="b")
+    assert float(found.sel(symbol="X").mean()) == pytest.approx(1e4 * (factor - 1.0), abs=2.0)
+    assert float(found.sel(symbol="BTC").mean()) == pytest.approx(0.0, abs=2.0)
+    with pytest.warns(dd.errors.DataNotice, match="price and index of b lie more than 5 % apart"):
+        found = basis.against(prices, _two_symbols(a=1.0, b=1.0))
+    assert float(found.sel(symbol="X", exchange="b").mean()) == pytest.approx(1e4 * (factor - 1.0), abs=2.0)
+    rates = (prices * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
+    rule = backtest.HoldPair("X", "a", "b")
+    with pytest.warns(dd.errors.DataNotice, match="lie more than 5 % apart"):
+        result = backtest.carry(rates, rule, backtest.Costs(0.0), prices=prices)
+    assert result.sizes["trade"] == 1
+
+
+def test_a_squeeze_is_decided_at_each_timestamp() -> None:
+    """A mark at half of the others for 10 of 200 hours is used; for 40 of them it is of another coin."""
+    prices = _venue_prices(a=1.0, b=1.0, c=1.0)
+    short = prices.copy()
+    short[0, 2, 50:60] *= 0.4
+    with pytest.warns(dd.errors.DataNotice, match=r"X/c \(× 0\.4, 10 of 200 timestamps\)"):
+        found = basis.against(short, "a", apart="keep").sel(exchange="c", symbol="X")
+    assert found["apart"].values.sum() == 10
+    assert found["apart"].values[50:60].all()
+    assert found.values[50:60] == pytest.approx(-6000.0, abs=2.0)
+    long = prices.copy()
+    long[0, 2, 50:90] *= 0.4
+    with pytest.raises(ValueError, match="not of one coin: X/c"):
+        basis.against(long, "a")
+    with pytest.warns(dd.errors.DataNotice, match="are used"):
+        assert basis.against(long, "a", apart="keep")["apart"].values.sum() == 40
+
+
+def test_another_coin_leaves_other_symbols_as_they_are() -> None:
+    prices = _two_symbols(a=1.0, b=1.0, odd=0.0091)
+    with pytest.warns(dd.errors.DataNotice, match=r"not of one coin: X/odd \(× 0\.0091\).*left out"):
+        found = basis.against(prices, "a")
+    assert np.isnan(found.sel(symbol="X", exchange="odd")).all()
+    assert found.sel(symbol="X", exchange=["a", "b"]).notnull().all()
+    xr.testing.assert_equal(found.sel(symbol="BTC"), basis.against(prices.sel(symbol=["BTC"]), "a")[0])
+    rates = (prices * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
+    rates = rates + xr.DataArray([0.0, 1.0, 5.0], dims="exchange")
+    rates = rates.assign_attrs(units="bps/8h", kind="sampled").rename("rate_bps_8h")
+    with pytest.warns(dd.errors.DataNotice, match="left out"):
+        result = backtest.carry(rates, backtest.SpreadThreshold(0.5), backtest.Costs(0.0), prices=prices)
+    held = backtest.trades(result)
+    assert set(held.loc[held["symbol"] == "X", "short"]) == {"b"}
+    assert set(held.loc[held["symbol"] == "BTC", "short"]) == {"odd"}

@@ -169,6 +169,22 @@ def test_no_interval_is_wider_than_the_past_bears_out(venues: int, days: int) ->
     assert days == 20 or width.max() <= 20.0 * (weeks[:, None] - weeks[None]).std()
 
 
+@pytest.mark.parametrize("days", [30, 60])
+@pytest.mark.parametrize("venues", [4, 7])
+def test_no_interval_is_wider_than_the_pairs_own_past_bears_out(venues: int, days: int) -> None:
+    """Two venues move a hundredth as much as the others: the others' errors do not widen their interval."""
+    values = _decaying(venues, 3 * days, 5).values
+    values[0, :2] = 1.0 + 0.01 * values[0, :2]
+    found = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    width = (found["net_high_bps"] - found["net_low_bps"]).values
+    weeks = np.lib.stride_tricks.sliding_window_view(values[0], 21, axis=-1)[:, 1:].sum(axis=-1)
+    names = [f"v{place:02d}" for place in range(venues)]
+    long, short = (np.array([names.index(name) for name in found[leg].values]) for leg in ("long", "short"))
+    own = (weeks[short] - weeks[long]).std(axis=1)
+    assert (width <= 20.0 * own * (1.0 + 1e-9)).all()
+    assert own.max() > 50.0 * own.min()
+
+
 def test_decisions_count_by_the_time_that_they_span() -> None:
     """Of n periods those from the 30th on decide, until a hold of 21 before the end: (n − 29 − 21) / 21."""
     for days, status in ((60, FundingStatus.FEW_DECISIONS), (120, FundingStatus(0))):

@@ -87,3 +87,44 @@ def test_the_table_of_a_forecast_is_the_forecast_a_year() -> None:
             dd.analysis.carry_table(forecast.drop_vars(leg))
     with pytest.raises(ValueError, match=r"choose one, forecast.isel\(time=-1\)"):
         dd.analysis.carry_table(funding.forecast_history(panel, hold="7d", fee_bps=1.0))
+
+
+def _three_schedules() -> xr.DataArray:
+    """Return 49 hours of a venue that pays every hour and two that pay every eight, four hours apart."""
+    times = pd.date_range("2025-01-01", periods=49, freq="1h")
+    values = np.full((1, 3, 49), NAN)
+    values[0, 0, ::8] = 1.0
+    values[0, 1, 4::8] = -1.0
+    values[0, 2] = 2.0
+    labels = {"symbol": ["BTC"], "exchange": ["binance", "bitmex", "hyperliquid"], "time": times}
+    attrs = {"units": "bps/8h", "kind": "settled"}
+    hours = ("exchange", [8.0, 8.0, 1.0])
+    panel = xr.DataArray(values, labels, tuple(labels), "rate_bps_8h", attrs)
+    return panel.assign_coords(interval_hours=hours)
+
+
+def test_venues_that_pay_at_different_hours_are_compared_at_each_of_them() -> None:
+    panel = _three_schedules()
+    later = panel["time"][4:]
+    spreads = dd.analysis.funding.dispersion(panel).sel(time=later)
+    assert (spreads["median_bps_8h"] == 1.0).all()
+    assert (spreads["range_bps_8h"] == 3.0).all()
+    assert (spreads["venues"] == 3).all()
+    held = (panel * 0.0).fillna(0.0) + xr.DataArray([1e6, 1e6, 2e6], dims="exchange")
+    held = held.drop_vars("interval_hours").rename("oi_usd").assign_attrs(units="USD")
+    weighted = dd.analysis.funding.oi_weighted(panel, held).sel(time=later)
+    np.testing.assert_allclose(weighted["rate_bps_8h"], (1.0 - 1.0 + 2.0 * 2.0) / 4.0)
+    assert (weighted["covered"] == 1.0).all()
+    ranks = dd.analysis.rank(panel).sel(time=later)
+    assert (ranks == xr.DataArray([2.0, 3.0, 1.0], dims="exchange")).all()
+    share = dd.analysis.percentile(panel, rows=8).isel(time=slice(20, None))
+    assert (share == 0.5).all()  # equal values count half, also between two payments
+    assert (dd.analysis.funding.dispersion(panel)["venues"].values[0, :4] == 2).all()
+
+
+def test_a_payment_that_is_overdue_is_not_carried_on() -> None:
+    panel = _three_schedules()
+    panel[0, 0, 24:] = NAN
+    ranks = dd.analysis.rank(panel)
+    assert ranks.values[0, :, 23].tolist() == [2.0, 3.0, 1.0]
+    np.testing.assert_array_equal(ranks.values[0, :, 24], [NAN, 2.0, 1.0])

@@ -18,6 +18,7 @@ from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
 from derivdata.analysis.backtest.results import Reason, dataset, provenance_of
 from derivdata.analysis.funding.spot_leg import BORROWED, OWNED
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
+from derivdata.analysis.price_agreement import Apart
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 
@@ -29,6 +30,7 @@ def carry(
     costs: Costs,
     *,
     prices: Panel | None = None,
+    apart: Apart = "raise",
     max_mark_age: str | pd.Timedelta = "24h",
     depth: xr.DataArray | None = None,
     capital: float = 1_000_000.0,
@@ -56,6 +58,11 @@ def carry(
         Marks [USD] over ``symbol``, ``exchange`` and ``time``. Their instants become rows. A pair is entered
         only where both venues have a mark at that row, and later moves by price only at rows where both
         have one. None leaves price P&L and liquidation out.
+    apart
+        ``"raise"`` refuses prices of another coin under the same ticker: over a factor of 1.25 from the other
+        venues in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series
+        are left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in
+        a squeeze or before a listing, are used with a `DataNotice`.
     max_mark_age
         Time since the last such row after which a pair is closed, at those marks and with reason
         ``no_mark``.
@@ -123,7 +130,7 @@ def carry(
     transfer = np.inf if transfer_every is None else hours_of(transfer_every, "transfer_every")
     panel = require_rate(panel, "exchange", "time")
     prices = None if prices is None else require(prices, name="prices")
-    market = market_of(panel, prices)
+    market = market_of(panel, prices, apart)
     fees = costs.by_side(market.symbols, market.venues)
     account = Account(
         capital,

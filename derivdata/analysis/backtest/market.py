@@ -16,11 +16,11 @@ from derivdata.analysis.panels import (
     interval_of,
     kind_of,
     labels_of,
-    refuse_other_coins,
     require,
     require_rate,
     usual_step,
 )
+from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.settlements import merge_late_stamps, without_overlap
 from derivdata.support.arrays import Floats
 from derivdata.units import USD_UNIT
@@ -93,7 +93,7 @@ class Market:
     prices: RowBlocks | None
 
 
-def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
+def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise") -> Market:
     """Check the panels and put them on one grid: every stamp of a rate, and every price between them."""
     panel = with_symbol(require_rate(panel, "exchange", "time"))
     for dim in ("symbol", "exchange"):
@@ -110,7 +110,7 @@ def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
     stamps = np.empty(0) if prices is None else hours(prices, name="prices")
     mark_step = usual_step(stamps) if stamps.size > 1 else np.inf
     own, ends = panel["time"].to_numpy(), np.append(since[1:], np.inf)
-    panel, interval, marks = _on_one_grid(panel, interval, prices)
+    panel, interval, marks = _on_one_grid(panel, interval, prices, apart)
     since = hours(panel)
     # A bucket ends at the next stamp of a rate: the rows of prices between do not end it.
     bucket = np.searchsorted(own, panel["time"].to_numpy(), side="right") - 1
@@ -129,7 +129,7 @@ def market_of(panel: Panel, prices: xr.DataArray | None) -> Market:
 
 
 def _on_one_grid(
-    panel: xr.DataArray, interval: xr.DataArray | None, prices: Panel | None
+    panel: xr.DataArray, interval: xr.DataArray | None, prices: Panel | None, apart: Apart
 ) -> tuple[xr.DataArray, xr.DataArray | None, xr.DataArray | None]:
     """Order dims and venues by the alphabet, and add the instants of prices as rows without rates."""
     order = ("symbol", "exchange", "time")
@@ -138,7 +138,7 @@ def _on_one_grid(
     rows = panel["time"].to_numpy()
     if prices is not None:
         prices = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
-        refuse_other_coins(prices, "prices")
+        prices = of_one_coin(prices, "prices", apart)
         hours(prices, name="prices")
         stamps = prices["time"].to_numpy()
         between = stamps[(stamps > rows[0]) & (stamps < rows[-1])]

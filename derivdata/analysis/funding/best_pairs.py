@@ -18,17 +18,16 @@ from derivdata.analysis.panels import (
     figures_of,
     hours_of,
     labels_of,
-    price_factors,
     require,
     require_rate,
     require_venues,
     row_by_row,
     whole,
 )
+from derivdata.analysis.price_agreement import apart_by_5_percent
 from derivdata.analysis.settlements import held_settlements, newest_at
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.tables.coins import PRICES_AGREE
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
 _BLOCK = 16_384  # elements of one block: the running figures stay in the second-level cache
@@ -72,8 +71,8 @@ def best_pair(
         Venues, or a boolean DataArray over dims of the panel: where a position can be opened.
     prices
         Mark prices [USD] over the panel's labels. A venue whose price is another than the median of its
-        symbol's by a factor over 1.05 is left out at that time: another coin under the same ticker. Of two
-        venues, both are.
+        symbol's by a factor over 1.05 is left out at that time: another coin under the same ticker, or a
+        squeeze in which the spread cannot be relied on. Of two venues, both are.
 
     Returns
     -------
@@ -123,7 +122,7 @@ def best_pair(
         rates = rates.where(known(_mask(panel, tradable).astype(np.float64), None, "tradable") > 0.0)
     if prices is not None:
         marks = require(prices, "exchange", units=USD_UNIT, name="prices")
-        rates = rates.where(~(abs(price_factors(known(marks, USD_UNIT, "prices"))) > PRICES_AGREE))
+        rates = rates.where(~apart_by_5_percent(known(marks, USD_UNIT, "prices")))
     return by_chunk(_best_pairs, whole(rates, "exchange"))
 
 

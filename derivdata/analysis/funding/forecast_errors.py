@@ -35,6 +35,8 @@ _LARGEST = 10.0  # sizes: an error further out would move quantiles of all pairs
 _FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned spread finite
 _MOST_ERRORS = 200_000
 _WIDEST = 20.0  # standard deviations of past outcomes that an interval of nearly all outcomes may be wide
+_OWN_OUTCOMES = 1.0  # decisions from which a pair's own outcomes bound its interval
+_PINNED = 1e-12  # of the mean square: a variance below it is rounding
 _RARE = 0.005
 _LEAST_FREEDOM, _FREEDOM = 2.0, 0.25
 """Chosen on pairs of two venues of 2020–2022, where each horizon and history then covers 89 to 93 %."""
@@ -50,8 +52,10 @@ class Walk(NamedTuple):
     """(period) what the known decisions are worth: see `Means`."""
     usual: Floats
     """(period) bps: standard deviation of the outcomes of all pairs that are known there."""
+    own: Floats
+    """(pair, column) bps: standard deviation of the pair's own known outcomes; infinite where too few."""
     columns: Indices
-    """Periods of `scale`."""
+    """Periods of `own` and `scale`."""
     scale: Floats
     """(pair, column) bps: size of the error to be expected."""
     past: PastErrors
@@ -82,9 +86,11 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     columns, missed = parts[0].columns, realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
     worth = np.stack([part.worth for part in parts]).min(axis=0)
-    usual, toward = usual_outcome(outcomes, plan), direction_of(predicted)
+    usual = usual_outcome(outcomes, plan)
+    own = _own_deviation(outcomes, long, short, columns, plan)
+    toward = direction_of(predicted)
     past = PastErrors(missed, scale, toward, sizes, columns, plan)
-    return Walk(parts, outcomes, worth, usual, columns, scale, past, long, short, plan)
+    return Walk(parts, outcomes, worth, usual, own, columns, scale, past, long, short, plan)
 
 
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
@@ -97,19 +103,28 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
     nor their sizes say how large the next one may be. It has 2 + n/4 degrees of freedom, where the decisions
     of all pairs are worth n.
     """
-    venues, expected = walk.outcomes.shape[0], walk.pair_expectations(at)
-    scale = np.full((venues, venues), np.nan)
-    found = walk.scale[:, int(np.searchsorted(walk.columns, at))]
-    scale[walk.long, walk.short] = scale[walk.short, walk.long] = found
+    expected = walk.pair_expectations(at)
+    column = int(np.searchsorted(walk.columns, at))
+    scale = _both_directions(walk.scale[:, column], walk, np.nan)
     errors, weight, decisions = walk.past.known_at(at)
     if decisions:  # no interval is wider than what outcomes ever were bears out, whatever made its size
         low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
         among = np.isfinite(np.diag(expected)).sum()
         freedom = _LEAST_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * among * (among - 1)
         scale = scale * stdtrit(freedom, 0.95) / ndtri(0.95)
-        scale = np.minimum(scale, _WIDEST * walk.usual[at] / max(float(high - low), 1.0))
+        deviation = np.minimum(walk.usual[at], _both_directions(walk.own[:, column], walk, np.inf))
+        scale = np.minimum(scale, _WIDEST * deviation / max(float(high - low), 1.0))
         scale = np.maximum(scale, TINY)
     return expected, scale, errors, weight, decisions
+
+
+def _both_directions(of_pairs: Floats, walk: Walk, otherwise: float) -> Floats:
+    """Return figures of pairs as a square (long, short), the same in both directions."""
+    venues = walk.outcomes.shape[0]
+    square = np.full((venues, venues), otherwise)
+    square[walk.long, walk.short] = of_pairs
+    square[walk.short, walk.long] = of_pairs
+    return square
 
 
 def outcome_figures(
@@ -205,7 +220,8 @@ class PastErrors:
         self._with_errors = np.flatnonzero(np.isfinite(missed).any(axis=0))
         self._periods = columns[self._with_errors]
         self._doubtful = sizes.number[self._with_errors] < _ENOUGH_ERRORS
-        self._has_size: Bools = np.isfinite((missed / scale)[:, self._with_errors]).any(axis=0)
+        scored = np.isfinite(missed[:, self._with_errors] / scale[:, self._with_errors])
+        self._has_size: Bools = np.asarray(scored.any(axis=0))
         self._missed = missed
         self._scale = scale
         self._direction = direction
@@ -282,6 +298,36 @@ class PastErrors:
         errors, weights, column = errors[counted], weights[counted], column[counted]
         order = np.argsort(errors, kind="stable")
         return errors[order], weights[order], column[order]
+
+
+def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Indices, plan: Plan) -> Floats:
+    """Return the standard deviation (pair, column) of each pair's own outcomes that are known there.
+
+    Infinite where they are worth fewer than `_OWN_OUTCOMES` decisions, and where they do not differ: a pair
+    that was pinned so far says nothing about the size of its first move.
+    """
+    earned = outcomes[short] - outcomes[long]
+    known = np.isfinite(earned)
+    first = np.argmax(known, axis=1)
+    # About the first known outcome: squares of a level that is large against its moves would cancel.
+    centred = np.where(known, earned - earned[np.arange(long.size), first][:, None], 0.0)
+    count = np.zeros(long.size)
+    total = np.zeros(long.size)
+    squares = np.zeros(long.size)
+    deviation = np.full((long.size, columns.size), np.inf)
+    end = 0
+    for column, period in enumerate(columns):
+        start, end = end, max(end, int(period) - plan.hold + 1)
+        count += known[:, start:end].sum(axis=1)
+        total += centred[:, start:end].sum(axis=1)
+        squares += (centred[:, start:end] ** 2).sum(axis=1)
+        mean = total / np.maximum(count, 1.0)
+        variance = np.maximum(squares / np.maximum(count, 1.0) - mean**2, 0.0)
+        enough = (count >= _OWN_OUTCOMES * plan.hold) & (
+            variance > _PINNED * squares / np.maximum(count, 1.0)
+        )
+        deviation[enough, column] = np.sqrt(variance[enough])
+    return deviation
 
 
 def _merged(first: tuple[NDArray[Any], ...], second: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:

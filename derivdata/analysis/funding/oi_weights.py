@@ -14,6 +14,7 @@ from derivdata.analysis.panels import (
     require,
     require_rate,
 )
+from derivdata.analysis.settlements import held_settlements, newest_at
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import RATE_UNIT, USD_UNIT
@@ -27,6 +28,7 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
     ----------
     panel
         Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk).
+        Settlements are carried until the next one of their series is due, as in `best_pair`.
     oi_usd
         Open interest [USD] as it was known at each time, over the panel's dims and labels; it may have
         other venues.
@@ -46,7 +48,7 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
     TypeError, ValueError
         A unit is another one or not stated; times or symbols differ; `min_cover` is no share.
     """
-    panel = require_rate(panel, "exchange").drop_vars("interval_hours", errors="ignore")
+    panel = require_rate(panel, "exchange")
     oi_usd = require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
     refuse_negative(oi_usd, "oi_usd")
     if not 0.0 <= min_cover <= 1.0:
@@ -54,10 +56,11 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
     if set(oi_usd.dims) != set(panel.dims):
         raise ValueError(f"oi_usd has dims {tuple(oi_usd.dims)} and the panel {tuple(panel.dims)}")
     try:
-        rates, weights = xr.align(panel, oi_usd, join="exact", exclude=["exchange"])
+        panel, weights = xr.align(panel, oi_usd, join="exact", exclude=["exchange"])
     except ValueError:
         raise ValueError("oi_usd has other times or symbols than the panel: align it first") from None
-    rates, weights = xr.align(rates, weights, join="outer")
+    rates = held_settlements(panel)
+    rates, weights = xr.align(rates, newest_at(weights, rates), join="outer")
     result = figures_of(
         _weighted,
         rates,

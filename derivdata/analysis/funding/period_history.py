@@ -19,11 +19,11 @@ from derivdata.analysis.panels import (
     hours_at,
     hours_of,
     labels_of,
-    refuse_other_coins,
     require,
     usual_step,
     whole,
 )
+from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.settlements import newest_due
 from derivdata.units import BPS, USD_UNIT
 
@@ -55,6 +55,7 @@ def summed_history(
     *,
     overlap: Literal["raise", "nan"] = "raise",
     prices: Panel | None = None,
+    apart: Apart = "raise",
 ) -> History:
     """Sum a panel over periods and lay out the regression; refuse what `forecast_carry` refuses."""
     names = labels_of(panel, "exchange")
@@ -72,7 +73,7 @@ def summed_history(
     stride = max(1, count // 7)
     memory, recent = _MEMORY_HOURS / length, OWN_HOURS / length
     plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
-    return History(amounts, first, plan, length, None if prices is None else _levels(prices, amounts))
+    return History(amounts, first, plan, length, None if prices is None else _levels(prices, amounts, apart))
 
 
 def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
@@ -84,14 +85,14 @@ def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
     return count
 
 
-def _levels(prices: Panel, amounts: xr.DataArray) -> xr.DataArray:
+def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     """Return the logarithms of marks [−bps: what a long pays when they rise] at the ends of periods.
 
     Of each series the newest mark that is no older than the usual step of the prices. A mark up to a minute
     past a whole hour stands for that hour, as a settlement does.
     """
     marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
-    refuse_other_coins(marks, "prices")
+    marks = of_one_coin(marks, "prices", apart)
     if "symbol" in marks.dims and "symbol" not in amounts.dims:
         if "symbol" not in amounts.coords and marks.sizes["symbol"] != 1:
             raise ValueError(

@@ -16,6 +16,7 @@ from derivdata.analysis.funding.pooled_regression import trailing_mean
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, require_variables, seed_of
 from derivdata.analysis.panels import Panel, figures_of, hours_of, labels_of, require_level, require_rate
+from derivdata.analysis.price_agreement import Apart
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT
@@ -41,12 +42,13 @@ def pick_record(
     period: str | pd.Timedelta = "8h",
     level: float = 0.9,
     overlap: Literal["raise", "nan"] = "raise",
+    apart: Apart = "raise",
 ) -> xr.Dataset:
     """Return the record of past picks: the best pair at each decision, its forecast and its outcome.
 
     Parameters
     ----------
-    panel, hold, fee_bps, prices, period, level, overlap
+    panel, hold, fee_bps, prices, period, level, overlap, apart
         As in `forecast_carry`; without `prices` forecasts and outcomes are of funding only. Decisions are a
         holding time apart, at whole multiples of it since 1970-01-01 00:00 UTC (with seven days: Thursdays),
         so that no hour is counted twice and a longer panel adds decisions without moving those before.
@@ -75,7 +77,7 @@ def pick_record(
     Each pick is made of what was known at its decision: values after it change neither pick nor forecast.
     """
     panel = require_rate(panel, "exchange", "time")
-    history = summed_history(panel, hold, period, overlap=overlap, prices=prices)
+    history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
     plan, last = history.plan, history.amounts.sizes["time"]
     decisions = np.arange(-history.first % plan.hold, last, plan.hold)
     forecasts = forecasts_at(panel, history, None, decisions, hold, fee_bps, level, ends=False)

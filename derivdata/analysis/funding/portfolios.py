@@ -22,10 +22,10 @@ from derivdata.analysis.panels import (
     hours_of,
     labels_of,
     positive,
-    refuse_other_coins,
     require,
     usual_step,
 )
+from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -52,6 +52,7 @@ def portfolio(
     max_leg_usd: float | None = None,
     risk_aversion: float = 1.0,
     start: Instant | None = None,
+    apart: Apart = "raise",
 ) -> xr.Dataset:
     """Find the sizes of pairs that earn most for their risk, with the collateral that each venue needs.
 
@@ -83,6 +84,8 @@ def portfolio(
     start
         Sizes of every instant of the forecasts from here on, nothing being held before: what is held already
         pays no cost again. None: of the last instant alone.
+    apart
+        As in `forecast_carry`, for `prices`.
 
     Returns
     -------
@@ -147,7 +150,7 @@ def portfolio(
         if first == pairs.times.size:
             raise ValueError(f"{start=} is after the last of the forecasts, {pairs.times[-1]}")
     span = hours_of(transfer_every, "transfer_every")
-    moves = _moves(prices, pairs, first, span)
+    moves = _moves(prices, pairs, first, span, apart)
     return _labelled(forecasts, pairs, first, capital, *_walk(pairs, moves, limits, first))
 
 
@@ -210,14 +213,14 @@ def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Flo
     return parts
 
 
-def _moves(prices: Panel, pairs: _Pairs, first: int, span: float) -> Moves:
+def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) -> Moves:
     """Return the moves of the symbols' prices as known at each instant of the forecasts from one on."""
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
     require_labels(marks, "prices", "symbol", pairs.symbols.tolist())
     marks = marks.sel(symbol=pairs.symbols.tolist())
-    refuse_other_coins(marks, "prices")
+    marks = of_one_coin(marks, "prices", apart)
     step = usual_step(hours(marks, name="prices"))
-    middle = marks.where(marks > 0.0).median("exchange").transpose("time", "symbol").to_pandas()
+    middle: Any = marks.where(marks > 0.0).median("exchange").transpose("time", "symbol").to_pandas()
     levels = np.log(middle.ffill().to_numpy().T)  # what prices do over a gap counts at its end
     at = np.searchsorted(marks["time"].to_numpy(), pairs.times[first:], side="right") - 1
     return moves_of(levels, step, span, np.maximum(at, 0))

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.panels import Panel, figures_of, require_rate, require_venues, row_quantiles
-from derivdata.analysis.settlements import at_common_stamps
+from derivdata.analysis.settlements import at_common_stamps, held_settlements
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import RATE_UNIT
@@ -73,7 +73,9 @@ def dispersion(panel: Panel) -> xr.Dataset:
     Parameters
     ----------
     panel
-        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk).
+        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk). A
+        settlement whose ``interval_hours`` the panel has is carried until the next one of its series is due,
+        as in `best_pair`, so that venues that pay at different hours are compared.
 
     Returns
     -------
@@ -87,7 +89,7 @@ def dispersion(panel: Panel) -> xr.Dataset:
     TypeError, ValueError
         `panel` is no funding panel in bps/8h.
     """
-    panel = at_common_stamps(require_rate(panel, "exchange"))
+    panel = held_settlements(require_rate(panel, "exchange"))
     names = ("std_bps_8h", "iqr_bps_8h", "range_bps_8h", "median_bps_8h")
     units = {**dict.fromkeys(names, RATE_UNIT), "venues": np.int16}
     result = figures_of(_dispersion, panel, units=units, over=["exchange"])

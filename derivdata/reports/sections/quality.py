@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
-from derivdata.analysis.panels import other_coins
+from derivdata.analysis.price_agreement import OTHER_COIN, other_coins
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import Section, count, listing
 from derivdata.reports.sections.liquidations import is_full
@@ -46,7 +47,7 @@ def quality_section(data: Data) -> Section:
 
 
 def _prices(section: Section, data: Data) -> None:
-    """Name the venues whose marks lie over 5 % from the others': another coin under the same ticker."""
+    """Name the venues whose marks lie over 5 % from the others in the median of the window."""
     for symbol in data.report_options.symbols:
         table = data.prices(symbol)
         marks = None if table is None else panel(table, "price_usd").isel(symbol=0)
@@ -58,10 +59,12 @@ def _prices(section: Section, data: Data) -> None:
             continue
         named = listing([f"{venue} (× {factor:.4g})" for venue, factor in off.items()])
         words = f"{symbol} prices differ by more than 5 % from the median of venues: {named}"
-        section.text(
-            f"{words}. Another coin or contract bears the same ticker: rely on no spread with it.", "warn"
-        )
-        section.finding("wide", f"{words}; another coin or contract under the same ticker.")
+        if (abs(np.log(off)) > OTHER_COIN).any():
+            why = "another coin or contract under the same ticker"
+        else:
+            why = "a squeeze, a coin before its listing, or another coin under the same ticker"
+        section.text(f"{words}. This is {why}: do not rely on a spread with it.", "warn")
+        section.finding("wide", f"{words}; {why}.")
 
 
 def _worst(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
