@@ -86,6 +86,10 @@ QUESTIONS = {
     ),
     "tables.base": Question("one name", lambda: dd.tables.base("1000PEPEUSDT")),
     "tables.contract": Question("one name", lambda: dd.tables.contract("BTC-USDT")),
+    "tables.expiry": Question("one label", lambda: dd.tables.expiry("27MAR26")),
+    "tables.snapshots": Question(
+        "six chains of one asset on one venue", lambda: dd.tables.snapshots(_chains())
+    ),
     "tables.surface": Question(
         "six chains of one asset on one venue",
         lambda: dd.tables.surface(_chains().drop(columns="delta")),

@@ -46,6 +46,8 @@ class _Instrument(msgspec.Struct, gc=False):
     mark_usd: Figure = UNSET
     index_price_usd: Figure = UNSET
     volume: Figure = UNSET
+    interest_rate: Figure = UNSET
+    quoted_at: str | msgspec.UnsetType | None = UNSET
 
 
 class _Chain(Envelope):
@@ -86,7 +88,8 @@ def snapshot(symbol: str | Sequence[str], venues: str | Sequence[str]) -> pd.Dat
         One row per instrument. ``iv`` is decimal per √year; greeks are NaN where the venue gives none. Prices
         [coin or USD], ``rho``, ``index_price_usd`` and ``volume`` are the library's own columns: an archive
         may have them, the hosted service does not, and there they are NaN. ``time`` is when the service
-        answered, and of an archive when the chain was recorded.
+        answered, and of an archive when the chain was recorded: the timestamp of its newest row. The rows of
+        the last hour are one chain (`derivdata.tables.snapshots`); ``quoted_at`` is a row's own timestamp.
 
     Raises
     ------

@@ -12,8 +12,9 @@ from derivdata.analysis import chain, smile, surface
 from derivdata.analysis.status import Status
 from derivdata.plot import style
 from derivdata.plot.frames import Chain, Expiries
-from derivdata.support import times
 from derivdata.support.arrays import Array, Indices
+from derivdata.support.times import naive_utc
+from derivdata.tables.expiries import nearest_listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,13 +86,10 @@ def at_the_money(fit: xr.Dataset) -> xr.DataArray:
 
 
 def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.Timestamp:
-    """Find the one listed expiry of an instant or a day, or refuse."""
-    expiries = pd.DatetimeIndex(np.atleast_1d(listed))
-    naive = times.naive_utc(times.instant(requested, argument))
-    same = expiries[expiries == naive] if naive in expiries else expiries[expiries.normalize() == naive]
-    if len(same) != 1:
-        raise ValueError(f"no one expiry {naive}; there are {', '.join(map(str, expiries))}")
-    return same[0]
+    """Find the one listed expiry of a label, or refuse."""
+    found = nearest_listed(pd.DatetimeIndex(np.atleast_1d(listed)), requested, argument)
+    stamp: pd.Timestamp = naive_utc(found)
+    return stamp
 
 
 def chosen_expiries(listed: pd.DatetimeIndex, requested: Expiries | None, limit: int) -> Indices:

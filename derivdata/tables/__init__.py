@@ -3,6 +3,8 @@
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import VENUES, base, contract
 from derivdata.tables.definitions import TABLES
+from derivdata.tables.expiries import expiry
+from derivdata.tables.snapshots import snapshots
 from derivdata.tables.surfaces import surface
 
 __all__ = [
@@ -11,6 +13,8 @@ __all__ = [
     "VENUES",
     "base",
     "contract",
+    "expiry",
+    "snapshots",
     "surface",
 ]
 __dir__ = __all__.copy

@@ -123,6 +123,7 @@ COLUMNS: dict[str, Column] = {
     "tick": Column(_NUMBER, "USD", "Least step of its price; missing where the list does not tell it."),
     "step": Column(_NUMBER, "contracts", "Least step of a size; missing where the list does not tell it."),
     "expiry": Column(Kind.TIME, "UTC", "Instant of expiry."),
+    "quoted_at": Column(Kind.TIME, "UTC", "Venue's own timestamp of the row, where it states one."),
     "strike": _amount("USD", "Strike price."),
     "iv": _amount("1/√year", "Implied volatility, decimal."),
     "delta": Column(_NUMBER, "venue's", "Venue's delta; missing where the venue gives none."),
@@ -138,6 +139,9 @@ COLUMNS: dict[str, Column] = {
     "bid_usd": _amount("USD", "Best bid of the option, in USD."),
     "ask_usd": _amount("USD", "Best ask of the option, in USD."),
     "mark_usd": _amount("USD", "Venue's mark price of the option, in USD."),
+    "interest_rate": Column(
+        _NUMBER, "1/year", "Continuous rate at which the venue discounts premiums, where it states one."
+    ),
     "index_price_usd": _amount("USD", "Venue's index price of the underlying."),
     "volume": _amount("contracts", "Volume of the last 24 hours in the venue's contracts."),
     "trade_id": _label("Trade on the venue; unique within an instrument."),

@@ -320,9 +320,9 @@ define(
     "options_snapshot",
     key="symbol exchange time instrument_name",
     rest="expiry strike side iv delta gamma vega theta rho open_interest underlying_price "
-    "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume",
+    "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume interest_rate quoted_at",
     optional="delta gamma vega theta rho "
-    "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume",
+    "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume interest_rate quoted_at",
     changed={"side": {"allowed": ("call", "put")}},
     order="symbol exchange time expiry strike side",
     doc="Every active option of one symbol on one venue at an instant.",

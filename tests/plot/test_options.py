@@ -41,7 +41,7 @@ def test_expiries_are_chosen_by_day_or_spread() -> None:
         "2026-04-06",
         "2026-07-06",
     ]
-    with pytest.raises(ValueError, match="no one expiry 2026-02-05"):
+    with pytest.raises(ValueError, match="expiries='2026-02-05' matches 0 of the expiries"):
         plot.smile(made.chain(), expiries="2026-02-05")
 
 

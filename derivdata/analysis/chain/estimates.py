@@ -14,6 +14,7 @@ from derivdata.analysis.black76.labelled import sign
 from derivdata.analysis.chain.normalise import instants, keys_of
 from derivdata.analysis.chain.option_prices import black, quoted
 from derivdata.analysis.inputs import require_numbers
+from derivdata.tables.expiries import expiries
 
 _AT_LEAST = 3
 _SPREAD = 0.005
@@ -67,10 +68,28 @@ def _joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
         has = [*keys_of(table), "expiry"]
         raise ValueError(f"{argument} has the labels {strange}, which the chain does not have: it has {has}")
     labels = series.rename("value").reset_index()
-    for name in {"time", "expiry"}.intersection(names):
-        labels[name] = instants(labels[name], f"{argument}: its {name}")
+    if "time" in names:
+        labels["time"] = instants(labels["time"], f"{argument}: its time")
+    if "expiry" in names:
+        labels["expiry"], _ = expiries(labels["expiry"], f"{argument}: its expiry")
+        _require_listed(labels["expiry"], table["expiry"], argument)
+    if labels.duplicated(names).any():
+        raise ValueError(
+            f"{argument} has two values for {labels.loc[labels.duplicated(names), names[0]].iloc[0]}"
+        )
     keys = table[names].assign(**{name: table[name].astype(object) for name in names if name in _TEXTS})
     return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
+
+
+def _require_listed(labels: pd.Series, listed: pd.Series, argument: str) -> None:
+    """Refuse expiries that the chain does not list."""
+    unlisted = labels[~labels.isin(listed)]
+    if len(unlisted):
+        known = ", ".join(f"{stamp:%Y-%m-%dT%H:%MZ}" for stamp in listed.drop_duplicates().sort_values())
+        raise ValueError(
+            f"{argument} has a value for {unlisted.iloc[0]:%Y-%m-%dT%H:%MZ}, which the chain does not list: "
+            f"its expiries are {known}"
+        )
 
 
 def _series(value: Any, argument: str) -> pd.Series:

@@ -13,6 +13,8 @@ import xarray as xr
 from derivdata.analysis.inputs import require_columns, require_decimal_volatility
 from derivdata.analysis.status import Status
 from derivdata.support import times
+from derivdata.tables.expiries import expiries
+from derivdata.tables.snapshots import snapshots
 
 KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
@@ -21,7 +23,6 @@ _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
 _ASKS = {"ask_coin", "ask_usd"}
 _PRICES = ("bid_coin", "bid_usd", "mark_coin", "mark_usd", *_ASKS)
 _FIGURES = (*_NUMBERS, *_PRICES, "delta", "gamma", "vega", "theta", "rho", "year_fraction", "status")
-_EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
 
 
 def option_rows(
@@ -32,7 +33,8 @@ def option_rows(
     dates: bool | None = None,
 ) -> pd.DataFrame:
     """Return one row per option in one form; `dates` says whether expiries at midnight are dates."""
-    frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain.copy(deep=False)
+    frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain
+    frame = frame.reset_index(drop=True)
     frame.attrs = {}  # which pandas would copy, however large, with every step from here on
     missing = [name for name in _REQUIRED if name not in frame]
     if missing == ["iv"] and _ASKS & set(frame):
@@ -99,25 +101,15 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
     return iv
 
 
-def _dated(frame: pd.DataFrame, expiry: pd.Series) -> pd.Series:
-    """Tell which expiries are dates: those at midnight where all of the venue's are."""
-    midnight = expiry == expiry.dt.normalize()
-    keys = [frame[name] for name in ("symbol", "exchange") if name in frame]
-    if keys:
-        return midnight & midnight.groupby(keys, observed=True, dropna=False).transform("all")
-    return midnight & midnight.all()
-
-
 def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
     if at is not None:
         frame["time"] = times.instant(at, "at")
     if "time" not in frame:
         raise ValueError("the chain says no time: pass at=, the instant of the quotes")
-    frame["time"], expiry = (
-        instants(frame[name], f"the column {name!r} of chain") for name in ("time", "expiry")
-    )
-    dated = _dated(frame, expiry) if dates is None else (expiry == expiry.dt.normalize()) & dates
-    frame["expiry"] = expiry.where(~dated, expiry + _EXPIRY_HOUR)
+    frame["time"] = instants(frame["time"], "the column 'time' of chain")
+    frame["expiry"], dated = expiries(frame["expiry"], "the column 'expiry' of chain", dates=dates)
+    frame = snapshots(frame)
+    dated = dated[frame.index]
     frame["status"] = np.where(dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
     frame["year_fraction"] = times.year_fraction(frame["time"], frame["expiry"])
     return frame

@@ -11,15 +11,15 @@ import xarray as xr
 
 from derivdata.analysis import black76, smile
 from derivdata.analysis.black76.kernels import Greek
-from derivdata.analysis.chain.normalise import instants
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import applied, origin_attrs, where, whole_surface
-from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
 from derivdata.analysis.surface.evaluate import years_until
 from derivdata.analysis.surface.maturity import Maturity, at_maturity, volatility
 from derivdata.support.arguments import typed
 from derivdata.support.times import naive_utc
+from derivdata.tables.expiries import expiries
 from derivdata.units import HOURS_PER_YEAR
 
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
@@ -39,6 +39,7 @@ class Legs(NamedTuple):
     cut: Maturity
     origin: xr.DataArray
     rules: Rules | None
+    dated: xr.DataArray
 
     def left(self, passed: xr.DataArray) -> xr.DataArray:
         """Return the share of each leg's total variance that is left when some years have passed."""
@@ -83,7 +84,7 @@ class Legs(NamedTuple):
     def status(self, k: xr.DataArray) -> xr.DataArray:
         """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
         status: xr.DataArray = self.cut.flags_at(k).astype(np.int32).reset_coords(drop=True)
-        return status
+        return status | where(self.dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
 
 
 def on_surface(
@@ -94,8 +95,9 @@ def on_surface(
     _require_legs(legs)
     surface = whole_surface(surface)
     require_variables(surface, argument, ("forward",))
-    dated = naive_utc(instants(legs["expiry"], "the column 'expiry' of legs"))
-    years = years_until(surface, xr.DataArray(dated.to_numpy(), dims="leg"), argument)
+    expiry, dated = expiries(legs["expiry"], "the column 'expiry' of legs")
+    stamps = naive_utc(expiry).to_numpy()
+    years = years_until(surface, xr.DataArray(stamps, dims="leg"), argument)
     kinds = {"strike": np.float64, "side": object, "quantity": np.float64}
     arrays = {
         name: xr.DataArray(legs[name].astype(kind).to_numpy(), dims="leg") for name, kind in kinds.items()
@@ -103,7 +105,7 @@ def on_surface(
     cut = at_maturity(surface, years, extrapolate="flat_vol", clock=clock)
     rules = None if clock is None else clock_of(clock)
     where_it_lies = {"year_fraction": years, "forward": cut.forward, "origin": origin_us(surface)}
-    return Legs(**arrays, **where_it_lies, cut=cut, rules=rules)
+    return Legs(**arrays, **where_it_lies, cut=cut, rules=rules, dated=xr.DataArray(dated, dims="leg"))
 
 
 def _require_legs(legs: pd.DataFrame) -> None:

@@ -16,8 +16,10 @@ from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import YEAR_US, Clock, origin_us
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity, volatility
 from derivdata.analysis.surface.points import at_delta
-from derivdata.support import times
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.times import naive_utc
+from derivdata.tables.expiries import expiries
+from derivdata.tables.expiries import expiry as expiry_of
 
 _UNITS = {
     "forward": "USD",
@@ -116,9 +118,9 @@ def at(
     surface
         As in `iv`; with coordinate ``forward``, unless only deltas are asked for.
     expiry
-        An instant, several of them (dim ``expiry``), or a DataArray of instants; or times to expiry
-        [years], of surfaces without instants too: a number, several (dim ``maturity``) or a DataArray. NaN
-        and NaT give NaN with ``BAD_INPUT``.
+        An expiry as `derivdata.tables.expiry` reads it (a date means 08:00 UTC), several of them (dim
+        ``expiry``), or a DataArray of timestamps; or times to expiry [years], of surfaces without timestamps
+        too: a number, several (dim ``maturity``) or a DataArray. NaN and NaT give NaN with ``BAD_INPUT``.
     strike, target_delta
         Which options: by strike [USD], or by delta, positive of a call and negative of a put: a number, a
         1-D array (dim ``strike`` or ``target_delta``) or a DataArray. None of both is at the forward.
@@ -189,6 +191,8 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
     if isinstance(expiry, xr.DataArray):
         if expiry.dtype.kind != "M":
             return bare(expiry, "maturity", "expiry")
+        stamps, _ = expiries(expiry.to_numpy().ravel(), "expiry")
+        expiry = expiry.copy(data=naive_utc(stamps).to_numpy().reshape(expiry.shape))
         return years_until(surface, expiry.rename(expiry="instant") if "expiry" in expiry.dims else expiry)
     several = isinstance(expiry, list | tuple | range) or getattr(expiry, "ndim", 0) > 0
     each = list(expiry) if several else [expiry]
@@ -196,7 +200,7 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
         return bare(expiry, "maturity", "expiry")
     gaps = [pd.api.types.is_scalar(one) and pd.isna(one) for one in each]
     stamps = [
-        np.datetime64("NaT") if gap else times.naive_utc(times.instant(one, "expiry"))
+        np.datetime64("NaT") if gap else naive_utc(expiry_of(one))
         for one, gap in zip(each, gaps, strict=True)
     ]
     label = np.array(stamps, dtype="datetime64[us]")

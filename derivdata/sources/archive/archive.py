@@ -28,8 +28,10 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
 from derivdata.tables.contracts import VENUES
+from derivdata.tables.expiries import expiries
 from derivdata.tables.panels import provenance
 from derivdata.tables.schema import Table
+from derivdata.tables.snapshots import snapshots
 
 _LOCK_SECONDS = 60.0
 
@@ -302,11 +304,24 @@ class Archive(ArchiveReader):
         return replace_rows(self._storage, keyed, frame, chosen, contracts, reason=reason, timeout=timeout)
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-        """Conform a frame; word the error for an append, where there is no answer of a server to look at."""
+        """Conform a frame; word the error for an append, where there is no answer of a server to look at.
+
+        Expiries that are dates get their hour, and rows of one chain its time.
+        """
         try:
-            return table.conform(frame)
+            rows = table.conform(frame)
         except SchemaError as problem:
             text = str(problem).replace("; see the answer with dd.raw(path, ...)", "")
             raise SchemaError(
                 f"{text}; nothing was appended (dd.tables.TABLES[{table.name!r}] lists the columns)"
             ) from None
+        changed = rows
+        if "expiry" in table.columns:
+            expiry, dated = expiries(rows["expiry"], f"{table.name}.expiry")
+            changed = rows.assign(expiry=expiry) if dated.any() else rows
+        if table.name == "options_snapshot":
+            try:
+                changed = snapshots(changed)
+            except ValueError as problem:
+                raise ArchiveError(f"{table.name}: {problem}; nothing was appended") from None
+        return rows if changed is rows else table.conform(changed)

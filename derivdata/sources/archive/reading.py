@@ -26,6 +26,7 @@ from derivdata.sources.archive.selections import (
 from derivdata.sources.query import Query
 from derivdata.support import times
 from derivdata.tables.schema import Table
+from derivdata.tables.snapshots import HOLD, aligned
 
 SQL_MEMORY = "2GB"
 T = TypeVar("T")
@@ -94,8 +95,8 @@ class ArchiveReader(ArchiveContents):
     ) -> pd.DataFrame:
         """Return the newest row at or before `at`, no older than `within`, of each series.
 
-        For ``options_snapshot`` these are the newest whole chains of each symbol and venue: the rows of its
-        last instant.
+        For ``options_snapshot`` these are the newest chains of each symbol and venue, as
+        `derivdata.tables.snapshots` makes them.
         """
         last = times.instant(at, "at")
         return self.newest(Query(table, last - within, last + pd.Timedelta(1, "us"), symbols, venues))
@@ -103,12 +104,18 @@ class ArchiveReader(ArchiveContents):
     def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest row of each series among the rows of a query, or its newest chain of options."""
         table, chosen = self._chosen(query)
-        parts = self._planned(scanning.read, table, chosen, newest=True)
-        rows = schemas.frame_of(table, parts)
+        is_chain = table.name == "options_snapshot"
+        hold_us = times.us(HOLD) if is_chain else 0
+        parts = self._planned(scanning.read, table, chosen, newest=True, hold_us=hold_us)
+        rows, notice = schemas.frame_of(table, parts), ""
+        if is_chain:
+            rows, notice = aligned(rows)
         # Files of several versions of the table are queried apart, and each has its newest.
         last = rows.groupby(schemas.latest_by(table), observed=True)["time"].transform("max")
         frame = rows[rows["time"] == last].reset_index(drop=True)
-        frame.attrs["provenance"] = self._provenance(table, chosen)
+        provenance = self._provenance(table, chosen)
+        provenance["notices"] = [*provenance["notices"], *([notice] if notice else [])]
+        frame.attrs["provenance"] = provenance
         return frame
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:

@@ -50,12 +50,13 @@ def read(
     columns: Sequence[str] | None = None,
     *,
     newest: bool = False,
+    hold_us: int = 0,
     order: Sequence[str] = (),
 ) -> list[pa.Table]:
     """Read rows of planned files by groups of equal columns, in a file's order or by `order`.
 
-    With `newest` only rows of the last instant of each series, or chain of options, are kept. A missing value
-    stays missing; text comes as dictionaries.
+    With `newest` only rows of the last timestamp of each series or chain, and of `hold_us` [µs] before
+    it, are read. A missing value stays missing; text comes as dictionaries.
     """
     parts = []
     for names, group in _by_columns(storage, table, files):
@@ -64,11 +65,12 @@ def read(
         if newest:
             # The rows themselves are read a second time, of the few that the newest instants choose. Said so,
             # DuckDB builds its hash table of these few, and not of the rows.
-            keys = _listed([*schemas.latest_by(table), "time"])
-            last = f"SELECT {_listed(schemas.latest_by(table))}, max(time) AS time FROM rows GROUP BY ALL"
+            series = _listed(schemas.latest_by(table))
+            last = f"SELECT {series}, max(time) AS newest FROM rows GROUP BY ALL"
             rows = (
-                f"WITH rows AS NOT MATERIALIZED ({rows}), newest AS MATERIALIZED ({last}) "
-                f"SELECT rows.* FROM rows SEMI JOIN newest USING ({keys})"
+                f"WITH rows AS NOT MATERIALIZED ({rows}), last AS MATERIALIZED ({last}) "
+                f"SELECT rows.* FROM rows JOIN last USING ({series}) "
+                f"WHERE rows.time >= newest - to_microseconds({hold_us})"
             )
         if order:
             rows += f" ORDER BY {_listed(order)}"

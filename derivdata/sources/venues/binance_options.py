@@ -13,7 +13,7 @@ from derivdata.sources.venues.wire import Wire
 
 _OPTION_MARK = spelled(
     Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
-    mark="markPrice",
+    mark="markPrice", interest_rate="riskFreeInterest",
 )  # fmt: skip
 # The price of exercise is the index that each option settles on
 _OPTION_TICKER = spelled(

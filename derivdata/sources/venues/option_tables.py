@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from derivdata.errors import SchemaError
 from derivdata.sources.venues.record_types import Delivery, IndexPoint, Option, Quotes, Traded
@@ -32,12 +33,19 @@ def _told(rows: Sequence[Any], fields: str) -> dict[str, Any]:
     return {name: [*map(attrgetter(name), rows)] for name in fields.split()}
 
 
+def _stated(stamps_us: Sequence[int | None]) -> pd.DatetimeIndex:
+    """Return timestamps [µs] as a column; what is not stated is missing."""
+    missing = np.iinfo(np.int64).min  # NaT
+    filled = np.array([missing if stamp is None else stamp for stamp in stamps_us], dtype=np.int64)
+    return pd.DatetimeIndex(filled.view("M8[us]"), tz="UTC")
+
+
 def options(rows: list[Option], at: int | None) -> dict[str, Any]:
     """Return the columns of ``options_snapshot``; `at` [µs] is the time of rows that have none."""
     _check_volatilities(row.iv for row in rows)
     quotes = [row.quotes or Quotes(False) for row in rows]
     return {
-        **_told(rows, "symbol strike side iv delta gamma vega theta rho open_interest"),
+        **_told(rows, "symbol strike side iv delta gamma vega theta rho open_interest interest_rate"),
         **_told(quotes, "volume"),
         **{
             f"{name}_{unit}": [getattr(q, name) if q.in_coin is (unit == "coin") else None for q in quotes]
@@ -45,6 +53,7 @@ def options(rows: list[Option], at: int | None) -> dict[str, Any]:
             for name in ("bid", "ask", "mark")
         },
         "time": stamps([row.time for row in rows], at),
+        "quoted_at": _stated([row.quoted_at for row in rows]),
         "instrument_name": [row.name for row in rows],
         "expiry": stamps([row.expiry for row in rows], None),
         "underlying_price": [row.underlying for row in rows],

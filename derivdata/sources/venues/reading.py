@@ -351,11 +351,14 @@ class Reading(wire.Body):
         """Return an option of a row; a volatility, bid, ask or underlying of 0 is none, and one of -1."""
         number = self.number
         iv, bid, ask = (number(value) or None for value in (row.iv, row.bid, row.ask))
-        figures = {name: number(getattr(row, name)) for name in ("delta", "gamma", "vega", "theta", "rho")}
+        names = ("delta", "gamma", "vega", "theta", "rho", "interest_rate")
+        figures = {name: number(getattr(row, name)) for name in names}
+        quoted_at = None if row.time is None else self.ms(row.time)
         quotes = Quotes(in_coin, bid, ask, number(row.mark), number(row.index_price), number(row.volume))
         return self.option(
             name or row.name,
-            self.at if row.time is None else self.ms(row.time),
+            self.at if quoted_at is None else quoted_at,
+            quoted_at=quoted_at,
             iv=iv / percent if iv and iv > 0 else None,
             **figures,
             open_interest=number(row.open_interest),

@@ -222,6 +222,8 @@ class Option(NamedTuple):
     underlying: float | None = None
     quotes: Quotes | None = None
     rho: float | None = None
+    interest_rate: float | None = None
+    quoted_at: int | None = None
 
 
 class Traded(NamedTuple):

@@ -57,6 +57,7 @@ class Greeks(Wire, Generic[N, S]):
     mark: N | None = None
     index_price: N | None = None
     volume: N | None = None
+    interest_rate: N | None = None
 
 
 class Paid(Wire, Generic[N, S]):

@@ -28,6 +28,7 @@ from derivdata.sources.venues.record_types import (
 )
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.schema import coded, repeated
+from derivdata.tables.snapshots import snapshots
 
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
@@ -90,7 +91,17 @@ def frames(
         size = len(next(iter(columns.values())))
         columns["exchange"] = repeated(exchange, size)
         result[name] = table.build({table.wire.get(column, column): v for column, v in columns.items()})
+        if name == "options_snapshot":
+            result[name] = _one_chain(exchange, result[name])
     return result
+
+
+def _one_chain(exchange: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the chain of rows that have timestamps of their own."""
+    try:
+        return snapshots(rows).reset_index(drop=True)
+    except ValueError as problem:
+        raise SchemaError(f"{exchange} options_snapshot: {problem}") from None
 
 
 def preferred(rows: Iterable[T]) -> list[T]:

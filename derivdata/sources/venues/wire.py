@@ -15,6 +15,7 @@ import pandas as pd
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.decoders import DECODERS
+from derivdata.tables.expiries import expiry, iso_of
 
 T = TypeVar("T")
 
@@ -23,9 +24,6 @@ NUMBER = str | float | None
 
 _FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000  # 2014 and 2100
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-_MONTHS = {m: i for i, m in enumerate("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(), 1)}
-_DAY_NAME = re.compile(r"(\d{1,2})([A-Z]{3})(\d{2})")
-_DAY_DIGITS = re.compile(r"(?:20)?(\d{2})(\d{2})(\d{2})")
 
 
 class Wire(msgspec.Struct, gc=False):
@@ -160,23 +158,15 @@ def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
 
 
 def expiry_of(text: str, where: str) -> int:
-    """Return the instant of expiry, 08:00 UTC of a date such as 28JUN24, 240329 or 20261225."""
-    match = _DAY_NAME.fullmatch(text)
-    if match is not None and match[2] in _MONTHS:
-        day, month, year = int(match[1]), _MONTHS[match[2]], int(match[3])
-    else:
-        digits = _DAY_DIGITS.fullmatch(text)
-        if digits is None:
-            raise SchemaError(f"{where}: {text!r} is no date of expiry")
-        year, month, day = int(digits[1]), int(digits[2]), int(digits[3])
+    """Return the expiry [µs] of a date such as 28JUN24, 240329 or 20261225: 08:00 UTC."""
     try:
-        stamp = pd.Timestamp(2000 + year, month, day, 8, tz="UTC")
+        return times.us(expiry(text))
     except ValueError:
         raise SchemaError(f"{where}: {text!r} is no date of expiry") from None
-    return times.us(stamp)
 
 
 def expiry_in(name: str) -> int | None:
     """Return the expiry in a name such as BTC-27DEC24 or BTCUSDT_251226, None where it has none."""
     end = re.split(r"[-_]", name)[-1]
-    return expiry_of(end, name) if _DAY_NAME.fullmatch(end) or _DAY_DIGITS.fullmatch(end) else None
+    iso = iso_of(end)
+    return expiry_of(end, name) if iso is not None and iso[1] else None

@@ -257,7 +257,7 @@ def _time(values: Any) -> Any:
             if numbers:
                 raise TypeError(f"expected an instant, got {numbers[0]!r}")
         return times.parse(values).array
-    if values.tz is None and len(values):
+    if values.tz is None and not values.isna().all():
         raise ValueError("instants without a zone: say which with .dt.tz_localize('UTC')")
     return times.utc(values).as_unit("us").array
 

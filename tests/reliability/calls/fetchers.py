@@ -97,6 +97,8 @@ CALLS: Calls = {
     "concat": lambda: {"frames": [history()]},
     "tables.contract": lambda: {"name": "BTC-USDT"},
     "tables.base": lambda: {"name": "kPEPE"},
+    "tables.expiry": lambda: {"label": "27MAR26"},
+    "tables.snapshots": lambda: {"rows": options()},
     "tables.surface": lambda: {"rows": options()},
     "venues.read": lambda: {
         "venue": "binance", "request": "/fapi/v1/fundingRate",

@@ -52,6 +52,8 @@ class Imported:
         Rows whose key was there already, with the same values or with others; what was there stays.
     other_quotes
         Rows of a contract whose symbol has one on the venue in a quote currency of higher priority.
+    superseded
+        Rows of options whose chain has a newer row of the same instrument.
     rejected
         Rows that do not fit the table.
     first_rejected
@@ -64,6 +66,7 @@ class Imported:
     present: int
     differing: int
     other_quotes: int
+    superseded: int
     rejected: int
     first_rejected: str | None
 
@@ -72,6 +75,7 @@ class Imported:
         more = {
             "already there with other values (those first seen stay)": self.differing,
             "of a quote currency of lower priority": self.other_quotes,
+            "older than another row of the instrument in its chain": self.superseded,
         }
         extra = [f"{count:,} {what}" for what, count in more.items() if count]
         parts = [counts, f"{self.present:,} already there", *extra, f"{self.rejected:,} rejected"]
@@ -170,6 +174,7 @@ class ImportReport:
 
     def __init__(self, plan: ImportPlan, archive: Archive, best: Mapping[tuple[str, str], int]) -> None:
         self.read = self.written = self.present = self.differing = self.other_quotes = self.rejected = 0
+        self.superseded = 0
         self.first_rejected: str | None = None
         self._plan = plan
         self._archive = archive
@@ -206,6 +211,7 @@ class ImportReport:
             accept=self._plan.accept,
             contracts=self._contracts,
         )
+        self.superseded += len(rows) - sum(counts)
         self.written += counts.written
         self.present += counts.present + int((again & equal).sum())
         self.differing += counts.differing + int((again & ~equal).sum())

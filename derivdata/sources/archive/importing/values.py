@@ -12,14 +12,12 @@ import numpy as np
 import pandas as pd
 
 from derivdata.support.times import has_zone, naive_utc
+from derivdata.tables.expiries import expiries, iso_of
 
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
-_MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
-_EXPIRY = re.compile(rf"(\d{{1,2}})({'|'.join(_MONTHS)})(\d{{2}})")
-"""Deribit's code of an expiry, ``6DEC25``: options expire at 08:00 UTC."""
 _EARLIEST, _LATEST = 1_200_000_000, 4_200_000_000
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
 _MISSING = np.datetime64("NaT", "us")
@@ -127,12 +125,16 @@ def instants(
     `_localized` tells the two hours that a clock shows twice.
     """
     if has_zone(values):
-        return pd.DatetimeIndex(values).tz_convert("UTC").as_unit("us")
+        zoned = pd.DatetimeIndex(values).tz_convert("UTC").as_unit("us")
+        return pd.DatetimeIndex(expiries(zoned, name)[0]) if name == "expiry" else zoned
     if pd.api.types.is_datetime64_dtype(getattr(values, "dtype", None)):
         naive = np.asarray(values, dtype="datetime64[us]")
         utc = np.full(len(naive), _MISSING)
     else:
         utc, naive = _read(values, name, rejections)
+    if name == "expiry":  # a date needs no zone
+        dates = naive == naive.astype("datetime64[D]")
+        utc[dates], naive[dates] = naive[dates], _MISSING
     floating = ~np.isnat(naive)
     if floating.any() and tz is None:
         why = "states no zone: say which with --tz, such as UTC or Europe/London"
@@ -147,7 +149,8 @@ def instants(
         rejections.reject(mixed, lambda i: f"{name}={shown(values, i)} {why}")
         lost = floating & np.isnat(utc)
         rejections.reject(lost, lambda i: f"{name}={shown(values, i)} was skipped by the clock of {tz}")
-    return pd.DatetimeIndex(utc).tz_localize("UTC")
+    result = pd.DatetimeIndex(utc).tz_localize("UTC")
+    return pd.DatetimeIndex(expiries(result, name)[0]) if name == "expiry" else result
 
 
 def _read(
@@ -156,7 +159,7 @@ def _read(
     """UTC instants of what states its zone, and local ones of what does not."""
     texts = [text or "" for text in words(values, name, rejections)]
     if name == "expiry":
-        texts = [_of_expiry(text) for text in texts]
+        texts = [(iso_of(text) or (text,))[0] for text in texts]
     utc, naive = np.full(len(texts), _MISSING), np.full(len(texts), _MISSING)
     kinds = np.array([_kind(text) for text in texts])
     for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
@@ -166,14 +169,6 @@ def _read(
     unread = (kinds != "") & np.isnat(utc) & np.isnat(naive)
     rejections.reject(unread, lambda i: f"{name}={shown(values, i)} is no instant in ISO 8601 or since 1970")
     return utc, naive
-
-
-def _of_expiry(text: str) -> str:
-    code = _EXPIRY.fullmatch(text)
-    if code is None:
-        return text
-    month = _MONTHS.index(code[2]) + 1
-    return f"20{code[3]}-{month:02}-{int(code[1]):02}T08:00:00Z"
 
 
 def _kind(text: str) -> str:

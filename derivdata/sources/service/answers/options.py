@@ -20,7 +20,10 @@ from derivdata.tables import endpoints
 from derivdata.tables.schema import Table
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
-_OURS = tuple("rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
+_OURS = tuple(
+    "rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume interest_rate "
+    "quoted_at".split()
+)
 """Columns of ours, which the hosted service does not have."""
 
 _COLUMNS = tuple(

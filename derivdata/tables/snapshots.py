@@ -1,0 +1,240 @@
+"""One snapshot per chain: rows of options that have their own timestamps get the timestamp of their chain.
+
+Venues and vendors stamp the rows of one chain milliseconds to minutes apart. This module alone decides which
+rows are one chain. Readers of venues, imports, archives and analysis call it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.notices import warn_caller
+from derivdata.tables.required import require_columns, require_instants
+
+HOLD = pd.Timedelta(1, "h")
+"""How much older than the newest row of its chain a row may be. Services hold a chain as long."""
+
+_LINK = pd.Timedelta(30, "s")  # pages and tickers of one request follow each other faster than this
+_SERIES = ("symbol", "exchange")
+_PLACE = ("expiry", "strike", "side")
+
+_Codes = npt.NDArray[np.int64]
+
+
+@typed
+def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.DataFrame:
+    """Return the newest row of each instrument of each chain, with the time of the chain.
+
+    Parameters
+    ----------
+    rows
+        Table ``options_snapshot``, of any number of symbols, venues and chains.
+    hold
+        The longest time between the first and the last row of a chain.
+
+    Returns
+    -------
+    DataFrame
+        The rows in their order. ``time`` is that of the newest row of the chain. ``quoted_at`` is the row's
+        own time, and is added where a ``time`` changed. Rows that are one chain already stay as they are.
+
+    Raises
+    ------
+    ValueError
+        A column is missing, or a chain spans more than `hold`.
+
+    Warns
+    -----
+    DataNotice
+        Rows were dropped because their chain has a newer row of the same instrument.
+
+    Notes
+    -----
+    Rows of one symbol and venue are one chain if they are less than `hold` apart and quote different
+    instruments. A new chain begins where at least half of the instruments are quoted again, so a history of
+    whole chains stays as it is, whatever its step.
+    """
+    result, notice = aligned(rows, times.length(hold, "hold"))
+    if notice:
+        warn_caller(notice)
+    return result
+
+
+def aligned(rows: pd.DataFrame, hold: pd.Timedelta = HOLD) -> tuple[pd.DataFrame, str]:
+    """Return what `snapshots` returns, and a notice that counts the dropped rows, empty if there are none."""
+    series = [name for name in _SERIES if name in rows]
+    require_columns(rows, "rows", others=["time"])
+    require_instants(rows, "rows", ["time"])
+    stamps = _micros(rows["time"])
+    chain = rows.groupby(series, observed=True, sort=False).ngroup().to_numpy() if series else 0 * stamps
+    unit, unit_chain, unit_time = _units(chain, stamps)
+    follows = unit_chain[1:] == unit_chain[:-1]
+    near = follows & (np.diff(unit_time) < times.us(hold))
+    if not near.any():
+        return rows, ""
+    instrument = _instruments(rows)
+    snapshot = _Grouping(unit, unit_chain, unit_time, instrument, times.us(hold), rows).snapshots(near)
+    if snapshot[-1] == len(snapshot) - 1:
+        return rows, ""
+    return _newest(rows, stamps, snapshot[unit], instrument)
+
+
+def _micros(column: pd.Series) -> _Codes:
+    """Return instants as microseconds since 1970."""
+    return np.asarray(pd.DatetimeIndex(column).as_unit("us").asi8)
+
+
+def _units(chain: Any, stamps: _Codes) -> tuple[_Codes, _Codes, _Codes]:
+    """Return the unit of each row, and chain and time of each unit: rows of one chain at one timestamp."""
+    order = np.lexsort((stamps, chain))
+    sorted_chain, sorted_time = chain[order], stamps[order]
+    starts = np.append(True, (np.diff(sorted_chain) != 0) | (np.diff(sorted_time) != 0))[: len(order)]
+    unit = np.empty(len(order), dtype=np.int64)
+    unit[order] = np.cumsum(starts) - 1
+    return unit, sorted_chain[starts], sorted_time[starts]
+
+
+def _instruments(rows: pd.DataFrame) -> _Codes:
+    """Return a number for each instrument: its name, or its expiry, strike and side where it has none."""
+    if "instrument_name" in rows:
+        names, _ = pd.factorize(rows["instrument_name"])
+        if (names >= 0).all():
+            return np.asarray(names, dtype=np.int64)
+    require_columns(rows, "rows", any_kind=_PLACE)
+    places = rows.groupby(list(_PLACE), observed=True, sort=False, dropna=False).ngroup().to_numpy()
+    if "instrument_name" not in rows:
+        return np.asarray(places, dtype=np.int64)
+    return np.where(names >= 0, names + places.max() + 1, places).astype(np.int64)
+
+
+class _Grouping:
+    """Divides the units of rows into snapshots."""
+
+    def __init__(
+        self,
+        unit: _Codes,
+        unit_chain: _Codes,
+        unit_time: _Codes,
+        instrument: _Codes,
+        hold: int,
+        rows: pd.DataFrame,
+    ) -> None:
+        self._chain = unit_chain
+        self._time = unit_time
+        self._hold = hold
+        self._rows = rows
+        self._unit = unit
+        # Each pair of unit and instrument once, by unit.
+        order = np.lexsort((instrument, unit))
+        pairs = np.stack([unit[order], instrument[order]])
+        first = np.append(True, (np.diff(pairs) != 0).any(axis=0))
+        self._pair_unit, self._pair_instrument = pairs[:, first]
+        self._edges = np.searchsorted(self._pair_unit, np.arange(len(unit_time) + 1))
+
+    def snapshots(self, near: npt.NDArray[np.bool_]) -> _Codes:
+        """Return the snapshot of each unit, by number; `near` units may belong to the units before."""
+        sizes = np.diff(self._edges)
+        again = 2 * self._repeated() >= np.maximum(sizes[1:], sizes[:-1])
+        starts = np.append(True, ~near | again)
+        for first, last in self._runs(np.append(False, near)):
+            if not starts[first:last].all():
+                starts[first:last] = self._starts(first, last)
+        return np.cumsum(starts) - 1
+
+    def _repeated(self) -> _Codes:
+        """Count the instruments of each unit but the first that the unit before quotes too."""
+        order = np.lexsort((self._pair_unit, self._pair_instrument))
+        unit, instrument = self._pair_unit[order], self._pair_instrument[order]
+        twice = (np.diff(instrument) == 0) & (np.diff(unit) == 1)
+        return np.bincount(unit[1:][twice] - 1, minlength=len(self._time) - 1)
+
+    @staticmethod
+    def _runs(near: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+        firsts = np.flatnonzero(~near)
+        return list(zip(firsts.tolist(), [*firsts[1:].tolist(), len(near)], strict=True))
+
+    def _quoted(self, first: int, last: int) -> set[int]:
+        return set(self._pair_instrument[self._edges[first] : self._edges[last]].tolist())
+
+    def _starts(self, first: int, last: int) -> list[bool]:
+        """Return which units of a run begin a snapshot."""
+        bursts: list[tuple[int, int]] = []
+        linked = np.append(False, np.diff(self._time[first:last]) <= times.us(_LINK))
+        for start, end in self._runs(linked):
+            bursts += self._bursts(first + start, first + end)
+        starts = [False] * (last - first)
+        quoted: set[int] = set()
+        opened = first
+        for start, end in bursts:
+            burst = self._quoted(start, end)
+            is_new = not quoted or 2 * len(burst & quoted) >= max(len(burst), len(quoted))
+            if is_new:
+                self._check_span(opened, start)
+                starts[start - first] = True
+                opened, quoted = start, set()
+            quoted |= burst
+        self._check_span(opened, last)
+        return starts
+
+    def _bursts(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Divide units that follow each other closely where half of all their instruments come again."""
+        every = len(self._quoted(first, last))
+        cuts, quoted = [first], self._quoted(first, first + 1)
+        for unit in range(first + 1, last):
+            own = self._quoted(unit, unit + 1)
+            if 2 * len(own & quoted) >= every:
+                cuts.append(unit)
+                quoted = own
+            else:
+                quoted |= own
+        return list(zip(cuts, [*cuts[1:], last], strict=True))
+
+    def _check_span(self, first: int, end: int) -> None:
+        """Refuse a chain, of the units from `first` to before `end`, that spans more than the hold."""
+        if end == first or self._time[end - 1] - self._time[first] <= self._hold:
+            return
+        row = self._rows.iloc[np.flatnonzero(self._unit == first)[0]]
+        whose = " on ".join(str(row[name]) for name in _SERIES if name in row) or "the chain"
+        start, last = (pd.Timestamp(int(self._time[i]), unit="us", tz="UTC") for i in (first, end - 1))
+        held = pd.Timedelta(self._hold, "us")
+        raise ValueError(
+            f"{whose}: the rows of one chain span {_text(last - start)} ({times.iso(start)} to "
+            f"{times.iso(last)}), more than the hold of {_text(held)}: select the rows of one timestamp, or "
+            "pass them through dd.tables.snapshots(rows, hold=...) with a longer hold"
+        )
+
+
+def _text(length: pd.Timedelta) -> str:
+    hours = length / pd.Timedelta(1, "h")
+    return f"{hours:.4g} h" if hours >= 1 else f"{hours * 60:.4g} min"
+
+
+def _newest(
+    rows: pd.DataFrame, stamps: _Codes, snapshot: _Codes, instrument: _Codes
+) -> tuple[pd.DataFrame, str]:
+    """Return the newest row of each instrument of each snapshot, with the snapshot's time, and a notice."""
+    frame = pd.DataFrame({"snapshot": snapshot, "instrument": instrument, "time": stamps})
+    newest = frame.groupby(["snapshot", "instrument"], sort=False)["time"].transform("max").to_numpy()
+    of_snapshot = frame.groupby("snapshot", sort=False)["time"].transform("max").to_numpy()
+    keep = stamps == newest
+    own = rows["time"]
+    time = pd.Series(of_snapshot.view("M8[us]"), index=rows.index)
+    if isinstance(own.dtype, pd.DatetimeTZDtype):
+        time = time.dt.tz_localize("UTC").dt.tz_convert(own.dtype.tz)
+    quoted_at = rows["quoted_at"].fillna(own) if "quoted_at" in rows else own
+    notice = ""
+    if dropped := int((~keep).sum()):
+        chains = len(np.unique(snapshot[~keep]))
+        notice = (
+            f"{dropped:,} of {len(rows):,} rows of options were dropped: {chains:,} snapshots have a newer "
+            "row of the same instrument"
+        )
+    result = rows.assign(time=time.astype(own.dtype), quoted_at=quoted_at)[keep]
+    result.attrs = dict(rows.attrs)
+    return result, notice

@@ -1,0 +1,175 @@
+"""Rows of options with their own timestamps are one snapshot; expected values are counted by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.errors import ArchiveError, DataNotice, SchemaError
+from derivdata.sources.archive import open_archive
+
+NOON = pd.Timestamp("2026-03-02T12:00Z").as_unit("us")
+EXPIRY = pd.Timestamp("2026-03-27T08:00Z").as_unit("us")
+
+
+def chain(at: pd.Timestamp = NOON, options: int = 40, **more: object) -> pd.DataFrame:
+    """Return a chain of one timestamp: strikes of 1,000 USD apart, calls and puts in turn."""
+    strikes = 80_000.0 + 1000.0 * np.arange(options)
+    sides = np.array(["call", "put"])[np.arange(options) % 2]
+    names = [f"BTC-27MAR26-{strike:g}-{side[0].upper()}" for strike, side in zip(strikes, sides, strict=True)]
+    return pd.DataFrame(
+        {
+            "symbol": "BTC",
+            "exchange": "deribit",
+            "time": at,
+            "instrument_name": names,
+            "expiry": EXPIRY,
+            "strike": strikes,
+            "side": sides,
+            "iv": 0.5,
+            "open_interest": 1.0 + np.arange(options),
+            "underlying_price": 100_000.0,
+        }
+        | more
+    )
+
+
+def spread(rows: pd.DataFrame, seconds: float, seed: int = 1) -> pd.DataFrame:
+    """Return rows in random order with timestamps spread over some seconds from the chain's on."""
+    draw = np.random.default_rng(seed)
+    offset = pd.to_timedelta(np.round(draw.uniform(0.0, seconds, len(rows)), 3), unit="s")
+    return rows.assign(time=rows["time"] + offset).sample(frac=1.0, random_state=seed)
+
+
+@pytest.mark.parametrize("seconds", [0.008, 5.0, 120.0, 1500.0, 3590.0])
+def test_rows_with_their_own_timestamps_are_one_snapshot(seconds: float) -> None:
+    rows = spread(chain(), seconds)
+    snapshot = dd.tables.snapshots(rows)
+    assert len(snapshot) == 40
+    assert snapshot["time"].unique().tolist() == [rows["time"].max()]
+    pd.testing.assert_series_equal(snapshot["quoted_at"], rows["time"], check_names=False)
+
+
+def test_a_chain_of_one_timestamp_stays_as_it_is() -> None:
+    rows = chain()
+    assert dd.tables.snapshots(rows) is rows
+    assert len(dd.tables.snapshots(rows[:0])) == 0
+
+
+@pytest.mark.parametrize("step", ["1s", "20s", "1min", "5min", "59min", "1h", "8h"])
+def test_a_history_of_whole_chains_stays_as_it_is(step: str) -> None:
+    rows = pd.concat([chain(NOON + i * pd.Timedelta(step)) for i in range(5)], ignore_index=True)
+    assert dd.tables.snapshots(rows) is rows
+
+
+@pytest.mark.parametrize("step", ["3min", "5min", "1h", "8h"])
+def test_each_chain_of_a_history_gets_its_own_time(step: str) -> None:
+    parts = [spread(chain(NOON + i * pd.Timedelta(step)), 120.0, seed=i) for i in range(5)]
+    snapshot = dd.tables.snapshots(pd.concat(parts, ignore_index=True))
+    assert snapshot.groupby("time").size().tolist() == [40] * 5
+    assert snapshot["time"].drop_duplicates().sort_values().tolist() == [part["time"].max() for part in parts]
+
+
+def test_the_newest_row_of_each_instrument_counts_and_the_others_are_counted() -> None:
+    """15 of 40 instruments are quoted again within the chain, at another volatility: that row stays."""
+    rows = spread(chain(), 60.0)
+    again = rows[:15].assign(time=NOON + pd.Timedelta(61, "s"), iv=0.7)
+    with pytest.warns(DataNotice, match=r"15 of 55 rows of options were dropped: 1 snapshots"):
+        snapshot = dd.tables.snapshots(pd.concat([rows, again], ignore_index=True))
+    assert snapshot["instrument_name"].is_unique
+    assert sorted(snapshot["iv"].tolist()) == [0.5] * 25 + [0.7] * 15
+    assert set(snapshot.loc[snapshot["iv"] == 0.7, "instrument_name"]) == set(again["instrument_name"])
+
+
+def test_instruments_without_names_are_known_by_their_place() -> None:
+    rows = spread(chain(), 60.0).drop(columns="instrument_name")
+    assert dd.tables.snapshots(rows)["time"].nunique() == 1
+
+
+def test_symbols_and_venues_are_chains_of_their_own() -> None:
+    parts = [
+        spread(chain(symbol=symbol, exchange=venue), 60.0, seed=seed)
+        for seed, (symbol, venue) in enumerate(itertools.product(("BTC", "ETH"), ("deribit", "okx")))
+    ]
+    snapshot = dd.tables.snapshots(pd.concat(parts, ignore_index=True))
+    times = snapshot.groupby(["symbol", "exchange"])["time"].unique()
+    assert [list(time) for time in times] == [[part["time"].max()] for part in parts]
+
+
+def test_two_contracts_recorded_a_minute_apart_are_one_chain() -> None:
+    """Coin-settled options and USDC-settled ones, each of one request, every five minutes."""
+    other = chain()["instrument_name"].str.replace("BTC-", "BTC_USDC-")
+    parts = []
+    for i in range(4):
+        at = NOON + i * pd.Timedelta("5min")
+        parts += [chain(at), chain(at + pd.Timedelta("1min"), 15, instrument_name=other[:15])]
+    snapshot = dd.tables.snapshots(pd.concat(parts, ignore_index=True))
+    assert snapshot.groupby("time").size().tolist() == [55] * 4
+
+
+def test_a_chain_that_spans_more_than_the_hold_is_refused() -> None:
+    rows = spread(chain(), 3 * 3600.0)
+    with pytest.raises(ValueError, match=r"BTC on deribit: .* span 2\.\d+ h \(2026-03-02T.* hold of 1 h"):
+        dd.tables.snapshots(rows)
+    assert dd.tables.snapshots(rows, hold="3h")["time"].nunique() == 1
+    with pytest.raises(ValueError, match="BTC on deribit"):
+        dd.analysis.surface.from_chain(rows)
+
+
+def _summary(row: pd.Series, stamp: int) -> dict[str, object]:
+    return {
+        "instrument_name": row["instrument_name"],
+        "creation_timestamp": stamp,
+        "open_interest": row["open_interest"],
+        "mark_iv": 50.0 + abs(row["strike"] - 100_000.0) / 4000.0,
+        "underlying_price": 100_000.0,
+        "estimated_delivery_price": 100_000.0,
+    }
+
+
+def _body(seconds: float) -> str:
+    first = int(NOON.timestamp() * 1000)
+    offsets = np.linspace(0.0, seconds * 1000.0, 40).round().astype(int)
+    rows = [row for _, row in chain().iterrows()]
+    summaries = [_summary(row, first + int(at)) for row, at in zip(rows, offsets, strict=True)]
+    return json.dumps({"result": summaries})
+
+
+def test_a_body_an_archive_and_the_service_hold_one_chain(tmp_path: Path) -> None:
+    """40 summaries within 8 ms: the time is the newest, the open interest 1 + … + 40 = 820."""
+    request = "/public/get_book_summary_by_currency?kind=option"
+    rows = dd.venues.read("deribit", request, _body(0.008))["options_snapshot"]
+    assert rows["time"].unique().tolist() == [NOON + pd.Timedelta(8, "ms")]
+    assert rows["quoted_at"].min() == NOON
+    open_archive(tmp_path).append("options_snapshot", rows)
+    dd.connect(str(tmp_path))
+    served = dd.options.snapshot("BTC", "deribit")
+    assert served["open_interest"].sum() == 820.0
+    assert served["quoted_at"].min() == NOON
+    assert dict(dd.options.surface("BTC", "deribit").sizes) == {"expiry": 1, "strike": 40, "side": 2}
+    surface = dd.analysis.surface.from_chain(served)
+    assert "time" not in surface.dims
+    assert (surface["method"] > 0).all()
+    assert "time" not in dd.analysis.exposure.max_pain(rows).dims
+    with pytest.raises(SchemaError, match="BTC on deribit: the rows of one chain span 2 h"):
+        dd.venues.read("deribit", request, _body(7200.0))
+
+
+def test_an_archive_stores_and_serves_one_chain(tmp_path: Path) -> None:
+    """Two appends a minute apart with other instruments are one chain too."""
+    archive = open_archive(tmp_path)
+    rows = spread(chain(), 60.0)
+    assert archive.append("options_snapshot", rows[:25]) + archive.append("options_snapshot", rows[25:]) == 40
+    stored = archive.read("options_snapshot")
+    assert stored["time"].nunique() == 2
+    newest = archive.latest("options_snapshot", archive.now, within=pd.Timedelta(1, "h"))
+    assert len(newest) == 40
+    assert newest["time"].unique().tolist() == [rows["time"].max()]
+    with pytest.raises(ArchiveError, match="BTC on deribit"):
+        archive.append("options_snapshot", spread(chain(NOON + pd.Timedelta(1, "D")), 9000.0))
