@@ -1,10 +1,10 @@
 """Every column and every table, as data, with facts about venues; and arrays made from tables."""
 
+from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import VENUES, base, contract
 from derivdata.tables.definitions import TABLES
 from derivdata.tables.expiries import expiry
-from derivdata.tables.snapshots import snapshots
 from derivdata.tables.surfaces import surface
 
 __all__ = [

@@ -13,8 +13,8 @@ import xarray as xr
 from derivdata.analysis.inputs import require_columns, require_decimal_volatility
 from derivdata.analysis.status import Status
 from derivdata.support import times
+from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.expiries import expiries
-from derivdata.tables.snapshots import snapshots
 
 KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")

@@ -83,8 +83,11 @@ class Legs(NamedTuple):
 
     def status(self, k: xr.DataArray) -> xr.DataArray:
         """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
-        status: xr.DataArray = self.cut.flags_at(k).astype(np.int32).reset_coords(drop=True)
-        return status | where(self.dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
+        of_surface = self.cut.flags_at(k).astype(np.int32).reset_coords(drop=True)
+        status: xr.DataArray = of_surface | where(
+            self.dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0)
+        )
+        return status
 
 
 def on_surface(

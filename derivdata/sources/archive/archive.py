@@ -27,11 +27,11 @@ from derivdata.sources.archive.storage import Storage, open_storage
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
+from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.contracts import VENUES
 from derivdata.tables.expiries import expiries
 from derivdata.tables.panels import provenance
 from derivdata.tables.schema import Table
-from derivdata.tables.snapshots import snapshots
 
 _LOCK_SECONDS = 60.0
 

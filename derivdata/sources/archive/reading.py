@@ -25,8 +25,8 @@ from derivdata.sources.archive.selections import (
 )
 from derivdata.sources.query import Query
 from derivdata.support import times
+from derivdata.tables.chain_snapshots import HOLD, aligned
 from derivdata.tables.schema import Table
-from derivdata.tables.snapshots import HOLD, aligned
 
 SQL_MEMORY = "2GB"
 T = TypeVar("T")

@@ -27,8 +27,8 @@ from derivdata.sources.venues.record_types import (
     Taken,
 )
 from derivdata.sources.venues.wire import stamps
+from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.schema import coded, repeated
-from derivdata.tables.snapshots import snapshots
 
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000

@@ -152,7 +152,8 @@ class _Grouping:
         order = np.lexsort((self._pair_unit, self._pair_instrument))
         unit, instrument = self._pair_unit[order], self._pair_instrument[order]
         twice = (np.diff(instrument) == 0) & (np.diff(unit) == 1)
-        return np.bincount(unit[1:][twice] - 1, minlength=len(self._time) - 1)
+        counts: _Codes = np.bincount(unit[1:][twice] - 1, minlength=len(self._time) - 1)
+        return counts
 
     @staticmethod
     def _runs(near: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
