@@ -110,7 +110,7 @@ def _instruments(rows: pd.DataFrame) -> _Codes:
     places = rows.groupby(list(_PLACE), observed=True, sort=False, dropna=False).ngroup().to_numpy()
     if "instrument_name" not in rows:
         return np.asarray(places, dtype=np.int64)
-    return np.where(names >= 0, names + places.max() + 1, places).astype(np.int64)
+    return np.asarray(np.where(names >= 0, names + places.max() + 1, places), dtype=np.int64)
 
 
 class _Grouping:
