@@ -146,3 +146,42 @@ def test_skew_stickiness_of_a_history():
     assert 0.0 < float(found["skew_stickiness_error"]) < 0.02
     fell, slow = moves[1:] - moves[1:].mean(), np.diff(levels) - np.diff(levels).mean()
     assert float(found["spot_beta"]) == pytest.approx((fell @ slow) / (fell @ fell), rel=0.01)
+
+
+def carried(names: list[str], rate: float, basis: float = 0.0) -> pd.DataFrame:
+    """Chains at 07:15 UTC, one expiry 45 minutes ahead; forwards by a carry a year and a basis at once."""
+    now = pd.Timestamp("2026-03-06T07:15Z")
+    rows = []
+    for symbol in names:
+        for day in ("2026-03-06", "2026-03-27", "2026-06-26"):
+            expiry = pd.Timestamp(f"{day}T08:00Z")
+            forward = 1e5 * np.exp(rate * (expiry - now) / pd.Timedelta(365, "D")) + basis
+            for strike in np.arange(80_000.0, 121_000.0, 5_000.0):
+                side = "call" if strike > forward else "put"
+                rows.append({"symbol": symbol, "expiry": expiry, "strike": strike, "side": side,
+                             "underlying_price": forward})  # fmt: skip
+    return made_chains.options(*rows, time=now).assign(index_price_usd=1e5)
+
+
+@pytest.mark.parametrize("names", [["BTC"], ["BTC", "ETH"]])
+def test_forwards_beyond_the_fits_are_quoted_or_carried(names):
+    """By hand: the quoted forward of the expiry without a fit, and the carry of the outer ones."""
+    chain_of_both = carried(names, 0.1)
+    chain_of_both.loc[chain_of_both["expiry"] == "2026-03-06T08:00Z", "underlying_price"] = 100_050.0
+    fitted = surface.from_chain(chain_of_both)
+    assert (fitted["status"].isel(expiry=0) == Status.NEAR_EXPIRY).all()
+    np.testing.assert_allclose(fitted["forward"].isel(expiry=0), 100_050.0)
+    assert float(fitted["spot"].max()) == float(fitted["spot"].min()) == 1e5
+    found = surface.at(fitted, ["2026-03-06T08:00Z", "2026-12-25T08:00Z"])["forward"]
+    days = (pd.Timestamp("2026-12-25T08:00Z") - pd.Timestamp("2026-03-06T07:15Z")) / pd.Timedelta(365, "D")
+    np.testing.assert_allclose(found.isel(expiry=0), 100_050.0)
+    np.testing.assert_allclose(found.isel(expiry=1), 1e5 * np.exp(0.1 * days), rtol=1e-9)
+    early = surface.at(fitted, "2026-03-06T07:30Z")["forward"]
+    np.testing.assert_allclose(early, 1e5 * (1.0005 ** (1 / 3)), rtol=1e-9)
+
+
+def test_a_given_spot_price_counts_instead_of_the_index():
+    fitted = surface.from_chain(carried(["BTC"], 0.1), spot=99_000.0)
+    assert float(fitted["spot"]) == 99_000.0
+    bare = carried(["BTC"], 0.1).drop(columns="index_price_usd")
+    assert "spot" not in surface.from_chain(bare).coords

@@ -53,12 +53,12 @@ def forward_from_delta(strike: Any, years: Any, iv: Any, side: Any, delta: Any) 
     return strike * np.exp(s * special.ndtri(probability) - 0.5 * s * s)
 
 
-def _joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
+def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
     """Spread a number, a mapping by expiry, or a labelled Series or DataArray over the rows of `table`."""
     if value is None or isinstance(value, int | float | np.number):
         return pd.Series(np.nan if value is None else float(value), index=table.index)
     if getattr(value, "ndim", 1) == 0:
-        return _joined(table, value.item(), argument)
+        return joined(table, value.item(), argument)
     series = _series(value, argument)
     if series.index.nlevels == 1 and series.index.name is None:
         series.index.name = "expiry"
@@ -108,7 +108,7 @@ def _series(value: Any, argument: str) -> pd.Series:
 
 
 def _spot(evidence: Evidence) -> pd.DataFrame:
-    spot = _joined(evidence.table, evidence.spot, "spot")
+    spot = joined(evidence.table, evidence.spot, "spot")
     return _undiscounted(spot.fillna(evidence.table["underlying_price"]))
 
 
@@ -208,7 +208,7 @@ def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 ESTIMATES: dict[ForwardMethod, Callable[[Evidence], pd.DataFrame]] = {
-    "given": lambda evidence: _undiscounted(_joined(evidence.table, evidence.given, "given")),
+    "given": lambda evidence: _undiscounted(joined(evidence.table, evidence.given, "given")),
     "parity": _parity,
     "underlying": _underlying,
     "delta": _delta,

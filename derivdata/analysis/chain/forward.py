@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.chain.estimates import ESTIMATES, Evidence, ForwardMethod
+from derivdata.analysis.chain.estimates import ESTIMATES, Evidence, ForwardMethod, joined
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import expiry_slices, option_rows
+from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_rows
 from derivdata.analysis.chain.option_prices import require_price_units
 from derivdata.analysis.inputs import require_beside, require_variables
 from derivdata.analysis.labelling import elementwise, previous
@@ -127,6 +127,22 @@ def _status(table: pd.DataFrame, *, fitted: bool) -> np.ndarray[Any, Any]:
     status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
     status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
     return status.astype(np.int32)
+
+
+def spot_prices(options: pd.DataFrame, spot: Any = None) -> pd.DataFrame | None:
+    """Return the spot price [USD] of each chain: `spot`, or its index price; None where no chain has one."""
+    if spot is None and "index_price_usd" not in options:
+        return None
+    names = keys_of(options)
+    if spot is None:
+        price = pd.to_numeric(options["index_price_usd"]).astype(np.float64)
+        table = options[names].assign(spot=price.where(price > 0.0))
+    else:
+        slices, _ = expiry_slices(options)
+        table = slices[names].assign(spot=joined(slices, spot, "spot"))
+    if not names:
+        return table[["spot"]].median().to_frame().T
+    return table.groupby(names, observed=True, sort=True)["spot"].median().reset_index()
 
 
 def row_forward(options: pd.DataFrame) -> pd.Series:

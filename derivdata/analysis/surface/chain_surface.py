@@ -13,6 +13,7 @@ from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.chain.cleaning import flags, usable
+from derivdata.analysis.chain.forward import slice_forwards, spot_prices
 from derivdata.analysis.chain.labels import plain
 from derivdata.analysis.chain.normalise import is_cleaned, option_rows
 from derivdata.analysis.labelling import where
@@ -63,8 +64,9 @@ def from_chain(
     Returns
     -------
     Dataset
-        What `fit` gives, with coordinate ``forward`` [USD]; ``status`` also holds what the forward's and
-        the options' say. Every expiry that the chain lists is there: of one without a fit the parameters
+        What `fit` gives, with coordinates ``forward`` [USD], also of live expiries without a fit, and
+        ``spot`` [USD] where `spot` or the column ``index_price_usd`` gives one; ``status`` also holds what
+        the forward's and the options' say. Every expiry that the chain lists is there: of one without a fit the parameters
         are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
         bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). Where the chain has
         bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies outside bid and ask,
@@ -102,7 +104,7 @@ def from_chain(
         alike = [_with_dims(part, parts) for part in parts]
         surface = xr.concat(alike, "time", data_vars="all", join="outer", combine_attrs="override")
         surface = _filled(surface.sortby("time"))
-    return _with_lost_expiries(surface, rows)
+    return _with_forwards(_with_lost_expiries(surface, rows), rows, given, spot)
 
 
 def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
@@ -203,6 +205,36 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     t = t.fillna(table["t"]).transpose(*surface["status"].dims) if t.ndim > 1 else t.fillna(once)
     surface["status"] = status.assign_attrs(surface["status"].attrs)
     return surface.assign_coords(year_fraction=t.assign_attrs(surface["year_fraction"].attrs))
+
+
+def _with_forwards(surface: xr.Dataset, listed: pd.DataFrame, given: Any, spot: Any) -> xr.Dataset:
+    """Return the surface with the forwards of its live expiries without a fit, and the spot price.
+
+    Both say where the forward of a time between or beyond the fitted expiries lies.
+    """
+    dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
+    if "forward" not in surface.coords:
+        return surface
+    forward, live = surface["forward"], listed[listed["year_fraction"] > 0.0].dropna(subset=["expiry"])
+    if bool((forward.isnull() & (surface["year_fraction"] > 0.0)).any()) and len(live):
+        quoted = _by_labels(slice_forwards(live, given=given, spot=spot), [*dims, "expiry"], "forward")
+        filled = forward.fillna(quoted.reindex_like(forward)).transpose(*forward.dims)
+        surface = surface.assign_coords(forward=filled.assign_attrs(forward.attrs))
+    index = spot_prices(live, spot)
+    if index is None:
+        return surface
+    level = _by_labels(index, dims, "spot") if dims else index["spot"].median()
+    if isinstance(level, xr.DataArray):
+        level = level.reindex({dim: surface[dim] for dim in dims})
+    return surface.assign_coords(spot=xr.DataArray(level).assign_attrs(units="USD"))
+
+
+def _by_labels(table: pd.DataFrame, names: list[str], column: str) -> xr.DataArray:
+    """Lay a column of a table out over some of its columns."""
+    labels = {name: plain(table[name]) for name in names}
+    frame = pd.DataFrame(labels | {column: table[column].to_numpy()})
+    array: xr.DataArray = frame.groupby(names)[column].median().to_xarray()
+    return array
 
 
 @typed

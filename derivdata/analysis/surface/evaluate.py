@@ -134,7 +134,9 @@ def at(
     Returns
     -------
     Dataset over the surface's dims without ``expiry``, then those of the expiries and of the options
-        ``forward`` [USD], its logarithm linear in time between expiries and that of the nearest beyond;
+        ``forward`` [USD]: its logarithm is linear in time between listed expiries, with or without a fit.
+        Beyond them the carry per year of the nearest stays if the surface has the coordinate ``spot``, and
+        without it the line through the two nearest goes on;
         ``strike_usd`` (NaN without a forward), ``log_moneyness``, ``iv`` [per √year], ``delta`` [1] and
         ``year_fraction`` [years]. Of several options with the delta, that nearest the money, or of
         premium-adjusted calls that of the highest strike; NaN with ``DELTA_UNREACHABLE`` where none within 40

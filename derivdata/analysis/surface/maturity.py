@@ -35,7 +35,7 @@ _BERNSTEIN = (
               [-3 / 4, 4, -9, 12, -13 / 4], [0, 0, 0, 0, 3]]) / 3.0
 )  # fmt: skip
 _ROUNDING = 1e-12
-_OF_A_SLICE = (*Raw._fields, "status", "k_min", "k_max", "year_fraction", "forward")
+_OF_A_SLICE = (*Raw._fields, "status", "k_min", "k_max", "year_fraction")
 _PAIRS = 64
 
 
@@ -44,6 +44,7 @@ class Maturity(NamedTuple):
 
     `price_share` is the share of the earlier slice in mixed prices, NaN where total variance is linear.
     `slope` [1/year] is how fast the share of the later slice grows with time, or that of a slice alone.
+    `forward` [USD] is that of the surface at these times, see `forward_curve`; NaN where it has none.
     """
 
     before: xr.Dataset
@@ -56,6 +57,7 @@ class Maturity(NamedTuple):
     k_min: xr.DataArray
     k_max: xr.DataArray
     status: xr.DataArray
+    forward: xr.DataArray
 
     @property
     def mixes(self) -> bool:
@@ -85,21 +87,6 @@ class Maturity(NamedTuple):
         up, down = (volatility(self.total_variance(k), self.year_fraction) for k in (step, -step))
         return (up - down) / (2.0 * step)
 
-    @property
-    def forward(self) -> xr.DataArray:
-        """Return the forward [USD], its logarithm linear in time; NaN where the surface has none."""
-        if "forward" not in self.before:
-            return xr.full_like(self.share_before, np.nan)
-        (t0, f0), (t1, f1) = (
-            [part[name] for name in ("year_fraction", "forward")] for part in (self.before, self.after)
-        )
-        apart = t1 > t0
-        share = ((self.year_fraction - t0) / (t1 - t0).where(apart, 1.0)).where(apart, 0.0)
-        first: Any = np.log(f0)
-        forward: Any = np.exp(first + share * (np.log(f1) - first))
-        known: xr.DataArray = forward.transpose(*self.share_before.dims)
-        return known
-
     def total_variance(self, k: Any) -> xr.DataArray:
         """Return total variance at any log-moneyness, in the wings too."""
         return elementwise(cut_variance, *self.parameters, bare(k, "log_moneyness"))
@@ -112,7 +99,9 @@ def at_expiries(surface: xr.Dataset) -> Maturity:
     fit = surface.reset_coords(drop=True).assign(year_fraction=years)
     one = xr.ones_like(fit["a"]).where(fit["method"] > 0)
     nothing = xr.full_like(one, np.nan)
-    parts = (one, 0.0 * one.fillna(0.0), nothing, nothing, years, fit["k_min"], fit["k_max"], fit["status"])
+    forward = fit["forward"] if "forward" in fit else nothing
+    status = fit["status"]
+    parts = (one, 0.0 * one.fillna(0.0), nothing, nothing, years, fit["k_min"], fit["k_max"], status, forward)
     return Maturity(fit, fit, *parts)
 
 
@@ -153,7 +142,57 @@ def at_maturity(
     k_min, k_max = (
         elementwise(_mix, before[name], after[name], first, second) for name in ("k_min", "k_max")
     )
-    return Maturity(before, after, first, second, prices, slope, t, k_min, k_max, status)
+    forward = _forward_at(surface, years, t, first)
+    return Maturity(before, after, first, second, prices, slope, t, k_min, k_max, status, forward)
+
+
+def _forward_at(
+    surface: xr.Dataset, years: xr.DataArray, t: xr.DataArray, like: xr.DataArray
+) -> xr.DataArray:
+    """Return the forward of a surface at other times, over the dims of `like`; NaN where it has none."""
+    if "forward" not in surface.variables:
+        return xr.full_like(like, np.nan)
+    forward = surface["forward"].reset_coords(drop=True)
+    spot = surface["spot"].reset_coords(drop=True) if "spot" in surface.variables else np.nan
+    curve = elementwise(forward_curve, years, forward, spot, t, core=[["expiry"], ["expiry"], [], []])
+    aligned: xr.DataArray = (curve + xr.zeros_like(like)).transpose(*like.dims)
+    return aligned
+
+
+def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Floats:
+    """Return the forward at times `t` from those of the expiries, on the last axis of `years` and `forward`.
+
+    The logarithm of the forward is linear in time between two expiries with a forward, whether they have a
+    fit or not. Before the first and after the last of them the carry per year of that expiry,
+    ``ln(F/S)/T``, stays; without a spot price the line through the two nearest forwards goes on, and a
+    single forward stays as it is.
+    """
+    t, spot = (np.asarray(part, dtype=np.float64)[..., None] for part in (t, spot))
+    usable = (forward > 0.0) & np.isfinite(forward) & (years > 0.0)
+    level = np.log(np.where(usable, forward, np.nan))
+    full = np.broadcast_shapes(np.shape(years), np.shape(level), np.shape(t))
+    years, level = np.broadcast_to(years, full), np.broadcast_to(level, full)
+    order = np.argsort(np.where(np.isfinite(level), years, np.inf), axis=-1, kind="stable")
+    years, level = np.take_along_axis(years, order, -1), np.take_along_axis(level, order, -1)
+    count = np.isfinite(level).sum(axis=-1, keepdims=True)
+    after = (np.isfinite(level) & (years < t)).sum(axis=-1, keepdims=True)
+
+    def at(values: Floats, place: Indices) -> Floats:
+        return np.take_along_axis(values, np.clip(place, 0, full[-1] - 1), -1)
+
+    # Between two expiries the line through both; beyond them that through the two nearest.
+    first = np.clip(after - 1, 0, np.maximum(count - 2, 0))
+    second = np.minimum(first + 1, np.maximum(count - 1, 0))
+    (t0, y0), (t1, y1) = ((at(years, place), at(level, place)) for place in (first, second))
+    apart = t1 > t0
+    share = np.where(apart, (t - t0) / np.where(apart, t1 - t0, 1.0), 0.0)
+    line = y0 + share * (y1 - y0)
+    beyond = (after == 0) | (after >= count)
+    end = np.where(after == 0, 0, count - 1)
+    start = np.log(np.where(spot > 0.0, spot, np.nan))
+    carried = start + (at(level, end) - start) * t / at(years, end)
+    curve = np.where(beyond & np.isfinite(carried), carried, line)
+    return np.exp(np.where(np.isnan(t), np.nan, curve))[..., 0]
 
 
 def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) -> tuple[NDArray[Any], ...]:
