@@ -68,7 +68,7 @@ def named(value: Any, dims: Sequence[str], argument: str) -> xr.DataArray:
     try:
         is_lazy = hasattr(value, "__dask_graph__") and hasattr(value, "ndim")  # a Dataset has no ndim
         array = value if is_lazy else np.asarray(value, dtype=np.float64)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RuntimeError):
         raise TypeError(f"{argument} must be numbers, not {type(value).__name__}") from None
     if array.ndim > len(dims):
         raise TypeError(

@@ -68,7 +68,7 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     if absent:
         raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(found.dims)}")
     require_numbers(found, name)
-    if found.dtype.kind in "iu":  # whole numbers have no NaN, which many results need
+    if found.dtype != np.float64:  # whole numbers have no NaN, and long sums need more digits than float32
         found = found.astype(np.float64)
     _require_labels(found, name)
     if units is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import ndtri
 
 from derivdata.analysis.labelling import (
     applied,
@@ -52,6 +53,7 @@ _TOLERANCE = 1e-6
 _NEGATIVE = -1e-10
 _STEPS = 12
 _USELESS = 1e-3
+_TINIEST, _CERTAIN = 5e-324, 9.0  # least float, and a normal quantile above that of the greatest below 1
 
 
 @typed
@@ -225,8 +227,14 @@ def _places(*parts: Floats) -> Floats:
     """Find where the distribution of a cut has the probability that comes last."""
     *cut, wanted = (np.asarray(part)[..., None] for part in parts)
     grid = np.sqrt(cut_variance(*cut, np.zeros(1))) * SCANNED
-    root = falling_root(lambda k: wanted - densities.distribution_of(*cut, k), grid, _STEPS)
-    return np.asarray(root[..., 0])
+    target = ndtri(wanted)
+
+    def excess(k: Floats) -> Floats:
+        """Compare normal quantiles, which are nearly linear in k however small the probability."""
+        reached = np.clip(densities.distribution_of(*cut, k), _TINIEST, 1.0)
+        return np.asarray(target - np.minimum(ndtri(reached), _CERTAIN))
+
+    return np.asarray(falling_root(excess, grid, _STEPS)[..., 0])
 
 
 def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:

@@ -26,6 +26,7 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 """A number, or an array of them: list, numpy, pandas, xarray or another library's, in memory or lazy."""
 
 _NUMERIC = ("i", "u", "f")
+_WITH_LABELS = ("numpy", "pandas", "xarray")
 _WHOLE = 2**53  # above, a float cannot hold every whole number
 
 
@@ -91,7 +92,13 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
                 choices = ", ".join(map(str, rule.choices))
                 raise ValueError(f"{name}={item!r} is not one of {choices}{did_you_mean(item, rule.choices)}")
         raise TypeError(f"{name} must be {rule.words}, not {_kind(value)}")
-    return value if rule.convert is None else rule.convert(value)
+    try:
+        return value if rule.convert is None else rule.convert(value)
+    except (TypeError, ValueError, RuntimeError, BufferError, NotImplementedError) as fault:
+        raise TypeError(
+            f"{name} ({_kind(value)}) cannot be converted to a NumPy array: expected numbers in the memory "
+            f"of the host; copy the array there and pass it without gradients ({fault})"
+        ) from fault
 
 
 def _note_shapes(fault: ValueError, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
@@ -245,12 +252,15 @@ def _is_numeric(value: Any) -> bool:
 
 
 def _numeric(value: Any) -> Any:
-    """Convert a list to an array, and a number that numpy would hold as an object to a float."""
+    """Convert a list, or an array of a library without labels, to an array, and odd numbers to floats."""
     if isinstance(value, list | tuple):
         return np.asarray(value, dtype=np.float64)
     if isinstance(value, numbers.Real) and not isinstance(value, float | np.generic):
         return value if isinstance(value, int) and abs(value) <= _WHOLE else float(value)
-    return value if isinstance(value, np.generic) else _plain(value)
+    library = type(value).__module__.partition(".")[0]
+    if library in _WITH_LABELS or hasattr(value, "__dask_graph__") or not hasattr(value, "__array__"):
+        return value if isinstance(value, np.generic) else _plain(value)
+    return np.asarray(value)
 
 
 def _dtypes(value: Any) -> Iterator[Any]:
@@ -262,6 +272,8 @@ def _dtypes(value: Any) -> Iterator[Any]:
         yield from several
     elif hasattr(value, "dtype"):
         yield value.dtype
+    elif hasattr(value, "type") and hasattr(value, "__array__"):  # a column of pyarrow
+        yield np.dtype(value.type.to_pandas_dtype())
 
 
 def _name(kind: type) -> str:

@@ -13,3 +13,25 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = NDArray[np.intp]
 Ints: TypeAlias = NDArray[np.int64]
+
+_DOUBLE, _SINGLE, _HALF = (float(np.finfo(kind).eps) for kind in ("f8", "f4", "f2"))
+_BY_NAME = {
+    "float16": _HALF, "halffloat[pyarrow]": _HALF, "float32": _SINGLE, "float[pyarrow]": _SINGLE,
+}  # fmt: skip
+
+
+def epsilon_of(*arrays: Any) -> float:
+    """Return the spacing of floats at 1 of the least precise of some arrays, by their types."""
+    names = [str(getattr(array, "dtype", "")).lower() for array in arrays]
+    return max((_BY_NAME.get(name, _DOUBLE) for name in names), default=_DOUBLE)
+
+
+def epsilon_in(values: Any) -> float:
+    """Return the spacing of the floats that some values were rounded to: single or double precision.
+
+    Tables are widened to float64 when they are read. Values that are all exact in single precision came
+    from it, or have few digits.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    array = array[np.isfinite(array)]
+    return _SINGLE if array.size and bool((array == array.astype(np.float32)).all()) else _DOUBLE

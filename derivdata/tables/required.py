@@ -14,7 +14,7 @@ from derivdata.support.times import has_zone
 _TIMES = ("time", "start", "end", "expiry")
 _NAMES = ("symbol", "exchange", "side", "instrument_name")
 _DECIMAL_UNIT = "1/sqrt(year)"
-_LARGEST_MEDIAN_IV = 5.0  # no market trades at a median of 500 %, but 5 may be 5 % written as percent
+_LARGEST_MEDIAN_IV = 15.0  # options in their last hours trade at up to 1,500 %; 15 % is rare
 
 
 def require_columns(
@@ -73,10 +73,17 @@ def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -
 
 
 def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> None:
-    """Refuse implied volatilities that look like percent, their finite median is above 5, and say no unit."""
+    """Refuse implied volatilities that look like percent: no unit is stated and their median is above 15.
+
+    Lazy arrays are not read.
+    """
     if getattr(iv, "attrs", {}).get("units") == _DECIMAL_UNIT:
         return
+    if getattr(iv, "chunks", None) is not None:
+        return
     values = np.asarray(iv, dtype=np.float64)
+    if not (values > _LARGEST_MEDIAN_IV).any():
+        return
     finite = values[np.isfinite(values)]
     if finite.size and (median := float(np.median(finite))) > _LARGEST_MEDIAN_IV:
         raise ValueError(

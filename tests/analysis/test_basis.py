@@ -188,3 +188,18 @@ def test_another_coin_leaves_other_symbols_as_they_are() -> None:
     held = backtest.trades(result)
     assert set(held.loc[held["symbol"] == "X", "short"]) == {"b"}
     assert set(held.loc[held["symbol"] == "BTC", "short"]) == {"odd"}
+
+
+def test_sums_of_float32_panels_have_the_digits_of_float64():
+    """A year of minutes: added up in float32 the sum is 0.2 % off."""
+    time = pd.date_range("2025-01-01", periods=525_600, freq="1min")
+
+    def panel(value: float) -> xr.DataArray:
+        values = np.full((1, time.size), value, np.float32)
+        return xr.DataArray(
+            values, {"exchange": ["okx"], "time": time}, ("exchange", "time"), attrs={"units": "USD"}
+        )
+
+    delta = taker.cumulative_delta(panel(2_345_678.25), panel(1_234_567.5))
+    assert delta.dtype == np.float64
+    assert float(delta[0, -1]) == time.size * 1_111_110.75

@@ -4,12 +4,14 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from derivdata.analysis import black76
+from derivdata.analysis import black76, smile
 from derivdata.analysis.status import Status
 from tests.support.examples import examples
 from tests.support.shared import known
@@ -178,7 +180,8 @@ class TestLimits:
         # (S - K)/S has second derivative -2K/S³.
         greeks = black76.greeks(120.0, 100.0, 0.0, 0.5, "call", premium="inverse")
         assert greeks["gamma"] == pytest.approx(-2 * 100.0 / 120.0**3, rel=1e-14)
-        got = black76.price(100.0, [50.0, 200.0], 1.0, [[30.0], [1e3], [1e100]], "call")
+        decimal = xr.DataArray([30.0, 1e3, 1e100], dims="iv", attrs={"units": "1/sqrt(year)"})
+        got = black76.price(100.0, xr.DataArray([50.0, 200.0], dims="k"), 1.0, decimal, "call").T
         np.testing.assert_allclose(got, 100.0, rtol=1e-15)
 
     @pytest.mark.parametrize("at", range(4))
@@ -334,3 +337,85 @@ class TestKindsOfArray:
         assert isinstance(black76.price(100.0, 110.0, 0.5, 0.4, "call"), float)
         assert black76.price(np.array([]), 110.0, 0.5, 0.4, "call").shape == (0,)
         assert black76.implied_vol(np.array([]), 100.0, 110.0, 0.5, "call").status.dtype == np.int32
+
+
+class TestPrecision:
+    """Prices in the money of a venue that stores float32: what exceeds intrinsic is mostly rounding."""
+
+    strike = np.arange(60_000.0, 97_000.0, 1_000.0)
+
+    @pytest.mark.parametrize("premium", ["linear", "inverse"])
+    @pytest.mark.parametrize("kind", ["numpy", "pandas", "labelled", "nullable", "arrow"])
+    def test_float32_prices_give_the_volatility_or_say_that_they_hold_none(self, premium: str, kind: str):
+        price = black76.price(97_123.0, self.strike, 7 / 365, 0.6, "call", premium=premium)
+        exact = black76.implied_vol(price, 97_123.0, self.strike, 7 / 365, "call", premium=premium)
+        single = price.astype(np.float32)
+        given = {
+            "numpy": single,
+            "pandas": pd.Series(single),
+            "labelled": xr.DataArray(single, dims="strike"),
+            "nullable": pd.Series(single, dtype="Float32"),
+            "arrow": pa.array(single),
+        }[kind]
+        got = black76.implied_vol(given, 97_123.0, self.strike, 7 / 365, "call", premium=premium)
+        iv, status = np.asarray(got.iv), np.asarray(got.status)
+        good = status == 0
+        assert 5 < good.sum() < (exact.status == 0).sum()
+        assert np.abs(iv[good] / 0.6 - 1.0).max() < 0.02
+        assert set(status[~good]) <= {int(Status.ZERO_TIME_VALUE), int(Status.BELOW_INTRINSIC)}
+
+    def test_float32_forwards_count_in_the_money_only(self):
+        strike = np.array([60_000.0, 120_000.0])
+        price = black76.price(97_123.4, strike, 7 / 365, 0.6, "call")
+        got = black76.implied_vol(price, np.float32(97_123.4), strike, 7 / 365, "call")
+        assert got.status.tolist() == [Status.ZERO_TIME_VALUE, 0]
+        assert got.iv[1] == pytest.approx(0.6, rel=1e-5)
+
+
+class TestPercent:
+    @pytest.mark.parametrize("iv", [60.0, [62.0, 58.0, 55.0], pd.Series([62.0, np.nan, 55.0])])
+    @pytest.mark.parametrize("of", [black76.price, black76.greeks])
+    def test_volatilities_that_look_like_percent_are_refused(self, of: Any, iv: Any):
+        with pytest.raises(ValueError, match=r"looks like percent, its median is (60|58)"):
+            of(1e5, 1e5, 0.25, iv, "call")
+
+    def test_fifteen_hundred_percent_is_a_volatility(self):
+        price = black76.price(1e5, [9e4, 1e5, 1.1e5], 1 / 8760, 15.0, "call")
+        np.testing.assert_allclose(
+            black76.implied_vol(price, 1e5, [9e4, 1e5, 1.1e5], 1 / 8760, "call").iv, 15.0
+        )
+
+
+@pytest.mark.parametrize(
+    "side",
+    [
+        pl.Series(["put", "call"]),
+        pl.Series(["put", "call"], dtype=pl.Categorical),
+        pa.array(["put", "call"]),
+        pa.chunked_array([["put"], ["call"]]),
+        pa.array(["put", "call"]).dictionary_encode(),
+    ],
+)
+def test_columns_of_other_libraries_are_sides(side: Any):
+    expected = black76.price(1e5, [9e4, 1.1e5], 0.25, 0.6, ["put", "call"])
+    np.testing.assert_array_equal(black76.price(1e5, [9e4, 1.1e5], 0.25, 0.6, side), expected)
+
+
+class OnDevice:
+    """An array of a library that refuses to leave its device, as CuPy's and PyTorch's do."""
+
+    ndim, shape, dtype = 1, (2,), np.dtype(np.float64)
+
+    def __init__(self, fault: Exception):
+        self.fault = fault
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise self.fault
+
+
+@pytest.mark.parametrize("fault", [TypeError("can't convert cuda:0"), RuntimeError("requires grad")])
+def test_an_array_that_cannot_be_converted_is_named(fault: Exception):
+    with pytest.raises(TypeError, match=r"forward \(.*OnDevice.*\) cannot be converted to a NumPy array"):
+        black76.price(OnDevice(fault), 1e5, 1.0, 0.5, "call")
+    with pytest.raises(TypeError, match=r"iv \(.*OnDevice.*\) cannot be converted"):
+        smile.fit([-0.1, 0.0], OnDevice(fault), 0.1)

@@ -57,7 +57,7 @@ class TestClean:
             {"iv": math.nan},
             {"iv": 0.0},
             {"iv": -0.1},
-            {"iv": 10.5},
+            {"iv": 15.5},
             {"underlying_price": math.nan},
             {"underlying_price": 0.0},
             {"strike": 110.0},

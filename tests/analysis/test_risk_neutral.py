@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from derivdata.analysis import black76, risk_neutral, smile, surface, variance
 from derivdata.analysis.smile import svi
@@ -107,3 +107,13 @@ def test_status_of_butterflies_wings_and_missing_fits():
     assert np.isnan(found["density"]).to_numpy()[:, 0].tolist() == [False, True, False]
     assert np.isnan(found["mass"]).to_numpy().tolist() == [False, True, False]
     assert found["status"].to_numpy().tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize("p", [1e-300, 1e-200, 1e-120, 1e-40, 0.3, 1.0 - 1e-6])
+def test_quantiles_of_a_flat_smile_are_those_of_the_lognormal(p):
+    w = 0.36 * 30 / 365
+    flat = smile.from_raw(
+        svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (w, 0.0, 0.0, 0.0, 0.1))), 30 / 365
+    )
+    found = risk_neutral.quantile(flat, [p])["log_moneyness"]
+    assert float(found.squeeze()) == pytest.approx(-w / 2 + w**0.5 * special.ndtri(p), rel=1e-9)

@@ -202,3 +202,24 @@ def test_labels_and_laziness_of_parameters_are_kept():
     for whole, part in zip(svi.convert(raw, t), svi.convert(lazy, t), strict=True):
         assert isinstance(part.data, da.Array)
         xr.testing.assert_identical(whole, part.compute())
+
+
+@pytest.mark.parametrize("away", [0.0, 1e-9, 1e-7])
+@pytest.mark.parametrize("rho", [0.0, -0.3])
+def test_jump_wings_of_a_least_variance_at_the_money_are_refused(away, rho):
+    """There every sigma has the same jump wings, so no raw parameters can be told from them."""
+    raw = svi.Raw(0.02, 0.1, rho, rho * 0.15 / np.sqrt(1 - rho**2) + away, 0.15)
+    with pytest.raises(ValueError, match="do not determine the slice"):
+        svi.convert(svi.convert(raw, 0.25), 0.25)
+    near = raw._replace(m=raw.m + 1e-3)
+    np.testing.assert_allclose(svi.convert(svi.convert(near, 0.25), 0.25), near, rtol=1e-6)
+
+
+def test_jump_wings_of_no_slice_are_refused_and_flat_ones_are_flat():
+    with pytest.raises(ValueError, match="v below v_min"):
+        svi.convert(svi.JumpWings(0.03, -0.1, 0.5, 0.4, 0.04), 1.0)
+    with pytest.raises(ValueError, match="psi = 0 and v above v_min"):
+        svi.convert(svi.JumpWings(0.04, 0.0, 0.5, 0.4, 0.03), 1.0)
+    flat = svi.convert(svi.JumpWings(0.36, 0.0, 0.0, 0.0, 0.36), 0.25)
+    assert [float(part) for part in flat[:2]] == [0.09, 0.0]
+    np.testing.assert_allclose(svi.total_variance(np.array([-1.0, 0.0, 2.0]), flat), 0.09)

@@ -266,7 +266,7 @@ class TestMisuse:
 
     def test_percent_missing_dims_and_unlabelled_tables(self):
         with pytest.raises(ValueError, match="looks like percent"):
-            fit_equally(self.k, 100 * self.iv, 0.5)
+            fit_equally(self.k, np.full(self.k.shape, 16.0), 0.5)
         iv = xr.DataArray(self.iv, dims="k")
         with pytest.raises(ValueError, match="no 'strike'"):
             fit_equally(xr.DataArray(self.k, dims="k"), iv, 0.5)

@@ -1,10 +1,11 @@
+import itertools
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from scipy import integrate
+from scipy import integrate, special
 
 from derivdata.analysis import black76, smile, surface, variance
 from derivdata.analysis.smile import svi
@@ -291,3 +292,30 @@ def test_misuse_is_refused():
         variance.volatility_index(variance.model_free(made))
     with pytest.raises(ValueError, match="horizon='0d'"):
         variance.volatility_index(variance.model_free(made), horizon="0d")
+
+
+@pytest.mark.parametrize("bend", [1e-3, 3e-3, 0.03])
+def test_a_narrow_vertex_is_integrated_too(bend):
+    """Against scipy's adaptive quadrature of the option prices, in pieces about the vertex."""
+    t, w = 30 / 365, 0.55**2 * 30 / 365
+    b, s, m = 0.4 * w**0.5, bend * w**0.5, 0.4 * w**0.5
+    raw = svi.Raw(w - b * (np.hypot(m, s) + 0.5 * m), b, -0.5, m, s)
+
+    def priced(k):
+        root = np.sqrt(float(svi.total_variance(k, raw)))
+        d1 = -k / root + root / 2
+        if k > 0:
+            return 2 * (np.exp(-k + special.log_ndtr(d1)) - special.ndtr(d1 - root))
+        return 2 * (special.ndtr(root - d1) - np.exp(-k + special.log_ndtr(-d1)))
+
+    pieces = np.sort(
+        [-20, -2, -0.5, 0, 0.5, 2, 20, *(m + s * np.array([-100, -10, -3, -1, 0, 1, 3, 10, 100]))]
+    )
+    expected = sum(
+        integrate.quad(priced, *ends, epsabs=1e-14, epsrel=1e-12)[0] for ends in itertools.pairwise(pieces)
+    )
+    slices = svi.Raw(*(xr.DataArray([part], dims="expiry") for part in raw))
+    fit = smile.from_raw(slices, xr.DataArray([t], dims="expiry"))
+    for method in ("fukasawa", "smile"):
+        found = variance.model_free(fit, method=method)["total_variance"]
+        assert float(found[0]) == pytest.approx(expected, rel=1e-9)

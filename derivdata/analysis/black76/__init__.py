@@ -21,23 +21,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
-import xarray as xr
 
-from derivdata.analysis.black76 import kernels
+from derivdata.analysis.black76 import formulas, kernels
+from derivdata.analysis.black76.formulas import Premium
 from derivdata.analysis.black76.kernels import DeltaKind, Greek
-from derivdata.analysis.black76.labelled import apply, sign
-from derivdata.analysis.inputs import require_together
+from derivdata.analysis.black76.labelled import apply
+from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import epsilon_of
 
 __all__ = ["greeks", "implied_vol", "price"]
 __dir__ = __all__.copy
-
-Premium = Literal["linear", "inverse"]
-_UNITS: dict[Premium, str] = {"linear": "currency of the strike", "inverse": "coin"}
 
 
 class ImpliedVol(NamedTuple):
@@ -88,17 +86,18 @@ def price(
     Raises
     ------
     ValueError
-        An unknown `premium` or side; labels that differ.
+        An unknown `premium` or side; labels that differ; volatilities that look like percent (their median is
+        above 15; lazy input is not checked).
 
     Examples
     --------
     >>> round(dd.analysis.black76.price(100.0, 100.0, 1.0, 0.2, "call").item(), 4)
     7.9656
     """
-    kernel = partial(kernels.price, inverse=premium == "inverse")
-    arrays = _fitting(forward, strike, year_fraction, iv, side, interest_rate)
-    (value,) = apply(lambda *block: (kernel(*block),), arrays, [np.float64])
-    return _named(value, "price", units=_UNITS[premium], premium=premium)
+    require_decimal_volatility(iv)
+    return formulas.price(
+        forward, strike, year_fraction, iv, side, interest_rate=interest_rate, premium=premium
+    )
 
 
 @typed
@@ -142,20 +141,16 @@ def greeks(
     Raises
     ------
     ValueError
-        No greek or an unknown one; an unknown delta convention, premium or side; labels that differ.
+        No greek or an unknown one; an unknown delta convention, premium or side; labels that differ;
+        volatilities that look like percent, as in `price`.
     """
     if len(which) == 0:
         raise ValueError(f"which is empty: it takes of {', '.join(get_args(Greek))}")
-
-    def kernel(*block: Any) -> tuple[Any, ...]:
-        at = kernels.terms(*block, inverse=premium == "inverse")
-        return tuple(kernels.greek(name, delta, at) for name in which)
-
-    arrays = _fitting(forward, strike, year_fraction, iv, side, interest_rate)
-    values = dict(zip(which, apply(kernel, arrays, [np.float64] * len(which)), strict=True))
-    if not any(isinstance(each, xr.DataArray) for each in values.values()):
-        return values
-    return xr.Dataset(values, attrs={"delta": delta, "premium": premium, "units": _UNITS[premium]})
+    require_decimal_volatility(iv)
+    return formulas.greeks(
+        forward, strike, year_fraction, iv, side,
+        which=which, delta=delta, interest_rate=interest_rate, premium=premium,
+    )  # fmt: skip
 
 
 @typed
@@ -185,7 +180,8 @@ def implied_vol(
     -------
     ImpliedVol
         ``iv`` and ``status``. Bits: ``EXPIRED`` (no time left), ``BAD_INPUT`` (missing or not positive),
-        ``BELOW_INTRINSIC``, ``ZERO_TIME_VALUE`` (intrinsic up to rounding), ``UPPER_BOUND`` (a call at its
+        ``BELOW_INTRINSIC``, ``ZERO_TIME_VALUE`` (intrinsic up to the rounding of the inputs, which is that of
+        their types: 4 steps of float32 or float64), ``UPPER_BOUND`` (a call at its
         forward, a put at its strike, or above), ``NOT_CONVERGED`` (values below 1e-300 only).
 
     Raises
@@ -198,22 +194,12 @@ def implied_vol(
     >>> dd.analysis.black76.implied_vol(7.965567455405798, 100.0, 100.0, 1.0, "call").iv.round(12).item()
     0.2
     """
-    kernel = partial(kernels.implied_volatility, inverse=premium == "inverse")
+    coarse = epsilon_of(forward, strike)
+    precision = (epsilon_of(price), coarse if coarse > np.finfo(np.float64).eps else 0.0)
+    kernel = partial(kernels.implied_volatility, inverse=premium == "inverse", precision=precision)
     names = ("price", "forward", "strike", "year_fraction")
-    arrays = _fitting(price, forward, strike, year_fraction, side, interest_rate, names=names)
+    arrays = formulas.fitting(price, forward, strike, year_fraction, side, interest_rate, names=names)
     iv, status = apply(kernel, arrays, [np.float64, np.int32])
-    return ImpliedVol(_named(iv, "iv", units="1/sqrt(year)"), _named(status, "status", **flag_attrs()))
-
-
-def _fitting(
-    *values: Any, names: tuple[str, ...] = ("forward", "strike", "year_fraction", "iv")
-) -> list[Any]:
-    """Return the numbers, the side as a sign and the rate, checked to fit each other."""
-    *numbers, side, rate = values
-    arrays = dict(zip(names, numbers, strict=True)) | {"side": sign(side), "interest_rate": rate}
-    require_together(**arrays)
-    return list(arrays.values())
-
-
-def _named(array: Any, name: str, **attrs: Any) -> Any:
-    return array.rename(name).assign_attrs(attrs) if isinstance(array, xr.DataArray) else array
+    return ImpliedVol(
+        formulas.named(iv, "iv", units="1/sqrt(year)"), formulas.named(status, "status", **flag_attrs())
+    )

@@ -19,8 +19,9 @@ from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Floats
 
-# A price this close to intrinsic or to its upper bound, relative to it, holds nothing but rounding.
-_ROUNDING = 4.0 * np.finfo(np.float64).eps
+_EPSILON = float(np.finfo(np.float64).eps)
+# A price this close to intrinsic or to its upper bound, in units of its own rounding, holds nothing else.
+_ROUNDING = 4.0
 
 
 def priceable(forward: Floats, strike: Floats, years: Floats, iv: Floats) -> npt.NDArray[np.bool_]:
@@ -64,14 +65,24 @@ def implied_volatility(
     rate: Floats,
     *,
     inverse: bool,
+    precision: tuple[float, float] = (_EPSILON, 0.0),
 ) -> tuple[Floats, npt.NDArray[np.int32]]:
-    """Return the volatility and status of each option; NaN wherever the status is not 0."""
+    """Return the volatility and status of each option; NaN wherever the status is not 0.
+
+    `precision` is the relative rounding of the prices, and that of forwards and strikes.
+    """
     if rate.any():
         value = value * np.exp(rate * years)
     unit = forward if inverse else 1.0
     intrinsic = np.maximum(sign * (forward - strike), 0.0) / unit
     excess = value - intrinsic
-    status = _status(excess, intrinsic, np.minimum(forward, strike) / unit, forward, strike, years)
+    bound = np.minimum(forward, strike) / unit
+    noise = _ROUNDING * precision[0] * intrinsic
+    if precision[1]:
+        # What an option in the money exceeds intrinsic by moves with the forward and the strike.
+        noise = np.where(intrinsic > 0.0, noise + precision[1] * (forward + strike) / unit, noise)
+    top = (1.0 - _ROUNDING * precision[0]) * bound
+    status = _status(excess, noise, top, forward, strike, years)
     iv = np.full(value.shape, np.nan)
     at = slice(None) if not status.any() else np.flatnonzero(status == 0)
     f, k = forward[at], strike[at]
@@ -83,11 +94,10 @@ def implied_volatility(
 
 
 def _status(
-    excess: Floats, intrinsic: Floats, bound: Floats, forward: Floats, strike: Floats, years: Floats
+    excess: Floats, noise: Floats, top: Floats, forward: Floats, strike: Floats, years: Floats
 ) -> npt.NDArray[np.int32]:
     """0 where a volatility is implied, else the first reason that holds."""
-    noise, top = _ROUNDING * intrinsic, (1.0 - _ROUNDING) * bound
-    good = (excess > noise) & (excess < top) & (years > 0) & (bound > 0) & (forward + strike < np.inf)
+    good = (excess > noise) & (excess < top) & (years > 0) & (top > 0) & (forward + strike < np.inf)
     if good.all():
         return np.zeros(excess.shape, dtype=np.int32)
     readable = (forward > 0) & (strike > 0) & (forward + strike < np.inf) & np.isfinite(excess + years)

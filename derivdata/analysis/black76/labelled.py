@@ -31,8 +31,17 @@ def sign(side: Any) -> Any:
     # Columns of pandas come as Series, Index, or as the arrays behind them (``df["side"].values``).
     extension = pd.api.extensions.ExtensionArray
     if not isinstance(side, str | list | tuple | np.ndarray | pd.Series | pd.Index | extension):
-        raise TypeError(f"side must be 'call' or 'put' or an array of them, not {type(side).__name__}")
+        side = _listed(side)
     return _signs(np.asarray(side, dtype=None if isinstance(side, np.ndarray) else object))
+
+
+def _listed(side: Any) -> Any:
+    """Return a column of polars, pyarrow or another library as a list."""
+    for name in ("to_pylist", "to_list", "tolist"):
+        convert = getattr(side, name, None)
+        if callable(convert) and getattr(side, "ndim", 1) == 1:
+            return convert()
+    raise TypeError(f"side must be 'call' or 'put' or an array of them, not {type(side).__name__}")
 
 
 def _signs(side: npt.NDArray[Any]) -> Floats:

@@ -49,12 +49,12 @@ def clean(
         Options nearer to expiry are kept for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour by
         default.
     iv_max
-        Highest volatility [1/√year] that is believed; 10 by default. What `clean` gave and gets again without
+        Highest volatility [1/√year] that is believed; 15 by default. What `clean` gave and gets again without
         these two and `mad` is returned as it is: whatever takes a chain respects how it was cleaned.
     iv_unit
         ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue,
         ``{"okx": "percent"}``. What is not named must be decimal, and is refused where the median of a venue
-        is above 5; what is named is believed.
+        is above 15; what is named is believed.
     mad
         How far an option's volatility may lie from the median of itself and its two neighbours of the same
         side, in units of 1.4826 times the median absolute step between neighbours of its expiry (but 0.1
@@ -113,7 +113,7 @@ def usable(
         rows = rows.assign(iv=implied(rows, middle, row_forward(rows), 1.0, prices.inverse))
     require_price_units(rows)
     options, dropped, left_out = rows, {}, [rows[:0]]
-    for reason, test in _tests(10.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
+    for reason, test in _tests(15.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
         bad = np.asarray(test(options), dtype=bool) if len(options) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
         if not dropped[reason]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.analysis.black76 import kernels
 from derivdata.analysis.black76.labelled import sign
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Floats, epsilon_in
 
 _UNITS = ("coin", "usd")
 _NAMES = ("bid", "ask", "mark")
@@ -84,9 +84,10 @@ def implied(
         rate = np.broadcast_to(-np.log(np.asarray(discount, dtype=np.float64)) / years, years.shape)
         for coin in (False, True):
             rows = np.flatnonzero(inverse == coin)
-            own = (part[rows] for part in (value, f, strike, years, side, rate))
+            own = [part[rows] for part in (value, f, strike, years, side, rate)]
             if rows.size:
-                iv[rows], _ = kernels.implied_volatility(*own, inverse=coin)
+                precision = (epsilon_in(own[0]), 0.0)
+                iv[rows], _ = kernels.implied_volatility(*own, inverse=coin, precision=precision)
     return iv
 
 

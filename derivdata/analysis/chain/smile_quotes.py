@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import black76
+from derivdata.analysis.black76 import formulas
 from derivdata.analysis.chain.estimates import ForwardMethod
 from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
@@ -20,6 +20,7 @@ from derivdata.analysis.chain.option_prices import implied, quoted
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import epsilon_in
 
 _AT_THE_MONEY = 1e-4
 _TOLERANCE = 1e-9
@@ -152,11 +153,14 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     labels = [str(dim) for dim in quotes["iv"].dims if dim != "strike"]
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))
-    frame["call"] = black76.price(forward, strike, years, frame["iv"], "call")
+    frame["call"] = formulas.price(forward, strike, years, frame["iv"], "call")
     steps = 2.0 * frame["iv"] / _STEP  # the mean of call and put lies on half a step
-    rounded = ((steps - steps.round()).abs() < 1e-5).groupby([frame[name] for name in labels])
-    half = 0.5 * _STEP * rounded.transform("all")
-    doubt = black76.price(forward, strike, years, frame["iv"] + half, "call")
+    epsilon = epsilon_in(frame["iv"])
+    rounded = ((steps - steps.round()).abs() < 1e-5 + epsilon * steps).groupby(
+        [frame[name] for name in labels]
+    )
+    half = 0.5 * _STEP * rounded.transform("all") + epsilon * frame["iv"]
+    doubt = formulas.price(forward, strike, years, frame["iv"] + half, "call")
     frame["doubt"] = doubt - frame["call"] + _TOLERANCE * forward
     groups = frame.groupby(labels, observed=True)[["strike", "call", "doubt"]]
     below, above = groups.shift(1), groups.shift(-1)

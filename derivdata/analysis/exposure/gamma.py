@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from scipy import optimize
 
-from derivdata.analysis import black76
+from derivdata.analysis.black76 import formulas
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.exposure.sums import Place, sized, summed
@@ -161,7 +161,7 @@ def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
         for column in ("strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price")
     )
     level = forward * ratio
-    greek = black76.greeks(level, strike, years, iv, side, which=[name])[name]
+    greek = formulas.greeks(level, strike, years, iv, side, which=[name])[name]
     return greek * coins * {"gamma": level**2 * 0.01, "vanna": level * 0.01, "charm": level / 365.0}[name]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import black76
+from derivdata.analysis.black76 import formulas
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
 from derivdata.support.arguments import typed
@@ -98,7 +98,7 @@ def put_call_ratio(
         value = value * options["strike"]
     elif weight == "premium":
         contract = (options[name] for name in ("underlying_price", "strike", "year_fraction", "iv", "side"))
-        value = value * black76.price(*contract)
+        value = value * formulas.price(*contract)
     sums = summed(options, "value", value, [*by, "side"], "").reindex(side=["call", "put"])
     calls, puts = (sums["value"].sel(side=side, drop=True) for side in ("call", "put"))
     missing = sums["missing"].fillna(0).sum("side").astype(np.int64)

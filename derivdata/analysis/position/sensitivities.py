@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import black76, smile
+from derivdata.analysis import smile
+from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import applied, origin_attrs, where, whole_surface
@@ -132,7 +133,7 @@ def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: float, premium
     """Return the value of each leg times its quantity; at expiry that of the payoff."""
     left = where(years > 0.0, years, 0.0)
     vol = where(years > 0.0, iv, 0.0)
-    each = black76.price(forward, legs.strike, left, vol, legs.side, interest_rate=rate, premium=premium)
+    each = formulas.price(forward, legs.strike, left, vol, legs.side, interest_rate=rate, premium=premium)
     valued: xr.DataArray = each.drop_attrs() * legs.quantity
     return valued
 
@@ -232,7 +233,7 @@ def scaled_greeks(
     # ∂/∂t at a constant volatility is −σ/(2T) times the greek to volatility, and what the rate makes.
     timed = {"theta": "vega", "charm": "vanna"} if placed.rules is not None else {}
     needed: list[Any] = [*which, *{timed[name] for name in which if name in timed} - {*which}]
-    greeks = black76.greeks(
+    greeks = formulas.greeks(
         placed.forward, placed.strike, placed.year_fraction, iv, placed.side,
         which=needed, delta="spot" if premium == "linear" else "pa", interest_rate=rate, premium=premium,
     )  # fmt: skip
@@ -285,7 +286,7 @@ def vega_buckets(
     k = placed.moneyness
     iv = placed.iv(k)
     t = placed.year_fraction
-    call = black76.greeks(placed.forward, placed.strike, t, iv, "call", which=["delta"])["delta"]
+    call = formulas.greeks(placed.forward, placed.strike, t, iv, "call", which=["delta"])["delta"]
     vega = in_both_currencies(
         lambda premium: scaled_greeks(placed, iv, ["vega"], interest_rate, premium)["vega"]
     )

@@ -70,7 +70,7 @@ def fit(
     Raises
     ------
     ValueError
-        An unknown weighting; a missing dim; volatilities whose median is above 5, which must be in percent
+        An unknown weighting; a missing dim; volatilities whose median is above 15, which must be in percent
         (lazy input is not checked).
     TypeError
         A bare array beside labelled ones whose dims are not plain from theirs.

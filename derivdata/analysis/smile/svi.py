@@ -15,10 +15,15 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_together
 from derivdata.support.arguments import Numbers, typed
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["JumpWings", "Raw", "convert"]
 __dir__ = __all__.copy
+
+
+_LEAST_RISE = 2e-10  # of v: at less, rounding of v and v_min leaves sigma fewer than 6 digits
+
+_MET = 1e-6
 
 
 class Raw(NamedTuple):
@@ -71,8 +76,10 @@ def convert(parameters: Raw | JumpWings, year_fraction: Numbers) -> JumpWings | 
     Raises
     ------
     ValueError
-        Somewhere ``-p <= 2 psi <= c`` does not hold: no smile has these jump wings. On lazy input the
-        error comes when the result is computed.
+        Somewhere ``-p <= 2 psi <= c`` or ``v_min <= v`` does not hold: no smile has these jump wings.
+        Or the least variance is at the money: there ``psi`` is 0 and ``v`` is ``v_min`` for every sigma, so
+        that five jump wings do not determine the slice; the same where `v` exceeds `v_min` by so little that
+        rounding decides (2e-10 of `v`). On lazy input the error comes when the result is computed.
 
     Examples
     --------
@@ -148,7 +155,10 @@ def _raw_of_jump_wings(
             f"{int(impossible.sum())} jump-wing set(s) break -p <= 2 psi <= c, so no smile has them; "
             "check the order (v, psi, p, c, v_min) and that psi is a skew in units of 1/sqrt(w)"
         )
+    v, psi, p, c, v_min, t = np.broadcast_arrays(v, psi, p, c, v_min, t)
     with np.errstate(divide="ignore", invalid="ignore"):
+        level = np.abs(v - v_min) <= _LEAST_RISE * np.abs(v)
+        straight = (p == 0.0) & (c == 0.0) & level  # a flat slice is what it is, whatever its vertex
         scale = np.sqrt(np.multiply(v, t))
         b = scale * np.add(c, p) / 2.0
         rho = 1.0 - p * scale / b
@@ -159,4 +169,27 @@ def _raw_of_jump_wings(
         m = rise / (-rho + np.sign(tilt) * np.sqrt(1.0 + alpha**2) - alpha * flat)
         centred = tilt == 0.0
         m, sigma = np.where(centred, 0.0, m), np.where(centred, rise / (1.0 - flat), alpha * m)
-        return v_min * t - b * sigma * flat, b, rho, m, sigma
+        rho, m, sigma = (np.where(straight, 0.0, part) for part in (rho, m, sigma))
+        complete = np.isfinite(v + psi + p + c + v_min + t)
+        a = v_min * t - np.where(straight, 0.0, b * sigma * flat)
+        # Rounding hides a contradiction behind a vertex far away: the variance at the money shows it.
+        back = a + b * (np.hypot(m, sigma) - rho * m)
+        met = (sigma >= 0.0) & (np.abs(back - v * t) <= _MET * v * t)
+        _require_determined(complete & ~straight, v, v_min, level, met)
+        return a, b, rho, m, sigma
+
+
+def _require_determined(given: Bools, v: Floats, v_min: Floats, level: Bools, met: Bools) -> None:
+    """Refuse jump wings that belong to no smile, or to many."""
+    if (below := given & (v < v_min) & ~level).any():
+        raise ValueError(f"{int(below.sum())} jump-wing set(s) have v below v_min, so no smile has them")
+    if (open_width := given & level).any():
+        raise ValueError(
+            f"{int(open_width.sum())} jump-wing set(s) have v = v_min: the least variance is at the money, "
+            "and jump wings do not determine the slice there; use its raw parameters"
+        )
+    if (impossible := given & ~met).any():
+        raise ValueError(
+            f"{int(impossible.sum())} jump-wing set(s) have psi = 0 and v above v_min, or wings without a "
+            "vertex, so no smile has them"
+        )

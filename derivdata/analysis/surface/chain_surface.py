@@ -66,13 +66,14 @@ def from_chain(
     Dataset
         What `fit` gives, with coordinates ``forward`` [USD], also of live expiries without a fit, and
         ``spot`` [USD] where `spot` or the column ``index_price_usd`` gives one; ``status`` also holds what
-        the forward's and the options' say. Every expiry that the chain lists is there: of one without a fit the parameters
-        are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
-        bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). Where the chain has
-        bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies outside bid and ask,
-        0 if nowhere; ``atm_half_spread_vol``, half the spread at the money; ``OFF_AT_THE_MONEY`` in
-        ``status`` where ``atm_error_vol`` exceeds it; ``largest_error_spreads`` [1], how many of its spreads
-        the worst quote lies off. ``largest_error_vol`` [per √year] is that of every chain.
+        the forward's and the options' say. Every expiry that the chain lists is there: of one without a fit
+        the parameters are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``;
+        ``CROSSED``: all bids are above their asks; ``BAD_INPUT``: no option or no forward could be used).
+        Where the chain has bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies
+        outside bid and ask, 0 if nowhere; ``atm_half_spread_vol``, half the spread at the money;
+        ``OFF_AT_THE_MONEY`` in ``status`` where ``atm_error_vol`` exceeds it; ``largest_error_spreads`` [1],
+        how many of its spreads the worst quote lies off. ``largest_error_vol`` [per √year] is that of every
+        chain.
 
     Raises
     ------

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtr
 
-from derivdata.analysis import black76
+from derivdata.analysis.black76 import formulas
 from derivdata.analysis.labelling import bare, elementwise, origin_attrs, where, with_units
 from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
 from derivdata.analysis.status import Status
@@ -172,5 +172,5 @@ def _slope_in_time(
     middle = share_before * level1 + share_after * level2
     rate = -slope * (level2 - level1) / (2.0 * np.sqrt(middle)) / (np.sqrt(level2) - np.sqrt(level1))
     side = np.where(k > 0.0, "call", "put")
-    prices = [black76.price(1.0, np.exp(k), 1.0, np.sqrt(w), side) for w in (w1, w2)]
+    prices = [formulas.price(1.0, np.exp(k), 1.0, np.sqrt(w), side) for w in (w1, w2)]
     return np.where(np.isfinite(price_share), 2.0 * rate * (prices[0] - prices[1]), alone)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import black76
+from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import bare, origin_attrs, where, with_units
@@ -173,7 +173,7 @@ def at(
     vol = volatility(cut.total_variance(k), cut.year_fraction)
     k = k * xr.ones_like(vol)
     out_of_the_money = where(k < 0.0, "put", "call") if wanted is None else where(wanted < 0.0, "put", "call")
-    greek = black76.greeks(
+    greek = formulas.greeks(
         1.0, np.exp(k), cut.year_fraction, vol, out_of_the_money if side is None else side,
         which=("delta",), delta=delta, interest_rate=interest_rate,
     )  # fmt: skip

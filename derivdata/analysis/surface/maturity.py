@@ -99,7 +99,7 @@ def at_expiries(surface: xr.Dataset) -> Maturity:
     fit = surface.reset_coords(drop=True).assign(year_fraction=years)
     one = xr.ones_like(fit["a"]).where(fit["method"] > 0)
     nothing = xr.full_like(one, np.nan)
-    forward = fit["forward"] if "forward" in fit else nothing
+    forward = fit.get("forward", nothing)
     status = fit["status"]
     parts = (one, 0.0 * one.fillna(0.0), nothing, nothing, years, fit["k_min"], fit["k_max"], status, forward)
     return Maturity(fit, fit, *parts)

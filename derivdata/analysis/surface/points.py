@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import black76
+from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import elementwise, in_chunks, where, whole_surface, with_units
@@ -236,7 +236,7 @@ def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, c
     def excess(k: Floats) -> Floats:
         """Delta less its target; of the centre the log-moneyness that is left. Both fall with k."""
         w = variance(k)
-        over = black76.greeks(
+        over = formulas.greeks(
             1.0, np.exp(k), t, np.sqrt(np.where(w >= 0.0, w, np.nan) / t), side,
             which=("delta",), delta=delta, interest_rate=interest_rate,
         )["delta"] - target  # fmt: skip

@@ -29,8 +29,8 @@ _SLICES = 4096
 _NARROW = 1e-3
 _PANELS, _PER_PANEL = 4, 96
 _FAR = 1e6
-
-_NODES = _PANELS * _PER_PANEL
+# Where the vertex is narrower than so many widths of the smile, panels end around it too.
+_BENT, _BENDS = 0.1, np.sinh(np.array([-5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0]))
 
 
 @typed
@@ -146,12 +146,16 @@ def _of_strip(w: xr.DataArray, ends: list[xr.DataArray], status: xr.DataArray, f
 def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     low, high = fit["k_low"], fit["k_high"]
     width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
+    vertex, bend = fit["m"].reset_coords(drop=True), fit["sigma"].reset_coords(drop=True)
+    lazy = bend.chunks is not None
+    bends = _BENDS if lazy or bool((bend < _BENT * width).any()) else _BENDS[:0]
     k, step, inside = applied(
         _nodes,
-        *(width, low, high),
+        *(width, low, high, vertex, bend),
+        bends=bends,
         out=[["node"]] * 3,
         types=[np.float64, np.float64, np.bool_],
-        sizes={"node": _NODES},
+        sizes={"node": (_PANELS + bends.size) * _PER_PANEL},
     )
     whole, within, status = applied(
         _integrals,
@@ -169,18 +173,26 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     return xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
 
 
-def _nodes(width: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Bools]:
-    """Return Gauss-Legendre nodes in ``asinh(k/width)`` on panels, weights, and which are quoted."""
-    width, low, high = np.broadcast_arrays(width, low, high)
+def _nodes(
+    width: Floats, low: Floats, high: Floats, vertex: Floats, bend: Floats, *, bends: Floats
+) -> tuple[Floats, Floats, Bools]:
+    """Return Gauss-Legendre nodes in ``asinh(k/width)`` on panels, weights, and which are quoted.
+
+    Panels also end at the vertex and on both sides of it, at `bends` of the slice's sigma.
+    """
+    width, low, high, vertex, bend = np.broadcast_arrays(width, low, high, vertex, bend)
     end = np.arcsinh(_FAR / width)
     cuts = [np.clip(np.arcsinh(each / width), -end, end) for each in (low, high)]
-    edges = np.sort(np.stack([-end, *cuts, np.zeros_like(end), end], axis=-1), axis=-1)
+    near = np.where(np.isfinite(vertex), vertex, 0.0)[..., None] + bends * np.nan_to_num(bend)[..., None]
+    turns = np.clip(np.arcsinh(near / width[..., None]), -end[..., None], end[..., None])
+    whole = np.stack([-end, *cuts, np.zeros_like(end), end], axis=-1)
+    edges = np.sort(np.concatenate([whole, turns], axis=-1), axis=-1)
     middle, half = (edges[..., 1:] + edges[..., :-1]) / 2.0, np.diff(edges, axis=-1) / 2.0
     x, weight = np.polynomial.legendre.leggauss(_PER_PANEL)
     u = middle[..., None] + half[..., None] * x
     scale = width[..., None, None]
     within = (middle > cuts[0][..., None]) & (middle < cuts[1][..., None])
-    shape = (*width.shape, _NODES)
+    shape = (*width.shape, u.shape[-1] * u.shape[-2])
     inside = np.broadcast_to(within[..., None], u.shape)
     step = scale * np.cosh(u) * half[..., None] * weight
     return (scale * np.sinh(u)).reshape(shape), step.reshape(shape), inside.reshape(shape)
