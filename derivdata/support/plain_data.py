@@ -104,7 +104,9 @@ def _plain_column(column: pd.Series, name: str) -> pd.Series:
     if isinstance(dtype, np.dtype) and not dtype.isnative:
         return column.astype(dtype.newbyteorder("="))
     if isinstance(dtype, pd.Float32Dtype | pd.Float64Dtype):
-        return pd.Series(column.to_numpy(np.float64, na_value=np.nan), column.index, name=column.name)
+        # A column of single precision stays one: tolerances depend on it.
+        values = column.to_numpy(dtype.numpy_dtype, na_value=np.nan)
+        return pd.Series(values, column.index, name=column.name)
     return _of_objects(column, name) if dtype.kind == "O" else column
 
 
@@ -133,7 +135,7 @@ def _of_arrow(column: pd.Series, kind: Any) -> pd.Series:
     if pa.types.is_boolean(kind) and column.hasnans:
         return column.astype("boolean")
     values = pa.array(column.array)
-    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+    if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
     held = values.to_pandas(date_as_object=False)
     return pd.Series(held.array, column.index, name=column.name)
