@@ -19,6 +19,9 @@ class DirectSession:
     fakes: Fakes
     wait: Callable[[float], bool]
 
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self.headers = dict(headers or {})
+
     def send(
         self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
     ) -> KeylessReply:

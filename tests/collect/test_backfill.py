@@ -65,6 +65,39 @@ def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(fill, archive, 
     hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
 
+def test_a_row_that_fails_costs_its_page_alone_and_is_asked_again(fill, archive, fakes) -> None:
+    """Hyperliquid has 500 payments a page: the second page has a rate that is not a number."""
+    bad = pd.Timestamp("2026-01-30T05:00Z")
+
+    def broken(params: dict[str, Any], body: Any) -> Any:
+        if params["type"] == "fundingHistory" and isinstance(body, list):
+            for row in body:
+                if pd.Timestamp(row["time"], unit="ms", tz="UTC").floor("h") == bad:
+                    row["fundingRate"] = "none"
+        return body
+
+    fakes.altered["hyperliquid/info"] = broken
+    done = fill("funding_settlements", "hyperliquid", symbols=["BTC"])
+    assert len(done.failed) == 1
+    assert "1 rows left out: hyperliquid /info fundingHistory: 'none' is no number" in done.failed[0]
+    rows = archive.read("funding_settlements", *MONTH)
+    assert len(rows) == 743
+    assert bad not in set(rows["time"])
+    asked = archive.requests()
+    failed = asked[~asked["answered"]].iloc[0]
+    assert pd.Timestamp("2026-01-20", tz="UTC") < failed["start"] < bad < failed["end"] <= MONTH[1]
+    answered = asked[asked["answered"]].sort_values("start")
+    assert answered["start"].iloc[0] == MONTH[0]
+    assert answered["end"].iloc[0] == failed["start"]
+    fakes.altered.clear()
+    fakes.log.clear()
+    assert fill("funding_settlements", "hyperliquid", symbols=["BTC"]).failed == []
+    first = min(params["startTime"] for *_, params, _ in fakes.log if params.get("type") == "fundingHistory")
+    assert first >= (failed["start"] - pd.Timedelta(9, "h")).timestamp() * 1000
+    assert bad in set(archive.read("funding_settlements", *MONTH)["time"])
+    assert archive.unanswered("funding_settlements", "hyperliquid", "BTC", *MONTH) == []
+
+
 def test_a_window_is_asked_only_where_the_ledger_lacks_it(fill: Any, archive: Archive, fakes: Fakes) -> None:
     fill("funding_settlements", "binance", start="2026-01-10")
     fakes.log.clear()

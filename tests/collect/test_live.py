@@ -504,9 +504,6 @@ def test_the_channels_of_the_state_are_known_endpoints_and_ask_for_names() -> No
         ]},
         "hyperliquid": {"method": "subscribe", "subscription": {"type": "allDexsAssetCtxs"}},
         "kraken": {"event": "subscribe", "feed": "ticker", "product_ids": ["A", "B"]},
-        "paradex": {
-            "jsonrpc": "2.0", "method": "subscribe", "params": {"channel": "markets_summary"}, "id": 1
-        },
     }  # fmt: skip
     ping = b'{"type":"ping","time":"1789136310001"}'
     assert STATE_STREAMS["edgex"][0].answer(ping) == '{"type":"pong","time":"1789136310001"}'

@@ -314,3 +314,34 @@ def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatc
     assert [message["args"] for message in server.received] == [
         ["allLiquidation.BTCUSDT"], ["allLiquidation.BTCUSDT", "allLiquidation.ETHUSDT"]
     ]  # fmt: skip
+
+
+def test_a_row_that_fails_is_left_out_and_breaks_the_window(streams: Any) -> None:
+    odd = {**PUSH, "data": [{**PUSH["data"][0], "S": "Both"}, *PUSH["data"], {**PUSH["data"][0], "v": "3"}]}
+    stream, _ = streams("bybit", [[odd, PUSH]], 2)
+    rows, _, errors = _rows(stream, 2)
+    assert sorted(rows["quantity"]) == [2.0, 3.0]
+    assert errors == [
+        "SchemaError: 1 left out: bybit allLiquidation.{symbol}: 'Both' is not one of 'Buy', 'Sell'"
+    ]
+
+
+def test_the_headers_of_a_venue_are_sent_with_the_handshake() -> None:
+    """Gate cuts sizes to whole contracts without it (gate-api 7.2.161)."""
+    told: list[str | None] = []
+
+    def handle(socket: ServerConnection) -> None:
+        assert socket.request is not None
+        told.append(socket.request.headers.get("X-Gate-Size-Decimal"))
+
+    server = serve(handle, "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    venue = VENUES["gateio"]
+    assert venue.stream is not None
+    address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+    stream = VenueStream(venue, venue.stream, lambda: ([BTC], {}), MachineClock(), address=address)
+    stream.start()
+    _until(lambda: told)
+    stream.stop()
+    server.shutdown()
+    assert told[0] == "1"

@@ -292,6 +292,19 @@ def session() -> Iterator[keyless.KeylessSession]:
         yield opened
 
 
+def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
+    told: list[str | None] = []
+
+    def answer(request: Any) -> Reply:
+        told.append(request.headers.get("X-Gate-Size-Decimal"))
+        return Reply(BODY)
+
+    with serving(answer) as server, closing(keyless.KeylessSession({"X-Gate-Size-Decimal": "1"})) as opened:
+        opened.send("GET", f"{server.url}/contracts", {})
+        opened.send("GET", f"{server.url}/tickers", {})
+    assert told == ["1", "1"]
+
+
 @pytest.mark.parametrize("compressed", [False, True])
 def test_an_answer_comes_whole_and_decoded(compressed: bool, session: keyless.KeylessSession) -> None:
     headers = {"Content-Encoding": "gzip"} if compressed else {}

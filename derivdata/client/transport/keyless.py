@@ -70,10 +70,14 @@ class Turns:
 
 
 class KeylessSession:
-    """A session with one venue: proxies of the environment are used, cookies and keys never."""
+    """A session with one venue: proxies of the environment are used, cookies and keys never.
 
-    def __init__(self) -> None:
-        self._session = _new_session()
+    `headers` are those that the venue wants with each request.
+    """
+
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self._headers = dict(headers or {})
+        self._session = _new_session(self._headers)
         self._fork_lock = threading.Lock()
         renew_in_child(self)
 
@@ -112,7 +116,7 @@ class KeylessSession:
     def _after_fork(self) -> None:
         """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
         self._fork_lock = threading.Lock()
-        self._session = _new_session()
+        self._session = _new_session(self._headers)
 
 
 def persist(
@@ -179,8 +183,9 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
             yield from _causes(inner)
 
 
-def _new_session() -> requests.Session:
+def _new_session(headers: Mapping[str, str]) -> requests.Session:
     session = requests.Session()
+    session.headers.update(headers)
     session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
     session.headers["Accept-Encoding"] = "gzip"  # the encoding that `read_body` can tell a cut body by
     keep_anonymous(session)

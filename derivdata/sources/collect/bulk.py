@@ -138,7 +138,8 @@ class BulkAnswers:
         """Say what answers leave out, and which tables have none."""
         for endpoint, records in answered.items():
             if records.left_out:
-                poll.tell(endpoint, f"{len(records.left_out)} left out: {records.left_out[0]}")
+                why = f"{len(records.left_out)} left out: {records.left_out[0]}"
+                poll.tell(endpoint, why, endpoint.tables or CHAINS)
             if gone := self._asked[endpoint].gone_fields(poll.at):
                 poll.tell(endpoint, f"no longer tells {', '.join(gone)}: these columns stay empty")
         filled = {table for endpoint in answered for table in endpoint.tables}

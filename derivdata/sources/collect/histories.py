@@ -15,7 +15,15 @@ from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.files import QUARANTINE, Quarantine, is_collected
-from derivdata.sources.collect.history_rows import OF_KINDS, TABLES, history, refilling
+from derivdata.sources.collect.history_rows import (
+    OF_KINDS,
+    TABLES,
+    History,
+    PartialPage,
+    entries,
+    history,
+    refilling,
+)
 from derivdata.sources.collect.liquidations import (
     LIQUIDATIONS,
     answered_requests,
@@ -66,12 +74,12 @@ class Backfilled:
 
 
 def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> list[str]:
-    """Return the venues to ask: those named, else all but `named_only` of which something is confirmed."""
+    """Return the venues to request: those named, else the default ones of which something is confirmed."""
     if names is None:
         return [
             name
             for name, venue in VENUES.items()
-            if not venue.named_only and any(is_collected(e, unconfirmed=unconfirmed) for e in venue.endpoints)
+            if venue.is_default and any(is_collected(e, unconfirmed=unconfirmed) for e in venue.endpoints)
         ]
     for name in names:
         if name not in VENUES:
@@ -116,7 +124,7 @@ def backfill(
     start, end
         Half-open window; None is now.
     venues
-        None asks all but those that must be named (derive).
+        None requests all but those that must be named (derive) and those that closed (bitmex).
     names
         Tables of `TABLES`.
     clock, addresses
@@ -247,7 +255,7 @@ class _Job:
                     # What the stream told before the gap has other ids; a list may cut instants to seconds.
                     rows = rows[rows["time"] >= gap.start.floor("s")]
                     rows = without_other_path(self.archive, self.exchange, rows)
-                requests = answered_requests(self.exchange, symbol, gap, fills.whole_from)
+                requests = answered_requests(self.exchange, symbol, gap, fills)
                 self._write(LIQUIDATIONS, symbol, rows, requests)
 
     def _contract(self, endpoints: list[VenueEndpoint], table: str, item: Instrument) -> None:
@@ -269,32 +277,36 @@ class _Job:
             known |= dict.fromkeys(_LISTED_LATE, listed)
             end = min(gap.end, max(gap.start, known.get(table, gap.end)))
             try:
-                rows = self._rows(fitting, item, table, gap)
+                rows, partial = self._rows(fitting, item, table, gap)
                 require_plausible(self.session, self.archive, table, rows)
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
                 continue
             # Of dated futures those that expired may be listed no more: no window of a symbol is whole
             is_whole = end > gap.start and table != DATED
-            entered = [LedgerEntry(self.exchange, item.symbol, gap.start, end)] if is_whole else []
+            asked = times.Window(gap.start, end)
+            entered = entries(self.exchange, item.symbol, asked, partial) if is_whole else []
             self._write(table, item.symbol, rows, entered)
 
     def _rows(
         self, endpoints: list[VenueEndpoint], item: Instrument, table: str, gap: times.Window
-    ) -> pd.DataFrame:
+    ) -> History:
         """Return the rows of a window from every request, each as far back as it reaches.
 
         Of two prices of one kind at one instant the first request's counts.
         """
         keyed = tables.TABLES[table]
-        parts = [keyed.empty()]
+        parts, partial = [keyed.empty()], list[PartialPage]()
         for endpoint in endpoints:
             reach = self._reachable(endpoint)
             if reach is not None and reach.start < gap.end:
                 window = times.Window(max(gap.start, reach.start), gap.end)
-                parts.append(history(self.session, endpoint, item, table, window))
+                told = history(self.session, endpoint, item, table, window)
+                parts.append(told.rows)
+                partial += told.partial
         rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-        return keyed.conform(rows if len(parts) == 2 else rows.drop_duplicates([*keyed.key]))
+        rows = keyed.conform(rows if len(parts) == 2 else rows.drop_duplicates([*keyed.key]))
+        return History(rows, partial)
 
     def _reachable(self, endpoint: VenueEndpoint) -> times.Window | None:
         reach = endpoint.paging.reach_days if endpoint.paging else None

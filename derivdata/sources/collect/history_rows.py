@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from derivdata import tables
 from derivdata.errors import SchemaError
+from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint
@@ -58,6 +59,7 @@ _BEFORE = {
     "volatility_index_published": pd.Timedelta(2, "h"),
 }
 _MOST_PAGES = 20_000
+_BESIDE = pd.Timedelta(1, "h")
 _TOLD_EVERY = 5  # requests of one walk: a short one is done before it is read
 _ASIDE_US = times.us(pd.Timedelta(1, "D"))
 """How far from their window rows may be: a bucket of a day may be stamped at either end."""
@@ -142,10 +144,57 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpo
     ]
 
 
+class PartialPage(NamedTuple):
+    """A page of which rows were left out: the part of the window that it is about, and why."""
+
+    window: times.Window
+    error: str
+
+    @classmethod
+    def of(cls, page: Records, window: times.Window) -> PartialPage | None:
+        """Return the page where it is one, cut to a window; None where no row was left out."""
+        if not page.left_out:
+            return None
+        start, end = window
+        if page.times:
+            stamps = pd.to_datetime([min(page.times), max(page.times)], unit="us", utc=True)
+            # What was left out may stand at an edge of the page
+            start, end = max(start, stamps[0] - _BESIDE), min(end, stamps[1] + _BESIDE)
+        error = f"{len(page.left_out)} rows left out: {page.left_out[0]}"
+        return cls(times.Window(start, end), error[:500]) if start < end else None
+
+
+class History(NamedTuple):
+    """The rows of a window, and the pages of which some were left out."""
+
+    rows: pd.DataFrame
+    partial: list[PartialPage]
+
+
+def entries(
+    exchange: str, symbol: str | None, window: times.Window, partial: Iterable[PartialPage]
+) -> list[LedgerEntry]:
+    """Return what the ledger says of a window: answered, except for pages of which rows were left out."""
+    found, start = list[LedgerEntry](), window.start
+    for page in sorted(partial, key=lambda page: page.window.start):
+        first, last = max(page.window.start, start), min(page.window.end, window.end)
+        if first < last:
+            if start < first:
+                found.append(LedgerEntry(exchange, symbol, start, first))
+            found.append(LedgerEntry(exchange, symbol, first, last, page.error))
+            start = last
+    if start < window.end:
+        found.append(LedgerEntry(exchange, symbol, start, window.end))
+    return found
+
+
 def history(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, window: times.Window
-) -> pd.DataFrame:
-    """Walk one history of one contract and return the rows of the window, all or an error."""
+) -> History:
+    """Walk one history of one contract and return the rows of the window.
+
+    A page that fails is an error. Rows of a page that fail alone are left out, and the page is named.
+    """
     first = times.us(window.start - _BEFORE.get(table, pd.Timedelta(0)))
     last = times.us(window.end)
     records = Records()
@@ -163,13 +212,16 @@ def history(
             records.prices = prices.prices
         else:
             context |= frames(endpoint.exchange, prices, ["prices_history"])
+    partial: list[PartialPage] = []
     for page in pages(session, endpoint, first, last, given, context=context):
         require_contract(endpoint, page, item)
         records.add(page)
+        if (lacking := PartialPage.of(page, window)) is not None:
+            partial.append(lacking)
     frame = _of_window(endpoint, records, item, table, window)
     if table not in _EVENTS:
         _require_whole(session, endpoint, frame, item, table, window)
-    return frame
+    return History(frame, partial)
 
 
 def _require_whole(
@@ -213,7 +265,7 @@ def _tells_of_another(
     listed = [] if listing is None else listing.contracts.by_symbol.values()
     other = min(filter(endpoint.covers, listed), key=lambda one: one.symbol != "BTC", default=item)
     last_day = times.Window(end - _ENDS_WITHIN, end)
-    return other.symbol != item.symbol and len(history(session, endpoint, other, table, last_day)) > 0
+    return other.symbol != item.symbol and len(history(session, endpoint, other, table, last_day).rows) > 0
 
 
 def _of_window(

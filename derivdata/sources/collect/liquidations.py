@@ -17,7 +17,7 @@ from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
-from derivdata.sources.collect.history_rows import pages
+from derivdata.sources.collect.history_rows import PartialPage, entries, pages
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
@@ -45,6 +45,7 @@ class WalkedRows(NamedTuple):
 
     rows: pd.DataFrame
     whole_from: pd.Timestamp
+    partial: list[PartialPage]  # pages of which rows were left out
 
 
 def covers_all(endpoint: VenueEndpoint) -> bool:
@@ -68,19 +69,22 @@ def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Windo
     """Walk some lists over a window; rows of shortly before it come along, and have the ids they had."""
     first, last = times.us(window.start - _OVERLAP), times.us(window.end)
     rows: list[Liquidation] = []
-    whole = first
+    whole, partial = first, list[PartialPage]()
     for one in walks:
-        listed, reached = _walked(session, one, first, last)
+        listed, reached, lacking = _walked(session, one, first, last)
+        partial += lacking
         rows += [row for row in listed if first <= row.time < last]
         whole = max(whole, reached)
     name = session.venue.exchange
     frame = frames(name, Records(liquidations=rows), [LIQUIDATIONS])[LIQUIDATIONS]
     since = pd.Timestamp(whole, unit="us", tz="UTC").as_unit("us")
-    return WalkedRows(frame, max(window.start, since))
+    return WalkedRows(frame, max(window.start, since), partial)
 
 
-def _walked(session: VenueSession, one: ListWalk, first: int, last: int) -> tuple[list[Liquidation], int]:
-    """Return the rows of all pages, and from when on [µs] they are whole.
+def _walked(
+    session: VenueSession, one: ListWalk, first: int, last: int
+) -> tuple[list[Liquidation], int, list[PartialPage]]:
+    """Return the rows of all pages, from when on [µs] they are whole, and pages that lack rows.
 
     Equal rows of one instant are different fills. Pages by time overlap: of each row the most that one page
     shows count, since the page that an edge does not cut shows all of them. Pages by cursor do not.
@@ -89,19 +93,22 @@ def _walked(session: VenueSession, one: ListWalk, first: int, last: int) -> tupl
     context = None if one.item is None else {"instrument": one.item.name}
     limit = endpoint.paging.limit if endpoint.paging else 0
     by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
-    page = Records()
+    page, partial = Records(), list[PartialPage]()
+    window = Window(*pd.to_datetime([first, last], unit="us", utc=True).as_unit("us"))
     given = {endpoint.symbol: one.name} if one.name else {}
     for page in pages(session, endpoint, first, last, given, context=context):
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
             why = f"a page of {limit} rows is of one instant, which may have more"
             raise SchemaError(f"{endpoint.where}: {why}")
+        if (lacking := PartialPage.of(page, window)) is not None:
+            partial.append(lacking)
         shown = Counter(page.liquidations)
         rows = rows + shown if by_cursor else rows | shown
     descending = endpoint.paging is not None and endpoint.paging.descending
     is_cut = descending and limit and len(page.times) >= limit and min(page.times) > first
     # The end of a list may cut equal rows of its oldest instant.
     rows = Counter({row: 1 if row.order_id else count for row, count in rows.items()})
-    return [*rows.elements()], min(page.times) + 1 if is_cut else first
+    return [*rows.elements()], min(page.times) + 1 if is_cut else first, partial
 
 
 class LiquidationPolls:
@@ -146,17 +153,18 @@ class LiquidationPolls:
                 continue
             self._answered[scope] = now
             rows.append(fills.rows)
-            requests += answered_requests(exchange, scope, Window(start, now), fills.whole_from)
+            requests += answered_requests(exchange, scope, Window(start, now), fills)
         return rows, requests, error
 
 
 def answered_requests(
-    exchange: str, symbol: str | None, window: Window, whole_from: pd.Timestamp
+    exchange: str, symbol: str | None, window: Window, fills: WalkedRows
 ) -> list[LedgerEntry]:
     """Return the ledger's entries for a window that was answered from an instant on."""
+    whole_from = fills.whole_from
     if whole_from >= window.end:
         return [LedgerEntry(exchange, symbol, *window, "the venue's list begins later")]
-    answered = [LedgerEntry(exchange, symbol, whole_from, window.end)]
+    answered = entries(exchange, symbol, Window(whole_from, window.end), fills.partial)
     if whole_from > window.start:
         lost = f"the venue's list begins at {whole_from:%Y-%m-%d %H:%M:%S}"
         answered.append(LedgerEntry(exchange, symbol, window.start, whole_from, lost))

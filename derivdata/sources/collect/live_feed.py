@@ -341,7 +341,7 @@ def live(
         Tables to follow: ``"funding_history"``, ``["oi_history", "liquidations_fills"]``, or those of the
         order book, which are asked for each symbol.
     venues
-        None is all but those that must be named (derive).
+        None is all but those that must be named (derive) and those that closed (bitmex).
     symbols
         Assets; None is all contracts.
     most

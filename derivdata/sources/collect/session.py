@@ -124,7 +124,7 @@ class VenueSession:
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None
         self._address = address
-        self._http = KeylessSession()
+        self._http = KeylessSession(venue.headers)
         self.notices: list[str] = []
 
     def answer_seconds(self) -> float:

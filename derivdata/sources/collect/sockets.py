@@ -134,6 +134,7 @@ class VenueStream:
             raise DerivdataError(f"{self.venue.exchange} lists none of the contracts that were asked for")
         with contextlib.ExitStack() as opened:
             options = {"open_timeout": _OPEN_SECONDS, "max_size": _LARGEST, "user_agent_header": _AGENT}
+            options["additional_headers"] = dict(self.venue.headers)
             sockets = [
                 opened.enter_context(self._client.connect(self._address or address, **options))
                 for address, _ in needed
@@ -206,11 +207,15 @@ class VenueStream:
                 self._acknowledge(place, now)
         except SchemaError as problem:
             self._tell(problem)
-            with self._lock:  # the window ends before the frame, and the next begins after it
-                if self._since is not None:
-                    self._close_window()
-                    self._since = now
+            self._break_window(now)
         self._hear(place, now)
+
+    def _break_window(self, now: pd.Timestamp) -> None:
+        """End the window before a frame of which rows are missing, and begin the next one after it."""
+        with self._lock:
+            if self._since is not None:
+                self._close_window()
+                self._since = now
 
     def _read(self, socket: ClientConnection, body: bytes, context: Context, now: pd.Timestamp) -> bool:
         """Keep the rows of a frame, or answer it; return whether it shows that a subscription holds."""
@@ -241,8 +246,9 @@ class VenueStream:
             told = frames(exchange, records, self.tables, at=times.us(now))
             with self._lock:
                 self._frames.append(told)
-            for why in records.left_out[:1]:
-                self._tell(SchemaError(f"a row is left out: {why}"))
+            if records.left_out:
+                self._tell(SchemaError(f"{len(records.left_out)} left out: {records.left_out[0]}"))
+                self._break_window(now)
         else:
             with self._lock:
                 self._states.add(records, self._names, now)

@@ -328,9 +328,15 @@ class VenueState:
         return state
 
     def _trading(self, state: Records) -> Records:
-        """Leave out contracts that no longer trade, and perpetuals but the one that stands for a symbol."""
+        """Leave out contracts that no longer trade, and perpetuals that another one represents.
+
+        A contract that no list names counts if it has a price: some venues send rates of coins without one.
+        """
         listed = self.contracts.items if self.contracts is not None else []
         gone = {item.name for item in listed if not item.active}
+        gone |= {row.instrument.name for row in state.states if not _has_price(row)} - {
+            item.name for item in listed
+        }
         told = [row.instrument for row in state.states if row.instrument.name not in gone]
         names = {item.name for item in Contracts([*listed, *told]).collected}
         state.states = [row for row in state.states if row.instrument.name in names]
@@ -345,6 +351,10 @@ class VenueState:
         poll.failed, poll.parts = dict.fromkeys(sorted(self.tables), str(problem)), {}
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
         return poll
+
+
+def _has_price(row: State) -> bool:
+    return any((row.mark, row.index_price, row.last, row.price))
 
 
 def _valued(row: State) -> State:

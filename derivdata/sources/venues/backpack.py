@@ -39,7 +39,7 @@ _BOOK = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="time
 
 
 def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
-    active = row.status != "Closed" and row.shown
+    active = row.status != "Closed" and row.shown is not False
     return reading.contract(row, perpetual=row.kind == "PERP", active=active)
 
 
@@ -47,11 +47,12 @@ def funding_rates(reading: Reading) -> Records:
     """Read payments, the newest first; the running interval, whose end is to come, is none."""
     records = Records()
     for row in reading.rows(_PAID):
-        time = reading.iso(f"{row.time.removesuffix('Z')}Z")  # written without a zone
-        records.times.append(time)
-        if reading.at is None or time <= reading.at:
-            rate = reading.required(row.rate)
-            records.payments.append(Payment(reading.instrument(row.name, _named), time, rate))
+        with reading.row():
+            time = reading.iso(f"{str(row.time).removesuffix('Z')}Z")  # written without a zone
+            records.times.append(time)
+            if reading.at is None or time <= reading.at:
+                rate = reading.required(row.rate)
+                records.payments.append(Payment(reading.instrument(row.name, _named), time, rate))
     return records
 
 

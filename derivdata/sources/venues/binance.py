@@ -42,7 +42,7 @@ from derivdata.sources.venues.record_types import (
     Taken,
 )
 from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Wire, expiry_in
+from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.tables import contract
 
 _COIN = "https://dapi.binance.com"
@@ -131,7 +131,7 @@ class _Info(Wire):
 
 def funding_info(reading: Reading) -> Records:
     """Read the intervals of the contracts that differ, or once differed, from 8 hours."""
-    rows = reading.decode(list[_Info])
+    rows = reading.rows(_Info)
     return Records(
         intervals=[Interval(reading.instrument(r.symbol, named), r.fundingIntervalHours) for r in rows]
     )
@@ -146,7 +146,7 @@ open_interest = states(_OI, "", named)
 class _OiPast(Wire):
     sumOpenInterest: str
     sumOpenInterestValue: str
-    timestamp: int
+    timestamp: Stamp
     symbol: str | None = None
     pair: str | None = None
     contractType: str | None = None
@@ -156,18 +156,19 @@ def open_interest_history(reading: Reading) -> Records:
     """Read open interest of the past: coins and USD; of coin-margined pairs contracts and coins."""
     resolution = reading.resolution("period")
     records = Records()
-    for row in reading.decode(list[_OiPast]):
-        time, amount = reading.ms(row.timestamp), reading.required(row.sumOpenInterest)
-        if row.pair is not None and row.contractType is not None:
-            ending = "PERP" if row.contractType == "PERPETUAL" else row.contractType
-            item = reading.instrument(f"{row.pair}_{ending}", named)
-            coins, usd = None, item.usd(amount, None)
-        elif row.symbol is not None:
-            item = reading.instrument(row.symbol, named)
-            coins, usd = amount, reading.required(row.sumOpenInterestValue)
-        else:
-            reading.fail("a row has neither symbol nor pair and contractType")
-        records.add_past(OiPoint(item, time, usd, resolution, coins))
+    for row in reading.rows(_OiPast):
+        with reading.row():
+            time, amount = reading.ms(row.timestamp), reading.required(row.sumOpenInterest)
+            if row.pair is not None and row.contractType is not None:
+                ending = "PERP" if row.contractType == "PERPETUAL" else row.contractType
+                item = reading.instrument(f"{row.pair}_{ending}", named)
+                coins, usd = None, item.usd(amount, None)
+            elif row.symbol is not None:
+                item = reading.instrument(row.symbol, named)
+                coins, usd = amount, reading.required(row.sumOpenInterestValue)
+            else:
+                reading.fail("a row has neither symbol nor pair and contractType")
+            records.add_past(OiPoint(item, time, usd, resolution, coins))
     return records
 
 
@@ -185,11 +186,12 @@ def tickers(reading: Reading) -> Records:
     """Read 24 hours of all contracts."""
     records = Records()
     for row in reading.rows(_TICKER):
-        item = reading.instrument(row.name, named)
-        state = reading.state(item, row)
-        if item.inverse:
-            state = state._replace(volume_usd=item.usd(reading.number(row.traded), None))
-        records.states.append(state)
+        with reading.row():
+            item = reading.instrument(row.name, named)
+            state = reading.state(item, row)
+            if item.inverse:
+                state = state._replace(volume_usd=item.usd(reading.number(row.traded), None))
+            records.states.append(state)
     return records
 
 
@@ -236,7 +238,7 @@ class _Forced(Wire):
     p: str
     ap: str
     z: str
-    T: int
+    T: Stamp
     st: int | None = None
 
 
@@ -280,7 +282,7 @@ def force_orders(reading: Reading) -> Records:
     return records
 
 
-_Bar = tuple[int, str, str, str, str, str, int, str, int, str, str, str]
+_Bar = tuple[Stamp, str, str, str, str, str, Stamp, str, int, str, str, str]
 
 
 def klines(reading: Reading) -> Records:
@@ -303,7 +305,7 @@ def klines(reading: Reading) -> Records:
 
 
 class _Delivered(Wire):
-    deliveryTime: int
+    deliveryTime: Stamp
     deliveryPrice: float
 
 

@@ -9,7 +9,7 @@ from derivdata.sources.venues.readers import option_trades, options
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Delivery, Records
 from derivdata.sources.venues.shapes import Bargain, Greeks, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 
 _OPTION_MARK = spelled(
     Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
@@ -30,7 +30,7 @@ _OPTION_TRADE = spelled(
 class _Exercised(Wire):
     symbol: str
     realStrikePrice: str
-    expiryDate: int
+    expiryDate: Stamp
 
 
 def exercises(reading: Reading) -> Records:

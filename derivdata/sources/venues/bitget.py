@@ -22,7 +22,7 @@ from derivdata.sources.venues.readers import (
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables import contract
 
 
@@ -34,10 +34,13 @@ _REASONS = {"429": "limit", "30007": "limit", "40725": "busy", "40015": "busy", 
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name: BTCUSDT, BTCPERP (USDC), BTCUSD (coin-margined), dated ones with _."""
+    """Return the contract of a name: BTCUSDT, BTCPERP (USDC), BTCUSD (coin-margined), dated ones with _.
+
+    v3 writes coin-margined ones as BTCUSD_CM (typed-bitget 0.6.0, 2026-10).
+    """
     if name.endswith("PERP"):
         return Instrument(name, name.removesuffix("PERP"), "USDC", 1.0)
-    pair, _, date = name.partition("_")
+    pair, _, date = name.removesuffix("_CM").partition("_")
     plain = contract(pair)
     return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=bool(plain.quote) and not date)
 
@@ -57,19 +60,20 @@ _TICKER_V3 = spelled(
 class _Current(Wire):
     symbol: str
     fundingRate: str
-    fundingRateInterval: str
+    fundingRateInterval: str | None = None
     maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def current_rates(reading: Reading) -> Records:
     """Read running rates with their intervals."""
-    time, states = reading.ms(reading.part(int, "requestTime")), []
+    time, states = reading.ms(reading.part(Stamp, "requestTime")), []
     for row in reading.rows(_Current, "data"):
-        item, rate = reading.instrument(row.symbol, _named), reading.number(row.fundingRate)
-        hours = reading.number(row.fundingRateInterval)
-        is_test = row.maxFundingRate is None  # a test symbol has no limits
-        if item.perpetual and not is_test and item.active:
-            states.append(State(item, time, rate, hours, hours))
+        with reading.row():
+            item, rate = reading.instrument(row.symbol, _named), reading.number(row.fundingRate)
+            hours = reading.number(row.fundingRateInterval) or reading.interval(item)
+            is_test = row.maxFundingRate is None  # a test symbol has no limits
+            if item.perpetual and not is_test and item.active:
+                states.append(State(item, time, rate, hours, hours))
     return Records(states=states)
 
 

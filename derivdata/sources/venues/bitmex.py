@@ -1,4 +1,6 @@
-"""BitMEX: one answer has every contract; 30 requests a minute without a key.
+"""BitMEX, which closed on 2026-09-23: its bodies are read for archives, and it is not requested by default.
+
+One answer has every contract.
 
 Contracts are 1 USD (inverse), a power of ten of a coin (linear), or pay in a third coin (quanto, whose value
 is stated in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar. Its
@@ -56,66 +58,63 @@ def _named(name: str) -> Instrument:
     )
 
 
-class _Contract(Wire):
-    """What the figures of a row mean."""
-
-    symbol: str
-    typ: str
+class _Contract(Figures[float, str], kw_only=True):
+    kind: str
     state: str
     underlying: str
-    quoteCurrency: str
-    isInverse: bool
-    isQuanto: bool
-    rootSymbol: str | None = None
-    underlyingToPositionMultiplier: float | None = None
-    fundingInterval: str | None = None
-    openInterest: float | None = None
-    openValue: float | None = None
-    markPrice: float | None = None
-    tickSize: float | None = None
-    lotSize: float | None = None
-    listing: str | None = None
+    quote: str
+    inverse: bool
+    quanto: bool
+    root: str | None = None
+    multiplier: float | None = None
+    interval: str | None = None
+    value: float | None = None  # of open interest, in a hundred-millionth or a millionth of a coin
+    tick: float | None = None
+    lot: float | None = None
+    listed: str | None = None
 
 
-_ROW = spelled(
-    Figures[float, str], name="symbol", time="timestamp", rate="fundingRate", mark="markPrice",
-    index_price="indicativeSettlePrice", last="lastPrice", contracts="openInterest",
-    volume_usd="foreignNotional24h", change="lastChangePcnt",
+_CONTRACT = spelled(
+    _Contract, name="symbol", kind="typ", state="state", underlying="underlying", quote="quoteCurrency",
+    inverse="isInverse", quanto="isQuanto", root="rootSymbol", multiplier="underlyingToPositionMultiplier",
+    interval="fundingInterval", value="openValue", tick="tickSize", lot="lotSize", listed="listing",
+    time="timestamp", rate="fundingRate", mark="markPrice", index_price="indicativeSettlePrice",
+    last="lastPrice", contracts="openInterest", volume_usd="foreignNotional24h", change="lastChangePcnt",
 )  # fmt: skip
 
 
 def instruments(reading: Reading) -> Records:
     """Read contracts, rates, open interest, prices and volume of all contracts that are open."""
-    rows, records = reading.rows(_Contract), Records()
-    bitcoin = next((row.markPrice for row in rows if row.symbol == "XBTUSD"), None)
-    for row, figures in zip(rows, reading.rows(_ROW), strict=True):
+    rows, records = reading.rows(_CONTRACT), Records()
+    bitcoin = next((row.mark for row in rows if row.name == "XBTUSD"), None)
+    for row in rows:
         with reading.row():
             item = _listed(reading, row)
             records.instruments.append(item)
             if not item.perpetual or not item.active:
                 continue
-            hours = None if row.fundingInterval is None else _hours(reading, row.fundingInterval)
+            hours = None if row.interval is None else _hours(reading, row.interval)
             value = _value(reading, item, row, bitcoin)
-            records.states.append(reading.state(item, figures, hours, unit="iso", oi_usd=value))
+            records.states.append(reading.state(item, row, hours, unit="iso", oi_usd=value))
     return records
 
 
 def _listed(reading: Reading, row: _Contract) -> Instrument:
-    size = 1.0 if row.isInverse else None
-    if not row.isInverse and not row.isQuanto and row.underlyingToPositionMultiplier:
-        size = 1 / row.underlyingToPositionMultiplier
-    base = row.rootSymbol or row.underlying
+    size = 1.0 if row.inverse else None
+    if not row.inverse and not row.quanto and row.multiplier:
+        size = 1 / row.multiplier
+    base = row.root or row.underlying
     return Instrument(
-        row.symbol,
+        row.name,
         _ALIASES.get(base, base),
-        row.quoteCurrency,
+        row.quote,
         size,
-        row.isInverse,
-        row.typ == _PERPETUAL and row.quoteCurrency in _QUOTES,
+        row.inverse,
+        row.kind == _PERPETUAL and row.quote in _QUOTES,
         row.state == "Open",
-        listed=reading.day(row.listing),
-        tick=row.tickSize,
-        step=row.lotSize,
+        listed=reading.day(row.listed),
+        tick=row.tick,
+        step=row.lot,
     )
 
 
@@ -129,11 +128,12 @@ def _hours(reading: Reading, interval: str) -> float:
 
 
 def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | None) -> float | None:
-    if row.isQuanto:
-        return None if row.openValue is None or bitcoin is None else row.openValue * _SATOSHI * bitcoin
-    usd = item.usd(row.openInterest, row.markPrice)
-    if not item.inverse and row.openValue is not None:
-        reading.require_close(usd, row.openValue * _MILLIONTH, 0.05, f"{row.symbol}: interest and openValue")
+    if row.quanto:
+        return None if row.value is None or bitcoin is None else row.value * _SATOSHI * bitcoin
+    usd = item.usd(row.contracts, row.mark)
+    if not item.inverse and row.value is not None:
+        stated = row.value * _MILLIONTH
+        reading.require_close(usd, stated, 0.05, f"{row.name}: interest and openValue", step=_MILLIONTH)
     return usd
 
 
@@ -172,11 +172,13 @@ ENDPOINTS = (
     _endpoint("book", "/orderBook/L2", book, params={"depth": "500"}, symbol="symbol"),
 )  # fmt: skip
 
+# Closing date: the venue's notice; ccxt 4.5.90 (2026-10-23) has removed the venue
 VENUE = Venue(
     "bitmex",
     "https://www.bitmex.com/api/v1",
     ENDPOINTS,
     refusal(_Fault, _REASONS.get),
+    closed_on="2026-09-23",
     budget=0.125,  # 30 a minute without a key
     socket="wss://ws.bitmex.com/realtime",
     terms="Refuses accounts of the United States and others; no text on public data was found.",

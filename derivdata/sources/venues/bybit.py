@@ -27,13 +27,14 @@ from derivdata.sources.venues.readers import books, candles, closed, contracts, 
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Wire, expiry_in
+from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.tables import contract
 
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}
 _DATED = re.compile(r"(\w+)-\d{1,2}[A-Z]{3}\d\d|([A-Z0-9]+USD)[FGHJKMNQUVXZ]\d\d")
 """Names of linear (BTCUSDT-26DEC25) and inverse (BTCUSDZ25) futures."""
 _PERPETUAL = ("LinearPerpetual", "InversePerpetual")
+_VALUE_STEP = 0.01  # USD, to which `openInterestValue` is rounded (recorded tickers of 2026-08)
 
 
 class _Fault(Wire):
@@ -82,20 +83,43 @@ _TICKER = spelled(
 
 def tickers(reading: Reading) -> Records:
     """Read rate, open interest, prices and volume of all contracts of a category."""
-    records, time = Records(), reading.ms(reading.part(int, "time"))
+    records, time = Records(), reading.ms(reading.part(Stamp, "time"))
     for row in reading.rows(_TICKER, "result.list"):
         with reading.row():
             records.states += _state(reading, row, time)
     return records
 
 
+class _Named(Wire):
+    symbol: str
+
+
+_OPTION_NAME = re.compile(r"\w+-\d{1,2}[A-Z]{3}\d\d-[\d.]+-[CP](-USDT)?")
+# A frame of 2023-01-05 in ccxt 4.5.90, pro/bybit.py
+_PUSHED_OPTION = spelled(
+    Greeks[str, int], name="symbol", iv="markPriceIv", delta="delta", gamma="gamma", vega="vega",
+    theta="theta", open_interest="openInterest", underlying="underlyingPrice", bid="bidPrice", ask="askPrice",
+    mark="markPrice", index_price="indexPrice", volume="volume24h",
+)  # fmt: skip
+
+
 def ticker_frames(reading: Reading) -> Records:
-    """Read tickers of the stream: whole ones, and deltas, which tell only what changed."""
+    """Read tickers of the stream: whole ones, and deltas, which tell only what changed; or of options."""
     for kind in reading.pushed(str, "type"):
         reading.word(kind, {"snapshot": True, "delta": False})
-    frames = zip(reading.pushed(int, "ts"), reading.pushed_each(_TICKER, "data"), strict=True)
-    rows = [(reading.ms(stamp), row) for stamp, rows in frames for row in rows]
-    return Records(states=[state for time, row in rows for state in _state(reading, row, time)])
+    are_options = all(_OPTION_NAME.fullmatch(row.symbol) for row in reading.pushed(_Named, "data"))
+    shape = _PUSHED_OPTION if are_options else _TICKER
+    frames = zip(reading.pushed(Stamp, "ts"), reading.pushed_each(shape, "data"), strict=True)
+    records = Records()
+    for stamp, rows in frames:
+        time = reading.ms(stamp)
+        for row in rows:
+            with reading.row():
+                if are_options:
+                    records.options.append(reading.quoted(row)._replace(time=time))
+                else:
+                    records.states += _state(reading, row, time)
+    return records
 
 
 def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
@@ -110,7 +134,10 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
         doubled = reading.number(row.both_usd)
         value = item.usd(amount, mark) if doubled is None else doubled / 2
     if not item.inverse:
-        reading.require_close(value, item.usd(amount, mark), 0.2, "open interest in USD and in coins")
+        told_in_coins = item.usd(amount, mark)
+        reading.require_close(
+            value, told_in_coins, 0.2, "open interest in USD and in coins", step=_VALUE_STEP
+        )
     figures: dict[str, Any] = {"oi_usd": value, "oi_coins": item.coins(amount, mark)}
     if item.inverse:
         figures["volume_usd"] = reading.number(row.traded)
@@ -126,7 +153,8 @@ def _one_side(reading: Reading, both: str | None, one: str | None) -> float | No
     whole, single = reading.number(both), reading.number(one)
     if whole is None:
         return single
-    step = 10.0 ** -len((one or both or "").partition(".")[2])  # the venue rounds to the steps that it shows
+    # The venue rounds each to the step that it shows: the coarser one counts
+    step = max(10.0 ** -len(text.partition(".")[2]) for text in (both, one) if text)
     if single is not None and abs(whole / 2 - single) > max(step, 1e-3 * single):
         reading.fail(f"half of openInterest and singleOpenInterest: {whole / 2!r} and {single!r}")
     return whole / 2 if single is None else single
@@ -140,7 +168,7 @@ _CLOSED = spelled(Closed[str, int], name="s", side="S", amount="v", price="p", t
 
 class _Oi(Wire):
     openInterest: str
-    timestamp: str
+    timestamp: Stamp
     singleOpenInterest: str | None = None
 
 
@@ -160,11 +188,13 @@ def open_interest(reading: Reading) -> Records:
     resolution = reading.resolution("intervalTime")
     records = Records(cursor=result.nextPageCursor or None)
     for row in result.rows:
-        amount, time = _one_side(reading, row.openInterest, row.singleOpenInterest), reading.ms(row.timestamp)
-        if amount is None:
-            reading.fail("a row of open interest has no figure of it")
-        usd = item.usd(amount, reading.context.mark(item.symbol, time))
-        records.add_past(OiPoint(item, time, usd, resolution, None if item.inverse else amount))
+        with reading.row():
+            amount = _one_side(reading, row.openInterest, row.singleOpenInterest)
+            time = reading.ms(row.timestamp)
+            if amount is None:
+                reading.fail("a row of open interest has no figure of it")
+            usd = item.usd(amount, reading.context.mark(item.symbol, time))
+            records.add_past(OiPoint(item, time, usd, resolution, None if item.inverse else amount))
     return records
 
 
@@ -196,9 +226,12 @@ _OPTION = spelled(
 
 def option_tickers(reading: Reading) -> Records:
     """Read a chain: USDC- and USDT-settled options, which differ by their names."""
-    time = reading.ms(reading.part(int, "time"))
-    rows = reading.rows(_OPTION, "result.list")
-    return Records(options=[reading.quoted(row)._replace(time=time) for row in rows])
+    time = reading.ms(reading.part(Stamp, "time"))
+    records = Records()
+    for row in reading.rows(_OPTION, "result.list"):
+        with reading.row():
+            records.options.append(reading.quoted(row)._replace(time=time))
+    return records
 
 
 _OPTION_LISTED = spelled(Listed[str, str, str], name="symbol", symbol="baseCoin")
@@ -208,10 +241,11 @@ def option_instruments(reading: Reading) -> Records:
     """Read the list of options."""
     records = Records(cursor=reading.part(str | None, "result.nextPageCursor", None) or None)
     for row in reading.rows(_OPTION_LISTED, "result.list"):
-        option = reading.option(row.name, reading.at)
-        if option.symbol != row.symbol:
-            reading.fail(f"{row.name}: the body states the base coin {row.symbol}")
-        records.options.append(option)
+        with reading.row():
+            option = reading.option(row.name, reading.at)
+            if option.symbol != row.symbol:
+                reading.fail(f"{row.name}: the body states the base coin {row.symbol}")
+            records.options.append(option)
     return records
 
 
@@ -285,7 +319,10 @@ ENDPOINTS = (
         margin="linear", paging=Paging(descending=True, limit=1000, start="start", end="end"),
     ),
     _endpoint("instruments", "/v5/market/instruments-info?category=option", option_instruments),
-    _endpoint("funding", "tickers.{symbol}", ticker_frames, method="WS"),
+    *(
+        _endpoint(what, "tickers.{symbol}", ticker_frames, tables=tables, method="WS")
+        for what, tables in (("funding", (*STATE_TABLES, DATED)), ("chain", ("options_snapshot",)))
+    ),
     _endpoint(
         "liquidations", "allLiquidation.{symbol}", closed(_CLOSED, "data", _named, _LONGS, pushed=True),
         method="WS",

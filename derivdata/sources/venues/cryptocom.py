@@ -13,7 +13,7 @@ from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, spelled
-from derivdata.sources.venues.wire import Data, Wire
+from derivdata.sources.venues.wire import Data, Stamp, Wire
 from derivdata.tables import contract
 
 _REASONS = {42901: "limit", 40101: "refused", 50001: "busy"}
@@ -50,7 +50,7 @@ _TICKER = spelled(
 
 class _Value(Wire):
     v: str
-    t: int
+    t: Stamp
 
 
 class _Valuation(Data[list[_Value]]):
@@ -78,7 +78,7 @@ def funding_history(reading: Reading) -> Records:
 class _Sides(Wire):
     bids: list[tuple[str, str, str]]
     asks: list[tuple[str, str, str]]
-    t: int
+    t: Stamp
 
 
 class _Book(Data[list[_Sides]]):

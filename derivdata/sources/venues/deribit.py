@@ -25,7 +25,7 @@ from derivdata.sources.venues.record_types import (
     Records,
 )
 from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, spelled
-from derivdata.sources.venues.wire import Wire, expiry_in
+from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.support import times
 
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
@@ -66,12 +66,12 @@ def future_summaries(reading: Reading) -> Records:
 
 def _futures(reading: Reading, rows: list[Figures[float, int]]) -> Records:
     """Return the states of futures; a rate of 8 hours is realised in each hour."""
-    items = [_item(reading, row.name) for row in rows]
-    states = [
-        reading.state(item, row, 8.0, settle_h=1.0 if item.perpetual else None)
-        for item, row in zip(items, rows, strict=True)
-    ]
-    return Records(states=states)
+    records = Records()
+    for row in rows:
+        with reading.row():
+            item = _item(reading, row.name)
+            records.states.append(reading.state(item, row, 8.0, settle_h=1.0 if item.perpetual else None))
+    return records
 
 
 def option_summaries(reading: Reading) -> Records:
@@ -81,7 +81,10 @@ def option_summaries(reading: Reading) -> Records:
 
 def _options(reading: Reading, rows: list[Greeks[float, int]]) -> Records:
     """Return options; refuse those whose median volatility is below 3 % or above 1,000 %."""
-    options = [reading.quoted(row, in_coin="_" not in row.name, percent=100) for row in rows]
+    options = []
+    for row in rows:
+        with reading.row():
+            options.append(reading.quoted(row, in_coin="_" not in row.name, percent=100))
     volatilities = [option.iv for option in options if option.iv]
     if volatilities and not 0.03 <= statistics.median(volatilities) <= 10:
         reading.fail(f"a volatility of {statistics.median(volatilities):g} times 100 is not in percent")
@@ -123,7 +126,7 @@ def ticker(reading: Reading) -> Records:
 
 
 class _Paid(Wire):
-    timestamp: int
+    timestamp: Stamp
     interest_1h: float
     interest_8h: float
     index_price: float | None = None
@@ -145,7 +148,7 @@ def funding_history(reading: Reading) -> Records:
 class _Trade(Wire):
     trade_id: str
     instrument_name: str
-    timestamp: int
+    timestamp: Stamp
     direction: str
     price: float
     amount: float
@@ -167,20 +170,22 @@ def trade_frames(reading: Reading) -> Records:
 def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
     records = Records()
     for row in rows:
-        time = reading.ms(row.timestamp)
-        records.times.append(time)
-        taker = reading.word(row.direction, {"sell": "long", "buy": "short"})
-        if row.liquidation is None:
-            continue
-        item = _item(reading, row.instrument_name)
-        maker = "short" if taker == "long" else "long"
-        sides = reading.word(row.liquidation, {"T": [taker], "M": [maker], "MT": [taker, maker]})
-        records.liquidations += [
-            Liquidation.of(
-                item, time, side, row.amount, fill_price=row.price, order_id=f"{row.trade_id}-{side}"
+        with reading.row():
+            time = reading.ms(row.timestamp)
+            records.times.append(time)
+            taker = reading.word(row.direction, {"sell": "long", "buy": "short"})
+            if row.liquidation is None:
+                continue
+            item = _item(reading, row.instrument_name)
+            maker = "short" if taker == "long" else "long"
+            sides = reading.word(
+                row.liquidation, {"T": [taker], "M": [maker], "MT": [taker, maker], "TM": [taker, maker]}
             )
-            for side in sides
-        ]
+            for side in sides:
+                order_id = f"{row.trade_id}-{side}"
+                records.liquidations.append(
+                    Liquidation.of(item, time, side, row.amount, fill_price=row.price, order_id=order_id)
+                )
     return records
 
 
@@ -223,25 +228,31 @@ def volatility_index(reading: Reading) -> Records:
 
 class _Contract(Listed[float, int, bool]):
     type: str = ""
+    former_type: str = ""  # the same until 2022 or so
     settles: str = ""
     strike: float | None = None
 
 
 _CONTRACT = spelled(
     _Contract, name="instrument_name", kind="kind", symbol="base_currency", quote="quote_currency",
-    status="is_active", size="contract_size", type="instrument_type", settles="settlement_period",
-    stage="underlying_type", strike="strike", expiry="expiration_timestamp", listed="creation_timestamp",
-    tick="tick_size", step="min_trade_amount",
+    status="is_active", size="contract_size", type="instrument_type", former_type="future_type",
+    settles="settlement_period", stage="underlying_type", strike="strike", expiry="expiration_timestamp",
+    listed="creation_timestamp", tick="tick_size", step="min_trade_amount",
 )  # fmt: skip
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument | None:
-    """Return a future or an option; ``contract_size`` of a reversed future is USD."""
+    """Return a future or an option; ``contract_size`` of a reversed future is USD.
+
+    Bodies of before 2022 do not say which futures are reversed: those that settle in their own coin.
+    """
     if row.kind not in ("future", "option"):
         return None
+    type_of_future = row.type or row.former_type
+    is_reversed = type_of_future == "reversed" if type_of_future else _named(row.name).inverse
     return reading.contract(
         row,
-        inverse=row.type == "reversed" and row.kind == "future",
+        inverse=row.kind == "future" and is_reversed,
         perpetual=row.kind == "future" and row.settles == "perpetual",
         active=row.status and row.stage != "preipo",
         strike=row.strike,
@@ -251,7 +262,7 @@ def _contract(reading: Reading, row: _Contract) -> Instrument | None:
 class _Snapshot(Wire):
     type: str
     instrument_name: str
-    timestamp: int
+    timestamp: Stamp
     bids: list[tuple[str, float, float]]
     asks: list[tuple[str, float, float]]
 

@@ -95,7 +95,8 @@ def tickers(reading: Reading) -> Records:
     named = reading.part(Any, "result.tickers", None) is not None
     records = Records()
     for name, row in reading.part(keyed(msgspec.Raw), "result.tickers" if named else "result").items():
-        _add(reading, records, name, row)
+        with reading.row():
+            _add(reading, records, name, row)
     return records
 
 
@@ -166,7 +167,10 @@ ENDPOINTS = (
         "chain", "/v3/public/get_tickers?instrument_type=option", tickers, method="POST", symbol="currency",
         note=_OFF, confirmed=False,
     ),
-    _endpoint("funding", "/v3/public/get_ticker", ticker, method="POST", symbol="instrument_name"),
+    *(
+        _endpoint(what, "/v3/public/get_ticker", ticker, method="POST", symbol="instrument_name")
+        for what in ("funding", "chain")
+    ),
     _endpoint(
         "settlements", "/v3/public/get_funding_rate_history", funding_history, method="POST",
         symbol="instrument_name", paging=_HISTORY,

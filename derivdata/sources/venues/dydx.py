@@ -54,7 +54,7 @@ class _Market(Wire):
 
 def markets(reading: Reading) -> Records:
     """Read rates for the next hour, open interest, prices and volume of all contracts."""
-    return _states(reading, reading.part(dict[str, _Market], _path(reading, "markets")))
+    return _states(reading, reading.keyed_rows(_Market, _path(reading, "markets")))
 
 
 class _Oracle(Wire):
@@ -83,34 +83,35 @@ def market_frames(reading: Reading) -> Records:
 def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
     records = Records()
     for name, row in markets.items():
-        if row.ticker not in (None, name):
-            reading.fail(f"{name} holds the row of {row.ticker}")
-        active = row.status in (None, "ACTIVE")
-        tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
-        item = reading.instrument(name, _named)._replace(active=active, tick=tick, step=step)
-        records.instruments.append(item)
-        price = reading.number(row.oraclePrice)
-        if not active:
-            continue
-        rate = reading.number(row.nextFundingRate)
-        hours = None if rate is None else 1.0
-        coins, moved = reading.number(row.openInterest), reading.number(row.priceChange24H)
-        before = None if moved is None or price is None else price - moved
-        records.states.append(
-            State(
-                item,
-                None,
-                rate,
-                hours,
-                hours,
-                index_price=price,
-                price=price,
-                oi_usd=item.usd(coins, price),
-                oi_coins=coins,
-                volume_usd=reading.number(row.volume24H),
-                change_pct=moved / before * 100 if before and moved is not None else None,
+        with reading.row():
+            if row.ticker not in (None, name):
+                reading.fail(f"{name} holds the row of {row.ticker}")
+            active = row.status in (None, "ACTIVE")
+            tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
+            item = reading.instrument(name, _named)._replace(active=active, tick=tick, step=step)
+            records.instruments.append(item)
+            price = reading.number(row.oraclePrice)
+            if not active:
+                continue
+            rate = reading.number(row.nextFundingRate)
+            hours = None if rate is None else 1.0
+            coins, moved = reading.number(row.openInterest), reading.number(row.priceChange24H)
+            before = None if moved is None or price is None else price - moved
+            records.states.append(
+                State(
+                    item,
+                    None,
+                    rate,
+                    hours,
+                    hours,
+                    index_price=price,
+                    price=price,
+                    oi_usd=item.usd(coins, price),
+                    oi_coins=coins,
+                    volume_usd=reading.number(row.volume24H),
+                    change_pct=moved / before * 100 if before and moved is not None else None,
+                )
             )
-        )
     return records
 
 

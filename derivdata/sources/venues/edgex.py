@@ -44,8 +44,8 @@ class _Contract(Wire):
     contractId: str
     baseCoinId: str
     quoteCoinId: str
-    enableTrade: bool = True
-    enableDisplay: bool = True
+    enableTrade: bool | None = True
+    enableDisplay: bool | None = True
     fundingRateIntervalMin: str | None = None
     tickSize: str | None = None
     stepSize: str | None = None
@@ -67,7 +67,8 @@ def metadata(reading: Reading) -> Records:
                 if coin not in coins:
                     reading.fail(f"contract {number} is of coin {coin}, which is not listed")
                 tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
-                is_shown, quote = row.enableTrade and row.enableDisplay, coins.get(row.quoteCoinId, "")
+                is_shown = row.enableTrade is not False and row.enableDisplay is not False
+                quote = coins.get(row.quoteCoinId, "")
                 item = Instrument(number, coins[coin], quote, 1.0, active=is_shown, tick=tick, step=step)
                 records.instruments.append(item)
                 if minutes := reading.number(row.fundingRateIntervalMin):
@@ -96,7 +97,7 @@ _PAID = spelled(_Paid, name="contractId", time="fundingTime", rate="fundingRate"
 
 def funding_page(reading: Reading) -> Records:
     """Read what was settled, the newest first; other rows are a minute's estimates."""
-    rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid]
+    rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid is not False]
     records = reading.payments(((row.name, row.time, row.rate) for row in rows), _named)
     records.cursor = reading.part(str, "data.nextPageOffsetData", "") or None
     return records

@@ -187,7 +187,15 @@ class Venue:
     stream: Stream | None = field(default=None, compare=False)
     terms: str = "No text on public data was found: for the user's own use."
     named_only: bool = False  # left out unless the user names it
+    closed_on: str = ""  # the day on which it closed: left out unless the user names it
+    # Sent with each request, and with the handshake of each WebSocket
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     hourly: bool = False  # pays each hour: a payment that stands alone in its window is of one hour
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is requested where the user names no venue."""
+        return not self.named_only and not self.closed_on
 
     def seconds(self, endpoint: VenueEndpoint) -> float:
         """Return how long a request takes up its limit's budget."""

@@ -21,8 +21,8 @@ class _MayFail(Protocol):
 class Refused(wire.Wire):
     """An error as several venues write it."""
 
-    code: int
-    message: str = ""
+    code: int | str | None = None
+    message: str | None = None
 
 
 class RefusedBody(wire.Wire):
@@ -33,32 +33,35 @@ class RefusedBody(wire.Wire):
     @property
     def fault(self) -> Fault:
         """The error."""
-        return None if self.error is None else (self.error.code, self.error.message)
+        return None if self.error is None else (self.error.code, self.error.message or "")
 
 
 class CodedBody(wire.Wire):
     """A body whose ``code`` says whether it is an error; a venue with another `success` has a subclass."""
 
     success: ClassVar[str] = "0"
-    code: str | None = None
-    msg: str = ""
+    code: str | int | None = None
+    msg: str | None = None
+    message: str | None = None
 
     @property
     def fault(self) -> Fault:
         """The error."""
-        return None if self.code in (None, self.success) else (self.code, self.msg)
+        if self.code is None or str(self.code) == self.success:
+            return None
+        return str(self.code), self.msg or self.message or ""
 
 
 class WordedBody(wire.Wire):
     """A body whose ``code`` is a word where it is an error."""
 
     code: str | None = None
-    message: str = ""
+    message: str | None = None
 
     @property
     def fault(self) -> Fault:
         """The error."""
-        return None if self.code is None else (self.code, self.message)
+        return None if self.code is None else (self.code, self.message or "")
 
 
 class NumberedBody(RefusedBody):
@@ -66,13 +69,15 @@ class NumberedBody(RefusedBody):
 
     success: ClassVar[int] = 0
     code: int | None = None
-    msg: str = ""
-    message: str = ""
+    msg: str | None = None
+    message: str | None = None
 
     @property
     def fault(self) -> Fault:
         """The error."""
-        return super().fault if self.code in (None, self.success) else (self.code, self.msg or self.message)
+        if self.code in (None, self.success):
+            return super().fault
+        return self.code, self.msg or self.message or ""
 
 
 def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:

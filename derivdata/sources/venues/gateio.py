@@ -1,8 +1,10 @@
 """Gate v4: contracts settled in USDT and, inverse, in BTC.
 
 ``position_size`` of a contract is one side of the open interest; ``total_size`` of tickers and
-``open_interest`` of statistics count both. A liquidation's ``size`` is the position, signed. Sizes are whole
-numbers in old bodies and text with decimals in new ones.
+``open_interest`` of statistics count both. A liquidation's ``size`` is the position, signed. Sizes are text
+with decimals where the header ``X-Gate-Size-Decimal: 1`` is sent, by requests and by the handshake of a
+WebSocket; without it they are numbers, rounded down to whole contracts (gate-api 7.2.161, api_client.py;
+ccxt 4.5.90, pro/gate.py; 2026-10).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from derivdata.sources.venues.readers import books, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
 from derivdata.sources.venues.shapes import Book, Figures, Level, N, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 
 _SIZE = str | float
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVER_ERROR": "busy", "TOO_BUSY": "busy"}
@@ -39,7 +41,7 @@ def _named(name: str) -> Instrument:
     """Return the contract of a name such as BTC_USDT, or BTC_USD, of which one contract is 1 USD."""
     base, _, quote = name.partition("_")
     inverse = quote == "USD"
-    perpetual = quote in ("USDT", "USD")
+    perpetual = quote in ("USDT", "USD", "USD1")
     return Instrument(name, base, quote, 1.0 if inverse else None, inverse, perpetual)
 
 
@@ -75,7 +77,7 @@ def contracts(reading: Reading) -> Records:
             item = _named(row.name)._replace(
                 size=size,
                 inverse=inverse,
-                active=not (row.delisting or row.early) and row.status == "trading",
+                active=not (row.delisting or row.early) and row.status in ("trading", None),
                 listed=reading.day(row.listed, "seconds"),
                 delisted=reading.day(row.delisted, "seconds"),
                 tick=reading.number(row.tick),
@@ -94,7 +96,7 @@ def contracts(reading: Reading) -> Records:
 
 
 class _Ticker(Figures[str, int]):
-    both: str | None = None  # sides of open interest
+    both: _SIZE | None = None  # sides of open interest
     size: str | None = None
     seconds: int = 0  # between payments, which frames tell
 
@@ -109,14 +111,15 @@ def tickers(reading: Reading, *, pushed: bool = False) -> Records:
     """Read 24 hours and open interest, which counts both sides here; frames tell rates too."""
     records = Records()
     for row in reading.pushed(_PUSHED, "result") if pushed else reading.rows(_TICKER):
-        item = reading.instrument(row.name, _named)
-        if item.size is None and row.size is not None:
-            item = item._replace(size=reading.number(row.size) or None)
-        mark, both = reading.number(row.mark), reading.number(row.both)
-        one_side = None if both is None else both / 2
-        usd, coins = item.usd(one_side, mark), item.coins(one_side, mark)
-        hours = row.seconds / 3600 or None
-        records.states.append(reading.state(item, row, hours, oi_usd=usd, oi_coins=coins))
+        with reading.row():
+            item = reading.instrument(row.name, _named)
+            if item.size is None and row.size is not None:
+                item = item._replace(size=reading.number(row.size) or None)
+            mark, both = reading.number(row.mark), reading.number(row.both)
+            one_side = None if both is None else both / 2
+            usd, coins = item.usd(one_side, mark), item.coins(one_side, mark)
+            hours = row.seconds / 3600 or None
+            records.states.append(reading.state(item, row, hours, oi_usd=usd, oi_coins=coins))
     return records
 
 
@@ -124,15 +127,15 @@ _PAID = spelled(Paid[str, int], time="t", rate="r")
 
 
 class _Stats(Wire):
-    time: int
+    time: Stamp
     open_interest: _SIZE
     open_interest_usd: float
     mark_price: float
-    lsr_account: float | None = None
-    top_lsr_account: float | None = None
-    top_lsr_size: float | None = None
-    long_taker_size: float | None = None  # contracts, since 2026-04
-    short_taker_size: float | None = None
+    lsr_account: _SIZE | None = None
+    top_lsr_account: _SIZE | None = None
+    top_lsr_size: _SIZE | None = None
+    long_taker_size: _SIZE | None = None  # contracts, since 2026-04
+    short_taker_size: _SIZE | None = None
 
 
 _RATIOS = {"lsr_account": "accounts", "top_lsr_account": "top_accounts", "top_lsr_size": "top_positions"}
@@ -143,35 +146,44 @@ def contract_stats(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("contract"), _named)
     resolution = reading.resolution("interval")
     records = Records()
-    for row in reading.decode(list[_Stats]):
-        time, one_side = reading.seconds(row.time), reading.required(row.open_interest) / 2
-        reading.require_close(
-            item.usd(one_side, row.mark_price),
-            row.open_interest_usd / 2,
-            0.05,
-            "open interest in contracts and in USD",
-        )
-        coins = item.coins(one_side, row.mark_price)
-        records.times.append(time)
-        records.oi.append(OiPoint(item, time, row.open_interest_usd / 2, resolution, coins))
-        records.prices.append(Price(item, time, "mark", row.mark_price, resolution))
-        if not reading.has_ended(time, resolution):
-            continue
-        for name, kind in _RATIOS.items():
-            if (ratio := getattr(row, name)) is not None:
-                sides = Sided(row.time, item.name, ratio=ratio)
-                records.positioning += reading.positioning(item, time, sides, kind, resolution, ends=True)
-        bought, sold = (
-            item.usd(size, row.mark_price) for size in (row.long_taker_size, row.short_taker_size)
-        )
-        if bought is not None and sold is not None:
-            records.taken.append(Taken(item, time, bought, sold, resolution))
+    for row in reading.rows(_Stats):
+        with reading.row():
+            _add_statistics(reading, records, row, item, resolution)
     return records
+
+
+def _add_statistics(
+    reading: Reading, records: Records, row: _Stats, item: Instrument, resolution: str
+) -> None:
+    time, mark = reading.seconds(row.time), row.mark_price
+    one_side, usd = reading.required(row.open_interest) / 2, row.open_interest_usd / 2
+    is_cut = not isinstance(row.open_interest, str)  # to whole contracts, without the header
+    reading.require_close(
+        item.usd(one_side, mark),
+        usd,
+        0.05,
+        "open interest in contracts and in USD",
+        step=(item.usd(1.0, mark) or 0.0) if is_cut else 0.0,
+    )
+    records.times.append(time)
+    records.oi.append(OiPoint(item, time, usd, resolution, item.coins(one_side, mark)))
+    records.prices.append(Price(item, time, "mark", mark, resolution))
+    if not reading.has_ended(time, resolution):
+        return
+    for name, kind in _RATIOS.items():
+        ratio = reading.number(getattr(row, name))
+        if ratio is not None:
+            sides = Sided(row.time, item.name, ratio=ratio)
+            records.positioning += reading.positioning(item, time, sides, kind, resolution, ends=True)
+    bought = item.usd(reading.number(row.long_taker_size), mark)
+    sold = item.usd(reading.number(row.short_taker_size), mark)
+    if bought is not None and sold is not None:
+        records.taken.append(Taken(item, time, bought, sold, resolution))
 
 
 class _Liquidated(Wire, Generic[N]):
     contract: str
-    time: int
+    time: Stamp
     size: _SIZE
     left: _SIZE
     fill_price: N
@@ -180,13 +192,13 @@ class _Liquidated(Wire, Generic[N]):
 
 
 class _Pushed(_Liquidated[float], kw_only=True):
-    time_ms: int
+    time_ms: Stamp
 
 
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of all contracts; several rows of one second and price are separate fills."""
     records = Records()
-    for row in reading.decode(list[_Liquidated[str]]):
+    for row in reading.rows(_Liquidated[str]):
         with reading.row():
             records.add_past(_fill(reading, row))
     return records
@@ -194,26 +206,35 @@ def liquidations(reading: Reading) -> Records:
 
 def liquidation_frames(reading: Reading) -> Records:
     """Read liquidations of the former stream."""
-    return Records(liquidations=[_fill(reading, row) for row in reading.pushed(_Pushed, "result")])
+    records = Records()
+    for row in reading.pushed(_Pushed, "result"):
+        with reading.row():
+            records.liquidations.append(_fill(reading, row))
+    return records
 
 
 class _Public(Wire):
     contract: str
-    time_ms: int
     size: _SIZE
     price: _SIZE
+    time: Stamp | None = None  # milliseconds in a frame of 2026-08-10 (gateio/WebSocket-API, issue 132)
+    time_ms: Stamp | None = None
 
 
 def public_liquidations(reading: Reading) -> Records:
     """Read liquidations of the public stream: the signed position, the order's price, and no fill."""
     records = Records()
     for row in reading.pushed(_Public, "result"):
-        item, price = reading.instrument(row.contract, _named), reading.required(row.price)
-        if isinstance(row.price, str) and not isinstance(row.size, str):
-            reading.fail(f"a size that is a number beside a price that is text: {row.size}, {row.price!r}")
-        side, size = _position(reading, row.size)
-        time, native = reading.ms(row.time_ms), (row.price, row.size)
-        records.liquidations.append(Liquidation.of(item, time, side, size, order_price=price, native=native))
+        with reading.row():
+            item, price = reading.instrument(row.contract, _named), reading.required(row.price)
+            side, size = _position(reading, row.size)
+            stamp = row.time if row.time_ms is None else row.time_ms
+            if stamp is None:
+                reading.fail("a liquidation has neither time nor time_ms")
+            time, native = reading.seconds_or_ms(stamp), (row.price, row.size)
+            records.liquidations.append(
+                Liquidation.of(item, time, side, size, order_price=price, native=native)
+            )
     return records
 
 
@@ -242,7 +263,7 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
     fill, price = reading.required(row.fill_price), reading.required(row.order_price)
     time = reading.seconds(row.time)
     if isinstance(row, _Pushed):
-        if not 0 <= reading.ms(row.time_ms) - time < 1_000_000:
+        if not -1_000_000 < reading.ms(row.time_ms) - time < 1_000_000:  # seconds may be cut or rounded
             reading.fail(f"{row.time} seconds and {row.time_ms} milliseconds are not one instant")
         time = reading.ms(row.time_ms)
     return Liquidation.of(
@@ -270,11 +291,13 @@ _STATS = ("oi_history", "prices_history", "positioning_history", "volume_taker")
 _SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
 
 
-def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
+def _of_currency(
+    settle: str, margin: Literal["linear", "inverse"], quote: str, **more: Any
+) -> tuple[VenueEndpoint, ...]:
     base = f"/futures/{settle}"
-    of = partial(_endpoint, margin=margin)
+    of = partial(_endpoint, margin=margin, quote=quote, **more)
     return (
-        of("funding", f"{base}/contracts", contracts, lists=True, every=60),
+        of("funding", f"{base}/contracts", contracts, lists=settle != "usd1", every=60),
         of("funding", f"{base}/contracts/{{contract}}", contracts),
         of("tickers", f"{base}/tickers", tickers, tables=("oi_history", *PRICE_TABLES), every=60),
         of(
@@ -295,8 +318,10 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Ven
 
 
 ENDPOINTS = (
-    *_of_currency("usdt", "linear"),
-    *_of_currency("btc", "inverse"),
+    *_of_currency("usdt", "linear", "USDT"),
+    *_of_currency("btc", "inverse", "USD"),
+    # Settle currencies "usdt, btc, usd1": gate-api 7.2.161 (2026-10); no recorded body is known
+    *_of_currency("usd1", "linear", "USD1", confirmed=False, note="no recorded body is known"),
     _endpoint("funding", "futures.tickers", partial(tickers, pushed=True), method="WS"),
     _endpoint("liquidations", "futures.liquidates", liquidation_frames, method="WS"),
     _endpoint("liquidations", "futures.public_liquidates", public_liquidations, method="WS"),
@@ -322,6 +347,7 @@ VENUE = Venue(
     refusal(_Fault, _REASONS.get),
     budget=5.0,
     socket="wss://fx-ws.gateio.ws/v4/ws/usdt",
+    headers={"X-Gate-Size-Decimal": "1"},
     stream=Stream("futures.public_liquidates", _connections, b'"event":"update"', is_default=False),
     terms="API terms of 2025-10 are written for key holders; a clause on public data was not seen.",
 )

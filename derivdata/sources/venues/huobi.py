@@ -19,10 +19,11 @@ from derivdata.sources.venues.readers import contracts, payments, positioning, s
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.support.decoders import DECODERS
 
 _HOUR_US = 3_600_000_000
+_CENT = 0.01  # USD, to which turnovers are rounded at the coarsest
 _SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
 _REASONS = dict.fromkeys((1032, 1067, 1084), "limit")
 
@@ -61,13 +62,13 @@ def _named(name: str) -> Instrument:
 class _Rate(Wire):
     contract_code: str
     funding_rate: str | None
-    funding_time: str | None
-    next_funding_time: str | None = None
+    funding_time: Stamp | None
+    next_funding_time: Stamp | None = None
 
 
 class _Rates(Wire):
     data: list[_Rate] | _Rate
-    ts: int | None = None
+    ts: Stamp | None = None
 
 
 def funding_rates(reading: Reading) -> Records:
@@ -79,19 +80,20 @@ def funding_rates(reading: Reading) -> Records:
     time = reading.at if body.ts is None else reading.ms(body.ts)
     states = []
     for row in body.data if isinstance(body.data, list) else [body.data]:
-        item = reading.instrument(row.contract_code, _named)
-        if row.funding_rate is None or row.funding_time is None or not item.perpetual:
-            continue
-        next_payment = reading.ms(row.funding_time)
-        if time is not None and next_payment < time:
-            continue
-        hours: float | None = None
-        if row.next_funding_time:
-            hours = (reading.ms(row.next_funding_time) - next_payment) / _HOUR_US
-        elif time is not None:
-            hours = reading.current_interval(item, time, next_payment)
-        rate = reading.required(row.funding_rate)
-        states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
+        with reading.row():
+            item = reading.instrument(row.contract_code, _named)
+            if row.funding_rate is None or row.funding_time is None or not item.perpetual:
+                continue
+            next_payment = reading.ms(row.funding_time)
+            if time is not None and next_payment < time:
+                continue
+            hours: float | None = None
+            if row.next_funding_time:
+                hours = (reading.ms(row.next_funding_time) - next_payment) / _HOUR_US
+            elif time is not None:
+                hours = reading.current_interval(item, time, next_payment)
+            rate = reading.required(row.funding_rate)
+            states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
     return Records(states=states)
 
 
@@ -109,21 +111,22 @@ class _Oi(Wire):
 
 def open_interest(reading: Reading) -> Records:
     """Read open interest: coins and contracts, and USD of linear swaps."""
-    time, states = reading.ms(reading.part(int, "ts")), []
+    time, states = reading.ms(reading.part(Stamp, "ts")), []
     for row in reading.rows(_Oi, "data"):
-        item = reading.instrument(row.contract_code, _named)
-        if row.business_type != "swap" or not item.perpetual:
-            continue
-        usd = item.usd(row.volume, None) if item.inverse else row.value
-        states.append(
-            State(
-                item,
-                time,
-                oi_usd=_one_side(usd),
-                oi_coins=row.amount / _SIDES,
-                volume_usd=_one_side(row.trade_turnover) or None,
+        with reading.row():
+            item = reading.instrument(row.contract_code, _named)
+            if row.business_type != "swap" or not item.perpetual:
+                continue
+            usd = item.usd(row.volume, None) if item.inverse else row.value
+            states.append(
+                State(
+                    item,
+                    time,
+                    oi_usd=_one_side(usd),
+                    oi_coins=row.amount / _SIDES,
+                    volume_usd=_one_side(row.trade_turnover) or None,
+                )
             )
-        )
     return Records(states=states)
 
 
@@ -134,7 +137,7 @@ def _one_side(both: float | None) -> float | None:
 class _OiTick(Wire):
     volume: float
     amount_type: int
-    ts: int
+    ts: Stamp
     value: float
 
 
@@ -150,9 +153,10 @@ def open_interest_history(reading: Reading) -> Records:
     resolution = reading.resolution("period")
     records = Records()
     for row in data.tick:
-        time = reading.ms(row.ts)
-        coins = row.volume if row.amount_type == 2 else item.coins(row.volume, None)
-        records.add_past(OiPoint(item, time, row.value / _SIDES, resolution, _one_side(coins)))
+        with reading.row():
+            time = reading.ms(row.ts)
+            coins = row.volume if row.amount_type == 2 else item.coins(row.volume, None)
+            records.add_past(OiPoint(item, time, row.value / _SIDES, resolution, _one_side(coins)))
     return records
 
 
@@ -172,7 +176,7 @@ def merged(reading: Reading) -> Records:
 class _Liquidated(Wire):
     id: str
     contract_code: str
-    liquidation_time: str
+    liquidation_time: Stamp
     position_side: str
     side: str
     volume: str
@@ -185,32 +189,33 @@ def liquidations(reading: Reading) -> Records:
     """Read liquidations of v5, where volume and amount both are contracts."""
     records = Records()
     for row in reading.rows(_Liquidated, "data"):
-        item = reading.instrument(row.contract_code, _named)
-        side = reading.word(row.position_side, {"long": "long", "short": "short"})
-        if reading.word(row.side, {"sell": "long", "buy": "short"}) != side:
-            reading.fail(f"a {row.position_side} position closed by an order to {row.side}")
-        price, contracts = reading.required(row.bankrupt_price), reading.required(row.volume)
-        turnover, usd = reading.required(row.trade_turnover), item.usd(contracts, price)
-        reading.require_close(usd, turnover, 0.01, "contracts × price and trade_turnover")
-        time = reading.ms(row.liquidation_time)
-        records.add_past(
-            Liquidation.of(
-                item,
-                time,
-                side,
-                contracts,
-                order_price=price,
-                value_usd=turnover,
-                order_id=f"{row.id}-{side}",
+        with reading.row():
+            item = reading.instrument(row.contract_code, _named)
+            side = reading.word(row.position_side, {"long": "long", "short": "short"})
+            if reading.word(row.side, {"sell": "long", "buy": "short"}) != side:
+                reading.fail(f"a {row.position_side} position closed by an order to {row.side}")
+            price, contracts = reading.required(row.bankrupt_price), reading.required(row.volume)
+            turnover, usd = reading.required(row.trade_turnover), item.usd(contracts, price)
+            reading.require_close(usd, turnover, 0.01, "contracts × price and trade_turnover", step=_CENT)
+            time = reading.ms(row.liquidation_time)
+            records.add_past(
+                Liquidation.of(
+                    item,
+                    time,
+                    side,
+                    contracts,
+                    order_price=price,
+                    value_usd=turnover,
+                    order_id=f"{row.id}-{side}",
+                )
             )
-        )
     return records
 
 
 class _Forced(Wire):
     contract_code: str
     direction: str
-    created_at: int
+    created_at: Stamp
     price: float
     volume: float
     amount: float
@@ -221,18 +226,22 @@ def liquidation_frames(reading: Reading) -> Records:
     """Read liquidations of the stream or of v3: the order's side, and amounts in coins."""
     records = Records()
     for row in reading.pushed(_Forced, "data"):
-        item = reading.instrument(row.contract_code, _named)
-        side = reading.word(row.direction, {"sell": "long", "buy": "short"})
-        if not item.inverse:
-            reading.require_close(
-                row.amount * row.price,
-                row.trade_turnover,
-                0.01,
-                "amount × price and turnover",
+        with reading.row():
+            item = reading.instrument(row.contract_code, _named)
+            side = reading.word(row.direction, {"sell": "long", "buy": "short"})
+            if not item.inverse:
+                reading.require_close(
+                    row.amount * row.price,
+                    row.trade_turnover,
+                    0.01,
+                    "amount × price and turnover",
+                    step=_CENT,
+                )
+            usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
+            native, time = (row.price, row.volume), reading.ms(row.created_at)
+            records.add_past(
+                Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native)
             )
-        usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
-        native, time = (row.price, row.volume), reading.ms(row.created_at)
-        records.add_past(Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native))
     return records
 
 
@@ -250,7 +259,11 @@ _CONTRACT = spelled(
 def _contract(reading: Reading, row: _Contract) -> Instrument:
     item = _named(row.name)
     item = reading.contract(
-        row, quote=item.quote, inverse=item.inverse, perpetual=row.business == "swap", active=row.status == 1
+        row,
+        quote=item.quote,
+        inverse=item.inverse,
+        perpetual=row.business in ("swap", None),
+        active=row.status == 1,
     )
     return item._replace(expiry=None, delisted=item.expiry) if item.perpetual else item
 

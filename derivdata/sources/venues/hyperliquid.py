@@ -19,7 +19,7 @@ from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State
 from derivdata.sources.venues.shapes import Figures, Level, Paid, many, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 
 
 def refuse(reading: Reading) -> None:
@@ -36,7 +36,7 @@ def _named(name: str) -> Instrument:
 class _Coin(Wire):
     name: str
     szDecimals: int
-    isDelisted: bool = False
+    isDelisted: bool | None = False
 
 
 class _Universe(Wire):
@@ -61,10 +61,11 @@ def _states(reading: Reading, pairs: Sequence[tuple[str, _Context]]) -> list[Sta
     _check_means(reading, [row for _, row in pairs])
     states = []
     for name, row in pairs:
-        mark, before = reading.number(row.mark), reading.number(row.opened)
-        change = (mark / before - 1) * 100 if mark and before else None
-        state = reading.state(reading.instrument(name, _named), row, 1.0, change_pct=change)
-        states.append(state._replace(rate=reading.required(row.funding)))
+        with reading.row():
+            mark, before = reading.number(row.mark), reading.number(row.opened)
+            change = (mark / before - 1) * 100 if mark and before else None
+            state = reading.state(reading.instrument(name, _named), row, 1.0, change_pct=change)
+            states.append(state._replace(rate=reading.required(row.funding)))
     return states
 
 
@@ -130,7 +131,7 @@ _PAID = spelled(Paid[str, int], name="coin", rate="fundingRate", time="time")
 
 class _Predicted(Wire):
     fundingRate: str
-    nextFundingTime: int
+    nextFundingTime: Stamp
     fundingIntervalHours: int = 8
 
 
@@ -152,7 +153,7 @@ _LEVEL = spelled(Level[str], price="px", size="sz")
 class _Book(Wire):
     coin: str
     levels: tuple[list[_LEVEL], list[_LEVEL]]  # type: ignore[valid-type]
-    time: int
+    time: Stamp
 
 
 def book(reading: Reading) -> Records:

@@ -20,10 +20,12 @@ from derivdata.sources.venues.readers import closed, closed_rows, contracts, pay
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, Sided, leaf, many, placed, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
 _REASONS = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}
+_SMALLEST = 1e-9
+"""Rates below it, of a millionth of a percent, are not compared: few digits of them are left."""
 _TYPES = {"flexible_futures": False, "futures_vanilla": False, "futures_inverse": True}
 
 
@@ -73,16 +75,17 @@ def ticker(reading: Reading) -> Records:
 def _states(reading: Reading, rows: list[_Ticker], time: int | None) -> Records:
     states = []
     for row in rows:
-        item = reading.instrument(row.name, _named)
-        if row.suspended:
-            continue
-        price = row.index_price or row.mark  # a thin contract's mark may be 7 % off
-        rate = None
-        if row.rate is not None and price and item.perpetual:
-            rate = row.rate * price if item.inverse else row.rate / price
-        volume = row.traded if item.inverse else row.volume_usd
-        hours = None if rate is None else 1.0
-        states.append(reading.state(item, row, hours, time=time, rate=rate, volume_usd=volume))
+        with reading.row():
+            item = reading.instrument(row.name, _named)
+            if row.suspended:
+                continue
+            price = row.index_price or row.mark  # a thin contract's mark may be 7 % off
+            rate = None
+            if row.rate is not None and price and item.perpetual:
+                rate = row.rate * price if item.inverse else row.rate / price
+            volume = row.traded if item.inverse else row.volume_usd
+            hours = None if rate is None else 1.0
+            states.append(reading.state(item, row, hours, time=time, rate=rate, volume_usd=volume))
     return Records(states=states)
 
 
@@ -102,11 +105,14 @@ def ticker_frames(reading: Reading) -> Records:
     """Read the stream, which has the relative rate itself."""
     records = Records()
     for row in reading.pushed(_PUSHED):
-        item, index = reading.instrument(row.name, _named), reading.required(row.index_price)
-        relative = row.absolute * index if item.inverse else row.absolute / index
-        reading.require_close(relative, row.rate, 0.05, "relative and absolute funding rate")
-        volume = row.traded if item.inverse else row.volume_usd
-        records.states.append(reading.state(item, row, 1.0, volume_usd=volume))
+        with reading.row():
+            item, index = reading.instrument(row.name, _named), reading.required(row.index_price)
+            relative = row.absolute * index if item.inverse else row.absolute / index
+            reading.require_close(
+                relative, row.rate, 0.05, "relative and absolute funding rate", step=_SMALLEST
+            )
+            volume = row.traded if item.inverse else row.volume_usd
+            records.states.append(reading.state(item, row, 1.0, volume_usd=volume))
     return records
 
 
@@ -190,8 +196,9 @@ def long_short(reading: Reading) -> Records:
     """Read numbers of accounts that are long and short, in columns."""
     counts, records = reading.part(_Counts, "result.data"), Records()
     for item, start, step, long, short in _sides(reading, records, counts.longCount, counts.shortCount):
-        row = Sided(start, item.name, long, short)
-        records.positioning += reading.positioning(item, start, row, "accounts", step, ends=True)
+        with reading.row():
+            row = Sided(start, item.name, long, short)
+            records.positioning += reading.positioning(item, start, row, "accounts", step, ends=True)
     return records
 
 
@@ -199,7 +206,8 @@ def taker_volume(reading: Reading) -> Records:
     """Read what takers bought and sold, in columns: coins of PF_, USD of PI_."""
     volumes, records = reading.part(_Taken, "result.data"), Records()
     for item, start, step, *sides in _sides(reading, records, volumes.buy_volume, volumes.sell_volume):
-        records.taken += reading.taken(item, start, sides[0], sides[1], step)
+        with reading.row():
+            records.taken += reading.taken(item, start, sides[0], sides[1], step)
     return records
 
 
@@ -217,7 +225,7 @@ def _sides(
 
 
 class _Candle(Wire):
-    time: int
+    time: Stamp
     open: str
 
 

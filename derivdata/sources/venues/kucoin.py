@@ -17,7 +17,7 @@ from derivdata.sources.venues.readers import books
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Book, Figures, Paid, many, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables import contract
 
 _HOUR_MS = 3_600_000
@@ -115,20 +115,21 @@ def current_rates(reading: Reading) -> Records:
     """Read running rates, of one contract or all, under their old or their new names."""
     states = []
     for row in reading.rows(_Current, "data"):
-        match = _RATE_SYMBOL.fullmatch(row.symbol)
-        item = reading.instrument(match["name"] if match else row.symbol, _named)
-        rate = row.value if row.value is not None else reading.number(row.nextFundingRate)
-        step = row.granularity if row.granularity is not None else row.currentGranularity
-        hours = None if step is None else step / _HOUR_MS
-        if hours is not None and not 0 < hours <= 24:
-            reading.fail(f"{row.symbol}: an interval of {hours:g} hours")
-        states.append(State(item, None, rate, hours, hours))
+        with reading.row():
+            match = _RATE_SYMBOL.fullmatch(row.symbol)
+            item = reading.instrument(match["name"] if match else row.symbol, _named)
+            rate = row.value if row.value is not None else reading.number(row.nextFundingRate)
+            step = row.granularity if row.granularity is not None else row.currentGranularity
+            hours = None if step is None else step / _HOUR_MS
+            if hours is not None and not 0 < hours <= 24:
+                reading.fail(f"{row.symbol}: an interval of {hours:g} hours")
+            states.append(State(item, None, rate, hours, hours))
     return Records(states=states)
 
 
 class _PaidNew(Wire):
     fundingRate: float | str
-    ts: int
+    ts: Stamp
 
 
 class _PaidList(Wire):

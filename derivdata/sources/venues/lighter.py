@@ -25,10 +25,11 @@ from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.sources.venues.shapes import Figures, Level, keyed, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.support.decoders import DECODERS
 
 _PERCENT = 100.0
+_CENT = 0.01  # USD, to which a venue may round the value of a trade
 
 
 class _Fault(NumberedBody):
@@ -65,6 +66,8 @@ def funding_rates(reading: Reading) -> Records:
 
 
 class _Detail(Figures[float, int], kw_only=True):
+    mark: str | float | None = None  # type: ignore[assignment]  # text beside numbers
+    index_price: str | float | None = None  # type: ignore[assignment]
     market_id: int
     kind: str | None = None
     status: str | None = None
@@ -74,36 +77,41 @@ class _Detail(Figures[float, int], kw_only=True):
 
 
 _DETAIL = spelled(
-    _Detail, name="symbol", market_id="market_id", kind="market_type", status="status",
-    last="last_trade_price", price="last_trade_price", traded="daily_base_token_volume",
-    volume_usd="daily_quote_token_volume", change_pct="daily_price_change", contracts="open_interest",
-    tick="price_decimals", step="size_decimals",
+    _Detail, name="symbol", market_id="market_id", kind="market_type", status="status", mark="mark_price",
+    index_price="index_price", last="last_trade_price", price="last_trade_price",
+    traded="daily_base_token_volume", volume_usd="daily_quote_token_volume", change_pct="daily_price_change",
+    contracts="open_interest", tick="price_decimals", step="size_decimals",
 )  # fmt: skip
 
 
 def details(reading: Reading) -> Records:
-    """Read contracts, open interest in coins at the last price, and volume."""
+    """Read contracts, marks, open interest in coins, and volume.
+
+    Old bodies have no mark: there the last price values open interest. `mark_price` and `index_price` are in
+    typed-lighter 0.3.0 (2026-10) and perp-md 0.5.3.
+    """
     records, means = Records(), list[float]()  # of the day over the last price
-    for row in reading.rows(_DETAIL, "order_book_details"):
-        item = _listed(row.market_id, row.name)._replace(
-            perpetual=row.kind in ("perp", None),
-            active=row.status in ("active", None),
-            tick=None if row.tick is None else 10.0**-row.tick,
-            step=None if row.step is None else 10.0**-row.step,
-        )
-        records.instruments.append(item)
-        if not item.perpetual or not item.active:
-            continue
-        if row.last and row.volume_usd and row.traded:
-            means.append(row.volume_usd / row.traded / row.last)
-        records.states.append(reading.state(item, row))
+    for row in reading.rows(_DETAIL, "order_book_details", or_null=True):
+        with reading.row():
+            item = _listed(row.market_id, row.name)._replace(
+                perpetual=row.kind in ("perp", None),
+                active=row.status in ("active", None),
+                tick=None if row.tick is None else 10.0**-row.tick,
+                step=None if row.step is None else 10.0**-row.step,
+            )
+            records.instruments.append(item)
+            if not item.perpetual or not item.active:
+                continue
+            if row.last and row.volume_usd and row.traded:
+                means.append(row.volume_usd / row.traded / row.last)
+            records.states.append(reading.state(item, row))
     if means:  # a single coin may well lose nine tenths in a day
         reading.require_close(statistics.median(means), 1.0, 0.9, "mean over last price, median coin")
     return records
 
 
 class _Paid(Wire):
-    timestamp: int
+    timestamp: Stamp
     value: str
     rate: str
     direction: str
@@ -114,12 +122,13 @@ def fundings(reading: Reading) -> Records:
     item = _of_market(reading, reading.asked("market_id"))
     records = Records()
     for row in reading.rows(_Paid, "fundings"):
-        time = reading.seconds(row.timestamp)
-        sign = reading.word(row.direction, {"long": 1.0, "short": -1.0})
-        rate = reading.required(row.rate)
-        if rate < 0:
-            reading.fail(f"a rate of {row.rate}, which is known to have no sign")
-        records.add_past(Payment(item, time, sign * rate / _PERCENT, 1.0))
+        with reading.row():
+            time = reading.seconds_or_ms(row.timestamp)
+            sign = reading.word(row.direction, {"long": 1.0, "short": -1.0})
+            rate = reading.required(row.rate)
+            if rate < 0:
+                reading.fail(f"a rate of {row.rate}, which is known to have no sign")
+            records.add_past(Payment(item, time, sign * rate / _PERCENT, 1.0))
     return records
 
 
@@ -141,24 +150,27 @@ def market_stats(reading: Reading) -> Records:
     """Read the stream: percent per hour, open interest in USD; of one market, or of some by their numbers."""
     records = Records()
     kind = keyed(_STATS) if reading.place.endswith("/all") else _STATS
-    stamps = reading.pushed(int | None, "timestamp", None)
+    stamps = reading.pushed(Stamp | None, "timestamp", None)
     for stamp, rows in zip(stamps, reading.pushed(kind, "market_stats"), strict=True):
         time = None if stamp is None else reading.ms(stamp)
         for row in rows.values() if isinstance(rows, dict) else [rows]:
-            item = _listed(row.market_id, row.title) if row.title else _of_market(reading, str(row.market_id))
-            rate = reading.number(row.rate)
-            records.states.append(
-                reading.state(
-                    item,
-                    row,
-                    None if rate is None else 1.0,
-                    time=time,
-                    rate=None if rate is None else rate / _PERCENT,
-                    volume_usd=row.traded,
-                    change_pct=row.moved,
-                )
-            )
+            with reading.row():
+                records.states.append(_pushed_state(reading, row, time))
     return records
+
+
+def _pushed_state(reading: Reading, row: _Stats, time: int | None) -> State:
+    item = _listed(row.market_id, row.title) if row.title else _of_market(reading, str(row.market_id))
+    rate = reading.number(row.rate)
+    return reading.state(
+        item,
+        row,
+        None if rate is None else 1.0,
+        time=time,
+        rate=None if rate is None else rate / _PERCENT,
+        volume_usd=row.traded,
+        change_pct=row.moved,
+    )
 
 
 class _Trade(Wire):
@@ -169,7 +181,7 @@ class _Trade(Wire):
     price: str
     usd_amount: str
     is_maker_ask: bool
-    timestamp: int
+    timestamp: Stamp
 
 
 class _TradeFrame(Wire):
@@ -190,24 +202,25 @@ def trades(reading: Reading) -> Records:
         rows = reading.rows(_Trade, "trades") if is_page else reading.frames(_Trade)
     records = Records()
     for row in rows:
-        records.times.append(reading.ms(row.timestamp))
-        if row.type != "liquidation":
-            continue
-        coins, price = reading.required(row.size), reading.required(row.price)
-        usd = reading.required(row.usd_amount)
-        reading.require_close(coins * price, usd, 0.01, "size × price and usd_amount")
-        side = "short" if row.is_maker_ask else "long"
-        records.liquidations.append(
-            Liquidation.of(
-                _of_market(reading, str(row.market_id)),
-                reading.ms(row.timestamp),
-                side,
-                coins,
-                fill_price=price,
-                value_usd=usd,
-                order_id=str(row.trade_id),
+        with reading.row():
+            records.times.append(reading.ms(row.timestamp))
+            if row.type != "liquidation":
+                continue
+            coins, price = reading.required(row.size), reading.required(row.price)
+            usd = reading.required(row.usd_amount)
+            reading.require_close(coins * price, usd, 0.01, "size × price and usd_amount", step=_CENT)
+            side = "short" if row.is_maker_ask else "long"
+            records.liquidations.append(
+                Liquidation.of(
+                    _of_market(reading, str(row.market_id)),
+                    reading.ms(row.timestamp),
+                    side,
+                    coins,
+                    fill_price=price,
+                    value_usd=usd,
+                    order_id=str(row.trade_id),
+                )
             )
-        )
     return records
 
 
@@ -226,9 +239,13 @@ _PAGES = Paging(
     start="start_timestamp",
     end="end_timestamp",
     unit="s",
-    limit=500,
-    limit_name="count_back",
+    limit=749,
+    limit_name="",
 )
+"""The newest 749 payments between the bounds; `count_back` 0 requests all (typed-lighter 0.3.0, 2026-10).
+
+Seconds were accepted on 2026-07-06 (lighter-data 0.1.0); the SDKs send milliseconds.
+"""
 
 
 def orders(reading: Reading) -> Records:
@@ -246,7 +263,8 @@ ENDPOINTS = (
     _endpoint("funding", "/funding-rates", funding_rates, tables=RATE_TABLES, every=60),
     _endpoint("oi", "/orderBookDetails", details, tables=("oi_history", *PRICE_TABLES), lists=True, every=60),
     _endpoint(
-        "settlements", "/fundings", fundings, params={"resolution": "1h"}, symbol="market_id", paging=_PAGES,
+        "settlements", "/fundings", fundings, params={"resolution": "1h", "count_back": "0"},
+        symbol="market_id", paging=_PAGES,
     ),
     _endpoint("book", "/orderBookOrders", orders, params={"limit": "250"}, symbol="market_id"),
     _endpoint("funding", "market_stats/{market_id}", market_stats, method="WS"),

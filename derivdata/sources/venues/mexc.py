@@ -10,6 +10,7 @@ from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
+from derivdata.sources.venues.wire import Stamp
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 
@@ -17,7 +18,7 @@ _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 def _named(name: str) -> Instrument:
     """Return the contract of BTC_USDT, or BTC_USD, which is inverse."""
     base, _, quote = name.partition("_")
-    return Instrument(name, base, quote, None, quote == "USD", quote in ("USDT", "USD", "USDC"))
+    return Instrument(name, base, quote, None, quote == "USD", quote in ("USDT", "USD", "USDC", "USD1"))
 
 
 _TICKER = spelled(
@@ -26,11 +27,13 @@ _TICKER = spelled(
     rate="fundingRate",
 )  # fmt: skip
 _PUSHED = spelled(
-    Figures[float, int], name="symbol", last="lastPrice", mark="fairPrice", change="riseFallRate"
-)
+    Figures[float, int], name="symbol", last="lastPrice", mark="fairPrice", index_price="indexPrice",
+    change="riseFallRate", volume_usd="amount24",
+)  # fmt: skip
 _RATE = spelled(
-    Figures[float, int], name="symbol", time="timestamp", rate="fundingRate", hours="collectCycle"
-)
+    Figures[float, int], name="symbol", time="timestamp", rate="fundingRate", hours="collectCycle",
+    mark="fairPrice", index_price="idxPrice",
+)  # fmt: skip
 _PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="settleTime")
 
 
@@ -41,13 +44,26 @@ def tickers(reading: Reading) -> Records:
     return records
 
 
+def funding_rates(reading: Reading) -> Records:
+    """Read rates and intervals; rows without a contract have a rate and prices of 0, and are none."""
+    records, listed = states(_RATE, "data", _named)(reading), reading.context.instruments
+    records.states = [
+        row for row in records.states if row.mark != 0 and (not listed or row.instrument.name in listed)
+    ]
+    return records
+
+
 def ticker_frames(reading: Reading) -> Records:
-    """Read marks, last prices and changes of all contracts, which the stream sends each second."""
+    """Read marks, last prices, and figures of 24 hours of all contracts, which the stream sends each second.
+
+    The turnover and the index: ccxt 4.5.90, pro/mexc.py, a frame of 2024-09-09.
+    """
     records = Records()
-    frames = zip(reading.pushed(int, "ts"), reading.pushed_each(_PUSHED, "data"), strict=True)
+    frames = zip(reading.pushed(Stamp, "ts"), reading.pushed_each(_PUSHED, "data"), strict=True)
     for time, row in [(reading.ms(stamp), row) for stamp, rows in frames for row in rows]:
-        item = reading.instrument(row.name, _named)
-        records.states.append(reading.state(item, row, time=time))
+        with reading.row():
+            item = reading.instrument(row.name, _named)
+            records.states.append(reading.state(item, row, time=time))
     return records
 
 
@@ -77,7 +93,7 @@ ENDPOINTS = (
     _endpoint("instruments", f"{_BASE}/detail", contracts(_CONTRACT, "data", _contract), lists=True),
     _endpoint("funding", f"{_BASE}/ticker", tickers, every=60),
     _endpoint(
-        "funding", f"{_BASE}/funding_rate", states(_RATE, "data", _named), tables=RATE_TABLES, every=60,
+        "funding", f"{_BASE}/funding_rate", funding_rates, tables=RATE_TABLES, every=60,
     ),
     _endpoint(
         "settlements", f"{_BASE}/funding_rate/history", payments(_PAID, "data.resultList", _named),

@@ -32,7 +32,7 @@ from derivdata.sources.venues.record_types import (
     Taken,
 )
 from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, Paid, Sided, spelled
-from derivdata.sources.venues.wire import Data, Wire, expiry_in
+from derivdata.sources.venues.wire import Data, Stamp, Wire, expiry_in
 
 _HOUR_US = 3_600_000_000
 _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
@@ -56,9 +56,9 @@ class _Funding(Wire):
     instId: str
     instType: str
     fundingRate: str
-    fundingTime: str
-    nextFundingTime: str
-    ts: str
+    fundingTime: Stamp
+    nextFundingTime: Stamp
+    ts: Stamp
 
 
 def funding_rates(reading: Reading) -> Records:
@@ -90,9 +90,10 @@ def open_interest_history(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("instId"), _named)
     resolution = reading.resolution("period")
     records = Records()
-    for stamp, _, coins, usd in reading.part(list[tuple[str, str, str, str]], "data"):
-        time = reading.ms(stamp)
-        records.add_past(OiPoint(item, time, reading.required(usd), resolution, reading.required(coins)))
+    for stamp, _, coins, usd in reading.part(list[tuple[Stamp, str, str, str]], "data"):
+        with reading.row():
+            time = reading.ms(stamp)
+            records.add_past(OiPoint(item, time, reading.required(usd), resolution, reading.required(coins)))
     return records
 
 
@@ -105,7 +106,7 @@ _TICKER = spelled(
 class _Index(Wire):
     instId: str
     idxPx: str
-    ts: str
+    ts: Stamp
 
 
 def indices(reading: Reading) -> Records:
@@ -187,7 +188,7 @@ class _Detail(Wire):
     side: str
     bkPx: str
     sz: str
-    ts: str
+    ts: Stamp
 
 
 class _Liquidated(Wire):
@@ -239,11 +240,12 @@ def taken(reading: Reading) -> Records:
     """Read what takers sold and bought in USD in each step that is over."""
     item, resolution = reading.instrument(reading.asked("instId"), _named), reading.resolution("period")
     records = Records()
-    for stamp, sold, bought in reading.part(list[tuple[str, str, str]], "data"):
-        start, sides = reading.ms(stamp), (reading.required(bought), reading.required(sold))
-        records.times.append(start)
-        if reading.has_ended(start, resolution):
-            records.taken.append(Taken(item, start, *sides, resolution))
+    for stamp, sold, bought in reading.part(list[tuple[Stamp, str, str]], "data"):
+        with reading.row():
+            start, sides = reading.ms(stamp), (reading.required(bought), reading.required(sold))
+            records.times.append(start)
+            if reading.has_ended(start, resolution):
+                records.taken.append(Taken(item, start, *sides, resolution))
     return records
 
 
@@ -253,10 +255,11 @@ def _ratio(kind: str) -> Reader:
     def read(reading: Reading) -> Records:
         item, resolution = reading.instrument(reading.asked("instId"), _named), reading.resolution("period")
         records = Records()
-        for stamp, ratio in reading.part(list[tuple[str, str]], "data"):
-            start, row = reading.ms(stamp), Sided(stamp, item.name, ratio=ratio)
-            records.times.append(start)
-            records.positioning += reading.positioning(item, start, row, kind, resolution, ends=True)
+        for stamp, ratio in reading.part(list[tuple[Stamp, str]], "data"):
+            with reading.row():
+                start, row = reading.ms(stamp), Sided(stamp, item.name, ratio=ratio)
+                records.times.append(start)
+                records.positioning += reading.positioning(item, start, row, kind, resolution, ends=True)
         return records
 
     return read
@@ -283,7 +286,7 @@ class _DeliveredContract(Wire):
 
 
 class _DeliveredGroup(Wire):
-    ts: str
+    ts: Stamp
     details: list[_DeliveredContract]
 
 

@@ -16,10 +16,12 @@ from derivdata.sources.venues.readers import Reader, books, closed, contracts, s
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 
 T = TypeVar("T")
 _OLD_HOURS = 8.0
+_CUT = 1e-8
+"""`funding_rate_8h` is cut to eight decimals (a body of 2026-02 in ccxt 4.5.90, pro/paradex.py)."""
 
 
 class _Fault(WordedBody):
@@ -66,7 +68,7 @@ _CONTRACT = spelled(
 class _Sample(Wire):
     market: str
     funding_rate: str
-    created_at: int
+    created_at: Stamp
     funding_rate_8h: str = ""
     funding_period_hours: float | None = None
 
@@ -78,12 +80,18 @@ def funding_data(reading: Reading, *, pushed: bool = False) -> Records:
     """
     records = Records(cursor=None if pushed else reading.part(str | None, "next", None) or None)
     for row in reading.pushed(_Sample, "params.data") if pushed else reading.rows(_Sample, "results"):
-        time, rate = reading.ms(row.created_at), reading.required(row.funding_rate)
-        hours = row.funding_period_hours or _OLD_HOURS
-        eight = reading.number(row.funding_rate_8h)
-        reading.require_close(rate * 8 / hours, eight, 1e-6, "funding_rate and funding_rate_8h")
-        records.times.append(time)
-        records.states.append(State(reading.instrument(row.market, _named), time, rate, hours, None))
+        with reading.row():
+            time, rate = reading.ms(row.created_at), reading.required(row.funding_rate)
+            hours = row.funding_period_hours or _OLD_HOURS
+            records.times.append(time)
+            reading.require_close(
+                rate * 8 / hours,
+                reading.number(row.funding_rate_8h),
+                1e-6,
+                "funding_rate and funding_rate_8h",
+                step=_CUT,
+            )
+            records.states.append(State(reading.instrument(row.market, _named), time, rate, hours, None))
     return records
 
 

@@ -21,6 +21,7 @@ from derivdata.sources.venues.record_types import (
     Traded,
 )
 from derivdata.sources.venues.shapes import Bargain, Book, Closed, Figures, Greeks, Listed, Paid, Sided
+from derivdata.sources.venues.wire import Stamp
 from derivdata.tables.contracts import base
 
 Reader = Callable[[Reading], Records]
@@ -46,7 +47,7 @@ def states(
     """
 
     def read(reading: Reading) -> Records:
-        at = reading.part(int | str, stamp) if stamp else None
+        at = reading.part(Stamp, stamp) if stamp else None
         time = None if at is None else getattr(reading, unit)(at)
         records = Records()
         for row in (reading.pushed if pushed else reading.rows)(shape, path):
@@ -86,9 +87,11 @@ def options(
     """Read options, one row each; `is_in_coin` tells by a name whether its prices are in coin."""
 
     def read(reading: Reading) -> Records:
-        rows = reading.rows(shape, path)
-        in_coin = is_in_coin or (lambda _: False)
-        return Records(options=[reading.quoted(row, in_coin=in_coin(row.name)) for row in rows])
+        in_coin, records = is_in_coin or (lambda _: False), Records()
+        for row in reading.rows(shape, path):
+            with reading.row():
+                records.options.append(reading.quoted(row, in_coin=in_coin(row.name)))
+        return records
 
     return read
 
@@ -112,21 +115,22 @@ def option_trades(
         number, records = reading.number, Records()
         records.cursor = "more" if more and reading.part(bool, more) else None
         for row in reading.rows(shape, path):
-            time = reading.ms(row.time)
-            records.times.append(time)
-            quotes = Quotes(is_in_coin(row.name), index_price=number(row.index_price))
-            iv, underlying = number(row.iv) or None, number(row.underlying) or None
-            option = reading.option(
-                row.name, time, iv=iv and iv / percent, underlying=underlying, quotes=quotes
-            )
-            execution = "block" if is_block or row.block else "combo" if row.combo else "book"
-            side = reading.word(str(row.side), {"buy": "buy", "sell": "sell", "1": "buy", "-1": "sell"})
-            amount = reading.required(row.amount)
-            if amount < 0 and side == "buy":
-                reading.fail(f"a purchase of {amount:g}: the size of a sale alone may be negative")
-            size = abs(amount) * coins(reading, row.name)
-            price = reading.required(row.price)
-            records.trades.append(Traded(option, str(row.id), side, execution, price, size))
+            with reading.row():
+                time = reading.ms(row.time)
+                records.times.append(time)
+                quotes = Quotes(is_in_coin(row.name), index_price=number(row.index_price))
+                iv, underlying = number(row.iv) or None, number(row.underlying) or None
+                option = reading.option(
+                    row.name, time, iv=iv and iv / percent, underlying=underlying, quotes=quotes
+                )
+                execution = "block" if is_block or row.block else "combo" if row.combo else "book"
+                side = reading.word(str(row.side), {"buy": "buy", "sell": "sell", "1": "buy", "-1": "sell"})
+                amount = reading.required(row.amount)
+                if amount < 0 and side == "buy":
+                    reading.fail(f"a purchase of {amount:g}: the size of a sale alone may be negative")
+                size = abs(amount) * coins(reading, row.name)
+                price = reading.required(row.price)
+                records.trades.append(Traded(option, str(row.id), side, execution, price, size))
         return records
 
     return read
@@ -150,9 +154,10 @@ def positioning(
         records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
         resolution, asked = reading.resolution(step), reading.asked(by) if by else ""
         for row in reading.rows(shape, path):
-            item, stamp = reading.instrument(row.name or asked, named), getattr(reading, unit)(row.time)
-            records.times.append(stamp)
-            records.positioning += reading.positioning(item, stamp, row, kind, resolution, ends=ends)
+            with reading.row():
+                item, stamp = reading.instrument(row.name or asked, named), getattr(reading, unit)(row.time)
+                records.times.append(stamp)
+                records.positioning += reading.positioning(item, stamp, row, kind, resolution, ends=ends)
         return records
 
     return read
@@ -167,9 +172,10 @@ def taken(
         records, asked = Records(), reading.asked(by) if by else ""
         resolution = reading.resolution(step)
         for row in reading.rows(shape, path):
-            item, start = reading.instrument(row.name or asked, named), reading.ms(row.time)
-            records.times.append(start)
-            records.taken += reading.taken(item, start, row.long, row.short, resolution)
+            with reading.row():
+                item, start = reading.instrument(row.name or asked, named), reading.ms(row.time)
+                records.times.append(start)
+                records.taken += reading.taken(item, start, row.long, row.short, resolution)
         return records
 
     return read
@@ -207,7 +213,7 @@ def books(
         records = Records()
         for row in reading.rows(shape, path):
             item = reading.instrument(row.name or reading.asked(by), named)
-            stamp = row.time if per == 1 or row.time is None else row.time // per
+            stamp = row.time if per == 1 or row.time is None else int(row.time) // per
             time = None if stamp is None else getattr(reading, unit)(stamp)
             records.books.append(reading.book(item, time, row.bids, row.asks))
         return records
@@ -259,26 +265,27 @@ def closed_rows(
     """Return the liquidations of rows; see `closed`."""
     records = Records()
     for row in rows:
-        time = getattr(reading, unit)(row.time)
-        records.times.append(time)
-        if only and row.kind != only:
-            continue
-        item = reading.instrument(row.name or name, named)
-        side, price = reading.word(row.side, longs), reading.required(row.price)
-        number = "" if row.number is None else f"{item.name}-{row.number}"
-        order_id = row.id or number
-        records.liquidations.append(
-            Liquidation.of(
-                item,
-                time,
-                side,
-                reading.required(row.amount),
-                order_price=None if filled else price,
-                fill_price=price if filled else None,
-                native=() if order_id else (row.price, row.amount),
-                order_id=order_id,
+        with reading.row():
+            time = getattr(reading, unit)(row.time)
+            records.times.append(time)
+            if only and row.kind != only:
+                continue
+            item = reading.instrument(row.name or name, named)
+            side, price = reading.word(row.side, longs), reading.required(row.price)
+            number = "" if row.number is None else f"{item.name}-{row.number}"
+            order_id = row.id or number
+            records.liquidations.append(
+                Liquidation.of(
+                    item,
+                    time,
+                    side,
+                    reading.required(row.amount),
+                    order_price=None if filled else price,
+                    fill_price=price if filled else None,
+                    native=() if order_id else (row.price, row.amount),
+                    order_id=order_id,
+                )
             )
-        )
     return records
 
 
@@ -301,7 +308,7 @@ def contracts(
                     continue
                 records.instruments.append(item)
                 hours = reading.number(row.hours)
-                if item.perpetual and hours:
+                if hours and (item.perpetual or item.expiry is None):
                     records.intervals.append(Interval(item, hours / per_hour))
         return records
 

@@ -25,7 +25,7 @@ from derivdata.sources.venues.record_types import (
     Taken,
 )
 from derivdata.sources.venues.relations import contradictions, told, without
-from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, leaf, many, placed
+from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, keyed, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
 
@@ -34,6 +34,7 @@ _FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"
 _STEPS = {"60m": "1h", "60": "1h", "3600": "1h", "1": "1m", "5": "5m", "240": "4h", "d": "1d", "1hutc": "1h"}
 """Steps as some venues write them: minutes, seconds or words."""
 _RELATED = tuple("states options intervals liquidations positioning taken trades deliveries indices".split())
+_NO_EXPIRY = (None, "", 0, "0")
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
 
@@ -73,6 +74,7 @@ class Reading(wire.Body):
         self.parts = dict(parts or {})
         self._instruments: dict[str, Instrument] = {}
         self._rows, self._odd = 0, list[SchemaError]()
+        self._encoded, self._undecoded = 0, list[SchemaError]()
 
     def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
         """Decode what stands at a path of names in the body."""
@@ -81,16 +83,68 @@ class Reading(wire.Body):
     def rows(self, kind: type[T], path: str = "", *, or_null: bool = False) -> list[T]:
         """Decode the rows at a path of names in the body, or the only one that stands there.
 
-        Some venues write null for a part of a history that has no rows.
+        Some venues write null for a part of a history that has no rows. A row of another shape is left out:
+        `finish` has the last word.
         """
-        found = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
-        return found if isinstance(found, list) else [] if found is None else [found]
+        try:
+            found = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
+        except SchemaError as problem:
+            return self._decodable(kind, self.body, path, problem)
+        if isinstance(found, list):
+            return found
+        return [] if found is None else [found]
+
+    def keyed_rows(self, kind: type[T], path: str = "") -> dict[str, T]:
+        """Decode the rows at a path of names in the body by their keys; see `rows`."""
+        try:
+            found: dict[str, T] = self.part(keyed(kind), path)
+        except SchemaError as problem:
+            raws: dict[str, msgspec.Raw] = self.part(keyed(msgspec.Raw), path)
+            rows = {key: self._decoded(kind, raw, f"{path}.{key}") for key, raw in raws.items()}
+            found = {key: row for key, row in rows.items() if row is not None}
+            if not found:
+                raise problem
+        return found
+
+    def _decodable(self, kind: type[T], body: bytes, path: str, problem: SchemaError) -> list[T]:
+        """Decode the rows at a path one by one; raise `problem` where none has the shape."""
+        try:
+            raws = leaf(wire.decode(body, placed(many(msgspec.Raw), path), self.where))
+        except SchemaError:
+            raise problem from None
+        rows = [self._decoded(kind, raw, f"{path}[{place}]") for place, raw in enumerate(raws)]
+        found = [row for row in rows if row is not None]
+        if not found:
+            raise problem
+        return found
+
+    def _decoded(self, kind: type[T], raw: msgspec.Raw, place: str) -> T | None:
+        """Decode one row; None where it has another shape, which is noted."""
+        self._encoded += 1
+        try:
+            return wire.decode(bytes(raw), kind, f"{self.where} {place}")
+        except SchemaError as problem:
+            self._undecoded.append(problem)
+            return None
 
     def pushed_each(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[list[Any]]:
         """Decode what stands at a path in one WebSocket frame or an array of them: the rows of each."""
         is_row = path and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-        frames = self.frames(placed(kind | many(kind) if is_row else kind, path, default))
-        return [rows if isinstance(rows, list) else [rows] for rows in map(leaf, frames)]
+        shape = placed(kind | many(kind) if is_row else kind, path, default)
+        try:
+            frames = list(map(leaf, self.frames(shape)))
+        except SchemaError as problem:
+            if not is_row:
+                raise
+            frames = [self._frame(kind, shape, bytes(raw), path, problem) for raw in self.frames(msgspec.Raw)]
+        return [rows if isinstance(rows, list) else [rows] for rows in frames]
+
+    def _frame(self, kind: Any, shape: Any, body: bytes, path: str, problem: SchemaError) -> Any:
+        """Decode the rows of one frame, one by one where they do not all have the shape."""
+        try:
+            return leaf(wire.decode(body, shape, self.where))
+        except SchemaError:
+            return self._decodable(kind, body, path, problem)
 
     def pushed(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[Any]:
         """Decode the rows at a path in one WebSocket frame or an array of them."""
@@ -98,7 +152,7 @@ class Reading(wire.Body):
 
     @contextmanager
     def row(self) -> Iterator[None]:
-        """Leave out the row that is read within where it fails its own checks; `finish` has the last word."""
+        """Leave out the row that is read within if it fails its own checks; `finish` has the last word."""
         self._rows += 1
         try:
             yield
@@ -111,13 +165,14 @@ class Reading(wire.Body):
         Raises `SchemaError`: more than half of the rows failed, so that it is not the rows that are odd, but
         the answer; or an answer that is not `is_pushed` in frames tells twice of a contract.
         """
-        if 2 * len(self._odd) > self._rows:
-            raise self._odd[0]
+        for problems, count in ((self._undecoded, self._encoded), (self._odd, self._rows)):
+            if 2 * len(problems) > count:
+                raise problems[0]
         names = [row.instrument.name for row in records.states] + [option.name for option in records.options]
         if not is_pushed and len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             self.fail(f"it tells twice of {twice}, and which is right is not known")
-        records.left_out += map(str, self._odd)
+        records.left_out += dict.fromkeys(map(str, (*self._undecoded, *self._odd)))
         for kind in _RELATED:
             self._leave_out_contradictions(records, kind)
         return records
@@ -262,18 +317,27 @@ class Reading(wire.Body):
         """
         # Histories are long
         instrument, to_us, required = self.instrument, getattr(self, unit), self.required
-        paid = [
-            Payment(instrument(name, parse), to_us(time), required(rate), period_h)
-            for name, time, rate in rows
-        ]
+        stated = list(rows)
+        try:
+            paid = [
+                Payment(instrument(name, parse), to_us(time), required(rate), period_h)
+                for name, time, rate in stated
+            ]
+        except SchemaError:
+            paid = []
+            for name, time, rate in stated:
+                with self.row():
+                    paid.append(Payment(instrument(name, parse), to_us(time), required(rate), period_h))
         return Records(payments=paid, times=[row.time for row in paid])
 
     def prices(
         self, rows: Iterable[tuple[float | str, wire.NUMBER]], item: Instrument, kind: str, resolution: str
     ) -> Records:
         """Return prices of one contract from rows of instant [ms] and price."""
-        ms, required = self.ms, self.required
-        past = [Price(item, ms(time), kind, required(price), resolution) for time, price in rows]
+        past = []
+        for time, price in rows:
+            with self.row():
+                past.append(Price(item, self.ms(time), kind, self.required(price), resolution))
         return Records(prices=past, times=[row.time for row in past])
 
     def state(
@@ -298,7 +362,7 @@ class Reading(wire.Body):
             value_at = self.mark(item, stamp)
         if change is None and opened and last:
             change = (last / opened - 1) * 100
-        if row.expiry and number(row.expiry):
+        if row.expiry not in _NO_EXPIRY:
             item = item._replace(perpetual=False, expiry=_whole_minute(to_us(row.expiry)))
         state = State(
             item,

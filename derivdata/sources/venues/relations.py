@@ -47,6 +47,7 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
         "mark index_price": _far(5),
         "mark last": _far(20),  # a contract may not trade for long
         "period_h": _is_no_interval,
+        "rate": lambda rate: abs(rate) > 1,  # no venue lets a contract pay its whole value at once
         "change_pct": lambda percent: percent < -100,
         # Some venues name a payment as the next for a while after it was made.
         "next_payment time": lambda due, now: not -_HOUR_US <= due - now <= _DAY_US + _HOUR_US,

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from derivdata.errors import SchemaError
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Stamp, Wire
 
 T = TypeVar("T")
 N = TypeVar("N")  # how a venue writes numbers: str, float, or either
@@ -145,6 +145,14 @@ class Part(Wire):
     """Base of the shapes that `placed` makes, each with one field, ``value``."""
 
 
+_STAMPS = ("time", "next_payment", "expiry", "listed")
+_WIDE: dict[Any, Any] = {
+    **dict.fromkeys((int, str, float, int | str), Stamp),
+    **dict.fromkeys((int | None, str | None, float | None, int | str | None), Stamp | None),
+}
+"""Instants are read from text and from numbers, whichever a venue is known to send."""
+
+
 def spelled(shape: type[T], **names: str) -> type[T]:
     """Return a shape with the venue's names of its fields; what the venue does not tell is None.
 
@@ -154,6 +162,8 @@ def spelled(shape: type[T], **names: str) -> type[T]:
     wire: dict[str, str] = {}
     for field in msgspec.structs.fields(shape):  # type: ignore[arg-type]
         head, _, rest = names.get(field.name, "").partition(".")
+        kind = _WIDE.get(field.type, field.type) if field.name in _STAMPS else field.type
+        kind = kind if field.required else kind | None  # venues send null for what they have nothing about
         if not head:
             others[field.name] = None if field.required else field.default
         elif rest or head in wire.values():
@@ -161,12 +171,10 @@ def spelled(shape: type[T], **names: str) -> type[T]:
             if ours not in wire:
                 wire[ours] = head
                 fields.append((ours, Any, None))
-            others[field.name] = property(partial(_at, field.type, ours, rest))
+            others[field.name] = property(partial(_at, kind, ours, rest))
         else:
             wire[field.name] = head
-            fields.append(
-                (field.name, field.type) if field.required else (field.name, field.type, field.default)
-            )
+            fields.append((field.name, kind) if field.required else (field.name, kind, field.default))
     row: Any = msgspec.defstruct(
         "Row", sorted(fields, key=len), bases=(Wire,), namespace=others, rename=wire, gc=False
     )

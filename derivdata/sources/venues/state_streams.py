@@ -15,7 +15,7 @@ from derivdata.sources.venues import bybit, edgex, lighter
 from derivdata.sources.venues.endpoint import Socket, Stream
 
 _TOPICS = 100
-"""Contracts that one message subscribes to."""
+"""Contracts that one message subscribes to, at most."""
 
 
 def _message(**parts: object) -> str:
@@ -23,15 +23,38 @@ def _message(**parts: object) -> str:
 
 
 def _of_contracts(
-    address: str, message: Callable[[list[str]], str]
+    address: str,
+    message: Callable[[list[str]], str],
+    *,
+    topics: int = _TOPICS,
+    largest: int = 0,
+    of_connection: int = 0,
 ) -> Callable[[Sequence[str], int], list[Socket]]:
-    """Return the connections to a channel that is subscribed to by contract."""
+    """Return the connections to a channel that is subscribed to by contract.
+
+    A message has `topics` contracts and `largest` bytes at most, a connection `of_connection` contracts;
+    0 is no limit.
+    """
+
+    def messages(names: Sequence[str]) -> list[str]:
+        text = message(list(names))
+        half = len(names) // 2
+        if half and 0 < largest < len(text.encode()):
+            return messages(names[:half]) + messages(names[half:])
+        return [text]
 
     def connections(names: Sequence[str], _: int) -> list[Socket]:
-        parts = [list(names[i : i + _TOPICS]) for i in range(0, len(names), _TOPICS)]
-        return [Socket(address, [message(part) for part in parts])]
+        sockets = []
+        for part in _parts(names, of_connection or max(len(names), 1)):
+            texts = [text for some in _parts(part, topics) for text in messages(some)]
+            sockets.append(Socket(address, texts))
+        return sockets
 
     return connections
+
+
+def _parts(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [names[i : i + size] for i in range(0, len(names), size)]
 
 
 def _of_all(address: str, *messages: str) -> Callable[[Sequence[str], int], list[Socket]]:
@@ -51,6 +74,10 @@ def _okx(channel: str) -> Stream:
     return Stream(channel, _of_contracts("wss://ws.okx.com:8443/ws/v5/public", message), b'"data"')
 
 
+_BITGET_BYTES = 4096
+"""The longest message that Bitget accepts (its WebSocket page, read 2026-11; 100 contracts have 7,000)."""
+
+
 def _bitget(names: list[str]) -> str:
     kinds = {"T": "USDT-FUTURES", "P": "USDC-FUTURES"}  # USDT, PERP
     args = [
@@ -66,7 +93,7 @@ def _gate(names: Sequence[str], now: int) -> list[Socket]:
     def message(part: list[str]) -> str:
         return _message(time=now, channel="futures.tickers", event="subscribe", payload=part)
 
-    ends = {"usdt": "_USDT", "btc": "_USD"}
+    ends = {"usdt": "_USDT", "btc": "_USD", "usd1": "_USD1"}
     of = {settle: [name for name in names if name.endswith(end)] for settle, end in ends.items()}
     address = "wss://fx-ws.gateio.ws/v4/ws"
     return [one for s, n in of.items() if n for one in _of_contracts(f"{address}/{s}", message)(n, now)]
@@ -90,13 +117,18 @@ _EDGEX = _message(type="subscribe", channel="ticker.all.1s")
 _EDGEX_SOCKET = "wss://edgex-quote-prod-v2.edgex.exchange/api/v1/public/ws"
 _HYPERLIQUID = _message(method="subscribe", subscription={"type": "allDexsAssetCtxs"})
 _LIGHTER = _message(type="subscribe", channel="market_stats/all")
-_PARADEX = _message(jsonrpc="2.0", method="subscribe", params={"channel": "markets_summary"}, id=1)
 
 STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
     "binance": (_marks("wss://fstream.binance.com/market/ws"),),
     "aster": (_marks("wss://fstream.asterdex.com/ws"),),
     "gateio": (Stream("futures.tickers", _gate, b'"event":"update"'),),
-    "bitget": (Stream("ticker", _of_contracts("wss://ws.bitget.com/v2/ws/public", _bitget), b'"data"'),),
+    "bitget": (
+        Stream(
+            "ticker",
+            _of_contracts("wss://ws.bitget.com/v2/ws/public", _bitget, largest=_BITGET_BYTES),
+            b'"data"',
+        ),
+    ),
     "okx": (_okx("funding-rate"), _okx("open-interest")),
     "hyperliquid": (
         Stream("allDexsAssetCtxs", _of_all("wss://api.hyperliquid.xyz/ws", _HYPERLIQUID), b'"ctxs"'),
@@ -123,9 +155,6 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
     ),
     "kraken": (
         Stream("ticker", _of_contracts("wss://futures.kraken.com/ws/v1", _kraken), b'"funding_rate"'),
-    ),
-    "paradex": (
-        Stream("markets_summary", _of_all("wss://ws.api.prod.paradex.trade/v1", _PARADEX), b'"params"'),
     ),
 }
 """By venue."""

@@ -22,7 +22,11 @@ T = TypeVar("T")
 NUMBER = str | float | None
 """A number that the venue sends as text or as a number, or leaves out."""
 
+Stamp = int | float | str
+"""An instant, as a number or as text: venues change between the two, and some use both."""
+
 _FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000  # 2014 and 2100
+_FIRST_MS = 1e11  # above any number of seconds of this millennium, below the milliseconds of 2014
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -115,34 +119,56 @@ class Body:
             self.fail(f"{value!r} is no instant of 2014 to 2100 in the unit that the venue uses")
         return us
 
-    def ms(self, value: float | str) -> int:
-        """Return microseconds from milliseconds, which some venues write as text."""
+    def ms(self, value: Stamp) -> int:
+        """Return microseconds from milliseconds, or from ISO 8601 text."""
         try:
             us = int(value) * 1000
         except (TypeError, ValueError):
+            if isinstance(value, str) and value[4:5] == "-":
+                return self.iso(value)
             self.fail(f"{value!r} is no instant in milliseconds")
         return us if _FIRST_US <= us < _LAST_US else self._plausible(us, value)
 
-    def seconds(self, value: float) -> int:
+    def seconds(self, value: Stamp) -> int:
         """Return microseconds from seconds, which may have a fraction (kept to the millisecond)."""
-        return self._plausible(round(value * 1000) * 1000, value)
+        return self._plausible(round(self.required(value) * 1000) * 1000, value)
 
-    def iso(self, value: str) -> int:
-        """Return microseconds from ISO 8601 text."""
+    def seconds_or_ms(self, value: Stamp) -> int:
+        """Return microseconds from seconds or milliseconds, told apart by their size."""
+        return self.ms(value) if self.required(value) >= _FIRST_MS else self.seconds(value)
+
+    def iso(self, value: Stamp) -> int:
+        """Return microseconds from ISO 8601 text, or from milliseconds."""
+        text = str(value)
+        if text.isdecimal():
+            return self.ms(text)
         try:
-            stamp = datetime.fromisoformat(value)
+            stamp = datetime.fromisoformat(text)
         except ValueError:
             self.fail(f"{value!r} is no instant")
         if stamp.tzinfo is None:
             self.fail(f"{value!r} is no instant with a zone")
         return self._plausible((stamp - _EPOCH) // _MICROSECOND, value)
 
-    def require_close(self, first: float | None, second: float | None, tolerance: float, what: str) -> None:
+    def require_close(
+        self,
+        first: float | None,
+        second: float | None,
+        tolerance: float,
+        what: str,
+        *,
+        step: float = 0.0,
+    ) -> None:
         """Refuse two figures of one quantity that differ by more than a relative `tolerance`.
 
-        Where either is missing or 0, nothing is checked.
+        `step` is the last digit to which the venue rounds or cuts one of them: a difference up to it is
+        accepted too. Where either is missing or 0, nothing is checked.
         """
-        if first and second and abs(first - second) > tolerance * max(abs(first), abs(second)):
+        if not first or not second:
+            return
+        # A difference of exactly one step has digits of its own as a float
+        allowed = max(tolerance * max(abs(first), abs(second)), step * (1 + 1e-6))
+        if abs(first - second) > allowed:
             self.fail(f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")
 
 
