@@ -11,6 +11,8 @@ from derivdata.cli.options import say
 from derivdata.errors import DerivdataError
 
 if TYPE_CHECKING:
+    from derivdata.sources.collect.alerts import Alerts
+    from derivdata.sources.collect.clock import Clock
     from derivdata.sources.collect.file_histories import FileBackfill
     from derivdata.sources.collect.histories import Backfilled
 
@@ -38,6 +40,19 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fail-after", metavar="TIME", help="end with status 1 when no venue answered for so long (1h)"
+    )
+    parser.add_argument(
+        "--alert",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="post when a rule begins or ceases to hold: 'funding_history.rate_bps_8h > 20 symbol=BTC', "
+        "'gap oi_history 30m', 'silent 15m exchange=okx'; may be repeated",
+    )
+    parser.add_argument(
+        "--alert-url",
+        metavar="URL",
+        help="where alerts are posted (default: DERIVDATA_ALERT_URL); DERIVDATA_ALERT_SECRET signs them",
     )
     parser.set_defaults(run=_collect)
 
@@ -72,6 +87,7 @@ def _collect(arguments: argparse.Namespace) -> None:
         clock=clock,
         **whole,
         log=tell,
+        alerts=_alerts(arguments, clock),
         progress=show,
     )
     for terms in collector.terms:
@@ -93,6 +109,22 @@ def _collect(arguments: argparse.Namespace) -> None:
         finally:
             status.end(keep=True)
     collector.close()
+
+
+def _alerts(arguments: argparse.Namespace, clock: Clock) -> Alerts | None:
+    """Return the alerts of the options, or None without a rule."""
+    import os
+
+    from derivdata.sources.collect.alerts import Alerts, parse_rule
+
+    if not arguments.alert:
+        return None
+    url = arguments.alert_url or os.environ.get("DERIVDATA_ALERT_URL", "")
+    if not url:
+        raise ValueError("--alert needs the address to post to: give --alert-url or set DERIVDATA_ALERT_URL")
+    failed = arguments.to.with_name(f"{arguments.to.name}.failed-alerts.jsonl")
+    rules = [parse_rule(text) for text in arguments.alert]
+    return Alerts(rules, url, os.environ.get("DERIVDATA_ALERT_SECRET", ""), failed, clock, log=say)
 
 
 def add_backfill(parser: argparse.ArgumentParser) -> None:

@@ -109,6 +109,22 @@ class KeylessSession:
                 raise Unreachable(f"/{path}", why) from None
             raise NetworkError(f"/{path}", f"no whole answer came: {type(problem).__name__}") from None
 
+    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> KeylessReply:
+        """Post bytes with headers and return the status; the address, which may be secret, is in no error."""
+        timeout = (_CONNECT_SECONDS, _SECONDS)
+        try:
+            with self._session.post(
+                url, data=body, headers=dict(headers), timeout=timeout, stream=True, allow_redirects=False
+            ) as response:
+                deadline = time.monotonic() + _SECONDS
+                text = read_body(response.raw, deadline=deadline, cap=LARGEST, monotonic=time.monotonic)
+                return KeylessReply(response.status_code, response.headers, text)
+        except (BodyTooLarge, TooSlow):
+            raise NetworkError("alerts", "the response is too large or too slow") from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
+            why = _unreachable(problem, url.partition("://")[2].partition("/")[0])
+            raise NetworkError("alerts", why or f"no whole response: {type(problem).__name__}") from None
+
     def close(self) -> None:
         """Close the connections."""
         self._session.close()

@@ -13,6 +13,7 @@ from derivdata.errors import ArchiveError, DerivdataError, NetworkError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.alerts import Alerts
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import changed
@@ -74,6 +75,8 @@ class Collector:
         `run` ends with a `NetworkError` when no venue answered for so long; None goes on for ever.
     log
         Called with each minute.
+    alerts
+        Checked after each minute.
     progress
         Called with a line for each venue that was asked: requests done of how many, and the slowest ones.
     """
@@ -97,6 +100,7 @@ class Collector:
         unconfirmed: bool = False,
         fail_after: pd.Timedelta | None = None,
         log: Callable[[Minute], None] | None = None,
+        alerts: Alerts | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         if keep is not None and keep < since:
@@ -106,6 +110,7 @@ class Collector:
         self.clock = clock or MachineClock()
         self.failed: dict[str, str] = {}
         self._log, self._progress = log, progress or (lambda _: None)
+        self._alerts = alerts
         self._asked = VenuePolls(
             venues,
             self.clock,
@@ -291,6 +296,7 @@ class Collector:
             troubles, self._push_troubles = self._push_troubles, {}
             minute.failed |= troubles
             self._drop_old(minute)
+            self._check_alerts(minute)
             if self._log is not None:
                 minute.gone = dict(self.gone)
                 self._log(minute)
@@ -307,8 +313,18 @@ class Collector:
             self._dropped = today
             minute.dropped = self.archive.drop_before(minute.time - self.keep).rows
 
+    def _check_alerts(self, minute: Minute) -> None:
+        if self._alerts is None:
+            return
+        try:
+            self._alerts.check(self.archive, minute.time)
+        except ArchiveError as problem:  # collecting goes on
+            minute.failed["alerts"] = str(problem)
+
     def close(self) -> None:
-        """Close every connection."""
+        """Deliver the last alerts, and close every connection."""
+        if self._alerts is not None:
+            self._alerts.close()
         self._asked.close()
 
     def _minute(self, *, deadline: float | None) -> Minute:
