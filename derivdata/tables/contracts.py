@@ -173,6 +173,36 @@ def base(name: str) -> tuple[str, int]:
     return coin, many
 
 
+HIP3_DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
+"""Dexes on Hyperliquid that the API knows as venues: slug to the dex's name, inferred from names."""
+_SLUGS_OF_DEXES = {dex: slug for slug, dex in HIP3_DEXES.items()}
+
+
+def hip3_contract(exchange: str, name: str) -> tuple[str, str]:
+    """Return the venue and the symbol of a contract on Hyperliquid, whose names are ``dex:COIN``.
+
+    A dex that the API knows as a venue has its slug as venue and the coin as symbol: ``xyz:GOLD`` is
+    ``("tradexyz", "GOLD")``. A contract of any other dex stays ``("hyperliquid", "flx:GOLD")``, so that it
+    does not meet ``GOLD`` of another dex. Contracts of other venues are returned as they are.
+
+    Raises
+    ------
+    ValueError
+        `exchange` is the slug of a dex, and the name is that of another dex.
+    """
+    dex, colon, coin = name.rpartition(":")
+    if not colon or exchange not in ("hyperliquid", *HIP3_DEXES):
+        return exchange, name
+    slug = _SLUGS_OF_DEXES.get(dex)
+    if exchange == "hyperliquid":
+        return (exchange, name) if slug is None else (slug, coin)
+    if slug != exchange:
+        raise ValueError(
+            f"{name!r} is a contract of the dex {dex}; {exchange} is the dex {HIP3_DEXES[exchange]}"
+        )
+    return slug, coin
+
+
 VENUES_AS_OF = "2026-08-15"
 
 

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 
-from derivdata.sources.venues.hyperliquid import DEXES
+from derivdata.tables.contracts import HIP3_DEXES as DEXES
 from tests.collect import books, chains, lists, positions
 from tests.collect.clocks import SimulatedClock as SimulatedClock
 from tests.collect.histories import history

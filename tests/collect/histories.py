@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.sources.venues.hyperliquid import DEXES
+from derivdata.tables.contracts import HIP3_DEXES as DEXES
 from tests.collect.positions import gate, taken
 from tests.collect.state_bodies import filled
 from tests.collect.truth import HOUR

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive
-from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
+from derivdata.tables.contracts import HIP3_DEXES as DEXES
 from tests.collect.days import hold_settlements
 from tests.collect.fakes import SYMBOLS, Fakes
 from tests.venues.test_budgets import used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from derivdata.sources.venues.hyperliquid import DEXES
+from derivdata.tables.contracts import HIP3_DEXES as DEXES
 
 HOUR = 3600
 T0 = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())

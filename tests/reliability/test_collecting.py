@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.venues.hyperliquid import DEXES
+from derivdata.tables.contracts import HIP3_DEXES as DEXES
 from tests.collect.clocks import EventClock
 from tests.collect.conftest import archive, clock, fakes, fill
 from tests.collect.days import (

@@ -15,8 +15,8 @@ import pytest
 
 from derivdata.sources.collect.session import shared_by_host
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
-from derivdata.sources.venues.hyperliquid import DEXES
 from derivdata.sources.venues.registry import VENUES
+from derivdata.tables.contracts import HIP3_DEXES as DEXES
 
 MINUTE = 60.0
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import pandas as pd
 
+from derivdata.sources.venues import hyperliquid
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.reading import Reading
@@ -134,7 +135,9 @@ def read(
     Parameters
     ----------
     venue
-        The venue's slug; a dex of Hyperliquid has its own, such as ``"tradexyz"``.
+        The venue's slug. A HIP-3 dex of Hyperliquid that the API knows as a venue has a slug of its own, such
+        as ``"tradexyz"``, and its symbols are coins; contracts of other dexes have the symbol ``dex:COIN`` on
+        ``"hyperliquid"``.
     request
         The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
         name it: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
@@ -175,6 +178,7 @@ def read(
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
     if endpoint is None:
         return {}
+    venue = reading.exchange
     rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     for why in rows.left_out:
         warn_caller(f"left out: {why}")
@@ -182,6 +186,7 @@ def read(
     names = list(dict.fromkeys(table for e in same for table in e.tables))
     names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
     states = any(state.settle_h is not None for state in rows.states)
+    names += ["dexes"] * (endpoint.what == "dexes")
     names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
     hours = reading.context.interval_hours or VENUES[venue].lone_payment_hours
     return frames(venue, rows, names, at=reading.at, default_hours=hours)
@@ -214,6 +219,7 @@ def _opened(
     if venue not in VENUES:
         raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}{did_you_mean(venue, VENUES)}")
     place, params = _parsed(request)
+    venue = hyperliquid.venue_of_request(venue, params)
     endpoint, parts = (None, {}) if place == "any" else _endpoint_of(venue, place, params)
     reading = Reading(
         venue,

@@ -12,6 +12,7 @@ import pandas as pd
 from derivdata import tables
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.support import times
+from derivdata.tables.contracts import hip3_contract
 from derivdata.tables.schema import Column, Kind, Table
 
 _SAME_US = 60_000_000  # one minute
@@ -34,6 +35,16 @@ INTERVALS = Table(
     },
     doc="Hours between the funding payments of a contract now.",
 )
+DEXES = Table(
+    name="dexes",
+    key=("exchange", "dex"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "dex": Column(Kind.TEXT, "", "Name of a HIP-3 dex, which begins the names of its contracts."),
+        "venue": Column(Kind.TEXT, "", "Slug under which its contracts are read: its own, or the venue's."),
+    },
+    doc="Dexes that others deploy on a venue.",
+)
 _FIELDS = {"instrument_name": "name", "contract_size": "size", "symbol": "symbol", "strike": "strike"}
 _FIELDS |= {f"is_{name}": name for name in ("inverse", "perpetual", "active")} | {
     "tick": "tick",
@@ -41,9 +52,10 @@ _FIELDS |= {f"is_{name}": name for name in ("inverse", "perpetual", "active")} |
 }
 
 
-def instruments(items: list[Instrument]) -> dict[str, Any]:
-    """Return the columns of `INSTRUMENTS`."""
+def instruments(items: list[Instrument], exchange: str) -> dict[str, Any]:
+    """Return the columns of `INSTRUMENTS`; a list of Hyperliquid may have contracts of its dexes."""
     return {
+        "exchange": [hip3_contract(exchange, item.name)[0] for item in items],
         **{column: [getattr(item, name) for item in items] for column, name in _FIELDS.items()},
         "quote": [item.quote or None for item in items],
         "multiplier": [float(tables.base(item.symbol)[1]) for item in items],
@@ -64,6 +76,11 @@ def intervals(records: Records) -> dict[str, Any]:
         "symbol": [item.symbol for item, _ in stated.values()],
         "interval_hours": [hours for _, hours in stated.values()],
     }
+
+
+def dexes(exchange: str, names: list[str]) -> dict[str, Any]:
+    """Return the columns of `DEXES`."""
+    return {"dex": names, "venue": [hip3_contract(exchange, f"{name}:")[0] for name in names]}
 
 
 class Context:

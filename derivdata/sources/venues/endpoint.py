@@ -37,6 +37,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "liquidations": ("liquidations_fills",),
     "instruments": (),
     "intervals": (),
+    "dexes": (),
 }
 """Tables that a body usually gives by what it tells, beside ``instruments`` and ``intervals``."""
 

@@ -1,4 +1,7 @@
-"""Hyperliquid, and its HIP-3 dexes, which are venues of their own.
+"""Hyperliquid, and its HIP-3 dexes.
+
+A dex that the API knows as a venue has a slug of its own, and its symbols are coins. Contracts of any other
+dex are contracts of hyperliquid whose symbols are ``dex:COIN``.
 
 The rate is hourly: a decimal of 0.0000125 is 1 bps in 8 hours. Until June 2023 it was paid every 8 hours and
 quoted for them. Contexts are joined to names by position. There is no history of open interest and no public
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +23,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State
 from derivdata.sources.venues.shapes import Figures, Level, Paid, many, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.tables.contracts import HIP3_DEXES, hip3_contract
 
 
 def refuse(reading: Reading) -> None:
@@ -28,9 +32,38 @@ def refuse(reading: Reading) -> None:
         raise VenueError(reading.where, "no such coin or dex", code="null")
 
 
+def _dex_of(name: str) -> str:
+    """Return the dex of a contract's name, empty for the venue's own book."""
+    return name.rpartition(":")[0]
+
+
 def _named(name: str) -> Instrument:
-    """Return the contract of a coin; of ``dex:COIN`` the symbol is the coin."""
-    return Instrument(name, name.rpartition(":")[2], "USD", 1.0)
+    """Return the contract of a name: of a dex that is a venue of its own, the symbol is the coin."""
+    return Instrument(name, hip3_contract("hyperliquid", name)[1], "USD", 1.0)
+
+
+def venue_of_request(venue: str, params: Mapping[str, str]) -> str:
+    """Return the slug of the dex that a request to Hyperliquid names, if the API knows it as a venue."""
+    dex = params.get("dex") or _dex_of(params.get("coin", ""))
+    return hip3_contract(venue, f"{dex}:")[0] if venue == "hyperliquid" and dex else venue
+
+
+def _require_dex(reading: Reading, names: Iterable[str], *, is_of_one_dex: bool = True) -> None:
+    """Refuse a body with names of another dex than the request or the venue is of.
+
+    A body of Hyperliquid that is not `is_of_one_dex` may have contracts of any dex that is not a venue.
+    """
+    stated = reading.params.get("dex") or _dex_of(reading.params.get("coin", ""))
+    expected = HIP3_DEXES.get(reading.exchange, stated)
+    if stated and stated != expected:
+        reading.fail(f"the request is of the dex {stated}, and {reading.exchange} is the dex {expected}")
+    for name in names:
+        slug = hip3_contract("hyperliquid", name)[0]
+        if reading.exchange == "hyperliquid" and slug != "hyperliquid":
+            reading.fail(f"{name} is a contract of the venue {slug}: read the body as venue={slug!r}")
+        if _dex_of(name) != expected and (expected or is_of_one_dex):
+            of = f"the dex {expected}" if expected else "the venue's own book (the request names no dex)"
+            reading.fail(f"expected contracts of {of}, got {name}")
 
 
 class _Coin(Wire):
@@ -89,6 +122,7 @@ def meta_and_contexts(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all coins of a dex, which stand in two lists."""
     meta, contexts = reading.decode(_META_AND_CONTEXTS)
     coins = meta.universe
+    _require_dex(reading, [coin.name for coin in coins])
     if len(coins) != len(contexts):
         reading.fail(f"{len(coins)} coins and {len(contexts)} contexts cannot be joined by position")
     pairs = zip(coins, contexts, strict=True)
@@ -100,26 +134,44 @@ _OF_DEX: Any = tuple[str, many(_CONTEXT)]  # type: ignore[misc]
 
 
 def all_contexts(reading: Reading) -> Records:
-    """Read the main dex of a frame without names: they are the context's instruments, in their order.
+    """Read a frame without names: they are the context's instruments of each dex, in their order.
 
-    Without them the first two, BTC and ETH, are all that is known.
+    Without them the first two of the venue's own book, BTC and ETH, are all that is known. Dexes that are
+    venues of their own are left to these.
     """
-    names = [*reading.context.instruments] or ["BTC", "ETH"]
+    listed: dict[str, list[str]] = {}
+    for name in reading.context.instruments or ("BTC", "ETH"):
+        listed.setdefault(_dex_of(name), []).append(name)
     records = Records()
     for dex, contexts in reading.pushed(many(_OF_DEX), "data.ctxs"):
-        if dex == "":
-            records.states += _states(reading, [*zip(names, contexts, strict=False)])
+        is_of_venue = hip3_contract("hyperliquid", f"{dex}:")[0] == "hyperliquid"
+        if is_of_venue and (not dex or len(listed.get(dex, ())) == len(contexts)):
+            records.states += _states(reading, [*zip(listed[dex], contexts, strict=False)])
     return records
 
 
 def meta(reading: Reading) -> Records:
     """Read the coins of one dex."""
-    return Records(instruments=_listed(reading.decode(_Universe)))
+    universe = reading.decode(_Universe)
+    _require_dex(reading, [coin.name for coin in universe.universe])
+    return Records(instruments=_listed(universe))
 
 
 def all_metas(reading: Reading) -> Records:
-    """Read the coins of every dex."""
+    """Read the coins of every dex, each with the venue that it is."""
     return Records(instruments=[item for dex in reading.decode(list[_Universe]) for item in _listed(dex)])
+
+
+class _Dex(Wire):
+    name: str
+
+
+def dexes(reading: Reading) -> Records:
+    """Read the names of the dexes that others deploy; the first entry is null, the venue's own book.
+
+    Layout: @nktkas/hyperliquid 0.28.0, PerpDexsResponse.
+    """
+    return Records(dexes=[dex.name for dex in reading.decode(list[_Dex | None]) if dex is not None])
 
 
 def _listed(universe: _Universe) -> list[Instrument]:
@@ -127,6 +179,13 @@ def _listed(universe: _Universe) -> list[Instrument]:
 
 
 _PAID = spelled(Paid[str, int], name="coin", rate="fundingRate", time="time")
+
+
+def _payments(reading: Reading) -> Records:
+    """Read payments of the contracts of one dex, or of the venue's own book."""
+    records = payments(_PAID, "", _named)(reading)
+    _require_dex(reading, {row.instrument.name for row in records.payments}, is_of_one_dex=False)
+    return records
 
 
 class _Predicted(Wire):
@@ -159,6 +218,7 @@ class _Book(Wire):
 def book(reading: Reading) -> Records:
     """Read a book of 20 levels a side, bids first; sizes are coins."""
     body = reading.decode(_Book)
+    _require_dex(reading, [body.coin], is_of_one_dex=False)
     item = reading.instrument(body.coin, _named)
     return Records(books=[reading.book(item, reading.ms(body.time), *body.levels)])
 
@@ -170,7 +230,7 @@ def _requests(of: partial[VenueEndpoint], params: Mapping[str, str]) -> tuple[Ve
         post("instruments", "/info meta", meta, params=params, weight=20, lists=True),
         post("funding", "/info metaAndAssetCtxs", meta_and_contexts, params=params, weight=20, every=60),
         post(
-            "settlements", "/info fundingHistory", payments(_PAID, "", _named), symbol="coin", weight=45,
+            "settlements", "/info fundingHistory", _payments, symbol="coin", weight=45,
             paging=Paging(limit=500, limit_name=""),
         ),
         post("book", "/info l2Book", book, symbol="coin", weight=2),
@@ -182,6 +242,7 @@ _endpoint = partial(VenueEndpoint, "hyperliquid")
 ENDPOINTS = (
     *_requests(_endpoint, {}),
     _endpoint("instruments", "/info allPerpMetas", all_metas, method="POST", weight=20),
+    _endpoint("dexes", "/info perpDexs", dexes, method="POST", weight=20),
     _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
     _endpoint("funding", "allDexsAssetCtxs", all_contexts, method="WS"),
 )
@@ -197,16 +258,13 @@ VENUE = Venue(
     hourly=True,
 )
 
-DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
-"""Dexes that others deploy, which are venues of their own: slug to the dex's name, inferred from names."""
-
 
 def _dex(slug: str, dex: str) -> Venue:
-    """Return a dex as a venue: its contracts are named ``dex:COIN``, and its symbols are the coins."""
+    """Return a dex that is a venue: its contracts are named ``dex:COIN``, and its symbols are the coins."""
     of = partial(
         VenueEndpoint, slug, confirmed=False, note=f"the dex {dex}; the slug is inferred from its name"
     )
     return Venue(slug, VENUE.host, _requests(of, {"dex": dex}), refuse, budget=VENUE.budget, hourly=True)
 
 
-DEX_VENUES = tuple(_dex(slug, dex) for slug, dex in DEXES.items())
+DEX_VENUES = tuple(_dex(slug, dex) for slug, dex in HIP3_DEXES.items())

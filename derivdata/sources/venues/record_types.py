@@ -279,6 +279,7 @@ class Records:
     trades: list[Traded] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     indices: list[IndexPoint] = field(default_factory=list)
+    dexes: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     """Raw stamps of all rows of a page, also of those that are no rows of ours: where to go on from."""
     left_out: list[str] = field(default_factory=list)

@@ -14,7 +14,7 @@ import pandas as pd
 from derivdata import tables, units
 from derivdata.errors import SchemaError
 from derivdata.sources.venues import option_tables
-from derivdata.sources.venues.context import INSTRUMENTS, INTERVALS, instruments, intervals
+from derivdata.sources.venues.context import DEXES, INSTRUMENTS, INTERVALS, dexes, instruments, intervals
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
@@ -62,8 +62,9 @@ def frames(
     `at` [µs] is the time of rows whose body has none, `default_hours` the interval of a lone settlement.
     """
     makers: dict[str, Callable[[], dict[str, Any]]] = {
-        "instruments": lambda: instruments(records.instruments),
+        "instruments": lambda: instruments(records.instruments, exchange),
         "intervals": lambda: intervals(records),
+        "dexes": lambda: dexes(exchange, records.dexes),
         "funding_history": lambda: _funding(records.states, at),
         "funding_settlements": lambda: _settlements(records.payments, default_hours),
         "oi_history": lambda: _oi(records, at),
@@ -83,13 +84,14 @@ def frames(
     }
     result = {}
     for name in names:
-        table = {"instruments": INSTRUMENTS, "intervals": INTERVALS}.get(name) or tables.TABLES[name]
+        listed = {"instruments": INSTRUMENTS, "intervals": INTERVALS, "dexes": DEXES}
+        table = listed.get(name) or tables.TABLES[name]
         try:
             columns = makers[name]()
         except SchemaError as problem:
             raise SchemaError(f"{exchange} {name}: {problem}") from None
         size = len(next(iter(columns.values())))
-        columns["exchange"] = repeated(exchange, size)
+        columns.setdefault("exchange", repeated(exchange, size))
         result[name] = table.build({table.wire.get(column, column): v for column, v in columns.items()})
         if name == "options_snapshot":
             result[name] = _one_chain(exchange, result[name])

@@ -17,7 +17,7 @@ from derivdata.sources.archive.importing.plan import ImportPlan
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections, instants, numbers, shown, words
 from derivdata.support import times
-from derivdata.tables.contracts import contract, venue_slug
+from derivdata.tables.contracts import contract, hip3_contract, venue_slug
 from derivdata.tables.required import require_decimal_volatility
 from derivdata.tables.schema import Column, Kind
 
@@ -81,7 +81,28 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
         contracts = _mapped(columns["symbol"], contract)
         columns["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
         columns[RANK] = np.array([0 if c is None else c.rank for c in contracts])
+        if "exchange" in columns:
+            _name_hip3_contracts(columns, rejections)
     return columns
+
+
+def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> None:
+    """Give contracts of Hyperliquid's dexes the venue and symbol that the adapters give them."""
+    pairs = list(zip(columns["exchange"], columns["symbol"], strict=True))
+    renamed: dict[tuple[str, str], tuple[str, str]] = {}
+    refused: dict[tuple[str, str], str] = {}
+    for pair in set(pairs):
+        if None in pair or ":" not in pair[1]:
+            continue
+        try:
+            renamed[pair] = hip3_contract(*pair)
+        except ValueError as problem:
+            refused[pair] = str(problem)
+    if renamed:
+        columns["exchange"] = np.array([renamed.get(pair, pair)[0] for pair in pairs], dtype=object)
+        columns["symbol"] = np.array([renamed.get(pair, pair)[1] for pair in pairs], dtype=object)
+    if refused:
+        rejections.reject(np.array([pair in refused for pair in pairs]), lambda i: refused[pairs[i]])
 
 
 def _flags(raw: Any, name: str, rejections: Rejections) -> Any:
