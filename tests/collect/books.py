@@ -91,6 +91,18 @@ BOOKS: dict[tuple[str, str], Callable[[Row, int], Any]] = {
     ("edgex", "/quote/getDepth"): lambda params, _: {"code": "SUCCESS", "data": [
         {"contractId": params["contractId"], "depthType": "SNAPSHOT", **_named("price", "size")}
     ]},
+    ("extended", "/orderbook"): lambda _, ms: {"status": "OK", "data": {
+        "market": "BTC-USD", **{side[:-1]: rows for side, rows in _named("price", "qty").items()}
+    }},
+    ("grvt", "/full/v1/book"): lambda params, ms: {"result": {
+        "instrument": params["instrument"], "event_time": f"{ms}000000", **_named("price", "size")
+    }},
+    ("pacifica", "/book"): lambda params, ms: {"success": True, "data": {
+        "s": params["symbol"], "l": [*_named("p", "a").values()], "t": ms
+    }, "error": None, "code": None},
+    ("apex", "/v3/depth"): lambda params, _: {"data": {
+        "s": params["symbol"], "b": _text()["bids"], "a": _text()["asks"], "u": 1
+    }},
     ("backpack", "/depth"): lambda _, ms: {  # the best bid comes last
         **_text(), "bids": _text()["bids"][::-1], "lastUpdateId": "1", "timestamp": ms * 1000
     },

@@ -23,7 +23,12 @@ class DirectSession:
         self.headers = dict(headers or {})
 
     def send(
-        self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, str | list[str]],
+        *,
+        post: Mapping[str, Any] | None = None,
     ) -> KeylessReply:
         exchange, _, place = url.partition("://")[2].partition("/")[2].partition("/")
         for start, seconds in self.fakes.delays.items():

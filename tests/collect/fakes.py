@@ -174,6 +174,7 @@ class Fakes:
         Dropped
             Nothing is answered.
         """
+        params = _flat(params)
         self._of.exchange = exchange
         with self._lock:
             self.log.append((exchange, place, params, self._clock()))
@@ -200,7 +201,10 @@ class Fakes:
     def _serve(self, handler: BaseHTTPRequestHandler, post: dict[str, Any]) -> None:
         parts = urlsplit(handler.path)
         _, exchange, place = parts.path.split("/", 2)
-        params = {**dict(parse_qsl(parts.query)), **post}
+        told: dict[str, Any] = {}
+        for name, value in parse_qsl(parts.query):
+            told[name] = f"{told[name]},{value}" if name in told else value
+        params = {**told, **post}
         encoded = "gzip" in handler.headers.get("Accept-Encoding", "")
         try:
             answer = self.answer(exchange, f"/{place}", params, encoded=encoded)
@@ -403,6 +407,25 @@ def _cryptocom(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     return {"id": 1, "code": 0, "result": {"instrument_name": params["instrument_name"], "data": data}}
 
 
+def _nado(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    """Return snapshots, the newest first: one of each hour, at its last second, and one of now."""
+    if place != "/v1":
+        raise KeyError(place)
+    asked = {name.removeprefix("market_snapshots."): value for name, value in params.items()}
+    number, now = str(asked["product_ids"]), int(fakes.now().timestamp())
+    symbol = SYMBOLS[int(number[-1])]
+    rows = []
+    for second, _, rate in fakes.payments("nado", symbol):
+        stamp = min(second + HOUR - 1, now)
+        _, coins, mark = fakes.truth.oi_at(symbol, stamp)
+        held = str(round(coins * mark * 10**6) * 10**12)
+        row = {"timestamp": stamp, "funding_rates": {number: str(round(rate * 10**10) * 10**8)}}
+        rows.append({**row, "open_interests": {number: held}})
+    until = int(asked.get("interval.max_time", now))
+    listed = [row for row in rows[::-1] if row["timestamp"] <= until]
+    return {"snapshots": listed[: int(asked["interval.count"])]}
+
+
 VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     "binance": _binance,
     "bybit": _bybit,
@@ -414,4 +437,17 @@ VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     **dict.fromkeys("kraken dydx kucoin mexc huobi derive bingx phemex bitmex".split(), _none),
     "cryptocom": _cryptocom,
     **dict.fromkeys(("edgex", "backpack", "coinbase"), _none),
+    **dict.fromkeys("variational extended grvt pacifica woofipro ethereal apex".split(), _none),
+    "nado": _nado,
 }
+
+
+def _flat(params: dict[str, Any], outer: str = "") -> dict[str, Any]:
+    """Return parameters without others inside: ``interval.count``; the values of a list joined by commas."""
+    flat: dict[str, Any] = {}
+    for name, value in params.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{outer}{name}.")
+        else:
+            flat[outer + name] = ",".join(map(str, value)) if isinstance(value, list) else value
+    return flat

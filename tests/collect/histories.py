@@ -29,6 +29,8 @@ def history(fakes: Any, exchange: str, place: str, params: Row) -> Any:
         key, params = "dydx /historicalFunding", {**params, "symbol": place.rpartition("/")[2]}
     if key is None:
         return None
+    if exchange == "extended":
+        params = {**params, "market": place.split("/")[2]}
     shape = _LISTS[key]
     if not params.keys() >= {*shape.get("needs", ())}:
         return shape["refusal"]
@@ -69,6 +71,8 @@ def _listed(fakes: Any, exchange: str, shape: Row, params: Row) -> list[Row]:
             "rounded": round(rate, 8),
             "eight": 8 * rate,
             "percent": abs(rate) * 100,
+            "points": rate * 100,
+            "hours": hours,
             "direction": "long" if rate >= 0 else "short",
             "index": fakes.truth.index(second),
             "index_before": fakes.truth.index(second - HOUR),
@@ -131,5 +135,6 @@ def _page(fakes: Any, shape: Row, params: Row, rows: list[Row]) -> tuple[list[Ro
         "page": skip // limit + 1,
         "count": len(newest),
         "next": following,
+        "more": bool(following),
     }
     return page[::-1] if shape.get("turned") else page, told

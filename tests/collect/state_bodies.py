@@ -25,7 +25,8 @@ RUNNING_BPS = {
         0.5: "edgex",
         0.8: "paradex kraken dydx",
         0.96: "lighter",
-        1.0: "binance hyperliquid gateio aster kucoin derive huobi phemex cryptocom",
+        1.0: "binance hyperliquid gateio aster kucoin derive huobi phemex cryptocom "
+        "variational extended grvt nado pacifica woofipro ethereal apex",
         1.5: "deribit",
         1.6: "backpack",
         2.0: "bitget bingx",
@@ -52,11 +53,19 @@ def state_body(fakes: Any, exchange: str, place: str, params: Row) -> Any:
     named = _NAMED.get(f"{exchange} {place}")
     if named is not None:
         asked = {*params[named].split(",")}
-        figures = [one for one in figures if {f"{one['s']}-USDT", f"300000{one['i']:02}"} & asked]
+        figures = [one for one in figures if _names_of(one) & asked]
     body = _bulk(f"{exchange} {place}", figures, now)
     if place.endswith("/quote/openInterest"):
         body["data"] = body["data"][0]
+    if exchange == "grvt" and named is not None:
+        body["result"] = body["result"][0]
     return body
+
+
+def _names_of(one: Row) -> set[str]:
+    """What requests of some venues call a contract."""
+    symbol = one["s"]
+    return {f"{symbol}-USDT", f"300000{one['i']:02}", f"{symbol}_USDT_Perp", f"product-{symbol}"}
 
 
 def _bulk(name: str, figures: list[Row], now: int) -> Any:
@@ -83,6 +92,10 @@ def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, flo
         "interval_min": 60 * hours,
         "clock": f"{hours:02}",
         "due": due,
+        "due_s": due // 1000,
+        "due_iso": _iso(due),
+        "paid": due - 1000 * HOUR * hours,
+        "product": 10 + number,
         "coin_id": 1001 + number,
         "contract_usd": 100 if symbol == "BTC" else 10,
         "coins": coins,
@@ -162,6 +175,11 @@ def _derive(states: Any, now: int, params: Row) -> Any:
     return {"id": "1", "result": {f"{s}-PERP": row for (s, _), row in zip(states, rows, strict=True)}}
 
 
+def _nado(states: Any, now: int, params: Row) -> Any:
+    rows = _bulk("nado contracts", [_figures("nado", i, pair, now) for i, pair in enumerate(states)], now)
+    return {row["ticker_id"]: row for row in rows}
+
+
 def _iso(ms: int) -> str:
     return f"{pd.Timestamp(ms, unit='ms', tz='UTC'):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
@@ -175,6 +193,7 @@ _BODIES: dict[tuple[str, str], Callable[[Any, int, Row], Any]] = {
     ("deribit", "/public/get_book_summary_by_currency"): _deribit,
     ("dydx", "/perpetualMarkets"): _dydx,
     ("derive", "/v3/public/get_tickers"): _derive,
+    ("nado", "/v2/contracts"): _nado,
 }
 
 _EXTRAS: dict[str, list[Row]] = _SHAPES.pop("extras")
@@ -189,6 +208,9 @@ _NAMED = {
     "bingx /openApi/swap/v2/quote/openInterest": "symbol",
     "edgex /api/v2/public/funding/getLatestFundingRate": "contractId",
     "edgex /api/v2/public/quote/getTicker": "contractId",
+    "grvt /full/v1/ticker": "instrument",
+    "ethereal /product/market-price": "productIds",
+    "ethereal /funding/projected-rate": "productIds",
 }
 """Answers about the contracts that a request names, and the parameter that does."""
 

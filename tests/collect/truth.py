@@ -8,7 +8,10 @@ from derivdata.tables.contracts import HIP3_DEXES as DEXES
 
 HOUR = 3600
 T0 = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
-HOURLY = ("deribit", "hyperliquid", "lighter", "dydx", "derive", "kraken", "cryptocom", "backpack", *DEXES)
+HOURLY = (
+    "deribit", "hyperliquid", "lighter", "dydx", "derive", "kraken", "cryptocom", "backpack", "extended",
+    "nado", "pacifica", "ethereal", "apex", *DEXES,
+)  # fmt: skip
 
 
 def interval(exchange: str, second: int) -> int:

@@ -59,6 +59,14 @@ LIMITS: dict[str, Limit | None] = {
     "edgex": None,
     "backpack": Limit(2000, 60, "its support pages: a minute"),
     "coinbase": Limit(10, 1, "more-tables, section 2: and IP"),
+    "variational": Limit(10, 10, "its page: and IP"),
+    "extended": Limit(1000, 60, "its page: a minute and IP"),
+    "grvt": None,
+    "nado": Limit(2400, 60, "clients: weight a minute and IP"),
+    "pacifica": Limit(100, 60, "clients: credits a minute without a key"),
+    "woofipro": Limit(10, 1, "its page: of an endpoint and IP"),
+    "ethereal": None,
+    "apex": Limit(600, 60, "clients: a minute and IP"),
 }
 POOLS = {
     ("backpack", "history"): Limit(30, 60, "its support pages: of time ranges, a minute"),
@@ -98,8 +106,9 @@ WEIGHTS = {
     "aster /fapi/v1/depth": 10,
     "kucoin /api/v1/contracts/active": 3,
     "kucoin /api/v1/contract/funding-rates": 5,
+    "nado /v1": 45,  # of 100 snapshots
 }
-CONTRACTS = {"binance": 700, "bingx": 1100, "edgex": 300, "cryptocom": 400}
+CONTRACTS = {"grvt": 120, "ethereal": 50, "binance": 700, "bingx": 1100, "edgex": 300, "cryptocom": 400}
 """Contracts of venues that tell a state of one contract a request."""
 SYMBOLS = 10
 """Symbols whose liquidations are asked for one by one."""

@@ -31,9 +31,12 @@ BYBIT = {
 }  # fmt: skip
 
 
-CASES: list[dict[str, Any]] = json.loads(
-    Path(__file__).with_name("typed_cases.json").read_text(encoding="utf-8")
-)
+_CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
+CASES: list[dict[str, Any]] = [
+    case
+    for path in (Path(__file__).with_name("typed_cases.json"), *_CORPUS)
+    for case in json.loads(path.read_text(encoding="utf-8"))
+]
 """Bodies, and by ``table.column`` the values that were worked out of them by hand; null is missing."""
 
 
@@ -147,6 +150,19 @@ ERRORS = [
     ("edgex", '{"code": "INVALID_CONTRACT_ID", "msg": "no", "data": null}', "INVALID_CONTRACT_ID", "refused"),
     ("edgex", '{"code": "RATE_LIMIT", "msg": "too many requests", "data": null}', "RATE_LIMIT", "limit"),
     ("backpack", '{"code": "TOO_MANY_REQUESTS", "message": "slow"}', "TOO_MANY_REQUESTS", "limit"),
+    ("extended", '{"status": "ERROR", "error": {"code": 1001, "message": "no market"}}', "1001", "refused"),
+    ("extended", '{"status": "ERROR", "error": {"code": 1010, "message": "later"}}', "1010", "busy"),
+    (
+        "grvt",
+        '{"code": 1006, "message": "You have surpassed the rate limit", "status": 429}',
+        "1006",
+        "limit",
+    ),
+    ("nado", '{"status": "failure", "error": "Too Many Requests!", "error_code": 1000}', "1000", "limit"),
+    ("pacifica", '{"success": false, "data": null, "error": "slow down", "code": 429}', "429", "limit"),
+    ("woofipro", '{"success": false, "code": -1003, "message": "Rate limit exceed."}', "-1003", "limit"),
+    ("ethereal", '{"message": "Too many", "error": "RATE_LIMIT_IP", "statusCode": 429}', "429", "limit"),
+    ("apex", '{"code": 3, "msg": "symbol is wrong", "key": "INVALID_SYMBOL"}', "3", "refused"),
 ]
 
 
@@ -163,7 +179,7 @@ def test_an_error_with_http_200_is_an_error_on_every_path(exchange, body, code, 
 
 def test_the_venues_are_listed_and_none_is_said_to_be_verified() -> None:
     rows = dd.venues.endpoints()
-    assert rows["exchange"].nunique() == 23 + 4  # with the dexes of Hyperliquid
+    assert rows["exchange"].nunique() == 31 + 4  # with the dexes of Hyperliquid
     assert rows["verified_on"].isna().all()
     funding = rows[rows["what"].isin(["funding", "settlements"])]
     assert set(rows["exchange"]) - set(funding["exchange"]) == {"coinbase"}

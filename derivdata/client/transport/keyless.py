@@ -82,7 +82,12 @@ class KeylessSession:
         renew_in_child(self)
 
     def send(
-        self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, str | list[str]],
+        *,
+        post: Mapping[str, Any] | None = None,
     ) -> KeylessReply:
         """Send one request and return the whole answer."""
         path = url.partition("://")[2].partition("/")[2]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata.errors import DerivdataError
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.contracts import batches
+from derivdata.sources.collect.contracts import all_pages, batches
 from derivdata.sources.collect.questions import require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import STATE_TABLES, VenueEndpoint
@@ -172,7 +172,7 @@ class BulkAnswers:
         for place, params in enumerate(asked):
             try:
                 is_here = listed is not None and listed >= since
-                answer = told if is_here else self._session.ask(endpoint, params)[0]
+                answer = told if is_here else all_pages(self._session, endpoint, params)
                 require_current(endpoint, answer, self._session.clock.utc())
             except Stopped:
                 raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from derivdata.client.transport.keyless import Unreachable
@@ -35,6 +37,7 @@ def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
     """Return what the venue calls a contract in a request."""
     names = {
         "market_id": item.name.partition(":")[0],
+        "market_snapshots.product_ids[]": item.name.partition(":")[0],
         "pair": item.name.partition("_")[0],
         "currency": item.symbol if item.inverse else item.quote,
         "instFamily": item.name.removesuffix("-SWAP"),
@@ -92,7 +95,7 @@ def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndp
         if endpoint.host in silent:
             continue
         try:
-            listed = _all_pages(session, endpoint)
+            listed = all_pages(session, endpoint, {})
             held, news = hold_list(shared.lists.get(endpoint, (now, listed))[1], listed, shared.doubted)
             shared.lists[endpoint] = now, listed
             shared.list_errors.pop(endpoint.label, None)
@@ -138,11 +141,12 @@ def changed(archive: Archive, listed: pd.DataFrame) -> pd.DataFrame:
     return both[~told.iloc[len(known) :].to_numpy()]
 
 
-def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
+def all_pages(session: VenueSession, endpoint: VenueEndpoint, params: Mapping[str, str]) -> Records:
+    """Return what all pages of an answer say, which follow by a cursor; most have one page."""
     records, cursor = Records(), ""
     for _ in range(_PAGES):
         name = endpoint.paging.cursor if endpoint.paging else ""
-        page, _, _ = session.ask(endpoint, {name: cursor} if cursor and name else {})
+        page, _, _ = session.ask(endpoint, {**params, **({name: cursor} if cursor and name else {})})
         records.add(page)
         cursor = page.cursor or ""
         if not cursor or not name:

@@ -205,7 +205,10 @@ class VenueSession:
             post = {"type": kind, **_typed(query)} if kind else _typed(query)
             reply = self._http.send("POST", base + path, {}, post=post)
         else:
-            reply = self._http.send("GET", base + place, {k: v for k, v in query.items() if v != ""})
+            sent_params: dict[str, str | list[str]] = {k: v for k, v in query.items() if v != ""}
+            if endpoint.repeats and endpoint.symbol in query:
+                sent_params[endpoint.symbol] = query[endpoint.symbol].split(",")
+            reply = self._http.send("GET", base + place, sent_params)
         self.shared.answered = True
         text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
         at = self.clock.utc()
@@ -272,7 +275,25 @@ class VenueSession:
             raise refusal(where, reply)
 
 
+_LONGEST_NUMBER = 19
+
+
 def _typed(params: Mapping[str, str]) -> dict[str, Any]:
-    """Return parameters as JSON: numbers and flags, which are not text there."""
+    """Return parameters as JSON: numbers and flags, which are not text there.
+
+    A name such as ``interval.count`` is that of a parameter within another; one that ends with ``[]`` is of a
+    list. Nanoseconds stay text: not every reader of JSON keeps 19 digits.
+    """
     words: dict[str, Any] = {"true": True, "false": False}
-    return {k: int(v) if v.isdecimal() else words.get(v, v) for k, v in params.items()}
+
+    def typed(text: str) -> Any:
+        return int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else words.get(text, text)
+
+    post: dict[str, Any] = {}
+    for name, text in params.items():
+        *outer, last = name.removesuffix("[]").split(".")
+        place = post
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[last] = [typed(one) for one in text.split(",")] if name.endswith("[]") else typed(text)
+    return post

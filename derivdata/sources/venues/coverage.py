@@ -18,6 +18,9 @@ _OTHERS = ""
 _HOURLY = "fraction of an hour"
 _PAID = {
     **dict.fromkeys(("deribit", "hyperliquid", "derive", "dydx", "kraken", "cryptocom"), _HOURLY),
+    **dict.fromkeys(("extended", "pacifica", "ethereal", "apex"), _HOURLY),
+    "grvt": "percentage points of the interval",
+    "nado": "fraction of an hour, times 1e18",
     "paradex": "fraction of the market's funding period",
     "lighter": "percent of an hour, the sign apart",
     _OTHERS: "fraction of the interval",
@@ -28,6 +31,8 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "deribit": "fraction of 8 hours, realised",
         "lighter": "fraction of 8 hours",
         "kraken": "USD of a contract and hour",
+        "nado": "fraction of 24 hours",
+        "variational": "fraction of a year",
     },
     "funding_settlements": _PAID,
     "oi_history": {
@@ -43,6 +48,10 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "mexc": "contracts",
         "bingx": "USD",
         "bitmex": "contracts",
+        "variational": "USD, of long and of short positions",
+        "extended": "USD and coins",
+        "nado": "USD and coins",
+        "ethereal": "coins of both sides",
         _OTHERS: "coins",
     },
     "liquidations_fills": {

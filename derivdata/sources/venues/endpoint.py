@@ -55,7 +55,7 @@ class Paging:
     descending: bool = False
     start: str = "startTime"  # parameters of the window; empty where the venue has none
     end: str = "endTime"
-    unit: Literal["ms", "s", "iso"] = "ms"
+    unit: Literal["ms", "s", "ns", "iso"] = "ms"
     limit: int = 0  # rows of a page at most, and the parameter that asks for them
     limit_name: str = "limit"
     cursor: str = ""  # parameter of the cursor or the page number
@@ -94,6 +94,7 @@ class VenueEndpoint:
     every: float | None = None  # seconds between polls; None where it is not polled
     each: tuple[str, ...] = ()  # values of `symbol` that one poll asks for, one request each
     batch: int = 0  # contracts that one request may name, joined by commas, where a poll asks for all
+    repeats: bool = False  # `symbol` is sent once for each contract of a batch, and not joined by commas
     # Of a state that takes a request for each contract, how many are asked for, those with the most volume
     # of 24 hours; 0 is all
     largest: int = 0

@@ -16,7 +16,8 @@ from derivdata.errors import SchemaError
 from derivdata.sources.venues.endpoint import Paging
 from derivdata.sources.venues.record_types import Records
 
-_UNITS_US = {"ms": 1_000, "s": 1_000_000, "iso": 1_000}
+_UNITS_US = {"ms": 1_000, "s": 1_000_000, "ns": 1, "iso": 1_000}
+"""Microseconds between two pages; nanoseconds are requested in whole microseconds."""
 
 
 def walk(paging: Paging | None, start: int, end: int) -> Generator[dict[str, str], Records, None]:
@@ -110,5 +111,6 @@ def _written(paging: Paging, instant: int) -> str:
     if paging.unit == "iso":
         stamp = pd.Timestamp(instant, unit="us", tz="UTC")
         return f"{stamp:%Y-%m-%dT%H:%M:%S}.{instant // 1000 % 1000:03}Z"
-    unit = _UNITS_US[paging.unit]
-    return str(instant // unit)
+    if paging.unit == "ns":
+        return str(instant * 1000)
+    return str(instant // _UNITS_US[paging.unit])

@@ -129,6 +129,14 @@ class Body:
             self.fail(f"{value!r} is no instant in milliseconds")
         return us if _FIRST_US <= us < _LAST_US else self._plausible(us, value)
 
+    def ns(self, value: float | str) -> int:
+        """Return microseconds from nanoseconds, which venues write as text."""
+        try:
+            us = int(value) // 1000
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is no instant in nanoseconds")
+        return self._plausible(us, value)
+
     def seconds(self, value: Stamp) -> int:
         """Return microseconds from seconds, which may have a fraction (kept to the millisecond)."""
         return self._plausible(round(self.required(value) * 1000) * 1000, value)

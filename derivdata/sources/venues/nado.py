@@ -1,0 +1,138 @@
+"""Nado: the archive's contracts are one answer; its rate is of 24 hours and paid each hour.
+
+Snapshots of the market have the hourly rates that were paid and open interest of the past, in USD, both times
+1e18. A snapshot's stamp is that of the last transaction before the end of its hour.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Payment, Records
+from derivdata.sources.venues.shapes import Figures, spelled
+from derivdata.sources.venues.wire import Wire
+
+_DAY_HOURS, _X18, _HOUR_US = 24.0, 1e18, 3_600_000_000
+
+
+class _Fault(Wire):
+    status: str | None = None
+    error: str | None = None
+    error_code: int | None = None
+
+    @property
+    def fault(self) -> Fault:
+        failed = self.status == "failure" or self.error is not None
+        return (self.error_code, self.error or "") if failed else None
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of 2:BTC-PERP_USDT0, whose number stands before its name."""
+    base, _, quote = name.rpartition(":")[2].rpartition("_")
+    return Instrument(name, base.removesuffix("-PERP"), quote, 1.0, perpetual=base.endswith("-PERP"))
+
+
+class _Contract(Figures[float, int], kw_only=True):
+    product_id: int
+    kind: str
+
+
+_CONTRACT = spelled(
+    _Contract, name="ticker_id", product_id="product_id", kind="product_type", mark="mark_price",
+    index_price="index_price", last="last_price", oi_usd="open_interest_usd", coins="open_interest",
+    volume_usd="quote_volume", change_pct="price_change_percent_24h", rate="funding_rate",
+    next_payment="next_funding_rate_timestamp",
+)  # fmt: skip
+
+
+def contracts(reading: Reading) -> Records:
+    """Read contracts, rates of 24 hours, open interest in USD and coins, prices and volume."""
+    records = Records()
+    for name, row in reading.decode(dict[str, _CONTRACT]).items():  # type: ignore[valid-type]
+        with reading.row():
+            if row.name not in (None, name):
+                reading.fail(f"{name} holds the row of {row.name}")
+            item = _named(f"{row.product_id}:{name}")._replace(perpetual=row.kind == "perpetual")
+            records.instruments.append(item)
+            if not item.perpetual:
+                continue
+            state = reading.state(item, row, unit="seconds")._replace(period_h=_DAY_HOURS, settle_h=1.0)
+            if state.oi_coins is not None and state.mark is not None:
+                value = state.oi_coins * state.mark
+                reading.require_close(state.oi_usd, value, 0.5, f"{name}: open interest in USD and coins")
+            records.states.append(state)
+    return records
+
+
+class _Snapshot(Wire):
+    timestamp: int | str
+    funding_rates: dict[str, str]
+    open_interests: dict[str, str]
+
+
+_PRODUCT = "market_snapshots.product_ids[]"
+
+
+def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snapshot]]]:
+    """Return the contract that was asked for, its number, and the snapshots with their stamps."""
+    number = reading.asked(_PRODUCT).partition(":")[0]
+    listed = reading.context.instruments.values()
+    item = next((one for one in listed if one.name.partition(":")[0] == number), None)
+    if item is None:
+        reading.fail(f"product {number} is not among the instruments of the context: give /v2/contracts")
+    rows = reading.rows(_Snapshot, "snapshots")
+    return item, number, [(reading.seconds(float(row.timestamp)), row) for row in rows]
+
+
+def snapshots(reading: Reading) -> Records:
+    """Read payments of the hours in which the snapshots fall, and open interest in USD, the newest first."""
+    item, number, rows = _snapshots(reading)
+    records = Records()
+    for stamp, row in rows:
+        records.times.append(stamp)
+        if number in row.funding_rates:
+            rate = reading.required(row.funding_rates[number]) / _X18
+            records.payments.append(Payment(item, stamp - stamp % _HOUR_US, rate, 1.0))
+        if number in row.open_interests:
+            usd = reading.required(row.open_interests[number]) / _X18
+            records.oi.append(OiPoint(item, stamp, usd, "1h"))
+    return records
+
+
+_endpoint = partial(VenueEndpoint, "nado")
+_snapshot = partial(
+    _endpoint,
+    method="POST",
+    symbol=_PRODUCT,
+    params={"market_snapshots.interval.granularity": "3600"},
+    paging=Paging(
+        descending=True, start="", end="market_snapshots.interval.max_time", unit="s", limit=100,
+        limit_name="market_snapshots.interval.count",
+    ),
+    weight=45,  # of 100 snapshots
+    confirmed=False,
+)  # fmt: skip
+
+ENDPOINTS = (
+    _endpoint(
+        "funding", "/v2/contracts", contracts, tables=STATE_TABLES, lists=True, every=60,
+        note="rates of 24 hours, paid hourly; which sides open interest counts is not known",
+    ),
+    _snapshot(
+        "settlements", "/v1", snapshots,
+        note="the hour's rate as paid; that it was paid at the start of the hour is inferred from the stamps",
+    ),
+    _snapshot("oi_history", "/v1", snapshots, note="USD, one snapshot an hour"),
+)  # fmt: skip
+
+VENUE = Venue(
+    "nado",
+    "https://archive.prod.nado.xyz",
+    ENDPOINTS,
+    refusal(_Fault, {1000: "limit", 1015: "limit"}.get),
+    budget=9.0,  # a quarter of 2,400 a minute, less what one request may exceed it by
+    hourly=True,
+)

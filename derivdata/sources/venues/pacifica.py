@@ -1,0 +1,134 @@
+"""Pacifica: one answer has the rates, marks and open interest of every market; a second lists the markets.
+
+``funding`` is the rate of the payment that was made, ``next_funding`` the estimate for the next one, which is
+the running rate here. Both are fractions per hour.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.readers import contracts
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Payment, Records
+from derivdata.sources.venues.shapes import Figures, Level, Listed, spelled
+from derivdata.sources.venues.wire import Wire
+
+
+class _Fault(Wire):
+    success: bool = True
+    error: str | None = None
+    code: int | None = None
+
+    @property
+    def fault(self) -> Fault:
+        return None if self.success else (self.code, self.error or "")
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of a coin; a pair such as SOL-USDC is spot."""
+    is_perpetual = "-" not in name
+    return Instrument(name, name, "USDC", 1.0, perpetual=is_perpetual, active=is_perpetual)
+
+
+class _Listing(Listed[str, int, None], kw_only=True):
+    kind: str | None = None
+
+
+_MARKET = spelled(
+    _Listing, name="symbol", kind="instrument_type", symbol="base_asset", tick="tick_size",
+    step="lot_size", listed="created_at",
+)  # fmt: skip
+
+
+def _market(reading: Reading, row: _Listing) -> Instrument | None:
+    if row.kind == "spot":
+        return None
+    return reading.contract(row, symbol=row.symbol or row.name, quote="USDC")
+
+
+class _Price(Figures[str, int], kw_only=True):
+    traded: str | None = None
+    before: str | None = None  # the oracle's price of 24 hours ago
+
+
+_PRICE = spelled(
+    _Price, name="symbol", time="timestamp", rate="next_funding", mark="mark", index_price="oracle",
+    contracts="open_interest", volume_usd="volume_24h", before="yesterday_price",
+)  # fmt: skip
+
+
+def prices(reading: Reading) -> Records:
+    """Read running rates, open interest in coins at the mark, prices and volume of all markets."""
+    records = Records()
+    for row in reading.rows(_PRICE, "data"):
+        with reading.row():
+            item = reading.instrument(row.name, _named)
+            if not item.perpetual:
+                continue
+            state = reading.state(item, row, 1.0)
+            before, now = reading.number(row.before), state.index_price
+            change = (now / before - 1) * 100 if before and now else None
+            records.states.append(state._replace(change_pct=change))
+    return records
+
+
+class _Paid(Wire):
+    funding_rate: str
+    created_at: int
+
+
+def funding_history(reading: Reading) -> Records:
+    """Read hourly payments, the newest first."""
+    item = reading.instrument(reading.asked("symbol"), _named)
+    records = Records(cursor=reading.part(str | None, "next_cursor", None))
+    if not reading.part(bool, "has_more", False):
+        records.cursor = None
+    for row in reading.rows(_Paid, "data"):
+        rate = reading.required(row.funding_rate)
+        records.add_past(Payment(item, reading.ms(row.created_at), rate, 1.0))
+    return records
+
+
+_LEVEL = spelled(Level[str], price="p", size="a")
+
+
+class _Book(Wire):
+    s: str
+    l: tuple[list[_LEVEL], list[_LEVEL]]  # type: ignore[valid-type]  # noqa: E741
+    t: int
+
+
+def book(reading: Reading) -> Records:
+    """Read a book, bids first; sizes are coins."""
+    body = reading.part(_Book, "data")
+    item = reading.instrument(body.s, _named)
+    return Records(books=[reading.book(item, reading.ms(body.t), *body.l)])
+
+
+_endpoint = partial(VenueEndpoint, "pacifica")
+
+ENDPOINTS = (
+    _endpoint("instruments", "/info", contracts(_MARKET, "data", _market), lists=True),
+    _endpoint(
+        "funding", "/info/prices", prices, tables=STATE_TABLES, every=60,
+        note="open interest is coins by the size of recorded bodies, where one page says USD; which sides it "
+        "counts is not known",
+    ),
+    _endpoint(
+        "settlements", "/funding_rate/history", funding_history, symbol="symbol",
+        paging=Paging("cursor", descending=True, start="", end="", cursor="cursor", limit=1000),
+    ),
+    _endpoint("book", "/book", book, symbol="symbol", params={"agg_level": "1"}),
+)  # fmt: skip
+
+VENUE = Venue(
+    "pacifica",
+    "https://api.pacifica.fi/api/v1",
+    ENDPOINTS,
+    refusal(_Fault, {429: "limit", 500: "busy", 503: "busy"}.get),
+    budget=100 / 60 / 4,  # 100 credits a minute without a key
+    hourly=True,
+)
