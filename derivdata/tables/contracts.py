@@ -264,6 +264,10 @@ _VENUE_ALIASES = {
     "krakenfutures": "kraken",
     "coinbaseinternational": "coinbase",
     "cryptocomexchange": "cryptocom",
+    "orderly": "woofipro",
+    "orderlynetwork": "woofipro",
+    "variationalomni": "variational",
+    "apexomni": "apex",
     **{_NOT_IN_NAMES.sub("", venue.display_name.lower()): slug for slug, venue in VENUES.items()},
 }
 

@@ -27,6 +27,7 @@ class VenueFact(NamedTuple):
     as_of: str  # the day on which it was recorded or documented
     nature: str  # an answer "recorded" by somebody, a "sample" in a client's source, or "documentation"
     source: str  # request, and where the answer can be read
+    confirmed: bool  # False where one source alone says so, or two contradict each other
 
 
 class _Source(msgspec.Struct):
@@ -37,10 +38,14 @@ class _Source(msgspec.Struct):
     nature: str
     source: str
     facts: dict[str, dict[str, float]]
+    confirmed: bool = True
 
 
 _UNITS = {
     "interval_hours": "h",
+    "rate_period_hours": "h",  # what a stated rate is quoted for, where it is not the interval
+    "rate_scale": "fraction",  # what one unit of a stated rate is: 0.01 of percentage points
+    "open_interest_sides": "sides",  # that stated open interest counts
     "funding_cap_bps": "bps per interval",  # of one interval's rate
     "funding_floor_bps": "bps per interval",
     "maker_fee_bps": "bps",
@@ -55,7 +60,9 @@ _UNITS = {
 _SOURCES = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=list[_Source])
 
 FACTS = tuple(
-    VenueFact(one.exchange, symbol, fact, value, _UNITS[fact], one.as_of, one.nature, one.source)
+    VenueFact(
+        one.exchange, symbol, fact, value, _UNITS[fact], one.as_of, one.nature, one.source, one.confirmed
+    )
     for one in _SOURCES
     for symbol, figures in one.facts.items()
     for fact, value in figures.items()

@@ -81,3 +81,17 @@ def test_facts_are_what_the_venues_say_themselves() -> None:
     for row in body("kraken/instruments.json")["instruments"]:
         if row.get("base") in ("BTC", "ETH") and "maxRelativeFundingRate" in row:
             hold("kraken", row["base"], funding_cap_bps=1e4 * row["maxRelativeFundingRate"])
+
+
+def test_units_of_rates_are_confirmed_or_said_not_to_be() -> None:
+    rows = dd.venues.facts().set_index(["exchange", "symbol", "fact"])
+    stated = rows["value"].to_dict()
+    assert stated["grvt", "", "rate_scale"] == 0.01
+    assert stated["variational", "", "rate_period_hours"] == 8760
+    assert stated["nado", "", "rate_period_hours"] == 24
+    assert stated["ethereal", "", "open_interest_sides"] == 2
+    assert rows.loc[("grvt", "", "rate_scale"), "confirmed"]
+    assert not rows.loc[("ethereal", "", "open_interest_sides"), "confirmed"]
+    for venue in ("variational", "extended", "grvt", "nado", "pacifica", "woofipro", "ethereal", "apex"):
+        assert (venue, "", "rate_scale") in stated
+        assert (venue, "", "open_interest_sides") in stated

@@ -12,7 +12,7 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Payment, Records
-from derivdata.sources.venues.shapes import Figures, spelled
+from derivdata.sources.venues.shapes import Figures, keyed, spelled
 from derivdata.sources.venues.wire import Wire
 
 _DAY_HOURS, _X18, _HOUR_US = 24.0, 1e18, 3_600_000_000
@@ -51,7 +51,7 @@ _CONTRACT = spelled(
 def contracts(reading: Reading) -> Records:
     """Read contracts, rates of 24 hours, open interest in USD and coins, prices and volume."""
     records = Records()
-    for name, row in reading.decode(dict[str, _CONTRACT]).items():  # type: ignore[valid-type]
+    for name, row in reading.decode(keyed(_CONTRACT)).items():
         with reading.row():
             if row.name not in (None, name):
                 reading.fail(f"{name} holds the row of {row.name}")

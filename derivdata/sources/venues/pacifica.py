@@ -34,17 +34,17 @@ def _named(name: str) -> Instrument:
 
 
 class _Listing(Listed[str, int, None], kw_only=True):
-    kind: str | None = None
+    market: str | None = None
 
 
 _MARKET = spelled(
-    _Listing, name="symbol", kind="instrument_type", symbol="base_asset", tick="tick_size",
+    _Listing, name="symbol", market="instrument_type", symbol="base_asset", tick="tick_size",
     step="lot_size", listed="created_at",
 )  # fmt: skip
 
 
 def _market(reading: Reading, row: _Listing) -> Instrument | None:
-    if row.kind == "spot":
+    if row.market == "spot":
         return None
     return reading.contract(row, symbol=row.symbol or row.name, quote="USDC")
 

@@ -39,12 +39,12 @@ def _named(name: str) -> Instrument:
 
 
 class _Listing(Listed[float, int, None], kw_only=True):
-    stage: str | None = None
+    trading: str | None = None
 
 
 _CONTRACT = spelled(
     _Listing, name="symbol", hours="funding_period", listed="created_time",
-    tick="quote_tick", step="base_tick", stage="status",
+    tick="quote_tick", step="base_tick", trading="status",
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def _contract(reading: Reading, row: _Listing) -> Instrument:
         symbol=item.symbol,
         quote=item.quote,
         perpetual=item.perpetual,
-        active=row.stage in (None, "", "TRADING"),
+        active=row.trading in (None, "", "TRADING"),
     )
 
 
