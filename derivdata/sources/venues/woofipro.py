@@ -15,7 +15,7 @@ from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Wire
 
-_HOUR_MS = 3_600_000
+_HOUR_US = 3_600_000_000
 
 
 class _Fault(Wire):
@@ -77,7 +77,7 @@ def funding_rates(reading: Reading) -> Records:
             item = reading.instrument(row.name, _named)
             hours = reading.interval(item)
             if row.last_payment and row.next_payment:
-                hours = (row.next_payment - row.last_payment) / _HOUR_MS
+                hours = (reading.ms(row.next_payment) - reading.ms(row.last_payment)) / _HOUR_US
             if item.active:
                 records.states.append(reading.state(item, row, hours))
     return records
