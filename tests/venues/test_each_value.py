@@ -218,7 +218,7 @@ UNSEEN: dict[str, str] = json.loads(_LIST.read_text("utf-8"))
 
 REASONS = {
     r"\[\] again": "equal rows of one instant are different fills",
-    r"\w*(rate|Rate|funding|fundingRateRr|funding_8h|[. ][frv]|interest_1h|valuations\S* result.data.v)"
+    r"\w*(rate|Rate|\w*Rate\w*1h|funding_rates\.\d+|funding|fundingRateRr|funding_8h|[. ][frv]|interest_1h|valuations\S* result.data.v)"
     r" (x10|x0.01|-1|swap)": "rates have any size and sign",
     r"(value|\w*[cC]hange\w*|\w*Pcnt|closeRp|open) (x10|x0.01|-1|swap)": "of 24 hours ago, and small",
     r"(\w*[iI]d|orderID|\*) (x10|x0.01|-1|swap|shift)": "an id that nothing repeats",
@@ -229,7 +229,7 @@ REASONS = {
     r"\w*(buy|sell)_ratio (x10|x0.01)": "numbers or shares, which need not add up",
     r"(shift|klines  shift|\S*(date|expiryDate) shift)": "another day before now is as good",
     r"\w*(olume|[vV]ol|vol\w*24h|volume_\w+|\w*[aA]mount|qty|size|[sS]z|[qvszab]|leavesQty|asks|bids"
-    r"|[oO]penInterest\w*|open_interest|oi|oiUsd|\w*Value|turnover\w*|dayNtlVlm|quoteVolume"
+    r"|data\.i|[oO]penInterest\w*|open_interest|oi|oiUsd|\w*Value|turnover\w*|dayNtlVlm|quoteVolume"
     r"|\w*_volume) (x10|x0.01|-1)": "an amount that nothing repeats, within 20 times the last",
     r"(collectCycle|fundingIntervalHour) (x10|x0.01|-1)": "an hour more or less is an interval too",
     r"(delta|gamma|vega|theta|markIV|mark_iv|iv) (x10|x0.01)": "options far from the money have any",
