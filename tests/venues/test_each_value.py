@@ -218,7 +218,8 @@ UNSEEN: dict[str, str] = json.loads(_LIST.read_text("utf-8"))
 
 REASONS = {
     r"\[\] again": "equal rows of one instant are different fills",
-    r"\w*(rate|Rate|\w*Rate\w*1h|funding_rates\.\d+|funding|fundingRateRr|funding_8h|[. ][frv]|interest_1h|valuations\S* result.data.v)"
+    r"\w*(Rate\w*1h|funding_rates\.\d+) (x10|x0.01|-1|swap)": "rates of an hour have any size and sign",
+    r"\w*(rate|Rate|funding|fundingRateRr|funding_8h|[. ][frv]|interest_1h|valuations\S* result.data.v)"
     r" (x10|x0.01|-1|swap)": "rates have any size and sign",
     r"(value|\w*[cC]hange\w*|\w*Pcnt|closeRp|open) (x10|x0.01|-1|swap)": "of 24 hours ago, and small",
     r"(\w*[iI]d|orderID|\*) (x10|x0.01|-1|swap|shift)": "an id that nothing repeats",
