@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from derivdata import tables
 from derivdata.client import transport
+from derivdata.client.coin_contracts import By, symbols_to_request
 from derivdata.client.reading import Envelope, Point, Settlement, answer_time, series
 from derivdata.client.retrieval import get_windows, pieces, tabulate
 from derivdata.client.transport import Answer
@@ -119,6 +120,7 @@ def history(
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
+    by: By = "symbol",
 ) -> pd.DataFrame:
     """Return the funding rate of every venue over a window, sampled.
 
@@ -135,6 +137,10 @@ def history(
     resolution
         Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the server, which
         makes it by the length of the window, and with it the statistics of what comes back.
+    by
+        ``"coin"`` returns all contracts of the symbols' coins that the source lists: of ``"PEPE"`` also
+        ``1000PEPE`` and ``kPEPE``, of ``"POL"`` also ``MATIC``. Each keeps its symbol, and
+        ``dd.panel(table, by="coin")`` joins them. ``"symbol"`` names such contracts in a `DataNotice`.
 
     Returns
     -------
@@ -162,7 +168,8 @@ def history(
     >>> dd.funding.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
     """
-    listed, slugs = symbol_names(symbols), venue_names(venues)
+    slugs = venue_names(venues)
+    listed = symbols_to_request(endpoints.FUNDING_HISTORICAL, symbol_names(symbols), by)
     spans = pieces(endpoints.FUNDING_HISTORICAL, times.window(start, end), resolution, slugs)
     each = [{"symbol": s, "exchanges": slugs, "resolution": resolution} for s in listed]
     answers = get_windows(endpoints.FUNDING_HISTORICAL, each, spans, _History)
@@ -176,12 +183,13 @@ def settlements(
     end: times.Instant | None = None,
     *,
     venues: str | Sequence[str] | None = None,
+    by: By = "symbol",
 ) -> pd.DataFrame:
     """Return the funding payments of every venue over a window.
 
     Parameters
     ----------
-    symbols, start, end, venues
+    symbols, start, end, venues, by
         As in `history`.
 
     Returns
@@ -195,7 +203,8 @@ def settlements(
     ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``. Errors are
     those of `history`.
     """
-    listed, slugs = symbol_names(symbols), venue_names(venues)
+    slugs = venue_names(venues)
+    listed = symbols_to_request(endpoints.FUNDING_SETTLEMENT, symbol_names(symbols), by)
     spans = pieces(endpoints.FUNDING_SETTLEMENT, times.window(start, end), "1h", slugs)
     each = [{"symbol": s, "exchanges": slugs} for s in listed]
     answers = get_windows(endpoints.FUNDING_SETTLEMENT, each, spans, _Settlements)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import quantities, transport
+from derivdata.client.coin_contracts import By
 from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope
 from derivdata.client.retrieval import tabulate
@@ -102,18 +103,22 @@ def history(
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
+    by: By = "symbol",
 ) -> pd.DataFrame:
     """Return open interest of one symbol or several on every venue over a window.
 
     Parameters
     ----------
-    symbols, start, end, venues, resolution
+    symbols, start, end, venues, resolution, by
         As in `derivdata.funding.history`.
 
     Returns
     -------
     DataFrame, table ``oi_history``
-        One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is no row.
+        One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is no row. A row is one
+        contract of the venue, the one that represents the symbol (a perpetual in USDT before one in coins).
+        ``dd.panel(table, by="coin")`` of a table with ``by="coin"`` adds the symbols of a coin up; contracts
+        in other currencies are in ``dd.venues.read(..., by="coin")``.
 
     Notes
     -----
@@ -124,7 +129,7 @@ def history(
     >>> dd.oi.history(["BTC", "ETH"], "7d", venues=["binance"]).shape
     (336, 5)
     """
-    return quantities.over_time(_HISTORY, symbols, start, end, venues, resolution)
+    return quantities.over_time(_HISTORY, symbols, start, end, venues, resolution, by)
 
 
 @typed

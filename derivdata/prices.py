@@ -8,6 +8,7 @@ from typing import Literal
 import pandas as pd
 
 from derivdata.client import quantities
+from derivdata.client.coin_contracts import By
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
@@ -25,12 +26,13 @@ def history(
     venues: str | Sequence[str] | None = None,
     kind: Literal["mark", "index", "last"] = "mark",
     resolution: times.Resolution | None = "1h",
+    by: By = "symbol",
 ) -> pd.DataFrame:
     """Return a price of every venue over a window.
 
     Parameters
     ----------
-    symbols, start, end, venues, resolution
+    symbols, start, end, venues, resolution, by
         As in `derivdata.funding.history`.
     kind
         ``"mark"``, the price that margins and liquidations go by; ``"index"``, the venue's own index of spot
@@ -64,7 +66,7 @@ def history(
     (336, 6)
     """
     return quantities.table_rows(
-        endpoints.PRICES_HISTORY, symbols, start, end, venues, kind=kind, resolution=resolution
+        endpoints.PRICES_HISTORY, symbols, start, end, venues, by, kind=kind, resolution=resolution
     )
 
 

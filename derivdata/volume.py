@@ -14,6 +14,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import quantities
+from derivdata.client.coin_contracts import By
 from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope, instants
 from derivdata.client.retrieval import get_windows, pieces, tabulate
@@ -52,12 +53,13 @@ def history(
     *,
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
+    by: By = "symbol",
 ) -> pd.DataFrame:
     """Return the volume of one symbol or several on every venue over a window.
 
     Parameters
     ----------
-    symbols, start, end, venues, resolution
+    symbols, start, end, venues, resolution, by
         As in `derivdata.funding.history`.
 
     Returns
@@ -74,7 +76,7 @@ def history(
     >>> bool((dd.volume.history("BTC", "1d", venues=["binance", "okx"])["volume_usd"] > 0).all())
     True
     """
-    return quantities.over_time(_HISTORY, symbols, start, end, venues, resolution)
+    return quantities.over_time(_HISTORY, symbols, start, end, venues, resolution, by)
 
 
 @typed

@@ -109,3 +109,53 @@ def test_what_cannot_be_joined_is_refused_and_neither_added_up_nor_dropped(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         dd.panel(data, by="coin")
+
+
+def _daily(name: str, value: str, rows: list[tuple[str, str, str, float]], **constants: Any) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["symbol", "exchange", "time", value])
+    frame["time"] = pd.to_datetime(frame["time"], utc=True)
+    return TABLES[name].conform(frame.assign(**constants))
+
+
+def _renamed_rates(rows: list[tuple[str, str, str, float]]) -> pd.DataFrame:
+    return _daily("funding_history", "rate_bps_8h", rows, kind="sampled", resolution="1d")
+
+
+@pytest.mark.parametrize(("old", "new"), [("MATIC", "POL"), ("FTM", "S"), ("RNDR", "RENDER")])
+def test_a_renamed_ticker_is_one_series_whenever_a_venue_renamed_it(old: str, new: str) -> None:
+    rows = [(old, "okx", "2024-01-01", 1.0), (new, "okx", "2025-06-01", 2.0)]
+    rows += [(old, "late", "2025-06-01", 3.0), (new, "late", "2026-01-01", 4.0)]
+    found = dd.panel(_renamed_rates(rows), by="coin").sel(symbol=new)
+    nan = float("nan")
+    np.testing.assert_array_equal(found.sel(exchange="okx"), [1.0, 2.0, nan])
+    np.testing.assert_array_equal(found.sel(exchange="late"), [nan, 3.0, 4.0])
+
+
+def test_where_a_venue_has_both_contracts_the_renamed_one_counts() -> None:
+    rows = [("MATIC", "okx", "2024-09-09", 1.0), ("MATIC", "okx", "2024-09-10", 9.0)]
+    rows += [("POL", "okx", "2024-09-10", 2.0)]
+    with pytest.warns(dd.errors.DataNotice, match="1 rows of MATIC are left out"):
+        found = dd.panel(_renamed_rates(rows), by="coin")
+    assert found.values.tolist() == [[[1.0, 2.0]]]
+    held = _daily("oi_history", "oi_usd", rows, resolution="1d")
+    assert dd.panel(held, by="coin").values.tolist() == [[[1.0, 11.0]]]
+
+
+def test_a_reused_ticker_is_two_series() -> None:
+    """LIT was Litentry until 2025-02-10, and is Lighter's from the end of 2025 on."""
+    rows = [("LIT", "okx", "2024-01-01", 1.0), ("HEI", "okx", "2025-06-01", 2.0)]
+    rows += [("LIT", "okx", "2026-02-01", 3.0), ("LUNA", "okx", "2022-05-01", 4.0)]
+    rows += [("LUNA", "okx", "2022-06-01", 5.0), ("1000LUNC", "okx", "2022-06-01", 6.0)]
+    found = dd.panel(_renamed_rates(rows), by="coin").isel(exchange=0)
+    series = {
+        symbol: found.sel(symbol=symbol).dropna("time").values.tolist() for symbol in found["symbol"].values
+    }
+    assert series == {"HEI": [1.0, 2.0], "LIT": [3.0], "LUNA": [5.0], "LUNC": [4.0, 6.0]}
+    plain = dd.panel(_renamed_rates(rows)).sel(symbol="LIT")
+    assert plain.notnull().sum() == 2
+
+
+def test_every_renaming_has_two_sources_and_dates_in_order() -> None:
+    for ticker in dd.tables.RENAMED_TICKERS:
+        assert len(ticker.sources) >= 2
+        assert pd.Timestamp(ticker.renamed) <= pd.Timestamp(ticker.reused or ticker.renamed)

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from derivdata.client.coin_contracts import By, symbols_to_request
 from derivdata.client.reading import Envelope, decode_raw, instants
 from derivdata.client.retrieval import get_windows, pieces, tabulate
 from derivdata.client.transport import Answer
@@ -57,12 +58,16 @@ def over_time(
     end: times.Instant | None,
     venues: str | Sequence[str] | None,
     resolution: times.Resolution | None,
+    by: By = "symbol",
 ) -> pd.DataFrame:
     """Return a quantity on every venue over a window: of symbols, or of each venue in all for None."""
     slugs = venue_names(venues)
     spans = pieces(quantity.endpoint, times.window(start, end), resolution, slugs)
     query = {"exchanges": slugs, "resolution": resolution}
-    each = [query] if symbols is None else [{"symbol": s, **query} for s in symbol_names(symbols)]
+    each = [query]
+    if symbols is not None:
+        requested = symbols_to_request(quantity.endpoint, symbol_names(symbols), by)
+        each = [{"symbol": symbol, **query} for symbol in requested]
     answers = get_windows(quantity.endpoint, each, spans, quantity.into)
     return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
 
@@ -125,10 +130,12 @@ def table_rows(
     start: times.Instant,
     end: times.Instant | None,
     venues: str | Sequence[str] | None,
+    by: By = "symbol",
     **query: Any,
 ) -> pd.DataFrame:
     """Return the rows of symbols in a local table over a window; `query` has its other parameters."""
-    listed, slugs = symbol_names(symbols), venue_names(venues)
+    listed = symbols_to_request(endpoint, symbol_names(symbols), by)
+    slugs = venue_names(venues)
     spans = pieces(endpoint, times.window(start, end), query.get("resolution", "raw"), slugs)
     each = [{"symbol": s, "exchanges": slugs, **query} for s in listed]
     answers = get_windows(endpoint, each, spans, _Rows)

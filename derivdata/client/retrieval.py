@@ -212,6 +212,11 @@ def _notify_empty(seen: list[Answer[Any]], parts: Sequence[Mapping[str, Any]]) -
             transport.notify(answer.request, notice)
 
 
+def listed_symbols() -> list[str]:
+    """Return the symbols of the source's own list."""
+    return transport.get(endpoints.FUNDING_METADATA, {}, into=_Listed, quiet=True).body.symbols
+
+
 def _require_listed(
     seen: Sequence[Answer[Any]], symbols: Sequence[str], parts: Sequence[Mapping[str, Any]]
 ) -> None:
@@ -221,7 +226,7 @@ def _require_listed(
         if symbol in present:
             continue
         try:
-            listed = transport.get(endpoints.FUNDING_METADATA, {}, into=_Listed, quiet=True).body.symbols
+            listed = listed_symbols()
         except DerivdataError:  # the tier, the recording or the archive does not have it
             return
         if listed and symbol not in listed:

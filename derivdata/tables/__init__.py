@@ -6,9 +6,11 @@ from derivdata.tables.contracts import VENUES, base, contract
 from derivdata.tables.definitions import TABLES
 from derivdata.tables.expiries import expiry
 from derivdata.tables.surfaces import surface
+from derivdata.tables.tickers import RENAMED_TICKERS
 
 __all__ = [
     "COLUMNS",
+    "RENAMED_TICKERS",
     "TABLES",
     "VENUES",
     "base",

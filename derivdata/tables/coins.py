@@ -1,4 +1,4 @@
-"""Contracts of one coin, joined: ``1000PEPE``, ``kPEPE`` and ``PEPE`` are ``PEPE``."""
+"""Contracts of one coin, joined: ``1000PEPE``, ``kPEPE`` and ``PEPE`` are ``PEPE``, ``MATIC`` is ``POL``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import math
 import numpy as np
 import pandas as pd
 
+from derivdata.support.notices import warn_caller
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import base
 from derivdata.tables.required import require_columns
+from derivdata.tables.tickers import coins_at
 
 _KEY = ["symbol", "exchange", "time"]
 _PRICE = "price_usd"
@@ -24,7 +26,8 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     unit = COLUMNS[column].unit if column in COLUMNS else ""
     if unit in _COUNTED:
         raise ValueError(f"{column} is in {unit}: by='coin' joins rates, prices and values in USD")
-    coins, multiples = _read(table, "table")
+    names, multiples = _read(table, "table")
+    coins = coins_at(names, table["time"])
     result = table.assign(symbol=coins)
     if column == _PRICE:
         prices = table
@@ -37,6 +40,16 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
         return result
     if unit == "USD" and column != _PRICE:
         return _added(result, column)
+    is_old = names != coins
+    has_new = (~is_old).groupby([result[name] for name in _KEY], observed=True).transform("any")
+    superseded = is_old & has_new
+    if superseded.any():
+        old = ", ".join(sorted(set(table.loc[superseded, "symbol"].astype(str))))
+        warn_caller(
+            f"{int(superseded.sum())} rows of {old} are left out: the venue has the renamed contract at the "
+            "same times"
+        )
+        return by_coin(table[~superseded], column, prices)
     row = result[twice].iloc[0]
     same = twice & (result[_KEY] == row[_KEY]).all(axis=1)
     names = " and ".join(map(str, table.loc[same, "symbol"]))
@@ -68,7 +81,8 @@ def _added(result: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def _refuse_other_coins(prices: pd.DataFrame) -> None:
     """Refuse contracts whose prices of one coin are throughout apart; those of one name are not compared."""
-    coins, multiples = _read(prices, "prices")
+    names, multiples = _read(prices, "prices")
+    coins = coins_at(names, prices["time"])
     logs = np.log(prices[_PRICE].where(prices[_PRICE] > 0) / multiples)
     several = prices.groupby(coins)["symbol"].transform(lambda names: names.astype("str").nunique()) > 1
     rows = prices[several].assign(coin=coins, log=logs)

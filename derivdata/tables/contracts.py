@@ -56,7 +56,8 @@ _ASSETS = frozenset(
     " SDEUSD SUSD TUSD USDC USDT FRXUSD LISUSD SFRXUSD".split()
 )
 
-_THOUSANDS = re.compile(r"(?<![A-Z0-9])K(?=(?:BONK|DOGS|FLOKI|LUNC|NEIRO|PEPE|SHIB)(?:$|[^A-Z0-9]|USD|PERP))")
+BUNDLED_COINS = ("BONK", "DOGS", "FLOKI", "LUNC", "NEIRO", "PEPE", "SHIB")
+_THOUSANDS = re.compile(rf"(?<![A-Z0-9])K(?=(?:{'|'.join(BUNDLED_COINS)})(?:$|[^A-Z0-9]|USD|PERP))")
 """Bundles of 1,000 coins that are spelt with a small k, as ``kPEPE``; other names in K are coins (KAVA)."""
 
 

@@ -41,8 +41,11 @@ def panel(
         A numeric column of it; by default what the table is about: ``rate_bps_8h``, ``oi_usd``,
         ``volume_usd``, ``price_usd``, or its only column of numbers; of depth, both sides.
     by
-        ``"coin"`` joins contracts of one coin, such as ``1000PEPE``, ``kPEPE`` and ``PEPE``: rates stay as
-        they are, prices become those of one coin, and a venue's values in USD are added up.
+        ``"coin"`` joins contracts of one coin, such as ``1000PEPE``, ``kPEPE`` and ``PEPE``, or ``MATIC`` and
+        ``POL`` (`derivdata.tables.RENAMED_TICKERS`): rates stay as they are, prices become those of one coin,
+        and a venue's values in USD are added up. Where a venue has a renamed contract and the old one at one
+        time, rates and prices are those of the renamed one, with a notice. A ticker that another coin uses
+        later is two series.
     prices
         Table ``prices_history``, by which ``by="coin"`` checks that contracts of one name are of one coin;
         prices check themselves. Without it the names alone are read.

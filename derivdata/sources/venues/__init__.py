@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 import pandas as pd
@@ -132,6 +132,7 @@ def read(
     *,
     at: times.Instant | None = None,
     context: Mapping[str, Any] | None = None,
+    by: Literal["symbol", "coin"] = "symbol",
 ) -> dict[str, pd.DataFrame]:
     """Read the body that a venue answered with as the tables that it fills.
 
@@ -154,6 +155,11 @@ def read(
         ``markets_symbol_exchanges`` as this function returns them, or single values ``interval_hours``,
         ``contract_size`` (coins of a contract; USD of an inverse one), ``mark_price`` and ``instrument``.
         What cannot be known without them is missing.
+    by
+        ``"symbol"`` gives open interest of one contract for each symbol, as the API does. ``"coin"`` gives
+        the sum of ``oi_history`` over all perpetuals of each coin in the body, in any currency and multiple;
+        a coin of which a contract has no open interest has no row. Sums of several bodies, such as linear and
+        inverse contracts, can be added.
 
     Returns
     -------
@@ -192,7 +198,7 @@ def read(
     names += ["dexes"] * (endpoint.what == "dexes")
     names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
     hours = reading.context.interval_hours or VENUES[venue].lone_payment_hours
-    return frames(venue, rows, names, at=reading.at, default_hours=hours)
+    return frames(venue, rows, names, at=reading.at, default_hours=hours, by_coin=by == "coin")
 
 
 def records(

@@ -56,6 +56,7 @@ def frames(
     *,
     at: int | None = None,
     default_hours: float = 8.0,
+    by_coin: bool = False,
 ) -> dict[str, pd.DataFrame]:
     """Return the tables that records fill, empty ones too.
 
@@ -67,7 +68,7 @@ def frames(
         "dexes": lambda: dexes(exchange, records.dexes),
         "funding_history": lambda: _funding(records.states, at),
         "funding_settlements": lambda: _settlements(records.payments, default_hours),
-        "oi_history": lambda: _oi(records, at),
+        "oi_history": lambda: _oi(records, at, by_coin=by_coin),
         "markets_symbol_exchanges": lambda: _market(records.states, at),
         "prices_history": lambda: _prices(records, at),
         "futures_history": lambda: _futures(records, at),
@@ -240,13 +241,38 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
     }
 
 
-def _oi(records: Records, at: int | None) -> dict[str, Any]:
+def _oi(records: Records, at: int | None, *, by_coin: bool = False) -> dict[str, Any]:
     _check_marks(records.states)
-    now = preferred(s for s in records.states if s.oi_usd is not None)
-    past: list[OiPoint] = preferred(p for p in records.oi if p.oi_usd is not None)
+    if by_coin:
+        now: list[State] = _of_coins(records.states)
+        past: list[OiPoint] = _of_coins(records.oi)
+    else:
+        now = preferred(s for s in records.states if s.oi_usd is not None)
+        past = preferred(p for p in records.oi if p.oi_usd is not None)
     rows: list[State | OiPoint] = [*now, *past]
     stated = ["raw"] * len(now) + [row.resolution for row in past]
     return _columns(rows, at, oi_usd="oi_usd") | {"resolution": stated}
+
+
+def _of_coins(rows: Iterable[Any]) -> list[Any]:
+    """Add up the open interest of all perpetuals of each coin at each time, whatever their quote or multiple.
+
+    A coin of which one contract has no open interest has no sum.
+    """
+    groups: dict[tuple[str, int | None], list[Any]] = {}
+    for row in rows:
+        if row.instrument.perpetual and row.instrument.active:
+            time = None if isinstance(row, State) else row.time  # states of one body are of one time
+            groups.setdefault((tables.base(row.instrument.symbol)[0], time), []).append(row)
+    sums = []
+    for (coin, _), contracts in groups.items():
+        amounts = [row.oi_usd for row in contracts]
+        if None not in amounts:
+            item = contracts[0].instrument._replace(symbol=coin)
+            times = [row.time for row in contracts if row.time is not None]
+            time = max(times) if times else None
+            sums.append(contracts[0]._replace(instrument=item, oi_usd=sum(amounts), time=time))
+    return sums
 
 
 def _market(states: list[State], at: int | None) -> dict[str, Any]:
