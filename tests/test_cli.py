@@ -197,7 +197,7 @@ def test_archives_on_object_storage_keep_their_address(
         raise ValueError("stop here")
 
     monkeypatch.setattr("derivdata.sources.archive.open_archive", opened)
-    monkeypatch.setattr("derivdata.sources.archive.import_files", lambda _, __, to, **options: opened(to))
+    monkeypatch.setattr("derivdata.sources.archive.import_files", lambda to, **options: opened(to))
     assert main(["info", "s3://bucket/mine"]) == 1
     assert main(["import", "funding_history", "a.csv", "--to", "s3://bucket/mine"]) == 1
     assert given == ["s3://bucket/mine"] * 2

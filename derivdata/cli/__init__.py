@@ -23,7 +23,7 @@ from derivdata.support.extras import import_extra
 __all__ = ["main"]
 
 
-_FILES = ("source", "to", "key_file")
+_FILES = ("source", "to", "key_file", "files")
 """Options that name a file or a folder without being declared as a path."""
 
 
@@ -55,7 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
     add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
-    add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
+    add_import(
+        commands.add_parser("import", help="bring CSV, JSON, Parquet or Feather files into an archive")
+    )
     add_info(commands.add_parser("info", help="tables, rows and span of an archive"))
     add_fetch(commands.add_parser("fetch", help="one table into an archive, a file or the terminal"))
     add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,15 @@ from derivdata.cli.options import PairsAction, pair, say, value_pair
 
 def add_import(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata import``."""
-    parser.add_argument("table", help="name of the table, such as funding_settlements")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--to", required=True, metavar="ARCHIVE", help="a folder, or s3://bucket/path")
+    files = "files, folders or patterns; a table's name may come first, as with --table"
+    parser.add_argument("files", nargs="*", metavar="FILE", help=files)
+    parser.add_argument("--to", metavar="ARCHIVE", help="a folder, or s3://bucket/path")
+    table = "name of the table, such as funding_settlements; without it the files say it"
+    parser.add_argument("--table", metavar="TABLE", help=table)
+    dry = "print what was understood of the files, and write nothing"
+    parser.add_argument("--dry-run", action="store_true", help=dry)
+    listed_layouts = "print the layouts that are recognised"
+    parser.add_argument("--list", action="store_true", help=listed_layouts)
     pairs: dict[str, Any] = {"type": pair, "action": PairsAction, "default": {}}
     columns, values = "the table's column from the file's", "one value in every row"
     parser.add_argument("--map", **pairs, metavar="NAME=COLUMN", help=columns)
@@ -27,33 +35,76 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     question = "questions of the import that were answered: unit, interval, schedule, venues, future"
     listed["action"] = "extend"
     parser.add_argument("--accept", nargs="+", **listed, metavar="QUESTION", help=question)
-    source = (
-        "who wrote the files, where their columns are known: binance, okx, gate, kucoin, htx, hyperliquid, "
-        "tardis, cryptohftdata, velo, coinglass"
-    )
+    source = "who wrote the files, where their columns do not say it: binance, ccxt, tardis, ... (--list)"
     parser.add_argument("--from", dest="source", metavar="SOURCE", help=source)
-    parser.set_defaults(run=_import)
+    parser.set_defaults(run=_import, usage_error=parser.error)
 
 
 def _import(arguments: argparse.Namespace) -> None:
-    from derivdata.sources import archive
+    from derivdata.sources.archive.importing import listing
 
+    if arguments.list:
+        for row in listing().itertuples(index=False):
+            about = f"\n    seen {row.seen}" if row.seen else ""
+            say(f"{row.source}: {row.layout}\n    fills {row.tables}\n    by {row.signature}{about}")
+        return
+    table, files = _table_and_files(arguments)
+    if not files or arguments.to is None:
+        missing = [name for name, value in (("FILE", files), ("--to", arguments.to)) if not value]
+        arguments.usage_error(f"the following arguments are required: {', '.join(missing)}")
     words: dict[str, dict[str, str]] = {}
     for column, old, new in arguments.map_value:
         words.setdefault(column, {})[old] = new
-    result = archive.import_files(
-        arguments.table,
-        arguments.files,
-        arguments.to,
-        map=arguments.map,
-        set=arguments.set,
-        tz=arguments.tz,
-        unit=arguments.unit,
-        map_values=words,
-        accept=arguments.accept,
-        source=arguments.source,
-    )
-    say(result)
+    options: dict[str, Any] = {
+        "table": table,
+        "map": arguments.map,
+        "set": arguments.set,
+        "tz": arguments.tz,
+        "unit": arguments.unit,
+        "map_values": words,
+        "accept": arguments.accept,
+        "source": arguments.source,
+        "dry_run": arguments.dry_run,
+    }
+    result = _imported(files, arguments.to, options)
+    for line in result.rejections[1:]:
+        say(f"rejected: {line}")
+    for notice in result.notices:
+        say(f"notice: {notice}")
+    say(f"{result}{' (dry run: nothing is written)' if arguments.dry_run else ''}")
+
+
+def _table_and_files(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
+    """Return the table, which may stand before the files, and the files."""
+    first, *rest = arguments.files or [""]
+    is_name = re.fullmatch(r"[a-z][a-z0-9_]*", first) is not None and not Path(first).exists()
+    if arguments.table is None and rest and is_name:
+        return first, rest
+    return arguments.table, arguments.files
+
+
+def _imported(files: list[str], to: str, options: dict[str, Any]) -> Any:
+    """Import the files; on a terminal a question is asked, elsewhere it is an error that names the option."""
+    from derivdata.sources import archive
+    from derivdata.sources.archive.importing import Unclear
+
+    names = {"--table": "table", "--from": "source", "--unit": "unit"}
+    while True:
+        try:
+            return archive.import_files(files=files, to=to, show=say, **options)
+        except Unclear as question:
+            if not (sys.stdin.isatty() and sys.stdout.isatty()) or len(question.choices) > _MOST_CHOICES:
+                raise
+            say(question)
+            for number, choice in enumerate(question.choices, 1):
+                say(f"  {number}  {choice}")
+            answer = input(f"{question.option}: number of the right one (Enter stops): ").strip()
+            if not answer.isdecimal() or not 1 <= int(answer) <= len(question.choices):
+                raise
+            options[names[question.option]] = question.choices[int(answer) - 1]
+
+
+_MOST_CHOICES = 12
 
 
 def add_info(parser: argparse.ArgumentParser) -> None:

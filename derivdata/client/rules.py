@@ -26,11 +26,12 @@ from derivdata.client.instrument_names import (
     unread_names,
 )
 from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
-from derivdata.client.relations import LIKELY, PROMISED, SHARES_TOLERANCE
+from derivdata.client.relations import LIKELY, PROMISED
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
+from derivdata.tables.schema import Column
 
 
 class Rule(NamedTuple):
@@ -56,15 +57,12 @@ def check(answer: CheckedAnswer) -> list[str]:
     return notices
 
 
-_MOST = {
-    "index_pct": (400.0, "four times what any volatility index has been"),
-    "interval_hours": (168.0, "a week"),
-    **dict.fromkeys(
-        ("long_share", "market_share", "short_share"),
-        (1 + SHARES_TOLERANCE, "shares are fractions from 0 to 1"),
-    ),
+_MOST_MEANS = {
+    "index_pct": ": four times what any volatility index has been",
+    "interval_hours": ": a week",
+    **dict.fromkeys(("long_share", "market_share", "short_share"), ": shares are fractions from 0 to 1"),
 }
-"""The largest figure that is possible, and what it is."""
+"""What the largest figures that are possible mean, where a message says it."""
 
 _COUNTED = re.compile(
     r"(?!(.*_)?(net|delta|change|diff|pnl|imbalance|skew|flow)(_|$))"
@@ -78,16 +76,23 @@ def _wide(e: CheckedAnswer) -> Collection[str]:
     return symbols if isinstance(symbols := e.stated.get("symbols"), list) else ()
 
 
+def _column(e: CheckedAnswer, name: str) -> Column | None:
+    """Return the column of a figure; of a payload that no document describes only some are known."""
+    if e.table is not None:
+        return e.table.columns.get(name, COLUMNS.get(name))
+    return COLUMNS[name] if name in _MOST_MEANS else None
+
+
 def _impossible(e: CheckedAnswer) -> Iterator[str]:
     """Look at every column, and at the figures beside the rows of answers that no document describes."""
     for name in (*e.columns, *(e.stated if e.table is None else ())):
-        column = None if e.table is None else e.table.columns.get(name, COLUMNS.get(name))
-        positive = name == "interval_hours" or (column is not None and column.positive)
+        column = _column(e, name)
+        positive = column is not None and column.positive
         least = None if column is None else column.least
         if positive or (e.table is None and (_COUNTED.fullmatch(name) or name in _wide(e))):
             least = least or 0.0
-        most, is_most = _MOST.get(name, (np.inf, ""))
-        if least is None and not is_most:
+        most = np.inf if column is None or column.most is None else column.most
+        if least is None and most == np.inf:
             continue
         stated = e.stated.get(name) if name not in e.columns else None
         numbers = np.array([stated]) if isinstance(stated, int | float) else figure(e, name)
@@ -98,7 +103,7 @@ def _impossible(e: CheckedAnswer) -> Iterator[str]:
         elif positive and (numbers == 0.0).any():
             yield f"{name} is 0; it must be above 0"
         elif (numbers > most).any():
-            yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {most:g}: {is_most}"
+            yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {most:g}{_MOST_MEANS.get(name, '')}"
 
 
 _NAMED = {

@@ -207,17 +207,17 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
         if column.kind in (Kind.TEXT, Kind.LABEL):
             _refuse_hidden(f"{table.name}.{name}", rows[name])
             continue
+        if column.kind is Kind.FLAG:
+            continue
         if column.kind is Kind.TIME:
             if rows[name].min() >= times.FIRST and rows[name].max() < times.LAST:
                 continue
             wrong = ((rows[name] < times.FIRST) | (rows[name] >= times.LAST)).to_numpy()
-        elif name == "interval_hours":
-            wrong = (rows[name] <= 0).to_numpy(dtype=bool, na_value=False)
-        elif column.least is not None:
-            low = rows[name] <= 0 if column.positive else rows[name] < column.least
-            wrong = low.to_numpy(dtype=bool, na_value=False)
         else:
-            continue
+            values = pd.to_numeric(rows[name]).to_numpy(dtype=np.float64, na_value=np.nan)
+            wrong = np.zeros(len(rows), dtype=bool)
+            for outside, _ in column.outside(values):
+                wrong |= outside
         if wrong.any():
             first = rows[wrong].iloc[0]
             key = ", ".join(str(first[k]) for k in table.key)

@@ -16,10 +16,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import OtherContract, quoted_contracts
-from derivdata.sources.archive.importing import converted_rows, plan_of
-from derivdata.sources.archive.importing.formats import format_of
-from derivdata.sources.archive.importing.plan import Given
-from derivdata.sources.archive.importing.readers import Chunk, Header, chunks
+from derivdata.sources.archive.importing.importer import rows_of_file
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.histories import Backfilled, asked_window, life
@@ -169,7 +166,6 @@ class _Job:
     done: FileBackfill
     progress: Callable[[str], None]
     folder: Path | None
-    _last: tuple[tuple[Path, Header] | None, list[Chunk]] = field(default=(None, []))
 
     def planned(
         self, symbols: Sequence[str], names: Sequence[str], window: times.Window
@@ -314,21 +310,11 @@ class _Job:
         """
         if not path.stat().st_size:  # a month without a payment
             return tables.TABLES[table].empty(), ""
-        form, said = format_of(kind.source, table, path)
-        if (path, form.header) != self._last[0]:  # a file tells of several tables
-            self._last = (path, form.header), list(chunks(path, None, form.header))
-        given = Given({}, kind.fixed)
-        parts, reasons = [], []
-        for reads in form.reads:
-            if reads.table == table:
-                for rows in converted_rows(path, plan_of(form, reads, said, given), self._last[1]):
-                    parts.append(rows.frame)
-                    reasons += [f", {rows.rejected} left out: {rows.first}"] if rows.rejected else []
-        frame = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+        frame, reason = rows_of_file(path, table, kind.source, kind.fixed)
         others = sorted(set(frame["contract_name"]) - {item.name})
         if others:
             raise ArchiveError(f"it has rows of {others[0]}")
-        return frame, reasons[0] if reasons else ""
+        return frame, reason
 
     def _enter(self, series: _Series, read: _Read, batch: _Batch) -> None:
         """Let a file wait for the next write, or correct what it said before."""

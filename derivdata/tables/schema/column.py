@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -52,6 +52,9 @@ class Column:
         The smallest number that is possible; None where any number is.
     positive
         Whether zero is impossible, too.
+    most
+        The largest number that is possible: beyond it lies a wrong unit, or what a source writes for
+        "undefined". None where any number is.
     """
 
     kind: Kind
@@ -60,6 +63,24 @@ class Column:
     allowed: tuple[str, ...] = ()
     least: float | None = None
     positive: bool = False
+    most: float | None = None
+
+    def outside(self, values: Array) -> Iterator[tuple[Array, str]]:
+        """Yield the numbers that are impossible, as a mask, with the reason."""
+        with np.errstate(invalid="ignore"):
+            if self.least is not None:
+                below = values <= self.least if self.positive else values < self.least
+                is_zero = self.least == 0.0
+                why = (
+                    "is not above 0"
+                    if self.positive
+                    else "is negative"
+                    if is_zero
+                    else f"is below {self.least:g}"
+                )
+                yield below, why
+            if self.most is not None:
+                yield values > self.most, f"is above {self.most:g}, which is impossible"
 
 
 def cast_columns(

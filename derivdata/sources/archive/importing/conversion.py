@@ -4,208 +4,321 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.audit import future_limit, speller
-from derivdata.sources.archive.importing.plan import ImportPlan
+from derivdata.sources.archive.importing import instruments
+from derivdata.sources.archive.importing.finishing import REASON
+from derivdata.sources.archive.importing.intervals import interval_hours
+from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import Rejections, instants, numbers, shown, words
+from derivdata.sources.archive.importing.values import (
+    Rejections,
+    Words,
+    encoded,
+    instants,
+    is_nested,
+    numbers,
+    repeated_word,
+    shown,
+)
 from derivdata.support import times
-from derivdata.tables.contracts import contract, hip3_contract, venue_slug
+from derivdata.support.arrays import Array
+from derivdata.tables.contracts import venue_slug
 from derivdata.tables.required import require_decimal_volatility
 from derivdata.tables.schema import Column, Kind
 
-RANK, CONTRACT = "quote_rank", "contract_name"
+RANK, CONTRACT, ORIGIN = "quote_rank", "contract_name", "origin"
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
+_NUMBERS = (Kind.NUMBER, Kind.COUNT, Kind.RANK)
 
 
 class Rows(NamedTuple):
-    """Rows that fit, with each contract's name and its quote's rank; how many do not, the first reason."""
+    """Rows that fit, with each contract's name and its quote's rank; the places and reasons of the others."""
 
     frame: pd.DataFrame
-    rejected: int
-    first: str | None
+    rejections: Rejections
 
 
 def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     """Return the rows of a chunk that fit the table, in the table's names and units."""
-    rejections = Rejections(len(chunk.lines))
-    ragged = np.isin(np.arange(len(chunk.lines)), list(chunk.ragged))
-    rejections.reject(ragged, lambda i: chunk.ragged[i])
-    columns = _words(chunk, plan, rejections) | _numbers(chunk, plan, rejections)
+    rejections = Rejections(len(chunk))
+    columns = _words(chunk, plan, rejections)
+    columns |= _numbers(chunk, plan, rejections)
     columns |= _times(chunk, plan, rejections, columns)
-    _hold_to_range(columns, plan, rejections)
+    instruments.complete(columns, plan, rejections)
     _convert(columns, plan, rejections)
-    for name in plan.table.columns:
-        if name in columns and plan.required(name):
-            rejections.reject(pd.isna(columns[name]), f"{name} is missing")
-    names = [name for name in (*plan.table.columns, "price_usd", RANK, CONTRACT) if name in columns]
-    frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
+    _hold_to_range(columns, plan, rejections)
+    _require(chunk, columns, plan, rejections)
+    names = [*plan.table.columns, "interval_hours", "price_usd", "contract_size", RANK, CONTRACT, *plan.extra]
+    present = [name for name in dict.fromkeys(names) if name in columns]
+    frame = pd.DataFrame({name: _series(columns[name]) for name in present}, copy=False)
+    frame[ORIGIN] = np.arange(len(chunk))
+    if rejections.bad.any():
+        frame = frame[~rejections.bad]
     if plan.adjust is not None and len(frame):
-        frame = plan.adjust(frame)
-    if rejections.first is None:
-        return Rows(frame, 0, None)
-    where, why = rejections.first
-    return Rows(frame.reset_index(drop=True), int(rejections.bad.sum()), f"line {chunk.lines[where]}: {why}")
+        frame = _adjusted(frame, plan, rejections)
+    return Rows(frame.drop(columns=[name for name in plan.extra if name in frame]), rejections)
 
 
-def quotes(chunk: Chunk, plan: ImportPlan) -> set[tuple[str, str, int]]:
-    """Venue, base symbol and quote's rank of every contract in a chunk."""
-    columns = _words(chunk, plan, Rejections(len(chunk.lines)))
-    return set(zip(columns["exchange"], columns["symbol"], columns[RANK].tolist(), strict=True))
+def _adjusted(frame: pd.DataFrame, plan: ImportPlan, rejections: Rejections) -> pd.DataFrame:
+    """Return rows after what their layout does to them; those to which it gives a reason are rejected."""
+    frame = plan.adjust(frame)  # type: ignore[misc]
+    if REASON not in frame:
+        return frame
+    wrong = frame[REASON].notna().to_numpy()
+    for origin, why in zip(frame[ORIGIN][wrong].tolist(), frame[REASON][wrong].tolist(), strict=True):
+        rejections.reject_one(origin, why)
+    return frame[~wrong].drop(columns=REASON)
+
+
+def _series(values: Any) -> Any:
+    return values.category() if isinstance(values, Words) else values
 
 
 def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    for name, column in plan.table.columns.items():
-        if column.kind in _WORDS and (raw := plan.raw(name, chunk)) is not None:
-            columns[name] = np.array(words(raw, name, rejections), dtype=object)
-            replaced = plan.values.get(name, {})
-            if replaced:
-                given = columns[name]
-                columns[name] = _mapped(given, {w: replaced.get(w.lower(), w) for w in given if w}.get)
-            _hold_to(columns, name, column, raw, rejections)
-        elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
-            columns[name] = _flags(raw, name, rejections)
-    if "exchange" in columns:
-        columns["exchange"] = _mapped(columns["exchange"], venue_slug)
-    if "symbol" in columns:
-        columns[CONTRACT] = columns["symbol"]
-        contracts = _mapped(columns["symbol"], contract)
-        columns["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
-        columns[RANK] = np.array([0 if c is None else c.rank for c in contracts])
-        if "exchange" in columns:
-            _name_hip3_contracts(columns, rejections)
-    return columns
-
-
-def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> None:
-    """Give contracts of Hyperliquid's dexes the venue and symbol that the adapters give them."""
-    pairs = list(zip(columns["exchange"], columns["symbol"], strict=True))
-    renamed: dict[tuple[str, str], tuple[str, str]] = {}
-    refused: dict[tuple[str, str], str] = {}
-    for pair in set(pairs):
-        if None in pair or ":" not in pair[1]:
-            continue
-        try:
-            renamed[pair] = hip3_contract(*pair)
-        except ValueError as problem:
-            refused[pair] = str(problem)
-    if renamed:
-        columns["exchange"] = np.array([renamed.get(pair, pair)[0] for pair in pairs], dtype=object)
-        columns["symbol"] = np.array([renamed.get(pair, pair)[1] for pair in pairs], dtype=object)
-    if refused:
-        rejections.reject(np.array([pair in refused for pair in pairs]), lambda i: refused[pairs[i]])
-
-
-def _flags(raw: Any, name: str, rejections: Rejections) -> Any:
-    texts = _mapped(words(raw, name, rejections), str.lower)
-    wrong = np.array([word is not None and word not in _FLAGS for word in texts])
-    rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} is not true or false")
-    return _mapped(texts, _FLAGS.get)
-
-
-def _hold_to(columns: dict[str, Any], name: str, column: Column, raw: Any, rejections: Rejections) -> None:
-    if allowed := column.allowed:
-        columns[name] = _mapped(columns[name], speller(column))
-        wrong = np.array([word is not None and word not in allowed for word in columns[name]])
-        choice = " or ".join(f"--set {name}={word}" for word in allowed[:2])
-        why = f"is not {' or '.join(allowed)}: if all rows are one of them, say {choice}"
-        rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} {why}")
-
-
-def _mapped(values: Any, change: Any) -> Any:
-    changed = {value: None if value is None else change(value) for value in set(values)}
-    result = np.empty(len(values), dtype=object)
-    result[:] = [changed[value] for value in values]
-    return result
-
-
-def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
-    kinds = {name: column.kind for name, column in plan.table.columns.items()}
-    wanted = [name for name, kind in kinds.items() if kind in (Kind.NUMBER, Kind.COUNT, Kind.RANK)]
-    if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
-        wanted.append("interval_hours")
-    if plan.unit == "coins":
-        wanted.append("price_usd")
-    columns = {}
+    wanted = [name for name, kind in plan.kinds.items() if kind in (*_WORDS, Kind.FLAG)]
     for name in wanted:
         raw = plan.raw(name, chunk)
         if raw is not None:
-            columns[name] = values = numbers(raw, name, rejections, suffix=_suffix(name, raw, plan))
-            if kinds.get(name) in (Kind.COUNT, Kind.RANK):
-                broken = np.isfinite(values) & (values != np.round(values))
-                for first in values[broken][:1]:
-                    rejections.reject(broken, f"{name}={first:g} is not a whole number")
+            texts = _texts(raw, name, len(chunk), rejections)
+            is_flag = plan.kinds[name] is Kind.FLAG
+            columns[name] = _flags(texts, name, rejections) if is_flag else texts
+    for name in {*plan.values} & {*columns}:
+        columns[name] = columns[name].replaced(partial(_replaced, plan.values[name]))
+    if "exchange" in columns:
+        columns["exchange"] = columns["exchange"].replaced(venue_slug)
+    instruments.read_names(columns, plan, rejections)
+    for name, column in plan.table.columns.items():
+        if column.allowed and name in columns:
+            _hold_to(columns, name, column, rejections, plan)
     return columns
 
 
-def _suffix(name: str, raw: Any, plan: ImportPlan) -> str:
-    """Return the unit that cells of a column may state: ``h`` of hours, ``%`` where the unit is percent."""
-    if name == "interval_hours":
-        return "h"
-    if name not in ("rate_bps_8h", "iv") or not any(
-        isinstance(v, str) and v.strip().endswith("%") for v in raw
-    ):
+def _replaced(words: Mapping[str, str], text: str) -> str:
+    return words.get(text.lower(), text)
+
+
+def _texts(raw: pa.ChunkedArray | str, name: str, size: int, rejections: Rejections) -> Words:
+    """Return a column of text; values that are lists or objects are rejected."""
+    if isinstance(raw, str):
+        return repeated_word(raw, size)
+    if is_nested(raw):
+        rejections.reject(np.asarray(raw.is_valid()), lambda row: f"{name}={shown(raw, row)} is not text")
+        return Words(np.full(size, -1, dtype=np.int32), [])
+    return encoded(raw)
+
+
+def _flags(words: Words, name: str, rejections: Rejections) -> Array:
+    known = words.mapped(lambda text: _FLAGS.get(text.lower()))
+    wrong = ~words.is_missing & pd.isna(known)
+    texts = words.strings() if wrong.any() else known
+    rejections.reject(wrong, lambda row: f"{name}={texts[row]!r} is not true or false")
+    return known
+
+
+_SIDES = {
+    "options": {"c": "call", "calls": "call", "p": "put", "puts": "put"},
+    "liquidations": {"longs": "long", "shorts": "short"},
+    "orderbook": {"bids": "bid", "b": "bid", "asks": "ask", "a": "ask"},
+}
+"""Words of a side that have one meaning wherever they stand in a table of a family."""
+
+
+def _hold_to(
+    columns: dict[str, Any], name: str, column: Column, rejections: Rejections, plan: ImportPlan
+) -> None:
+    family = plan.table.name.partition("_")[0]
+    other = _SIDES.get(family, {}) if name == "side" else {}
+    spell = speller(column)
+    original = columns[name]
+    words = original.replaced(lambda text: other.get(text.strip().lower(), spell(text)))
+    wrong = ~words.is_missing & ~words.is_in(column.allowed)
+    if wrong.any():
+        texts = original.strings()
+        rejections.reject(wrong, lambda row: f"{name}={texts[row]!r} {_choice(name, column, texts[row])}")
+    columns[name] = words
+
+
+def _choice(name: str, column: Column, text: str) -> str:
+    allowed = " or ".join(column.allowed)
+    pairs = " or ".join(f"--map-value {name}:{text}={word}" for word in column.allowed[:2])
+    return f"is not {allowed}: say what the word means with {pairs}"
+
+
+def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
+    kinds = plan.kinds
+    wanted = [name for name, kind in kinds.items() if kind in _NUMBERS]
+    if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
+        wanted.append("interval_hours")
+    wanted += ["price_usd"] if plan.unit in IN_COINS else []
+    if takes_contract_size(plan.table):
+        wanted.append("contract_size")
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(wanted):
+        raw = plan.raw(name, chunk)
+        if raw is None:
+            continue
+        column = pa.chunked_array([pa.repeat(raw, len(chunk))]) if isinstance(raw, str) else raw
+        if name == "interval_hours":
+            columns[name] = interval_hours(column, rejections)
+            continue
+        columns[name] = values = numbers(column, name, rejections, suffix=_suffix(name, column, plan))
+        if kinds.get(name) in (Kind.COUNT, Kind.RANK):
+            broken = np.isfinite(values) & (values != np.round(values))
+            rejections.reject(broken, partial(_shown_with, name, values, "is not a whole number"))
+    return columns
+
+
+def _shown_with(name: str, values: Array, why: str, row: int) -> str:
+    return f"{name}={values[row]:g} {why}"
+
+
+def _suffix(name: str, column: pa.ChunkedArray, plan: ImportPlan) -> str:
+    """Return ``%`` where cells of rates or volatilities end in it; the unit must then be in percent."""
+    if name not in ("rate_bps_8h", "iv") or not pa.types.is_string(column.type):
         return ""
-    if plan.unit != "percent":
+    if not pc.any(pc.ends_with(pc.utf8_trim_whitespace(column), "%")).as_py():
+        return ""
+    if plan.unit is None or not plan.unit.startswith("percent"):
         raise ArchiveError(f"cells of {name} end in %: say --unit percent")
     return "%"
 
 
+def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict[str, Any]) -> dict[str, Any]:
+    groups = [columns[name] for name in ("symbol", *plan.table.key) if name in columns]
+    result: dict[str, Any] = {}
+    kinds = plan.kinds
+    for name, kind in kinds.items():
+        if kind is not Kind.TIME:
+            continue
+        raw = plan.raw(name, chunk)
+        if raw is None:
+            continue
+        values = pa.chunked_array([pa.repeat(raw, len(chunk))]) if isinstance(raw, str) else raw
+        codes = [group.codes if isinstance(group, Words) else group for group in groups]
+        stamps = instants(values, name, rejections, tz=plan.tz, groups=codes if name == "time" else None)
+        result[name] = stamps
+    return result
+
+
 def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    """Reject what cannot be: less than the least of a column, no interval, a stamp of the future."""
+    """Reject what cannot be: figures outside the range of their column, a stamp of the future."""
     for name, column in plan.table.columns.items():
         values = columns.get(name)
-        if values is not None and column.least is not None:
-            impossible = values <= column.least if column.positive else values < column.least
-            why = "is not above 0" if column.positive else "is negative"
-            for first in values[impossible][:1]:
-                rejections.reject(impossible, f"{name}={first:g} {why}")
-    if "interval_hours" in columns:
-        hours = columns["interval_hours"]
-        rejections.reject(hours <= 0, lambda i: f"interval_hours={hours[i]:g} is no interval")
+        # What a layout converts at last is held to its range before it is written.
+        if values is None or column.kind not in _NUMBERS or plan.adjust is not None:
+            continue
+        for wrong, why in column.outside(values):
+            rejections.reject(wrong, partial(_shown_with, name, values, why))
+    if "rate_bps_8h" in columns and "interval_hours" in columns:
+        paid = np.abs(columns["rate_bps_8h"]) * columns["interval_hours"] / 8
+        rejections.reject(
+            paid > MOST_PAID_BPS,
+            lambda row: (
+                f"rate_bps_8h is a payment of {paid[row] / 100:g} % of the position: at most "
+                f"{MOST_PAID_BPS / 100:g} % are possible"
+            ),
+        )
     if "time" in columns and "future" not in plan.accept:
         stamps = columns["time"]
         ahead = np.asarray(stamps > future_limit())
         rejections.reject(
-            ahead, lambda i: f"time={times.iso(stamps[i])} lies in the future (or --accept future)"
+            ahead, lambda row: f"time={times.iso(stamps[row])} lies in the future (or --accept future)"
         )
 
 
-def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict[str, Any]) -> dict[str, Any]:
-    groups = [columns[name] for name in ("symbol", *plan.table.key) if name in columns]
-    return {
-        name: instants(raw, name, rejections, tz=plan.tz, groups=groups if name == "time" else None)
-        for name, column in plan.table.columns.items()
-        if column.kind is Kind.TIME and (raw := plan.raw(name, chunk)) is not None
-    }
+SPACED_HOURS = 8.0
+MOST_PAID_BPS = 3_000.0
+"""The largest payment [bps of the position]: 30 %."""
+
+
+def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    """Reject rows without a value that each row needs; a file without the column is refused."""
+    for name in plan.table.columns:
+        if not plan.required(name):
+            continue
+        if name not in columns:
+            plan.refuse_missing(name, chunk)
+        values = columns[name]
+        missing = values.is_missing if isinstance(values, Words) else pd.isna(values)
+        rejections.reject(missing, f"{name} is missing")
 
 
 def _convert(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    """Convert rates, amounts, volatilities and shares to the table's units."""
     if "rate_bps_8h" in columns:
         _convert_rate(columns, plan, rejections)
-    if plan.unit == "coins" and (price := columns.get("price_usd")) is not None:
-        rejections.reject(price <= 0, lambda i: f"price_usd={price[i]:g} is no price")
+    if takes_contract_size(plan.table):
+        _convert_amounts(columns, plan, rejections)
     if "iv" in columns:
-        if plan.unit is None:
-            try:
-                require_decimal_volatility(
-                    columns["iv"], "say --unit percent, or --unit decimal if it is not"
-                )
-            except ValueError as fault:
-                raise ArchiveError(str(fault)) from None
-        if plan.unit == "percent":
-            columns["iv"] = columns["iv"] / 100
+        _convert_volatility(columns, plan)
     if "long_short_ratio" in plan.table.columns:
         _convert_ratio(columns, rejections)
+
+
+def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    if plan.unit in IN_COINS and (price := columns.get("price_usd")) is not None:
+        rejections.reject(price <= 0, lambda row: f"price_usd={price[row]:g} is no price")
+    if "contract_size" in columns:
+        _of_contracts(columns, plan)
+    elif plan.unit == "contracts":
+        raise ArchiveError(
+            "--unit contracts needs the coins of a contract: say --set contract_size=0.01, or its column "
+            "with --map contract_size=COLUMN"
+        )
+    if "filled_quantity" in plan.table.columns:
+        _convert_value(columns)
+
+
+def _convert_volatility(columns: dict[str, Any], plan: ImportPlan) -> None:
+    if plan.unit is None:
+        try:
+            require_decimal_volatility(columns["iv"], "say --unit percent, or --unit decimal if it is not")
+        except ValueError as fault:
+            raise ArchiveError(str(fault)) from None
+    if plan.unit == "percent":
+        columns["iv"] = columns["iv"] / 100
+
+
+def _of_contracts(columns: dict[str, Any], plan: ImportPlan) -> None:
+    """Multiply amounts in contracts by the size of one."""
+    names = ("oi_usd",) if plan.table.name == "oi_history" else ("quantity", "filled_quantity")
+    for name in names:
+        if name in columns:
+            columns[name] = columns[name] * columns["contract_size"]
+
+
+def _convert_value(columns: dict[str, Any]) -> None:
+    """Value liquidations by price × quantity where the file has no value."""
+    sizes = [columns[name] for name in ("filled_quantity", "quantity") if name in columns]
+    prices = [columns[name] for name in ("fill_price_usd", "order_price_usd") if name in columns]
+    if not sizes or not prices:
+        return
+    size, price = _first_known(sizes), _first_known(prices)
+    stated = columns.get("value_usd")
+    columns["value_usd"] = (
+        price * size if stated is None else np.where(np.isnan(stated), price * size, stated)
+    )
+
+
+def _first_known(columns: list[Array]) -> Array:
+    result = columns[0]
+    for other in columns[1:]:
+        result = np.where(np.isnan(result), other, result)
+    return result
 
 
 def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
@@ -214,7 +327,7 @@ def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
     long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
     stated = columns.get("long_short_ratio", nothing)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(np.isnan(long) | np.isnan(short), stated, long / short)
+        ratio = np.where(np.isnan(stated) & ~np.isnan(long) & ~np.isnan(short), long / short, stated)
         share = ratio / (1 + ratio)
     rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares tell it")
     columns["long_short_ratio"] = ratio
@@ -226,16 +339,20 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     rate = columns["rate_bps_8h"]
     if plan.unit in (None, "bps_8h"):
         return
-    if "interval_hours" not in columns:
-        raise ArchiveError(
-            f"--unit {plan.unit} is per the venue's own interval: say which with "
-            "--set interval_hours=8 or --map interval_hours=COLUMN"
-        )
-    hours = columns["interval_hours"]
-    rejections.reject(np.isnan(hours), "interval_hours is missing")
-    scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
+    scale, hours = RATE_UNITS[plan.unit]
+    own: Any = hours
+    if hours is None and plan.is_spaced:
+        own = SPACED_HOURS  # until the interval is known from the spacing of all rows
+    elif hours is None:
+        if "interval_hours" not in columns:
+            raise ArchiveError(
+                f"--unit {plan.unit} is per the venue's own interval: say which with "
+                "--set interval_hours=8 or --map interval_hours=COLUMN"
+            )
+        own = columns["interval_hours"]
+        rejections.reject(np.isnan(own), "interval_hours is missing")
     with np.errstate(divide="ignore", invalid="ignore"):
-        columns["rate_bps_8h"] = units.convert(rate / scale, "native", "bps_8h", hours=hours)
+        columns["rate_bps_8h"] = units.convert(rate / scale, "native", "bps_8h", hours=own)
 
 
 _PRICES = ("prices_history", "markets_symbol_exchanges")
@@ -292,8 +409,9 @@ _TELLING = (
 
 
 def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> pd.DataFrame:
-    """Return the frame with the columns of `made` filled; `seen` counts equal rows of one file."""
-    if not made or frame.empty:
+    """Return the frame with ids made of the rows that lack one; `seen` counts equal rows of one file."""
+    lacking = [name for name in made if name not in frame or frame[name].isna().any()]
+    if not lacking or frame.empty:
         return frame
     telling = [frame[name].tolist() for name in _TELLING if name in frame.columns and name not in made]
     ids = []
@@ -302,4 +420,6 @@ def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> 
         seen[text] += 1
         number = f"\x1f{seen[text]}" if seen[text] > 1 else ""
         ids.append("row-" + hashlib.blake2b((text + number).encode(), digest_size=12).hexdigest())
-    return frame.assign(**dict.fromkeys(made, ids))
+    new = pd.Series(ids, frame.index, dtype="str")
+    filled = {name: frame[name].astype("str").fillna(new) if name in frame else new for name in lacking}
+    return frame.assign(**filled)

@@ -4,29 +4,49 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
+import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import AUDITS
 from derivdata.sources.archive.importing.readers import Chunk, Header
 from derivdata.sources.archive.importing.values import zone
 from derivdata.sources.archive.schemas import archive_table
+from derivdata.support.text import did_you_mean
 from derivdata.tables.schema import Kind, Table
 
 Adjust = Callable[[pd.DataFrame], pd.DataFrame]
 """What is done to the rows of a file after they have the table's names and units."""
 
-_UNITS = {
-    "rate_bps_8h": ("bps_8h", "native", "percent", "bps"),  # all but the first per the venue's own interval
-    "iv": ("decimal", "percent"),
-    "oi_usd": ("usd", "coins"),
+_YEAR_HOURS = 8_760.0
+RATE_UNITS: dict[str, tuple[float, float | None]] = {
+    "bps_8h": (10_000.0, 8.0),
+    "native": (1.0, None),
+    "percent": (100.0, None),
+    "bps": (10_000.0, None),
+    "per_hour": (1.0, 1.0),
+    "per_8h": (1.0, 8.0),
+    "per_day": (1.0, 24.0),
+    "per_year": (1.0, _YEAR_HOURS),
+    "percent_hour": (100.0, 1.0),
+    "percent_8h": (100.0, 8.0),
+    "percent_day": (100.0, 24.0),
+    "percent_year": (100.0, _YEAR_HOURS),
 }
+"""Units of funding rates: how many of them are 1, and over how many hours; None is the venue's interval."""
+
+_UNITS = {
+    "rate_bps_8h": tuple(RATE_UNITS),
+    "iv": ("decimal", "percent"),
+    "oi_usd": ("usd", "coins", "contracts"),
+}
+IN_COINS = ("coins", "contracts")
 
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _MADE = ("order_id", "fill_id")
-_DEFAULTS = {"resolution": "raw"}
+_DEFAULTS = {"resolution": "raw", "status": "filled"}
 _KINDS = {"funding_history": "sampled", "funding_snapshot": "sampled", "funding_settlements": "settled"}
 _MAY_LACK = {
     "liquidations_events": "order_price_usd fill_price_usd quantity filled_quantity status fill_count",
@@ -45,6 +65,8 @@ class Given(NamedTuple):
     unit: str | None = None
     values: Mapping[str, Mapping[str, str]] = {}
     accept: Collection[str] = ()
+    defaults: Mapping[str, str] = {}
+    extra: Mapping[str, Kind] = {}  # columns that a layout works with and the table lacks
 
 
 class ImportPlan(NamedTuple):
@@ -53,47 +75,91 @@ class ImportPlan(NamedTuple):
     table: Table
     sources: Mapping[str, str]
     constants: Mapping[str, str]
+    defaults: Mapping[str, str]
     tz: dt.tzinfo | None
     unit: str | None
     values: Mapping[str, Mapping[str, str]]
     accept: frozenset[str]
     header: Header | None = None
     adjust: Adjust | None = None
+    is_spaced: bool = False
+    extra: Mapping[str, Kind] = {}
+    optional: frozenset[str] = frozenset()
+    makes: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Kinds of the table's columns, and of those that a layout works with."""
+        return {**{name: column.kind for name, column in self.table.columns.items()}, **self.extra}
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Key columns that are made from the row, as neither the file nor the caller gives them."""
-        given = {*self.sources, *self.constants}
-        return tuple(name for name in _MADE if name in self.table.key and name not in given)
-
-    @property
-    def wanted(self) -> frozenset[str]:
-        """Columns of a file that may be read."""
-        more = ("interval_hours", *(("price_usd",) if self.unit == "coins" else ()))
-        return frozenset({*self.sources.values(), *self.table.columns, *more})
+        """Key columns that are made from the row where neither the file nor the caller gives them."""
+        return tuple(name for name in _MADE if name in self.table.key and name not in self.constants)
 
     def required(self, name: str) -> bool:
         """Return whether a row without this value is rejected."""
+        if name in self.makes or (name == "interval_hours" and self.is_spaced):
+            return False
         may_lack = {*self.table.optional, *_MAY_LACK.get(self.table.name, "").split()}
-        return name not in may_lack
+        return name not in may_lack and name not in self.made
 
-    def raw(self, name: str, chunk: Chunk) -> Any:
-        """Return the file's values for a column, or the constant given for all rows; None without either."""
-        constant = self.constants.get(name)
-        source = self.sources.get(name, name)
-        if constant is not None:
-            return [constant] * len(chunk.lines)
-        if source in chunk.columns:
+    def source_of(self, name: str, columns: Collection[str]) -> str | None:
+        """Return the file's column of a column of the table, also where only the case differs."""
+        wanted = self.sources.get(name, name)
+        if wanted in columns:
+            return wanted
+        near = [column for column in columns if column.lower() == wanted.lower()]
+        return near[0] if len(near) == 1 else None
+
+    def raw(self, name: str, chunk: Chunk) -> pa.ChunkedArray | str | None:
+        """Return the file's values for a column, or the one word of all rows; None without either.
+
+        A default counts only where the file lacks the column.
+        """
+        if name in self.constants:
+            return self.constants[name]
+        if name in self.ignored and name not in self.sources:
+            return None
+        source = self.source_of(name, chunk.columns)
+        if source is not None:
+            if f"{source} (2)" in chunk.columns:
+                raise ArchiveError(f"two columns have the name {source!r}: rename one of them")
             return chunk.columns[source]
-        has = ", ".join(map(str, chunk.columns))
-        if name in self.sources:
-            raise ArchiveError(f"there is no column {source!r} for {name}; the file has {has}")
-        if name in self.table.columns and self.required(name) and name not in self.made:
+        if name in self.sources and name not in self.optional:
+            wanted = self.sources[name]
             raise ArchiveError(
-                f"{self.table.name}.{name} is not in the file: say which column it is with "
-                f"--map {name}=COLUMN or what it is with --set {name}=VALUE; the file has {has}"
+                f"there is no column {wanted!r} for {name}{did_you_mean(wanted, chunk.columns)}; "
+                f"the file has {_listed(chunk)}"
             )
-        return None
+        return self.defaults.get(name)
+
+    def refuse_missing(self, name: str, chunk: Chunk) -> None:
+        """Refuse a file without a column that each row needs; the message shows what the file has."""
+        advice = f"say which column it is with --map {name}=COLUMN"
+        advice += _ADVICE.get(name, "" if name in _OF_A_ROW else f" or what it is with --set {name}=VALUE")
+        raise ArchiveError(
+            f"{self.table.name}.{name} is not in the file: {advice}{did_you_mean(name, chunk.columns)}; "
+            f"the file has {_listed(chunk)}"
+        )
+
+
+_OF_A_ROW = frozenset(
+    "time instrument_name strike expiry trade_id outcome_id address order_id fill_id rank level price_usd "
+    "rate_bps_8h oi_usd iv value_usd quantity size".split()
+)
+"""Columns that differ from row to row, so that one value for all rows is never right."""
+_ADVICE = {
+    "side": ", and what its words mean with --map-value side:WORD=WORD",
+    "instrument_name": ", or name the columns of expiry, strike and side: names are then made of them",
+    "value_usd": ", or name the columns of price and quantity with --map fill_price_usd=COLUMN and "
+    "--map quantity=COLUMN",
+}
+
+
+def _listed(chunk: Chunk) -> str:
+    return ", ".join(map(str, chunk.columns))
 
 
 def is_of_contracts(table: Table) -> bool:
@@ -102,12 +168,19 @@ def is_of_contracts(table: Table) -> bool:
 
 
 def make_plan(
-    table: str, given: Given, header: Header | None = None, adjust: Adjust | None = None
+    table: str,
+    given: Given,
+    header: Header | None = None,
+    adjust: Adjust | None = None,
+    *,
+    is_spaced: bool = False,
 ) -> ImportPlan:
     """Make a plan; a table, column, zone or unit that there is not is a ValueError."""
     keyed = archive_table(table)
     names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
-    names |= {"price_usd"} if given.unit == "coins" else set()
+    names |= {"price_usd"} if given.unit in IN_COINS else set()
+    names |= {"contract_size"} if takes_contract_size(keyed) else set()
+    names |= {*given.extra}
     for argument, said in (("map", given.map), ("set", given.set), ("map_values", given.values)):
         unknown = sorted({*said} - names)
         if unknown:
@@ -127,12 +200,27 @@ def make_plan(
     replaced = {
         name: {old.strip().lower(): new for old, new in words.items()} for name, words in given.values.items()
     }
-    known = {**_DEFAULTS, "kind": _KINDS.get(table)}
-    fixed = {name: word for name, word in known.items() if word and name in keyed.columns} | {**given.set}
-    left = {name: value for name, value in fixed.items() if name not in given.map}
-    kept = None if given.tz is None else zone(given.tz)
-    accept = frozenset(given.accept)
-    return ImportPlan(keyed, dict(given.map), left, kept, given.unit, replaced, accept, header, adjust)
+    known = {**_DEFAULTS, "kind": _KINDS.get(table), **given.defaults}
+    defaults = {name: word for name, word in known.items() if word and name in names}
+    return ImportPlan(
+        table=keyed,
+        sources=dict(given.map),
+        constants=dict(given.set),
+        defaults=defaults,
+        tz=None if given.tz is None else zone(given.tz),
+        unit=given.unit,
+        values=replaced,
+        accept=frozenset(given.accept),
+        header=header,
+        adjust=adjust,
+        is_spaced=is_spaced,
+        extra=dict(given.extra),
+    )
+
+
+def takes_contract_size(table: Table) -> bool:
+    """Return whether amounts of a table may be in contracts, whose size can be stated."""
+    return table.name == "oi_history" or "filled_quantity" in table.columns
 
 
 def _check_unit(table: Table, unit: str | None) -> None:

@@ -1,40 +1,39 @@
-"""Read files in chunks that fit into memory: rows with their line numbers, values unchanged."""
+"""Read files as Arrow columns, some rows at a time, with the rows that could not be split into columns."""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, NamedTuple
 
 import msgspec
-import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet as pq
 
-from derivdata.client.transport.body import NotJson, check_json
+from derivdata.client.transport.body import NotJson
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.bodies import Records, json_records
+from derivdata.sources.archive.importing.opening import Source, opened
 
-CHUNK_ROWS = 250_000
+CHUNK_ROWS = 1_000_000
+_BLOCK_BYTES = 1 << 23
 _UNREADABLE = (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError, NotJson)
-_PACKED = {".gz": "gzip", ".lz4": "lz4", ".zst": "zstd"}
-_ENDINGS = {"csv": "csv tsv txt", "json": "json jsonl ndjson", "parquet": "parquet pq"}
-_KINDS = {f".{ending}": kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*", re.IGNORECASE)
+_ADDRESS = re.compile(r"(https?://|#)", re.IGNORECASE)
+_DELIMITERS = ",;\t|"
+UNNAMED = "index"
+"""Name of a column that the file leaves unnamed, as pandas does with an index."""
 
-
-class Chunk(NamedTuple):
-    """Rows of a file: line or record numbers, columns as the file has them, and what is wrong by position."""
-
-    lines: Sequence[int]
-    columns: Mapping[str, Any]
-    ragged: Mapping[int, str]
+BLANK = ("", "nan", "NaN", "NAN", "null", "NULL", "none", "None", "NA", "N/A", "n/a", "<NA>", "NaT", "-")
+"""Text that stands for a missing value."""
 
 
 class Header(NamedTuple):
@@ -44,172 +43,278 @@ class Header(NamedTuple):
     by_position: bool = False
 
 
-def chunks(
-    path: Path,
-    columns: frozenset[str] | None = None,
-    header: Header | None = None,
-    *,
-    rows: int = CHUNK_ROWS,
-) -> Iterator[Chunk]:
-    """Yield rows of a CSV, JSON or Parquet file, or of the one file of a zip; `columns` limits Parquet."""
-    try:
-        kind = _kind(path, _member(path))
-        if kind == "parquet":
-            yield from _parquet(path, columns, rows)
-        elif kind == "csv":
-            with _open(path) as file:
-                yield from _csv(path, file, header, rows)
+@dataclass
+class Chunk:
+    """Some rows of a file: Arrow columns by name, and the rows that could not be split into columns."""
+
+    columns: dict[str, pa.ChunkedArray]
+    size: int
+    broken: list[tuple[int, str]] = field(default_factory=list)  # number of the row among broken ones, reason
+    lines_of: Callable[[Sequence[int], Sequence[int]], tuple[list[int], list[int]]] = lambda rows, broken: (
+        [*rows],
+        [*broken],
+    )
+    """Lines (or numbers of records, from 1) of rows of the chunk, and of broken rows."""
+    notices: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def chunks(source: Source, header: Header | None = None, *, rows: int | None = None) -> Iterator[Chunk]:
+    """Yield the rows of a CSV, JSON, Parquet or Feather file in chunks of `rows`."""
+    rows = CHUNK_ROWS if rows is None else rows
+    with explained(source), opened(source) as (kind, stream):
+        if kind == "csv":
+            yield from _csv(source, stream, header, rows)
+        elif kind == "json":
+            for records in json_records(stream, rows):
+                yield _named(_of_records(records), header)
+        elif kind == "parquet":
+            yield from _parquet(stream, rows)
         else:
-            with _open(path) as file:
-                yield from _json(path, file, rows)
+            yield from _arrow(stream, rows)
+
+
+def _named(chunk: Chunk, header: Header | None) -> Chunk:
+    """Return a chunk of lists, whose fields have no names, with those of a known form."""
+    places = [str(place) for place in range(len(chunk.columns))]
+    if header is not None and [*chunk.columns] == places and len(header.names) == len(places):
+        chunk.columns = dict(zip(header.names, chunk.columns.values(), strict=True))
+    return chunk
+
+
+@contextmanager
+def explained(source: Source) -> Iterator[None]:
+    """Raise an `ArchiveError` with the file's name in place of what readers raise."""
+    try:
+        yield
     except _UNREADABLE as problem:
-        raise ArchiveError(f"{path}: cannot be read as {kind}: {problem}") from None
+        raise ArchiveError(f"{source}: cannot be read: {problem}") from None
     except (zipfile.BadZipFile, NotImplementedError) as problem:
-        raise ArchiveError(f"{path}: cannot be read as zip: {problem}") from None
+        raise ArchiveError(f"{source}: cannot be read as zip: {problem}") from None
     except (OSError, pa.ArrowException) as problem:
         why = getattr(problem, "strerror", None) or problem
-        raise ArchiveError(f"{path}: cannot be read: {why}") from None
+        raise ArchiveError(f"{source}: cannot be read: {why}") from None
 
 
-def column_names(path: Path, header: Header | None = None) -> list[str]:
-    """Return the names of the columns of a file; see `chunks`."""
-    first = next(chunks(path, None, header, rows=1), None)
-    return [] if first is None else [*first.columns]
+def head_of(source: Source, header: Header | None = None) -> Chunk:
+    """Return the first rows of a file, enough to recognise it; an empty file has no columns."""
+    return next(chunks(source, header, rows=HEAD_ROWS), None) or Chunk({}, 0)
 
 
-def _member(path: Path) -> str:
-    """Return the name of the one file of a zip; empty text where the file is none."""
-    if path.suffix.lower() != ".zip":
-        return ""
-    with zipfile.ZipFile(path) as archive:
-        files = [item for item in archive.infolist() if not item.is_dir()]
-    if len(files) != 1 or files[0].flag_bits & 1:
-        what = f"{len(files)} files" if len(files) != 1 else "an encrypted file"
-        raise ArchiveError(f"{path}: the zip holds {what}: one CSV or JSON file is read, unpack it")
-    return files[0].filename
+HEAD_ROWS = 2_000
 
 
-def _kind(path: Path, member: str) -> str:
-    name = (member or path.name).lower()
-    for ending in _PACKED:
-        name = name.removesuffix(ending)
-    if kind := _KINDS.get(Path(name).suffix):
-        return kind
-    raise ArchiveError(
-        f"{path}: what it holds cannot be told from its name: .csv, .json, .jsonl (also .gz, "
-        ".zip) or .parquet"
-    )
+class _Form(NamedTuple):
+    """How a CSV file is split: lines before the rows, names of the columns, delimiter."""
+
+    skipped: int
+    names: list[str]
+    delimiter: str
+    first_row: bytes  # the first line where it is a row and not a header
 
 
-def _open(path: Path) -> IO[str]:
-    if member := _member(path):
-        with zipfile.ZipFile(path) as archive:
-            return io.TextIOWrapper(archive.open(member), encoding="utf-8-sig", newline="")
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    if codec := _PACKED.get(path.suffix.lower()):
-        packed = pa.CompressedInputStream(pa.OSFile(str(path)), codec)
-        return io.TextIOWrapper(packed, encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
-def _csv(path: Path, file: IO[str], header: Header | None, rows: int) -> Iterator[Chunk]:
-    first = file.readline()
-    if not first.strip():
-        raise ArchiveError(f"{path}: the file is empty: its first line names the columns")
-    delimiter = max(",;\t", key=first.count)
-    names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
-    is_row = header is not None and _VALUE.fullmatch(names[0]) is not None
-    if header is not None:
-        names = _named(path, names, header, is_row=is_row)
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ArchiveError(f"{path}: two columns have the name {doubled[0]!r}")
-    reader = csv.reader(chain([first], file) if is_row else file, delimiter=delimiter)
-    numbered = ((reader.line_num + (not is_row), row) for row in reader if row)
-    while chunk_rows := list(islice(numbered, rows)):
-        yield _table(names, chunk_rows)
-
-
-def _named(path: Path, cells: list[str], header: Header, *, is_row: bool) -> list[str]:
-    """Return the names of the columns of a file of a known form, by its first line or by position."""
-    if not is_row and not header.by_position:
-        spelt = {name.lower(): name for name in header.names}
-        return [spelt.get(cell.lower(), cell) for cell in cells]
-    if len(cells) != len(header.names):
-        raise ArchiveError(
-            f"{path}: {len(cells)} columns, where files of this kind have {len(header.names)}: "
-            f"{', '.join(header.names)}"
-        )
-    return [*header.names]
-
-
-def _table(names: list[str], chunk_rows: list[tuple[int, list[str]]]) -> Chunk:
-    ragged = {
-        i: f"{len(row)} fields, where the first line names {len(names)}"
-        for i, (_, row) in enumerate(chunk_rows)
-        if len(row) != len(names)
-    }
-    rows = [[*row[: len(names)], *[""] * (len(names) - len(row))] for _, row in chunk_rows]
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    return Chunk([line for line, _ in chunk_rows], columns, ragged)
-
-
-def _json(path: Path, file: IO[str], rows: int) -> Iterator[Chunk]:
-    """Read records in one list, alone or as ``data`` of an answer, or one record per line."""
-    first = file.read(1)
-    while first.isspace():
-        first = file.read(1)
-    if not first:
-        raise ArchiveError(f"{path}: the file is empty")
-    if first == "[":
-        text = (first + file.read()).encode()
-        check_json(text, {})
-        records = msgspec.json.decode(text, type=list[Any])
-        numbered: Iterator[tuple[int, Any]] = iter(enumerate(records, start=1))
+def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
+    skipped = 0
+    raw = stream.readline()
+    while raw and (not raw.strip() or _ADDRESS.match(raw.decode("utf-8-sig"))):
+        skipped += 1
+        raw = stream.readline()
+    line = raw.decode("utf-8-sig")
+    if not line.strip():
+        raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
+    delimiter = max(_DELIMITERS, key=line.count)
+    cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    is_row = _VALUE.fullmatch(cells[0]) is not None
+    if header is not None and (is_row or header.by_position):
+        if len(cells) != len(header.names):
+            raise ArchiveError(
+                f"{source}: {len(cells)} columns, where files of this kind have {len(header.names)}: "
+                f"{', '.join(header.names)}"
+            )
+        names = [*header.names]
+    elif is_row and all(_VALUE.fullmatch(cell) or not cell for cell in cells):
+        names = [str(place) for place in range(len(cells))]
     else:
-        line = first + file.readline()
-        body = _record(line)
-        if isinstance(body, dict) and isinstance(body.get("data"), list):
-            numbered = iter(enumerate(body["data"], start=1))
-        else:
-            lines = enumerate(chain([line], file), start=1)
-            numbered = ((n, _record(line)) for n, line in lines if line.strip())
-    while chunk_rows := list(islice(numbered, rows)):
-        yield _records(chunk_rows)
+        is_row = False
+        names = cells
+    return _Form(skipped + (not is_row), _unique(names), delimiter, raw if is_row else b"")
 
 
-def _record(line: str) -> Any:
-    text = line.encode()
+def _unique(names: Sequence[str]) -> list[str]:
+    """Return the names with a number after those that stand twice."""
+    result: list[str] = []
+    for name in names:
+        plain = name or UNNAMED
+        again = sum(1 for other in names[: len(result)] if (other or UNNAMED) == plain)
+        result.append(f"{plain} ({again + 1})" if again else plain)
+    return result
+
+
+def _csv(source: Source, stream: IO[bytes], header: Header | None, rows: int) -> Iterator[Chunk]:
+    form = _form(source, stream, header)
+    rest = _Joined(form.first_row, stream)
+    reasons: list[str] = []
+    done = reported = 0
+    waiting: list[pa.RecordBatch] = []
+    for batch, is_last in _with_last(_batches(form, rest, reasons)):
+        waiting += [] if batch is None else [batch]
+        while waiting and (is_last or sum(map(len, waiting)) >= rows):
+            table = pa.Table.from_batches(waiting)
+            some, left = table.slice(0, rows), table.slice(rows)
+            waiting = left.to_batches() if len(left) else []
+            broken = [*enumerate(reasons[reported:], reported)]
+            reported = len(reasons)
+            is_cut = is_last and rest.is_cut
+            notices = ("its last line has no line break: it may be cut off",) if is_cut else ()
+            yield _csv_chunk(source, form, some, done, broken, notices)
+            done += len(some)
+    if not done:
+        yield _csv_chunk(source, form, None, 0, [*enumerate(reasons)], ())
+
+
+def _batches(form: _Form, rest: _Joined, reasons: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as Arrow splits them; `reasons` gets one for each row of another width."""
+
+    def skip(row: pa.csv.InvalidRow) -> str:
+        if row.text.strip():
+            reasons.append(f"{row.actual_columns} fields, where the first line names {row.expected_columns}")
+        return "skip"
+
     try:
-        check_json(text, {})
-    except NotJson as problem:
-        return f"no record: {problem}"
-    return msgspec.json.decode(text)
+        yield from pa.csv.open_csv(
+            pa.PythonFile(rest, mode="r"),
+            pa.csv.ReadOptions(column_names=form.names, block_size=_BLOCK_BYTES, use_threads=False),
+            pa.csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=skip),
+            pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(form.names, pa.string()),
+                null_values=[*BLANK],
+                strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowInvalid as problem:
+        if "Empty CSV" not in str(problem):
+            raise
 
 
-def _records(chunk_rows: list[tuple[int, Any]]) -> Chunk:
-    ragged = {
-        i: row if isinstance(row, str) else f"not a record but {type(row).__name__}"
-        for i, (_, row) in enumerate(chunk_rows)
-        if not isinstance(row, dict)
-    }
-    rows = [row if isinstance(row, dict) else {} for _, row in chunk_rows]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return Chunk(
-        [n for n, _ in chunk_rows], {name: [row.get(name) for row in rows] for name in names}, ragged
-    )
+def _with_last(reader: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch | None, bool]]:
+    for batch in reader:
+        yield batch, False
+    yield None, True
 
 
-def _parquet(path: Path, columns: frozenset[str] | None, rows: int) -> Iterator[Chunk]:
-    with pq.ParquetFile(path) as file:
-        wanted = [name for name in file.schema_arrow.names if columns is None or name in columns]
+def _csv_chunk(
+    source: Source,
+    form: _Form,
+    table: pa.Table | None,
+    done: int,
+    broken: list[tuple[int, str]],
+    notices: tuple[str, ...],
+) -> Chunk:
+    def lines_of(rows: Sequence[int], bad: Sequence[int]) -> tuple[list[int], list[int]]:
+        return _csv_lines(source, form, [done + row for row in rows], bad)
+
+    if table is None:
+        columns = {name: pa.chunked_array([], pa.string()) for name in form.names}
+        return Chunk(columns, 0, broken, lines_of, notices)
+    columns = {name: table[place] for place, name in enumerate(form.names)}
+    return Chunk(columns, len(table), broken, lines_of, notices)
+
+
+def _csv_lines(
+    source: Source, form: _Form, rows: Sequence[int], broken: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return the lines of the n-th rows that could be split, and of the n-th that could not.
+
+    Arrow counts no lines, so that the file is read again, as far as it must be.
+    """
+    wanted, found = {*rows}, dict[int, int]()
+    wanted_broken, found_broken = {*broken}, dict[int, int]()
+    good = bad = 0
+    with opened(source) as (_, stream), io.TextIOWrapper(stream, "utf-8-sig", newline="") as file:
+        for _ in range(form.skipped):
+            file.readline()
+        reader = csv.reader(file, delimiter=form.delimiter)
+        for cells in reader:
+            if len(found) == len(wanted) and len(found_broken) == len(wanted_broken):
+                break
+            line = reader.line_num + form.skipped
+            if len(cells) == len(form.names):
+                if good in wanted:
+                    found[good] = line
+                good += 1
+            elif cells:
+                if bad in wanted_broken:
+                    found_broken[bad] = line
+                bad += 1
+    return [found[row] for row in rows], [found_broken[row] for row in broken]
+
+
+class _Joined(io.RawIOBase):
+    """A first line and the stream after it; `is_cut` says whether the last byte is no line break."""
+
+    def __init__(self, first: bytes, stream: IO[bytes]) -> None:
+        self._first, self._stream, self._last = first, stream, b"\n"
+
+    @property
+    def is_cut(self) -> bool:
+        return self._last != b"\n"
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._first:
+            block, self._first = self._first, b""
+        else:
+            block = self._stream.read(size)
+        if block:
+            self._last = block[-1:]
+        return block
+
+
+def _of_records(records: Records) -> Chunk:
+    numbers, unread = records.numbers, records.broken  # and not the columns, as lines are looked up later
+
+    def lines_of(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
+        return [numbers[row] for row in rows], [unread[row][0] for row in broken]
+
+    broken = [(place, reason) for place, (_, reason) in enumerate(unread)]
+    return Chunk(records.columns, len(numbers), broken, lines_of, records.notices)
+
+
+def _parquet(stream: IO[bytes], rows: int) -> Iterator[Chunk]:
+    with pq.ParquetFile(_seekable(stream)) as file:
         done = 0
-        for batch in file.iter_batches(rows, columns=wanted):
-            frame = batch.to_pandas(types_mapper=_exact.get)
-            lines = range(done + 1, done + len(frame) + 1)
-            done += len(frame)
-            yield Chunk(lines, dict(frame.items()), {})
+        for batch in file.iter_batches(rows):
+            yield _typed(pa.Table.from_batches([batch]), done)
+            done += len(batch)
+        if not done:
+            yield _typed(file.schema_arrow.empty_table(), 0)
 
 
-_exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+def _arrow(stream: IO[bytes], rows: int) -> Iterator[Chunk]:
+    place = _seekable(stream)
+    if stream.peek(4)[:4] == b"\xff\xff\xff\xff":  # type: ignore[attr-defined]
+        table = pa.ipc.open_stream(place).read_all()
+    else:
+        table = pa.feather.read_table(place)
+    for start in range(0, max(len(table), 1), rows):
+        yield _typed(table.slice(start, rows), start)
+
+
+def _seekable(stream: IO[bytes]) -> pa.NativeFile | IO[bytes]:
+    """Return what formats with a footer are read from: the file itself, or its unpacked bytes."""
+    raw = getattr(stream, "raw", None)
+    return stream if isinstance(raw, io.FileIO) else pa.BufferReader(stream.read())
+
+
+def _typed(table: pa.Table, done: int) -> Chunk:
+    names = [UNNAMED if name == "__index_level_0__" else name for name in table.column_names]
+    columns = dict(zip(_unique(names), table.columns, strict=True))
+
+    def lines_of(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
+        return [done + row + 1 for row in rows], [*broken]
+
+    return Chunk(columns, len(table), [], lines_of)

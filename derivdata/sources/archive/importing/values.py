@@ -1,4 +1,7 @@
-"""Values of files as values of the library: numbers, words and instants, each row judged for itself."""
+"""Values of files as values of the library: numbers, words and instants, each row judged for itself.
+
+Arrow converts a column at once. Where a cell does not fit, each distinct text is looked at once.
+"""
 
 from __future__ import annotations
 
@@ -6,95 +9,177 @@ import datetime as dt
 import re
 import zoneinfo
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from derivdata.support.times import has_zone, naive_utc
+from derivdata.support.arrays import Array
+from derivdata.support.times import naive_utc
 from derivdata.tables.expiries import expiries, iso_of
 
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
+_CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(\d{2})?(\d{2})?(\d{2})?")
+"""A date, hour, minute or second in digits alone: ``20240301``, ``2024030108``."""
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 _EARLIEST, _LATEST = 1_200_000_000, 4_200_000_000
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
 _MISSING = np.datetime64("NaT", "us")
+_SHOWN = 20
+"""Rejected rows of a chunk that are shown with their reasons."""
+
+
+class Words(NamedTuple):
+    """A column of text: each distinct text once, and the place of each row's text in them, -1 where none."""
+
+    codes: Array
+    texts: list[str]
+
+    def mapped(self, change: Callable[[str], Any]) -> Array:
+        """Return what `change` makes of each row's text; None where it is missing."""
+        changed = np.empty(len(self.texts) + 1, dtype=object)
+        for place, text in enumerate(self.texts):
+            changed[place] = change(text)
+        return changed[self.codes]
+
+    def replaced(self, change: Callable[[str], str | None]) -> Words:
+        """Return the column with other texts; None is missing."""
+        return distinct([change(text) for text in self.texts], self.codes)
+
+    def is_in(self, texts: Sequence[str]) -> Array:
+        """Return which rows have one of some texts."""
+        return np.append([text in texts for text in self.texts], False).astype(bool)[self.codes]
+
+    @property
+    def is_missing(self) -> Array:
+        """Which rows have no text."""
+        return self.codes < 0
+
+    def category(self) -> pd.Categorical:
+        """Return it as a column of a table."""
+        return pd.Categorical.from_codes(self.codes, pd.Index(self.texts, dtype="str"))
+
+    def strings(self) -> Array:
+        """Return the text of each row as an object; None where it is missing."""
+        return np.array([*self.texts, None], dtype=object)[self.codes]
+
+
+def distinct(texts: Sequence[str | None], codes: Array) -> Words:
+    """Return a column of texts, some of which may be equal or missing, as `Words`."""
+    places = dict[str, int]()
+    moved = [-1 if text is None else places.setdefault(text, len(places)) for text in texts]
+    return Words(np.array([*moved, -1], dtype=np.int32)[codes], [*places])
+
+
+def repeated_word(text: str, size: int) -> Words:
+    """Return one text in every row."""
+    return Words(np.zeros(size, dtype=np.int32), [text])
 
 
 class Rejections:
-    """Rejected rows of a chunk, and position and reason of the first."""
+    """Rejected rows of a chunk, and position and reason of the first ones."""
 
     def __init__(self, size: int) -> None:
         self.bad = np.zeros(size, dtype=bool)
-        self.first: tuple[int, str] | None = None
+        self.reasons: dict[int, str] = {}
 
     def reject(self, rows: Any, why: str | Callable[[int], str]) -> None:
         """Turn down some rows; `why` is the reason, or gives that of the row at a position."""
         new = np.flatnonzero(np.asarray(rows, dtype=bool) & ~self.bad)
-        if not new.size:
-            return
         self.bad[new] = True
-        if self.first is None or new[0] < self.first[0]:
-            first = int(new[0])
-            self.first = (first, why if isinstance(why, str) else why(first))
+        for place in new[:_SHOWN].tolist():
+            self.reasons[place] = why if isinstance(why, str) else why(place)
+
+    def reject_one(self, row: int, why: str) -> None:
+        """Turn down one row."""
+        self.bad[row] = True
+        if len(self.reasons) < _SHOWN:
+            self.reasons[row] = why
 
 
-def numbers(values: Any, name: str, rejections: Rejections, *, suffix: str = "") -> np.ndarray[Any, Any]:
-    """Return float64: blank is NaN, other text is rejected; cells may end in `suffix`, ``%`` or ``h``."""
-    if pd.api.types.is_numeric_dtype(getattr(values, "dtype", None)) and values.dtype != bool:
-        result = np.array(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
-        bad = np.isinf(result)
-    else:
-        values = list(values)
-        result = np.array([_number(value, suffix) for value in values], dtype=np.float64)
-        bad = np.isinf(result)
-    rejections.reject(bad, lambda i: f"{name}={shown(values, i)} is not a number")
-    return np.where(bad, np.nan, result)
+def encoded(column: pa.ChunkedArray) -> Words:
+    """Return a column as text: without blanks around, whole numbers without a fraction."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    values = column.combine_chunks().dictionary_encode()
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.chunked_array(values).combine_chunks()
+    codes = values.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    return distinct([_word(value) for value in values.dictionary.to_pylist()], codes)
 
 
-def _number(value: Any, suffix: str) -> float:
-    """Return the number; NaN where blank; infinite where it is none."""
-    if _blank(value):
-        return np.nan
-    if isinstance(value, bool | np.bool_) or (isinstance(value, str) and "_" in value):
-        return np.inf
-    if suffix and isinstance(value, str):
-        value = value.strip().lower().removesuffix(suffix)
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return np.inf
-
-
-def words(values: Any, name: str, rejections: Rejections) -> list[str | None]:
-    """Values as text without blanks around; blank is missing."""
-    values = list(values)
-    nested = [isinstance(value, dict | list) for value in values]
-    rejections.reject(nested, lambda i: f"{name}={shown(values, i)} is not text")
-    if any(nested):
-        values = [None if bad else value for value, bad in zip(values, nested, strict=True)]
-    texts = {value: None if _blank(value) else _word(value) for value in set(values)}
-    return [texts[value] for value in values]
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
+def _word(value: Any) -> str | None:
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).strip()
+    text = str(value).strip()
+    return None if text.lower() in _BLANK else text
 
 
-def _blank(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip().lower() in _BLANK
-    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
+def is_nested(column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds lists or objects."""
+    return bool(pa.types.is_nested(column.type))
 
 
-def shown(values: Any, i: int) -> str:
+def numbers(column: pa.ChunkedArray, name: str, rejections: Rejections, *, suffix: str = "") -> Array:
+    """Return float64: blank is NaN, other text is rejected; cells may end in `suffix`, ``%`` or ``h``."""
+    kind = column.type
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        values = _floats(column.cast(pa.float64(), safe=False))
+    elif pa.types.is_boolean(kind) or pa.types.is_temporal(kind) or is_nested(column):
+        values = np.where(_floats(column.is_null().cast(pa.float64())) > 0, np.nan, np.inf)
+    else:
+        values = _text_numbers(column, suffix)
+    bad = np.isinf(values)
+    rejections.reject(bad, lambda row: f"{name}={shown(column, row)} is not a number")
+    return np.where(bad, np.nan, values) if bad.any() else values
+
+
+def _floats(column: pa.ChunkedArray) -> Array:
+    """Return numbers as an array, NaN where missing."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    if values.null_count:
+        values = pc.fill_null(values, np.nan)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
+    """Return the numbers that texts are; infinite where they are none."""
+    if not suffix and pa.types.is_string(column.type):
+        try:
+            return _floats(pc.cast(column, pa.float64()))
+        except pa.ArrowInvalid:
+            pass
+    words = encoded(column)
+    return words.mapped(lambda text: _number(text, suffix)).astype(np.float64)
+
+
+def _number(text: str, suffix: str) -> float:
+    """Return the number; infinite where it is none."""
+    if suffix:
+        text = text.lower().removesuffix(suffix).strip()
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
+    if "_" in text or not text.isascii():
+        return np.inf
+    try:
+        return float(text)
+    except ValueError:
+        return np.inf
+
+
+def shown(column: Any, row: int) -> str:
     """Return the value of a row for a message."""
-    value = values.iloc[i] if hasattr(values, "iloc") else values[i]
-    return repr(value)[:60]
+    return repr(column[row].as_py())[:60]
 
 
 def zone(name: str) -> dt.tzinfo:
@@ -112,7 +197,7 @@ def zone(name: str) -> dt.tzinfo:
 
 
 def instants(
-    values: Any,
+    column: pa.ChunkedArray,
     name: str,
     rejections: Rejections,
     *,
@@ -124,21 +209,14 @@ def instants(
     Rows that state no zone are of `tz`, and rejected without it. `groups` are what a row belongs to, by which
     `_localized` tells the two hours that a clock shows twice.
     """
-    if has_zone(values):
-        zoned = pd.DatetimeIndex(values).tz_convert("UTC").as_unit("us")
-        return pd.DatetimeIndex(expiries(zoned, name)[0]) if name == "expiry" else zoned
-    if pd.api.types.is_datetime64_dtype(getattr(values, "dtype", None)):
-        naive = np.asarray(values, dtype="datetime64[us]")
-        utc = np.full(len(naive), _MISSING)
-    else:
-        utc, naive = _read(values, name, rejections)
+    utc, naive = _read(column, name, rejections)
     if name == "expiry":  # a date needs no zone
         dates = naive == naive.astype("datetime64[D]")
         utc[dates], naive[dates] = naive[dates], _MISSING
     floating = ~np.isnat(naive)
     if floating.any() and tz is None:
         why = "states no zone: say which with --tz, such as UTC or Europe/London"
-        rejections.reject(floating, lambda i: f"{name}={shown(values, i)} {why}")
+        rejections.reject(floating, lambda i: f"{name}={shown(column, i)} {why}")
     elif tz == dt.UTC or str(tz) == "UTC":
         utc[floating] = naive[floating]
     elif floating.any():
@@ -146,29 +224,97 @@ def instants(
         why = "comes twice as the clock was set back, and the file is in no order: sort it by time"
         mixed = np.zeros(len(floating), dtype=bool)
         mixed[floating] = unordered
-        rejections.reject(mixed, lambda i: f"{name}={shown(values, i)} {why}")
+        rejections.reject(mixed, lambda i: f"{name}={shown(column, i)} {why}")
         lost = floating & np.isnat(utc)
-        rejections.reject(lost, lambda i: f"{name}={shown(values, i)} was skipped by the clock of {tz}")
+        rejections.reject(lost, lambda i: f"{name}={shown(column, i)} was skipped by the clock of {tz}")
     result = pd.DatetimeIndex(utc).tz_localize("UTC")
     return pd.DatetimeIndex(expiries(result, name)[0]) if name == "expiry" else result
 
 
-def _read(
-    values: Any, name: str, rejections: Rejections
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """UTC instants of what states its zone, and local ones of what does not."""
-    texts = [text or "" for text in words(values, name, rejections)]
+def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[Array, Array]:
+    """Return the UTC instants of what states its zone, and local ones of what does not."""
+    kind = column.type
+    missing = np.full(len(column), _MISSING)
+    if pa.types.is_timestamp(kind):
+        stamps = _stamps(column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()))
+        return (stamps, missing) if kind.tz else (missing, stamps)
+    if pa.types.is_date(kind):
+        return missing, _stamps(column.cast(pa.timestamp("us")).cast(pa.int64()))
+    numbers = _as_integers(column, name)
+    if numbers is not None:
+        stamps = _whole_epochs(_integers(numbers))
+        if not np.isnat(stamps[np.asarray(numbers.is_valid())]).any():
+            return stamps, missing
+    return _read_texts(encoded(column), column, name, rejections)
+
+
+def _as_integers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
+    """Return a column as whole numbers if all of it is; expiries of few digits are dates."""
+    if not pa.types.is_string(column.type):
+        return column if pa.types.is_integer(column.type) else None
+    try:
+        numbers = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    is_date = name == "expiry" and (pc.max(numbers).as_py() or 0) < _EARLIEST
+    return None if is_date else numbers
+
+
+def _integers(column: pa.ChunkedArray) -> Array:
+    """Return whole numbers, 0 where missing."""
+    values = column.cast(pa.int64(), safe=False).fill_null(0)
+    return np.asarray(values.to_numpy())
+
+
+def _stamps(micros: pa.ChunkedArray) -> Array:
+    values = np.asarray(micros.fill_null(np.iinfo(np.int64).min).to_numpy())
+    return values.view("datetime64[us]").copy()
+
+
+def _whole_epochs(amounts: Array) -> Array:
+    """Return the instants of whole numbers since 1970, whose size says whether they are s, ms, µs or ns.
+
+    Ten digits such as 2024030108, which as seconds are of the future, are left to be read as a date and hour.
+    """
+    result = np.full(len(amounts), _MISSING)
+    limit = int(dt.datetime.now(dt.UTC).timestamp()) + 366 * 86_400
+    for scale in _MICROS_PER:
+        most = min(_LATEST, limit) if scale == 1 else _LATEST
+        rows = (amounts >= _EARLIEST * scale) & (amounts < most * scale)
+        some = amounts[rows]
+        micros = some * (1_000_000 // scale) if scale <= 1_000_000 else some // (scale // 1_000_000)
+        result[rows] = micros.view("datetime64[us]")
+    return result
+
+
+def _read_texts(
+    words: Words, column: pa.ChunkedArray, name: str, rejections: Rejections
+) -> tuple[Array, Array]:
+    texts = words.texts
     if name == "expiry":
         texts = [(iso_of(text) or (text,))[0] for text in texts]
-    utc, naive = np.full(len(texts), _MISSING), np.full(len(texts), _MISSING)
-    kinds = np.array([_kind(text) for text in texts])
+    texts = [_of_calendar(text) for text in texts]
+    utc, naive = np.full(len(texts) + 1, _MISSING), np.full(len(texts) + 1, _MISSING)
+    kinds = np.array([_kind(text) for text in texts], dtype=object)
     for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
         rows = np.flatnonzero(kinds == kind)
         chosen = [texts[i] for i in rows]
         target[rows] = _epochs(chosen) if kind == "epoch" else _iso(chosen, utc=kind == "zoned")
-    unread = (kinds != "") & np.isnat(utc) & np.isnat(naive)
-    rejections.reject(unread, lambda i: f"{name}={shown(values, i)} is no instant in ISO 8601 or since 1970")
-    return utc, naive
+    unread = np.isnat(utc) & np.isnat(naive)
+    unread[-1] = False
+    rejections.reject(
+        unread[words.codes], lambda i: f"{name}={shown(column, i)} is no instant in ISO 8601 or since 1970"
+    )
+    return utc[words.codes], naive[words.codes]
+
+
+def _of_calendar(text: str) -> str:
+    """Return a date and hour in digits alone as ISO 8601; seconds since 1970 are not of the future."""
+    match = _CALENDAR.fullmatch(text)
+    if match is None or (len(text) == 10 and int(text) < dt.datetime.now(dt.UTC).timestamp() + 366 * 86_400):
+        return text
+    year, month, day, hour, minute, second = match.groups("00")
+    return f"{year}-{month}-{day}T{hour}:{minute}:{second}"
 
 
 def _kind(text: str) -> str:
@@ -179,13 +325,13 @@ def _kind(text: str) -> str:
     return "zoned" if _ZONED.fullmatch(text) or text.endswith((" UTC", " GMT")) else "naive"
 
 
-def _iso(texts: list[str], *, utc: bool) -> np.ndarray[Any, Any]:
+def _iso(texts: list[str], *, utc: bool) -> Array:
     plain = [text.removesuffix(" UTC").removesuffix(" GMT") for text in texts]
     parsed = pd.DatetimeIndex(pd.to_datetime(plain, format="ISO8601", errors="coerce", utc=utc))
     return np.asarray(naive_utc(parsed).as_unit("us"))
 
 
-def _epochs(texts: list[str]) -> np.ndarray[Any, Any]:
+def _epochs(texts: list[str]) -> Array:
     """Instants of numbers since 1970, whose size says whether they are s, ms, µs or ns."""
     result = np.full(len(texts), _MISSING)
     whole = [int(text) if text.isdigit() else 0 for text in texts]
@@ -200,11 +346,11 @@ def _epochs(texts: list[str]) -> np.ndarray[Any, Any]:
 
 
 def _localized(
-    naive: np.ndarray[Any, Any],
-    floating: np.ndarray[Any, Any],
+    naive: Array,
+    floating: Array,
     tz: dt.tzinfo | None,
     groups: Sequence[Any] | None,
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+) -> tuple[Array, Array]:
     """Return local times as UTC, and which of them are ambiguous as the file is in no order.
 
     Summer time ends with an hour that the clock shows twice. In a file that goes forward in time the first

@@ -1,0 +1,269 @@
+"""Read JSON as columns: records in a list, one to a line, or inside the response of a service."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import msgspec
+import pyarrow as pa
+
+from derivdata.client.transport.body import NotJson, check_json
+from derivdata.errors import ArchiveError
+
+_DEPTH = 6
+"""How deep the rows of an answer may lie."""
+_MORE = (
+    "has_more",
+    "hasMore",
+    "nextPageCursor",
+    "next_cursor",
+    "nextCursor",
+    "continuation",
+    "cursor",
+    "next",
+)
+"""Fields of an answer that say that other pages follow."""
+_SPLIT = ({"columns", "data"}, {"columns", "index", "data"})
+BY_KEY = "key"
+"""Name of the column of what stands before each record, in an object of records by symbol."""
+
+
+@dataclass
+class Records:
+    """Columns of some records, the number of each, and those that are not records with the reason."""
+
+    columns: dict[str, pa.ChunkedArray]
+    numbers: Sequence[int]
+    broken: list[tuple[int, str]]
+    notices: tuple[str, ...] = ()
+
+
+def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
+    """Yield the records of a file some at a time."""
+    first = stream.readline().removeprefix(b"\xef\xbb\xbf")
+    while first and not first.strip():
+        first = stream.readline()
+    second = stream.readline()
+    while second and not second.strip():
+        second = stream.readline()
+    if second and _is_whole(first):
+        lines = itertools.chain([first, second], stream)
+        yield from _lines(lines, rows)
+        return
+    text = first + second + stream.read()
+    check_json(text, {})
+    found = records_of(msgspec.json.decode(text))
+    numbers = range(1, len(found.rows) + 1)
+    yield from _in_chunks(found, numbers, rows)
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
+    """Read one record to a line, or one answer with its rows to a line."""
+    waiting: list[Any] = []
+    numbers: list[int] = []
+    notices: tuple[str, ...] = ()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            check_json(line, {})
+        except NotJson as problem:
+            new: list[Any] = [f"no record: {problem}"]
+        else:
+            body = msgspec.json.decode(line)
+            found = records_of(body, is_line=True)
+            new = found.rows
+            notices = tuple(dict.fromkeys([*notices, *found.notices]))
+        waiting += new
+        numbers += [number] * len(new)
+        if len(waiting) >= rows:
+            yield _columns(waiting, numbers, notices)
+            waiting, numbers = [], []
+    if waiting:
+        yield _columns(waiting, numbers, notices)
+
+
+class _Found:
+    def __init__(self, rows: list[Any], notices: Sequence[str] = ()) -> None:
+        self.rows, self.notices = rows, tuple(notices)
+
+
+def records_of(body: Any, *, is_line: bool = False) -> _Found:
+    """Return the records in a body: what stands beside their list becomes a column of each.
+
+    Of several lists the longest of records counts. An object without a list is one record.
+    """
+    if isinstance(body, list):
+        if is_line and body and not any(isinstance(row, dict | list) for row in body):
+            return _Found([body])  # one row of a list a line
+        return _Found(_flat(body))
+    if not isinstance(body, dict):
+        return _Found([body])
+    if {*body} in _SPLIT and isinstance(body["columns"], list):
+        return _Found([dict(zip(body["columns"], row, strict=True)) for row in body["data"]])
+    refuse_error(body)
+    place = _list_in(body, 0)
+    if place is None:
+        return _Found([body])
+    beside, rows = place
+    notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
+    return _Found([{**beside, **row} if isinstance(row, dict) else row for row in rows], notices)
+
+
+def refuse_error(body: dict[str, Any]) -> None:
+    """Refuse an answer that is an error: it has a code and a message, and nothing else."""
+    message = next(
+        (body[name] for name in ("msg", "message", "error", "err", "ret_msg") if body.get(name)), None
+    )
+    is_plain = not any(
+        isinstance(value, list) or (isinstance(value, dict) and len(value) > 3) for value in body.values()
+    )
+    if (
+        message is not None
+        and is_plain
+        and {"code", "error", "retCode", "status", "success"} & body.keys()
+        and len(body) <= 5
+    ):
+        data = body.get("data") or body.get("result")
+        if not data and str(message).lower() not in ("success", "ok"):
+            raise ArchiveError(f"it holds an error that a service sent: {str(message)[:120]}")
+
+
+def _says_more(body: dict[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if value is None and isinstance(body.get("result"), dict):
+        value = body["result"].get(name)
+    return bool(value) and value not in ("0", "LTE=")
+
+
+def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any]] | None:
+    """Return the records below an object with the plain fields beside them; None where there are none."""
+    if depth > _DEPTH or not body:
+        return None
+    beside = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
+    if not beside:
+        rows = _by_key(body)
+        if rows is not None:
+            return {}, rows
+    lists = [value for value in body.values() if _is_of_records(value)]
+    if lists:
+        return beside, _flat(max(lists, key=len))
+    if any(value == [] for value in body.values()):
+        return beside, []
+    return _below(body, beside, depth)
+
+
+def _by_key(body: dict[str, Any]) -> list[Any] | None:
+    """Return the rows of an object of records, or lists of records, by symbol, or of one list a column."""
+    values = [*body.values()]
+    if len(body) > 1 and all(isinstance(v, dict) for v in values) and _alike(values):
+        return [{BY_KEY: key, **_plain(value)} for key, value in body.items()]
+    if not all(isinstance(v, list) for v in values):
+        return None
+    if len(body) > 1 and all(_is_of_records(v) or not v for v in values):
+        return [
+            {BY_KEY: key, **row} if isinstance(row, dict) else [key, *row]
+            for key, rows in body.items()
+            for row in _flat(rows)
+        ]
+    if len({len(v) for v in values}) == 1 and len(values) > 1:
+        return [dict(zip(body, row, strict=True)) for row in zip(*values, strict=True)]
+    return None
+
+
+def _below(
+    body: dict[str, Any], beside: dict[str, Any], depth: int
+) -> tuple[dict[str, Any], list[Any]] | None:
+    """Return the records of an object in an object; at the top an object beside a status is one record."""
+    for value in body.values():
+        if not isinstance(value, dict):
+            continue
+        found = _list_in(value, depth + 1)
+        if found is not None:
+            return {**beside, **found[0]}, found[1]
+        if depth == 0 and len(body) <= 4 and not set(beside) - _STATUS and value:
+            return {}, [_plain(value)]
+    return None
+
+
+_STATUS = frozenset(
+    "code msg message retCode retMsg success status jsonrpc id usIn usOut usDiff testnet time".split()
+)
+"""Fields of an answer that say how it went, and nothing of its rows."""
+
+
+def _alike(values: Sequence[dict[str, Any]]) -> bool:
+    """Return whether objects are records of one kind: they share most of their fields."""
+    first = {*values[0]}
+    shared = first.intersection(*values)
+    return len(first) > 1 and 2 * len(shared) >= len(first)
+
+
+def _is_of_records(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict | list) for row in value[:10])
+
+
+def _flat(rows: Sequence[Any]) -> list[Any]:
+    """Return rows with the fields of objects in them beside their own, ``greeks.delta``."""
+    return [_plain(row) if isinstance(row, dict) else row for row in rows]
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    if not any(isinstance(value, dict | list) for value in row.values()):
+        return row
+    plain: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and name != "info":
+            plain |= {f"{name}.{inner}": v for inner, v in value.items() if not isinstance(v, dict | list)}
+        elif not isinstance(value, dict | list):
+            plain[name] = value
+        else:
+            plain.setdefault(name, None)
+    return plain
+
+
+def _in_chunks(found: _Found, numbers: Sequence[int], rows: int) -> Iterator[Records]:
+    for start in range(0, max(len(found.rows), 1), rows):
+        some = found.rows[start : start + rows]
+        yield _columns(some, numbers[start : start + rows], found.notices)
+
+
+def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ...]) -> Records:
+    """Return records as Arrow columns; a list is a record whose fields are named by their place."""
+    records: list[dict[str, Any]] = []
+    kept: list[int] = []
+    broken: list[tuple[int, str]] = []
+    for number, row in zip(numbers, rows, strict=True):
+        if isinstance(row, list):
+            row = {str(place): value for place, value in enumerate(row)}
+        if isinstance(row, dict):
+            records.append(row)
+            kept.append(number)
+        else:
+            broken.append((number, row if isinstance(row, str) else f"not a record but {type(row).__name__}"))
+    names = dict.fromkeys(name for row in records for name in row)
+    columns = {name: _column([row.get(name) for row in records]) for name in names}
+    return Records(columns, kept, broken, notices)
+
+
+def _column(values: list[Any]) -> pa.ChunkedArray:
+    """Return values as Arrow; where they are of several kinds, each as the text that JSON has for it."""
+    try:
+        array = pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        array = pa.array([None if v is None else v if isinstance(v, str) else json.dumps(v) for v in values])
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.string())
+    return pa.chunked_array([array])

@@ -1,0 +1,255 @@
+"""What is done to the rows of a layout at last, where names and units are not enough; layouts name it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata import units
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.intervals import VALID_HOURS
+from derivdata.sources.archive.importing.plan import Adjust
+from derivdata.sources.venues.binance import named as binance_contract
+from derivdata.sources.venues.tabulation import payment_hours, settled_time
+from derivdata.support.arrays import Array
+from derivdata.tables.contracts import contract
+from derivdata.tables.venue_facts import fact_value
+
+REASON = "reason"
+"""Column of a layout's rows that says why some are rejected."""
+_FIVE_MINUTES = pd.Timedelta(5, "min")
+_LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
+
+
+def paid_at(frame: pd.DataFrame) -> pd.DataFrame:
+    """Stamp payments at the hour that they are of: files have them some ms or seconds late."""
+    late = settled_time(frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
+    return frame.assign(time=pd.DatetimeIndex(late.view("datetime64[us]"), tz="UTC"))
+
+
+def _paid_once(frame: pd.DataFrame) -> pd.DataFrame:
+    ordered = paid_at(frame).sort_values("time", kind="stable")
+    return ordered.drop_duplicates(["symbol", "contract_name", "time"])
+
+
+def spaced(frame: pd.DataFrame, *, per_interval: bool = True) -> pd.DataFrame:
+    """Take each payment's interval from the spacing of the contract's rows: the file has none."""
+    frame = _paid_once(frame)
+    stamps = frame["time"].astype("int64")
+    hours = stamps.groupby(frame["contract_name"]).transform(lambda of: payment_hours(of.to_numpy(), 8.0))
+    # Rates per interval came as those of 8 hours.
+    rates = frame["rate_bps_8h"] * 8.0 / hours if per_interval else frame["rate_bps_8h"]
+    return frame.assign(interval_hours=hours, rate_bps_8h=rates)
+
+
+def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
+    """Return when the figures of one day's file of binance's metrics were so.
+
+    Rows were labelled 00:05 to 00:00 of the next day, each with its own instant. Since 2026-06-25, and for
+    coin-margined contracts always, they are labelled 00:00 to 23:55 and tell of five minutes later.
+    """
+    first, last = stamps.min(), stamps.max()
+    moved = first == last.floor("D") or last == first.floor("D") + pd.Timedelta("23:55:00")
+    own = first == first.floor("D") + _FIVE_MINUTES or last == last.floor("D")
+    # A day that lacks its first or last row may look like both.
+    later = moved if moved != own else inverse or first >= _LABELS_MOVED
+    return stamps + _FIVE_MINUTES if later else stamps
+
+
+def _metrics(frame: pd.DataFrame) -> pd.DataFrame:
+    if frame.empty:
+        return frame
+    inverse = "USD_" in str(frame["contract_name"].iloc[0])
+    frame = frame.assign(time=state_times(frame["time"], inverse=inverse))
+    if frame["time"].is_unique:
+        return frame
+    keys = [name for name in ("symbol", "time", "kind") if name in frame]
+    return frame.drop_duplicates(keys, keep="last")  # labels that stand twice: the later one counts
+
+
+def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
+    sizes = {name: binance_contract(name).size for name in set(frame["contract_name"])}
+    return _metrics(frame.assign(oi_usd=frame["oi_usd"] * frame["contract_name"].map(sizes)))
+
+
+def _dated(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take the coin and the expiry of dated futures from their names; nothing is traded after it."""
+    items = {name: binance_contract(name) for name in set(frame["contract_name"])}
+    if other := next((name for name, item in items.items() if not item.is_dated), None):
+        raise ArchiveError(f"{other} is no dated future")
+    names = frame["contract_name"]
+    expiry = pd.to_datetime(
+        names.map({name: item.expiry for name, item in items.items()}), unit="us", utc=True
+    )
+    symbol = names.map({name: item.symbol for name, item in items.items()})
+    return frame.assign(symbol=symbol, expiry=expiry, instrument_name=names)[frame["time"] < expiry]
+
+
+def _hourly(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take of a series with a row each second the last of each hour, at the hour's end."""
+    hour = frame["time"].dt.floor("h") + pd.Timedelta(1, "h")
+    return frame.assign(time=hour).drop_duplicates(["symbol", "time"], keep="last")
+
+
+def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take what takers bought from all that was traded; the rest they sold."""
+    if frame["contract_name"].astype(str).str.contains("USD_").any():
+        raise ArchiveError(
+            f"turnover of {frame['contract_name'].iloc[0]} is in coins, as of all coin-margined contracts, "
+            "and not in USD: import it without --from, after multiplying it by the price"
+        )
+    sold = frame["sell_usd"] - frame["buy_usd"]
+    return frame.assign(sell_usd=np.where(np.abs(sold) < 1e-9 * frame["sell_usd"], 0.0, sold))
+
+
+class _Amount(NamedTuple):
+    """What a venue's amount of a contract is: so many coins, or so many USD."""
+
+    size: float
+    is_usd: bool
+
+
+_LINEAR = re.compile(r"USDT|USDC|BUSD")
+_IN_COINS = ("binance", "bybit", "hyperliquid", "aster", "bitget", "dydx")
+"""Venues whose amounts of linear contracts are coins (Tardis' pages of 2026, and `venues`)."""
+
+
+@lru_cache(maxsize=4096)
+def amount_of(exchange: str, name: str) -> _Amount | None:
+    """Return what an amount of 1 of a contract is; None where it is not known.
+
+    Sizes of contracts in coins or USD are facts of `dd.venues.facts`.
+    """
+    symbol = contract(name).symbol
+    if exchange == "binance" and "USD_" in name:
+        size = binance_contract(name).size
+        return None if size is None else _Amount(size, True)
+    if exchange in _IN_COINS and (_LINEAR.search(name) or exchange in ("hyperliquid", "dydx")):
+        return _Amount(1.0, False)
+    if exchange in ("bybit", "deribit", "bitmex") and (name.endswith(("USD", "-PERPETUAL"))):
+        return _Amount(1.0, False) if "_USD" in name else _Amount(1.0, True)
+    is_inverse = "-USD-" in name or name.endswith("USD")
+    known = fact_value(exchange, "contract_usd" if is_inverse else "contract_coin", symbol)
+    return None if known is None else _Amount(known, is_inverse)
+
+
+def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple[Array, Array, pd.Series]:
+    """Return the coins and the USD of amounts, and a reason where neither is known."""
+    names = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
+    pairs = names.drop_duplicates()
+    known = {(e, n): amount_of(e, n) for e, n in pairs.itertuples(index=False)}
+    found = [known[pair] for pair in zip(names["exchange"], names["name"], strict=True)]
+    size = np.array([np.nan if one is None else one.size for one in found])
+    is_usd = np.array([one is not None and one.is_usd for one in found])
+    stated, price = amounts.to_numpy() * size, prices.to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        coins = np.where(is_usd, stated / price, stated)
+        usd = np.where(is_usd, stated, stated * price)
+    reasons = pd.Series(None, frame.index, dtype=object)
+    unknown = np.array([one is None for one in found])
+    reasons[unknown] = [
+        f"amounts of {name} on {venue} are contracts of a size that the file does not state: say it with "
+        "--set contract_size=COINS, or leave these rows out"
+        for venue, name in names[unknown].itertuples(index=False)
+    ]
+    lacking = ~unknown & ~np.isfinite(usd)
+    reasons[lacking] = "the amount or its price is missing"
+    return coins, usd, reasons
+
+
+def _amounts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Value liquidations whose amounts are in each venue's own unit."""
+    price = frame["fill_price_usd"] if "fill_price_usd" in frame else frame["order_price_usd"]
+    coins, usd, reasons = _valued(frame, frame["quantity"], price)
+    return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(**{REASON: reasons})
+
+
+def _amounts_once(frame: pd.DataFrame) -> pd.DataFrame:
+    """Value the liquidations of binance's snapshots, in which every row stands twice."""
+    same = [name for name in frame.columns if name != "origin"]
+    valued = _amounts(frame)
+    again = frame.duplicated(same).to_numpy()
+    valued.loc[again, REASON] = "the row stands twice in the file, as all rows of such files do"
+    return valued
+
+
+def _interest_by_venue(frame: pd.DataFrame) -> pd.DataFrame:
+    """Value open interest that is in each venue's own unit by the mark price beside it."""
+    _, usd, reasons = _valued(frame, frame["oi_usd"], frame["price"])
+    return frame.assign(oi_usd=usd).assign(**{REASON: reasons})
+
+
+def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take the interval of running rates from the instants of the next payments that rows name."""
+    names = frame["contract_name"]
+    nexts = pd.DataFrame({"name": names, "next": frame["next_time"]}).dropna().drop_duplicates()
+    nexts = nexts.sort_values(["name", "next"])
+    apart = nexts.groupby("name")["next"].diff().dt.total_seconds() / 3600
+    apart = apart.where(apart.isin(VALID_HOURS))
+    nexts["hours"] = apart.groupby(nexts["name"]).bfill(limit=1)
+    by_row = pd.DataFrame({"name": names, "next": frame["next_time"]}).merge(
+        nexts, how="left", on=["name", "next"]
+    )
+    hours = by_row["hours"].to_numpy()
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[np.isnan(hours)] = (
+        "the interval of its rate is not known: the rows name no two payments in a row (say it with "
+        "--set interval_hours=8 and --map rate_bps_8h=funding_rate --unit native)"
+    )
+    reasons[frame["raw_rate"].isna().to_numpy()] = "rate_bps_8h is missing"
+    rate = units.convert(
+        frame["raw_rate"].to_numpy(), "native", "bps_8h", hours=np.where(np.isnan(hours), 8.0, hours)
+    )
+    return frame.assign(rate_bps_8h=rate).assign(**{REASON: reasons})
+
+
+_PERCENT_MEDIAN = 5.0
+
+
+def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Put quotes into the columns of coin or USD, and volatilities into decimals, by venue and size."""
+    venue = frame["exchange"].astype(object)
+    names = frame["instrument_name"].astype(object).str.upper()
+    in_coin = venue.isin(["deribit", "okx"]) & ~names.str.contains("USDC|USDT")
+    columns: dict[str, Any] = {}
+    for raw, name in (("raw_bid", "bid"), ("raw_ask", "ask"), ("raw_mark", "mark")):
+        if raw in frame:
+            columns[f"{name}_coin"] = frame[raw].where(in_coin)
+            columns[f"{name}_usd"] = frame[raw].where(~in_coin)
+    iv = frame["raw_iv"]
+    median = iv[iv > 0].groupby(venue).median()
+    is_percent = venue.map(median).astype(float) > _PERCENT_MEDIAN
+    columns["iv"] = np.where(is_percent, iv / 100, iv)
+    return frame.assign(**columns)
+
+
+def _hour_of_day(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the hour that stands beside a date."""
+    return frame.assign(time=frame["time"] + pd.to_timedelta(frame["hour"], unit="h"))
+
+
+def _percent_shares(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return shares of CoinGlass, which are percent, as fractions."""
+    return frame.assign(long_share=frame["long_share"] / 100, short_share=frame["short_share"] / 100)
+
+
+ADJUST: dict[str, Adjust] = {
+    "paid_at": paid_at,
+    "metrics": _metrics,
+    "contracts_in_usd": _contracts_in_usd,
+    "dated": _dated,
+    "hourly": _hourly,
+    "bought_and_sold": _bought_and_sold,
+    "amounts": _amounts,
+    "amounts_once": _amounts_once,
+    "interest_by_venue": _interest_by_venue,
+    "running_rates": _running_rates,
+    "option_quotes": _option_quotes,
+    "hour_of_day": _hour_of_day,
+    "percent_shares": _percent_shares,
+}
+"""What is done to the rows of one file, by the name that layouts use."""

@@ -1,0 +1,105 @@
+"""Recognise what a file is: a declared layout, the answer of a venue, or columns with names that tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.asking import Unclear, names_in_path
+from derivdata.sources.archive.importing.guessing import guessed_plan
+from derivdata.sources.archive.importing.layouts import Layout, is_headless, layouts, plan_of, sources
+from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.archive.importing.plan import Given, ImportPlan, make_plan
+from derivdata.sources.archive.importing.readers import Chunk, head_of
+from derivdata.support.text import did_you_mean
+from derivdata.tables.contracts import VENUES
+
+
+class Task(NamedTuple):
+    """One table of one file: the layout that was recognised, and how its rows are read."""
+
+    source: Source
+    plan: ImportPlan
+    layout: str
+
+
+def recognise(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
+    """Return the tables of a file and how each is read.
+
+    `table` and `writer` (who wrote the file) are what the caller says; without them the file must say it.
+    """
+    if writer is not None and writer not in sources() and writer not in VENUES:
+        known = sources()
+        raise ValueError(f"from={writer!r} is not one of {', '.join(known)}{did_you_mean(writer, known)}")
+    if table is not None and writer is None and given.map:
+        return [Task(source, make_plan(table, given), "columns as named")]  # the caller says all
+    head = head_of(source)
+    found = _fitting(source, head, table, writer)
+    if found:
+        layout, said = _one_of(source, found)
+        told = _from_path(source, layout, said, given)
+        reads = [one for one in layout.tables(head.columns) if table in (None, one.table)]
+        return [Task(source, plan_of(layout, one, {**told, **said}, given), layout.label) for one in reads]
+    if writer is not None and writer in sources():
+        raise _no_layout(source, head, table, writer)
+    return [Task(source, guessed_plan(source, head, table, given), "names of the columns")]
+
+
+def _fitting(
+    source: Source, head: Chunk, table: str | None, writer: str | None
+) -> list[tuple[Layout, dict[str, str]]]:
+    """Return the layouts that a file may be of, with what its name says, the most telling first."""
+    found = []
+    for layout in layouts():
+        if writer not in (None, layout.source):
+            continue
+        if table is not None and all(reads.table != table for reads in layout.reads):
+            continue
+        said = layout.fits(head, source)
+        if said is not None:
+            found.append((layout, said))
+    return sorted(found, key=lambda pair: -pair[0].weight)
+
+
+def _one_of(source: Source, found: list[tuple[Layout, dict[str, str]]]) -> tuple[Layout, dict[str, str]]:
+    """Return the layout that tells most; several that tell the same are a question."""
+    best = [pair for pair in found if pair[0].weight == found[0][0].weight]
+    writers = list(dict.fromkeys(layout.source for layout, _ in best))
+    if len(writers) > 1:
+        raise Unclear(
+            f"{source}: its columns are those of {' and of '.join(layout.label for layout, _ in best)}: say "
+            f"which with {' or '.join(f'--from {one}' for one in writers)}",
+            "--from",
+            writers,
+        )
+    return best[0]
+
+
+def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> Exception:
+    """Return the error that no layout of a source fits a file, with the nearest one."""
+    own = [layout for layout in layouts() if layout.source == writer]
+    telling = [one for one in own if table is None or any(reads.table == table for reads in one.reads)]
+    if not telling:
+        tables = sorted({reads.table for layout in own for reads in layout.reads})
+        return ValueError(f"no file of {writer} is read as {table}; they are read as {', '.join(tables)}")
+    named = [one for one in telling if one.file and one.constants(source) is not None]
+    if named and is_headless(head.columns):
+        columns = named[0].columns
+        return ArchiveError(
+            f"{source}: {len(head.columns)} columns, where files of this kind have {len(columns)}: "
+            f"{', '.join(columns)}"
+        )
+    has = {column.lower() for column in head.columns}
+    nearest = max(telling, key=lambda one: len(has & {column.lower() for column in one.columns}))
+    file = " or its name" if any(one.file for one in telling) else ""
+    return ArchiveError(
+        f"{source}: no file of {writer} that tells of {table or 'a table'} has this header{file}; it has "
+        f"{', '.join(head.columns)[:200]}, and the nearest form {', '.join(nearest.columns)}"
+    )
+
+
+def _from_path(source: Source, layout: Layout, said: Mapping[str, str], given: Given) -> dict[str, str]:
+    """Return venue and symbol from the names of the file and its folders, where nothing else states them."""
+    stated = {*layout.set, *said, *given.set, *given.map, *(n for r in layout.reads for n in r.map)}
+    return {name: word for name, word in names_in_path(source).items() if name not in stated}
