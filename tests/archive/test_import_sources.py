@@ -181,20 +181,19 @@ def test_bodies_of_coinglass(tmp_path: Path) -> None:
 
 
 def test_a_ratio_is_taken_from_shares_and_shares_from_a_ratio(tmp_path: Path) -> None:
-    """Where some hold both sides, shares add to less than 1."""
+    """Where some hold both sides, shares add to less than 1; shares that a file leaves empty stay so."""
     head = "symbol,exchange,time,kind,long_share,short_share,long_short_ratio\n"
-    path = tmp_path / "a.csv"
+    path, ratios = tmp_path / "a.csv", tmp_path / "b.csv"
     path.write_text(
-        head + "BTC,x,2024-01-01T00:00Z,accounts,0.6,0.3,\nBTC,x,2024-01-01T01:00Z,accounts,,,3\n"
-        "BTC,x,2024-01-01T02:00Z,accounts,,,\n"
+        head + "BTC,x,2024-01-01T00:00Z,accounts,0.6,0.3,\nBTC,x,2024-01-01T02:00Z,accounts,,,\n"
+        "BTC,x,2024-01-01T03:00Z,accounts,,,2\n"
     )
-    counts = import_files("positioning_history", path, tmp_path / "to")
-    assert (counts.written, counts.rejected) == (2, 1)
+    ratios.write_text("symbol,exchange,time,kind,long_short_ratio\nBTC,x,2024-01-01T01:00Z,accounts,3\n")
+    counts = import_files("positioning_history", [path, ratios], tmp_path / "to")
+    assert (counts.written, counts.rejected) == (3, 1)
     rows = open_archive(tmp_path / "to").read("positioning_history", *EVER)
-    assert rows[["long_share", "short_share", "long_short_ratio"]].to_numpy().tolist() == [
-        [0.6, 0.3, 2.0],
-        [0.75, 0.25, 3.0],
-    ]
+    values = rows[["long_share", "short_share", "long_short_ratio"]]
+    assert values.fillna(-1.0).to_numpy().tolist() == [[0.6, 0.3, 2.0], [0.75, 0.25, 3.0], [-1.0, -1.0, 2.0]]
 
 
 @pytest.mark.parametrize(

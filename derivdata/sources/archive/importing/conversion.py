@@ -329,10 +329,12 @@ def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(np.isnan(stated) & ~np.isnan(long) & ~np.isnan(short), long / short, stated)
         share = ratio / (1 + ratio)
-    rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares tell it")
+    rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares give it")
     columns["long_short_ratio"] = ratio
-    columns["long_share"] = np.where(np.isnan(long), share, long)
-    columns["short_share"] = np.where(np.isnan(short), 1 - share, short)
+    if "long_share" not in columns:  # an export with empty shares comes back as it was
+        columns["long_share"] = share
+    if "short_share" not in columns:
+        columns["short_share"] = 1 - columns["long_share"]
 
 
 def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:

@@ -102,6 +102,8 @@ class ImportPlan(NamedTuple):
         """Return whether a row without this value is rejected."""
         if name in self.makes or (name == "interval_hours" and self.is_spaced):
             return False
+        if name in self.table.columns and self.table.columns[name].kind is Kind.RANK:
+            return False
         may_lack = {*self.table.optional, *_MAY_LACK.get(self.table.name, "").split()}
         return name not in may_lack and name not in self.made
 
