@@ -251,6 +251,12 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="of check: also write what was found, as JSON, to be kept"
     )
+    parser.add_argument(
+        "--bodies",
+        type=Path,
+        metavar="FOLDER",
+        help="of check: also write each answer, without addresses and accounts, for a report of an error",
+    )
     parser.set_defaults(run=_venues)
 
 
@@ -263,7 +269,7 @@ def _venues(arguments: argparse.Namespace) -> None:
 
     names = chosen_venues(arguments.venues, unconfirmed=True)
     if arguments.action == "check":
-        _check(names, arguments.out)
+        _check(names, arguments.out, arguments.bodies)
     elif arguments.action == "endpoints":
         rows = venues.endpoints()
         say(rows[rows["exchange"].isin(names)].drop(columns="verified_on").to_string(index=False))
@@ -272,7 +278,7 @@ def _venues(arguments: argparse.Namespace) -> None:
         say("\n".join(f"{name}: {VENUES[name].terms}" for name in names))
 
 
-def _check(names: Sequence[str], out: Path | None) -> None:
+def _check(names: Sequence[str], out: Path | None, bodies: Path | None) -> None:
     from derivdata.sources.collect.checking import check_venues, verdicts_of_tables
     from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.files import keep_checks, write_checks
@@ -282,7 +288,7 @@ def _check(names: Sequence[str], out: Path | None) -> None:
     clock = MachineClock()
     shared = shared_by_host(VENUES[name] for name in names)
     sessions = [VenueSession(VENUES[name], clock, shared=shared[name]) for name in names]
-    checks = check_venues(sessions, progress=say)
+    checks = check_venues(sessions, progress=say, bodies=bodies)
     day = f"{clock.utc():%Y-%m-%d}"
     endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]
     confirmed = endpoint_names[checks["verdict"] == "confirms"]

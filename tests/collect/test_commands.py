@@ -164,8 +164,11 @@ def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     found = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
     assert {row["verified_on"] for row in found} == {"2026-01-20"}
     assert "127.0.0.1" not in told + (tmp_path / "found.jsonl").read_text()
-    fakes.faults["dydx"] = [{"markets": 3}]
-    assert main(command) == 1
+    fakes.faults["dydx"] = [{"markets": 3, "clientIp": "203.0.113.7"}]
+    assert main([*command, "--bodies", str(tmp_path / "bodies")]) == 1
+    kept = json.loads((tmp_path / "bodies" / "dydx-funding-perpetualmarkets.json").read_text("utf-8"))
+    assert (kept["verdict"], kept["body"]) == ("contradicts", {"markets": 3, "clientIp": "[redacted]"})
+    assert kept["removed"] == ["clientIp was removed"]
     assert "not as expected: dydx /perpetualMarkets" in capsys.readouterr().err
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,6 +18,7 @@ import pandas as pd
 from derivdata import units
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.collect.contracts import contract_name, list_contracts
+from derivdata.sources.collect.redaction import redacted
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.paging import walk
@@ -43,6 +49,8 @@ class _Answer(NamedTuple):
     error: str
     is_final: bool
     body: bytes = b""
+    params: Mapping[str, str] = MappingProxyType({})
+    at: str = ""
 
     @property
     def key(self) -> _Key:
@@ -50,20 +58,53 @@ class _Answer(NamedTuple):
 
 
 def check_venues(
-    sessions: Sequence[VenueSession], symbol: str = "BTC", *, progress: Callable[[str], None] | None = None
+    sessions: Sequence[VenueSession],
+    symbol: str = "BTC",
+    *,
+    progress: Callable[[str], None] | None = None,
+    bodies: Path | None = None,
 ) -> pd.DataFrame:
     """Ask every request of some venues once, side by side, and compare what came with what is expected.
 
     A row per request: the ``verdict`` on it is ``confirms``; ``contradicts``: the body has another shape, or
     its figures another unit than those of other answers; ``no rows``; ``no answer``. Figures are compared
     between two answers of a venue, between venues, and with the rates that Hyperliquid predicts of three.
+    The answers are written to the folder `bodies`, without what tells who asked.
     """
     tell = progress or (lambda _: None)
     with ThreadPoolExecutor(max(len(sessions), 1)) as threads:
         found = list(threads.map(lambda session: _answers(session, symbol, tell), sessions))
     answers = [answer for some in found for answer in some]
     troubles = {**_between_venues(answers, symbol), **_within_venues(answers), **_predicted(answers)}
-    return pd.DataFrame([_row(answer, troubles.get(answer.key, "")) for answer in answers])
+    rows = [_row(answer, troubles.get(answer.key, "")) for answer in answers]
+    if bodies is not None:
+        write_bodies(bodies, answers, rows)
+    return pd.DataFrame(rows)
+
+
+def write_bodies(folder: Path, answers: Sequence[_Answer], rows: Sequence[Mapping[str, object]]) -> None:
+    """Write each answer that came, beside what was asked and the verdict, ready for a report of an error."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for answer, row in zip(answers, rows, strict=True):
+        if not answer.body:
+            continue
+        body, removed = redacted(answer.body)
+        error, _ = redacted(str(row["error"]).encode())
+        told = {
+            "exchange": row["exchange"],
+            "request": answer.endpoint.path,
+            "method": answer.endpoint.method,
+            "params": dict(answer.params),
+            "at": answer.at,
+            "version": version("derivdata"),
+            "verdict": row["verdict"],
+            "error": error,
+            "removed": removed,
+            "body": body,
+        }
+        name = re.sub(r"[^a-z0-9]+", "-", answer.endpoint.label.lower()).strip("-")
+        path = folder / f"{row['exchange']}-{answer.endpoint.what}-{name[:80]}.json"
+        path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _answers(session: VenueSession, symbol: str, tell: Callable[[str], None]) -> list[_Answer]:
@@ -74,7 +115,8 @@ def _answers(session: VenueSession, symbol: str, tell: Callable[[str], None]) ->
     except DerivdataError as problem:
         endpoint = session.venue.endpoints[0]
         tell(f"{endpoint.exchange} {endpoint.path}: {str(problem)[:200]}")
-        return [_Answer(endpoint, None, str(problem), _is_final(problem))]
+        at = f"{session.clock.utc():%Y-%m-%dT%H:%M:%SZ}"
+        return [_Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, at=at)]
     for endpoint in dict.fromkeys(session.venue.endpoints):
         if endpoint.method != "WS" and (item is None or endpoint.covers(item)):
             answers.append(_answer(session, endpoint, item, symbol))
@@ -96,11 +138,12 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
         end = (now + pd.DateOffset(months=1)) + pd.offsets.MonthEnd(0)
         friday = end - pd.Timedelta((end.weekday() - 4) % 7, "D")
         params |= {endpoint.symbol: symbol, endpoint.expiry: f"{friday:%y%m%d}"}
+    at = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     try:
         records, _, body = session.ask(endpoint, params, context={"instrument": name})
     except DerivdataError as problem:
-        return _Answer(endpoint, None, str(problem), _is_final(problem))
-    return _Answer(endpoint, records, "", True, body)
+        return _Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, params, at)
+    return _Answer(endpoint, records, "", True, body, params, at)
 
 
 def _is_final(problem: DerivdataError) -> bool:

@@ -124,6 +124,7 @@ class VenueSession:
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None
         self._address = address
+        self.last_body = b""  # of the last answer, also of one that cannot be read
         self._http = KeylessSession(venue.headers)
         self.notices: list[str] = []
 
@@ -199,6 +200,7 @@ class VenueSession:
         base = self._address or endpoint.host or self.venue.host
         base += "" if place[:1] == "/" else "/"
         self.requests += 1
+        self.last_body = b""
         sent = self.clock.utc()
         if endpoint.method == "POST":
             path, _, kind = place.partition(" ")
@@ -209,7 +211,7 @@ class VenueSession:
             if endpoint.repeats and endpoint.symbol in query:
                 sent_params[endpoint.symbol] = query[endpoint.symbol].split(",")
             reply = self._http.send("GET", base + place, sent_params)
-        self.shared.answered = True
+        self.shared.answered, self.last_body = True, reply.body
         text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
         at = self.clock.utc()
         if reply.status not in (403, 418, 429, 451):
