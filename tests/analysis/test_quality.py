@@ -331,3 +331,75 @@ def test_rates_that_are_polled_twice_a_minute_are_no_duplicates() -> None:
     for kind, duplicates in (("sampled", 0), ("settled", 3)):
         table = pd.DataFrame({**same, "time": at, "kind": kind})
         assert quality(table)["duplicates"].tolist() == [duplicates]
+
+
+@pytest.mark.parametrize(("spike", "found"), [(2.0**63 - 1, 1), (9.7e11, 1), (0.0, 1), (9.8e9, 0)])
+def test_one_spike_in_a_constant_series_is_an_outlier(spike: float, found: int) -> None:
+    """Nine tenths of a percent above the constant may well be a move."""
+    values = [9.7e9] * 90
+    values[60] = spike
+    frame = series(list(range(90)), values)
+    assert only(frame)["outliers"] == found
+    assert ("1 outliers" in quality(frame).attrs["summary"]) is bool(found)
+    step = [9.7e9] * 60 + [2e10] * 30
+    assert only(series(list(range(90)), step))["outliers"] == 0
+    assert only(series(list(range(90)), [1.0] * 45 + [5.0, 5.0] + [1.0] * 43))["outliers"] == 0
+
+
+@pytest.mark.parametrize(("rows", "tail"), [(600, 420), (100, 24), (100, 23)])
+def test_rows_after_a_delisting_are_padded(rows: int, tail: int) -> None:
+    values = 100.0 + np.cumsum(np.random.default_rng(1).standard_normal(rows))
+    values[-tail:] = values[-tail]
+    frame = series(list(range(rows)), values.tolist())
+    row = only(frame)
+    assert row["padded"] == (tail if tail >= 24 else 0)
+    assert row["stale"] == (0 if tail >= 24 else tail)
+    assert (f"{tail} padded points" in quality(frame).attrs["summary"]) is (tail >= 24)
+    pinned = np.where(np.arange(rows) % 3 == 0, values, 1.0)
+    pinned[-tail:] = 1.0
+    assert only(series(list(range(rows)), pinned.tolist()))["padded"] == 0
+
+
+def _stock_index(nights: bool) -> pd.DataFrame:
+    """Three weeks of hours of a price that moves in sessions only: on weekdays, or also by day only."""
+    times = pd.date_range("2026-01-05", periods=24 * 21, freq="1h", tz="UTC")  # a Monday
+    is_open = times.day_of_week < 5
+    if nights:
+        is_open &= (times.hour >= 14) & (times.hour < 21)
+    else:
+        is_open &= ~((times.day_of_week == 4) & (times.hour >= 21))
+    moves = np.where(is_open, np.random.default_rng(2).standard_normal(len(times)), 0.0)
+    columns = {"symbol": "SPX", "exchange": "a", "kind": "index", "resolution": "1h"}
+    return pd.DataFrame({**columns, "time": times, "price_usd": 6000.0 + np.cumsum(moves)})
+
+
+@pytest.mark.parametrize("nights", [False, True])
+def test_closed_sessions_of_stocks_are_no_stale_points(nights: bool) -> None:
+    frame = _stock_index(nights)
+    row = only(frame)
+    assert row["stale"] == row["padded"] == 0
+    assert row["session_closed"] >= 2 * 48
+    assert "points in closed sessions" in quality(frame).attrs["summary"]
+
+
+def test_one_night_of_a_coin_that_stands_still_is_stale() -> None:
+    values = np.cumsum(np.random.default_rng(3).standard_normal(240))
+    values[20:34] = values[20]  # from 20:00 to 09:00
+    row = only(series(list(range(240)), values.tolist()))
+    assert (row["stale"], row["session_closed"]) == (14, 0)
+
+
+@pytest.mark.parametrize(("factor", "apart"), [(110.0, True), (0.91, True), (1.06, True), (1.04, False)])
+def test_two_venues_whose_prices_differ_by_a_factor_are_flagged(factor: float, apart: bool) -> None:
+    path = 100.0 * np.exp(np.cumsum(0.01 * np.random.default_rng(4).standard_normal(48)))
+    times = pd.date_range("2026-01-05", periods=48, freq="1h", tz="UTC")
+    parts = [
+        pd.DataFrame(
+            {"symbol": "X", "exchange": venue, "time": times, "price_usd": path * by, "kind": "mark"}
+        )
+        for venue, by in (("a", 1.0), ("b", factor))
+    ]
+    report = quality(pd.concat(parts)).set_index("exchange")
+    expected = [1.0 / factor, factor] if apart else [1.0, 1.0]
+    assert report["peer_scale"].tolist() == pytest.approx(expected)
+    assert ("2 series out of scale" in report.attrs["summary"]) is apart

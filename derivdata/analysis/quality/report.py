@@ -20,22 +20,26 @@ from derivdata.analysis.quality.series import Batch, completeness, row_quantile,
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats, Indices
+from derivdata.tables.coins import PRICES_AGREE
 from derivdata.tables.panels import value_column
 from derivdata.tables.required import require_columns, require_zone
 
 _NO_BUCKETS = ("raw", "unstated")
 _LEAST_VENUES = 3
+_LEAST_SHARED = 10  # steps that two venues share, from which their prices are compared
 _NEVER = np.iinfo(np.int64).min  # NaT
 _LATE = 60_000_000  # µs by which the stamp of a row may come after its step
 _COUNTS = (
-    "expected present missing gaps duplicates conflicts repeated_pages frozen stale interval_changes "
+    "expected present missing gaps duplicates conflicts repeated_pages frozen stale session_closed padded "
+    "interval_changes "
     "off_schedule nulls outliers other_symbol"
 ).split()
 _FLAGS = ("clamped", "clamped_end", "wrong_interval", "open_last_bucket", "sign_change")
 _TIMES = ("start", "end", "scale_change_at")
 _COLUMNS = (
     "start end step_hours expected present missing not_requested gaps longest_gap_hours duplicates conflicts "
-    "repeated_pages frozen stale at_low_share at_high_share clamped clamped_end interval_changes "
+    "repeated_pages frozen stale session_closed padded at_low_share at_high_share clamped clamped_end "
+    "interval_changes "
     "stated_hours wrong_interval off_schedule open_last_bucket nulls outliers spikes scale_change "
     "scale_change_at sign_change peer_scale peer_sign peer_lag other_symbol"
 ).split()
@@ -82,8 +86,11 @@ def quality(
         ``conflicts`` (of those, with another value); ``repeated_pages`` (runs of five and more
         rows that came before in the same order);
         ``frozen`` longest run of one value, and ``stale``, the rows of runs of twelve and more of a value
-        that the series hardly has otherwise; ``at_low_share`` and ``at_high_share``, the part of the points
-        at the least and at the greatest value, high where a rate is capped; ``clamped`` and ``clamped_end``:
+        that the series hardly has otherwise; ``session_closed``, the rows of such runs between sessions of a
+        stock exchange (a weekend, or two nights and more, from 20:00 to 15:00 UTC); ``padded``, the rows of a
+        run of 24 and more at the end of a series that moved, as after a delisting; ``at_low_share`` and
+        ``at_high_share``, the part of the points at the least and at the greatest value, high where
+        a rate is capped; ``clamped`` and ``clamped_end``:
         the window that came is shorter than the one asked for by more than two steps; ``interval_changes``;
         ``stated_hours``, the step that the table itself states (``interval_hours`` of settlements or
         ``resolution``; NaN for none), and ``wrong_interval``: rows come more often than that;
@@ -95,7 +102,8 @@ def quality(
         without): ``spikes``, single points far from both neighbours and peers; ``scale_change``, the factor
         by which the series grows against its peers at one instant, 1 for none, at ``scale_change_at``;
         ``sign_change``: from an instant on it has the other sign; of rates and prices, ``peer_scale``, the
-        factor to its peers' size where that is 5 and more or 1/5 and less (of prices 5 % and more: another
+        factor to its peers' size (of prices also that of two venues, of both) where that is 5 and
+        more or 1/5 and less (of prices 5 % and more: another
         coin under the same ticker), or 2 and 4 where venues are pinned to their interest rate, else 1; of
         rates only, ``peer_sign``, −1 where it has the other sign than its peers throughout, else 1;
         ``peer_lag``, the steps by which it comes after the venue that moves most like it, where that is
@@ -144,6 +152,8 @@ def quality(
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
     _compare(figures, points, report, column)
+    if column.startswith("price"):
+        _compare_two_venues(figures, points, report)
     figures["other_symbol"] = rows_of_other_symbols(points, report)
     for name in _COLUMNS:
         report[name] = _as_column(name, figures[name], table)
@@ -224,7 +234,7 @@ def _examine(
             "not_requested": np.full(len(rows), np.nan)
             if answered is None
             else count_not_requested(batch.stamps, gaps, steps, [answered[row] for row in rows]),
-            **value_figures(batch.value, outlier),
+            **value_figures(batch.value, batch.stamps, outlier),
             "clamped": clamped,
             "clamped_end": clamped_end,
             "stated_hours": hours,
@@ -257,8 +267,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         return
     bucket = np.full(len(report), np.nan)
     waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
-    same = [name for name in ("symbol", "instrument_name", "kind") if name in report.columns]
-    for rows in report.groupby(same, observed=True).indices.values():
+    for rows in _markets(report):
         if len(rows) < _LEAST_VENUES:
             continue
         bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6
@@ -284,6 +293,36 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         figures["scale_change_at"][rows] = np.where(comparison.at != -1, at, _NEVER)
         for name in told:
             figures[name][rows] = getattr(comparison, name)
+
+
+def _markets(report: pd.DataFrame) -> list[Indices]:
+    """Return the rows of each market: the series of one symbol, contract and kind on all venues."""
+    same = [name for name in ("symbol", "instrument_name", "kind") if name in report.columns]
+    return list(report.groupby(same, observed=True).indices.values())
+
+
+def _compare_two_venues(figures: dict[str, Any], points: Points, report: pd.DataFrame) -> None:
+    """Compare prices of symbols on two venues."""
+    if not {"symbol", "exchange"} <= set(report.columns):
+        return
+    for rows in _markets(report):
+        if len(rows) == 2:
+            _compare_two_prices(figures, points, rows)
+
+
+def _compare_two_prices(figures: dict[str, Any], points: Points, rows: Indices) -> None:
+    """Give both of two venues the factor between their prices: which of them is off no price says."""
+    bucket = row_quantile(figures["step_hours"][rows][None], 0.5)[0] * 3_600e6
+    if not bucket > 0.0:
+        return
+    _, values = points.side_by_side(rows, int(bucket))
+    positive = np.where(values > 0.0, values, np.nan)
+    ratio = np.log(positive[0] / positive[1])
+    if np.isfinite(ratio).sum() < _LEAST_SHARED:
+        return
+    middle = float(row_quantile(ratio[None], 0.5)[0])
+    apart = middle if abs(middle) > PRICES_AGREE else 0.0
+    figures["peer_scale"][rows] = np.exp([apart, -apart])
 
 
 def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:
@@ -315,6 +354,8 @@ def _summary(report: pd.DataFrame) -> str:
         (int(report["outliers"].sum()), "outliers"),
         (int(report["spikes"].sum()), "spikes"),
         (int(report["stale"].sum()), "stale points"),
+        (int(report["session_closed"].sum()), "points in closed sessions"),
+        (int(report["padded"].sum()), "padded points at the end of series"),
         (int(report["other_symbol"].sum()), "points that another symbol has too"),
         (int((report["peer_lag"].fillna(0.0) != 0.0).sum()), "series a step before or after their like"),
         (int(((report["scale_change"] != 1.0) & report["scale_change"].notna()).sum()), "changes of scale"),

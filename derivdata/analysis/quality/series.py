@@ -17,6 +17,9 @@ _CHANGE_AFTER = 3
 _MINUTE = 60e6
 _MAD_TO_STD = 1.4826
 _THINNED_AT_MOST = 60  # gaps of a stretch in which every second row is taken for missing
+_DAY = 86_400_000_000  # µs
+_CLOSES, _OPENS = 20 * 3_600_000_000, 15 * 3_600_000_000
+_CONSTANT = 1e-9  # of the value: below, it is rounding
 _STALE = 12  # equal values in a row, of a value that the series hardly has otherwise
 _STALE_SHARE = 0.01
 
@@ -108,10 +111,11 @@ def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
     }
 
 
-def value_figures(value: Floats, outlier: float) -> dict[str, Any]:
+def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any]:
     """Describe the values of each row, NaN left out: frozen, capped, stale and outlying ones."""
     order = np.argsort(np.isnan(value), axis=1, kind="stable")
     value = np.take_along_axis(value, order, axis=1)
+    stamps = np.take_along_axis(stamps, order, axis=1)
     finite = np.isfinite(value)
     number = finite.sum(axis=1)
     some = number > 0
@@ -127,12 +131,34 @@ def value_figures(value: Floats, outlier: float) -> dict[str, Any]:
     middle = row_quantile(value, 0.5)
     apart = np.abs(value - middle[:, None])
     scale = _spread(apart, middle)
+    far = (apart > outlier * scale[:, None]) & (scale > 0)[:, None]
+    stale, closed, padded = _long_runs(value, stamps, runs)
     return {
         "frozen": np.where(some, runs.max(axis=1, initial=0) + 1, 0),
-        "stale": _stale(value, runs),
+        "stale": stale,
+        "session_closed": closed,
+        "padded": padded,
         **share,
-        "outliers": ((apart > outlier * scale[:, None]) & (scale > 0)[:, None]).sum(axis=1),
+        "outliers": (far | _lone_spikes(apart, middle)).sum(axis=1),
     }
+
+
+def _lone_spikes(apart: Floats, middle: Floats) -> Bools:
+    """Tell which points leave a series that is constant otherwise: they have no spread to be compared with.
+
+    Single points, at most one in a hundred, that are further from the constant than half of its size.
+    """
+    finite = np.isfinite(apart)
+    off = finite & (apart > _CONSTANT * np.abs(middle)[:, None] + 1e-300)
+    alone = off.copy()
+    alone[:, 1:] &= ~off[:, :-1]
+    alone[:, :-1] &= ~off[:, 1:]
+    number = finite.sum(axis=1)
+    count = off.sum(axis=1)
+    constant = (count > 0) & (count <= np.maximum(1, number // 100)) & (number >= _STALE)
+    constant &= count == alone.sum(axis=1)
+    far = apart > 0.5 * np.abs(middle)[:, None]
+    return np.asarray(off & far & constant[:, None])
 
 
 def _spread(apart: Floats, middle: Floats) -> Floats:
@@ -156,21 +182,50 @@ def _spread(apart: Floats, middle: Floats) -> Floats:
     return np.asarray(np.where(spread > level, spread, np.where(np.isfinite(off), off, 0.0)))
 
 
-def _stale(value: Floats, runs: Array) -> Array:
-    """Count the rows of long runs of a value that the series hardly has otherwise.
+def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array, Array]:
+    """Count the rows of long runs of one value: stale ones, those of closed sessions, and padding at the end.
 
-    Or has, as its floor, in runs a third as long at most: then from three times as many rows on.
+    Stale are runs of a value that the series hardly has otherwise, or has, as its floor, in runs a third as
+    long at most: then from three times as many rows on. Rows while an exchange is closed are those of runs
+    over a weekend, or of two nights and more. Padding is a run up to the end of a value that came with it,
+    after a series that moved: rows that are still written after a delisting.
     """
     stale = np.zeros(len(value), dtype=np.int64)
+    closed = np.zeros(len(value), dtype=np.int64)
+    padded = np.zeros(len(value), dtype=np.int64)
     for row in np.flatnonzero(runs.max(axis=1, initial=0) >= _STALE - 1):
         ends = np.flatnonzero((runs[row] >= _STALE - 1) & (np.append(runs[row][1:], 0) == 0))
         finite_count = int(np.isfinite(value[row]).sum())
-        for end in ends:
+        starts = ends - runs[row, ends]
+        sessions = _closed_sessions(stamps[row, starts], stamps[row, ends], starts == 0)
+        closed[row] = int((runs[row, ends[sessions]] + 1).sum())
+        for end in ends[~sessions]:
             length = int(runs[row, end]) + 1
             same = value[row] == value[row, end]
             rare = int(same.sum()) - length <= _STALE_SHARE * finite_count
             same[end - length + 1 : end + 1] = False
             longest = int(runs[row][same].max(initial=0)) + 1
-            if length <= finite_count // 2 and (rare or length >= max(3 * longest, 3 * _STALE)):
+            before = finite_count - length
+            moved = before >= _STALE and 2 * int((runs[row, :before] == 0).sum()) > before
+            if end == finite_count - 1 and length >= 2 * _STALE and rare and moved:
+                padded[row] = length
+            elif length <= finite_count // 2 and (rare or length >= max(3 * longest, 3 * _STALE)):
                 stale[row] += length
-    return stale
+    return stale, closed, padded
+
+
+def _closed_sessions(first: Array, last: Array, is_first: Bools) -> Bools:
+    """Tell which runs [µs] lie between the close of a stock exchange and its next opening.
+
+    From 20:00 UTC on a weekday (16:00 in New York in summer) to 15:00 on the next. One night alone may be
+    any market that stands still: two nights and more, or a weekend, are sessions.
+    """
+    day = first // _DAY
+    weekday = (day + 3) % 7  # 0 is Monday; 1970-01-01 was a Thursday
+    until = (day + np.where(weekday == 4, 3, 1)) * _DAY + _OPENS
+    at_night = (weekday < 5) & (first - day * _DAY >= _CLOSES) & (last <= until)
+    # A series may begin while the exchange is closed.
+    at_night |= is_first & (weekday < 5) & (last <= day * _DAY + _OPENS)
+    at_night |= is_first & (weekday >= 5) & (last <= (day + 7 - weekday) * _DAY + _OPENS)
+    over_weekend = at_night & (weekday == 4) & (last >= (day + 2) * _DAY)
+    return np.asarray(over_weekend | (at_night & (at_night.sum() >= 2)))
