@@ -59,7 +59,7 @@ class Status(IntFlag):
     OUTLIER = 1 << 20
     """The implied volatility is far from its neighbours'."""
     OFF_AT_THE_MONEY = 1 << 21
-    """The fit misses the quotes at the money by more than half their spread."""
+    """The fit lies outside bid and ask at the money."""
     FLAT = 1 << 22
     """All smiles are flat within their noise: ρ and ψ are not determined, the volatility is."""
     NOT_MARTINGALE = 1 << 23
@@ -68,6 +68,11 @@ class Status(IntFlag):
     """The data does not determine the parameter: it may be anything within its range."""
     DISCOUNT_SUSPECT = 1 << 25
     """The fitted discount implies a rate of over 10 % a year, and is off 1 by over half a percent."""
+    OFF_QUOTES = 1 << 27
+    """The fit misses its own quotes in one direction by over a volatility point and 2 % of the volatility.
+
+    Other expiries hold it away from them, or no slice has their shape.
+    """
     PRICES_MIXED = 1 << 26
     """Between two expiries: total variance linear in time would hold a butterfly, so prices are mixed."""
 

@@ -105,7 +105,8 @@ def test_a_fit_beyond_half_the_spread_at_the_money_is_flagged():
         moved = table.assign(iv=table["iv"] + np.where(near, 0.0, shift))
         found = surface.from_chain(moved, method="essvi", weights="equal")
         assert (found["atm_half_spread_vol"] > 0).all()
-        over = abs(found["atm_error_vol"]) > found["atm_half_spread_vol"]
+        # The middle of bid and ask at the money is 0.6 throughout.
+        over = abs(smile.iv(found, 0.0) - 0.6) > found["atm_half_spread_vol"]
         flagged[shift] = ((found["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0).to_numpy()
         np.testing.assert_array_equal(flagged[shift], over)
     assert not flagged[0.0].any()
@@ -185,3 +186,23 @@ def test_a_given_spot_price_counts_instead_of_the_index():
     assert float(fitted["spot"]) == 99_000.0
     bare = carried(["BTC"], 0.1).drop(columns="index_price_usd")
     assert "spot" not in surface.from_chain(bare).coords
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_a_fit_that_moved_away_from_its_quotes_says_so(priced):
+    """The second of four expiries has marks of before a jump, so that its variance lies below the first's."""
+    levels = {1.25: 0.6, 4.25: 0.25, 30.25: 0.6, 90.25: 0.6}
+    parts = [options(days=(days,), iv=iv, spread=0.002 if priced else None) for days, iv in levels.items()]
+    fitted = surface.from_chain(pd.concat(parts, ignore_index=True))
+    off = (fitted["status"] & np.int32(Status.OFF_QUOTES)) != 0
+    assert off.to_numpy().tolist() == [True, True, False, False]
+    assert (abs(fitted["atm_error_vol"]) > 0.01).to_numpy().tolist() == [True, True, False, False]
+
+
+def test_marks_away_from_their_own_bid_and_ask_are_off_at_the_money():
+    table = options(spread=0.002)
+    late = table["expiry"] == table["expiry"].max()
+    fitted = surface.from_chain(table.assign(iv=table["iv"] + 0.1 * late))
+    flagged = (fitted["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0
+    assert flagged.to_numpy().tolist() == [False, False, True]
+    assert (abs(fitted["atm_error_vol"]) < 1e-3).all()

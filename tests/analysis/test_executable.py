@@ -1,9 +1,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import linprog
 
 from derivdata.analysis import black76, chain
 from derivdata.sources import sample
+from tests.analysis import made_chains
 
 NOW = pd.Timestamp("2026-01-01T08:00Z")
 NEAR, FAR = pd.Timestamp("2026-01-31T08:00Z"), pd.Timestamp("2026-03-02T08:00Z")
@@ -194,3 +196,125 @@ def test_misuse_is_refused():
         chain.executable(market("usd").drop(columns=["bid_usd", "ask_usd"]))
     with pytest.raises(ValueError, match="must not be negative"):
         chain.executable(market("usd"), fee_rate=-0.1)
+
+
+STRIKES = np.array([7e4, 8e4, 9e4, 1e5, 1.1e5, 1.2e5, 1.4e5])
+
+
+def drawn(seed: int, count: int, absent: float = 0.45) -> list[dict[str, object]]:
+    """Chains of one expiry around a smile, each with one quote moved, some with many quotes absent."""
+    rng = np.random.default_rng(seed)
+    made: list[dict[str, object]] = []
+    k = np.log(STRIKES / 1e5)
+    iv = 0.6 + 0.3 * k**2 - 0.1 * k
+    for number in range(count):
+        inverse, half = bool(number % 2), rng.uniform(0.02, 0.075)
+        quotes = {}
+        for side in ("call", "put"):
+            price = black76.price(1e5, STRIKES, 30 / 365, iv, side) / (1e5 if inverse else 1.0)
+            quotes[side] = np.column_stack([price * (1 - half), price * (1 + half)])
+        moved = quotes["call" if rng.random() < 0.5 else "put"]
+        moved[rng.integers(STRIKES.size)] *= rng.uniform(0.5, 1.6)
+        if number % 3:
+            for values in quotes.values():
+                values[rng.random(STRIKES.size) < absent] = np.nan
+        future = None if number % 5 else tuple(1e5 * np.array([0.9995, 1.0005]) * rng.uniform(0.96, 1.04))
+        made.append({"inverse": inverse, "quotes": quotes, "future": future})
+    return made
+
+
+def least_violation(
+    inverse: bool, quotes: dict[str, np.ndarray], future: tuple[float, float] | None
+) -> float:
+    """By how much quotes must widen until some distribution of the price prices all of them.
+
+    Masses at 0, at the strikes and at infinity, where the mass vanishes and its mean stays. Of options paid
+    in coin the masses are those times the price.
+    """
+    unit, middle = (1.0 if inverse else 1e5), STRIKES / 1e5
+    points, rows, limits = len(STRIKES), [], []
+    for side, values in quotes.items():
+        for place, (bid, ask) in enumerate(values):
+            if np.isnan(bid):
+                continue
+            gap = middle - middle[place]
+            pays = np.maximum(gap if side == "call" else -gap, 0.0) / (middle if inverse else 1.0)
+            at_zero = middle[place] if side == "put" else 0.0
+            beyond = 1.0 if side == "call" else 0.0
+            row = np.array([at_zero, *pays, beyond])
+            rows += [np.append(-row, -1.0), np.append(row, -1.0)]
+            limits += [-bid / unit, ask / unit]
+    masses = np.array([0.0 if inverse else 1.0, *np.ones(points), 1.0 if inverse else 0.0, 0.0])
+    if future is not None:
+        bid, ask = np.array(future) / 1e5
+        # The mean of the price; in coin that of 1/S, times the future's price, is 1.
+        mean = np.array([1.0, *(1.0 / middle), 0.0]) if inverse else np.array([0.0, *middle, 1.0])
+        low, high = (1.0 / ask, 1.0 / bid) if inverse else (bid, ask)
+        rows += [np.append(-mean, -1.0), np.append(mean, -1.0)]
+        limits += [-low, high]
+    cost = np.append(np.zeros(points + 2), 1.0)
+    return float(linprog(cost, A_ub=rows, b_ub=limits, A_eq=[masses], b_eq=[1.0], method="highs").fun)
+
+
+def as_table(made: list[dict[str, object]], inverse: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The drawn chains of one unit, a symbol each, and the futures of those that have one."""
+    rows, futures = [], []
+    unit = "coin" if inverse else "usd"
+    for number, one in enumerate(made):
+        if one["inverse"] != inverse:
+            continue
+        for side, values in one["quotes"].items():
+            for strike, (bid, ask) in zip(STRIKES, values, strict=True):
+                quote = {f"bid_{unit}": bid, f"ask_{unit}": ask, "underlying_price": 1e5}
+                rows.append({"symbol": f"C{number}", "strike": strike, "side": side} | quote)
+        if one["future"] is not None:
+            bid, ask = one["future"]
+            futures.append(
+                {"symbol": f"C{number}", "expiry": made_chains.MONTH, "bid_usd": bid, "ask_usd": ask}
+            )
+    return made_chains.options(*rows), pd.DataFrame(futures)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_an_arbitrage_is_listed_where_no_distribution_prices_the_quotes_and_only_there(inverse):
+    """Against the dual: a distribution of the price at expiry that prices every quote between bid and ask."""
+    made = drawn(3, 400)
+    table, futures = as_table(made, inverse)
+    found = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
+    listed, compared = set(found["symbol"]), {True: 0, False: 0}
+    for number, one in enumerate(made):
+        if one["inverse"] != inverse:
+            continue
+        violation = least_violation(inverse, one["quotes"], one["future"])
+        if 1e-9 < violation < 1e-5:  # too close to tell in floating point
+            continue
+        compared[violation > 0.5e-5] += 1
+        assert (f"C{number}" in listed) == (violation > 0.5e-5), (number, violation)
+    assert min(compared.values()) > 40
+    assert {"portfolio", "vertical", "butterfly", "box", "parity"} <= set(found["kind"])
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_the_legs_of_a_portfolio_gain_and_can_lose_nothing(inverse):
+    """The trades as they are written, paid and settled at prices from 1,000 USD to 10 million."""
+    table, futures = as_table(drawn(5, 500, absent=0.7), inverse)
+    found = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
+    portfolios = found[found["kind"] == "portfolio"]
+    assert len(portfolios) >= 5
+    assert portfolios["legs"].str.contains("future").any()
+    ends = np.concatenate([np.geomspace(1e3, 1e7, 400), STRIKES])
+    for legs, gross in zip(portfolios["legs"], portfolios["gross_usd"], strict=True):
+        paid, pays = 0.0, np.zeros_like(ends)
+        for leg in legs.split("; "):
+            words = leg.split()
+            sign, price = (1.0 if words[0] == "buy" else -1.0), float(words[-1])
+            amount = sign * float(words[1])
+            if "future" in leg:
+                pays += amount * (1.0 / price - 1.0 / ends if inverse else ends - price)
+                continue
+            gap = (ends - float(words[3])) * (1.0 if words[2] == "call" else -1.0)
+            pays += amount * np.maximum(gap, 0.0) / (ends if inverse else 1.0)
+            paid += amount * price
+        profit = gross / (1e5 if inverse else 1.0)
+        # The words have six digits of each price and eight of each quantity.
+        assert (pays - paid - profit).min() > (-2e-5 if inverse else -2.0)

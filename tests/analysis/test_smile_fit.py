@@ -273,3 +273,23 @@ class TestMisuse:
         assert int(fit_equally(xr.DataArray(self.k, dims="k"), iv, 0.5, dim="k")["n"]) == 6
         with pytest.raises(TypeError, match="names them"):
             fit_equally(np.zeros((2, 6)), xr.DataArray(np.ones((2, 6)), dims=("expiry", "strike")), 0.5)
+
+
+@pytest.mark.parametrize("weights", ["vega", "equal"])
+def test_a_concave_smile_is_flagged_and_noise_is_not(weights):
+    """Over an event; no slice is concave. Noise of a point changes its sign from strike to strike."""
+    k = np.linspace(-0.4, 0.4, 15)
+    concave = smile.fit(k, 0.6 - 0.5 * k**2, 0.25, weights=weights)
+    assert int(concave["status"]) == Status.OFF_QUOTES
+    assert int(smile.fit(k, 0.6 + 0.2 * k**2, 0.25, weights=weights)["status"]) == 0
+    noisy = 0.6 + 0.2 * k**2 + 0.01 * np.where(np.arange(15) % 2, 1.0, -1.0)
+    assert int(smile.fit(k, noisy, 0.25, weights=weights)["status"]) == 0
+    order = np.random.default_rng(0).permutation(15)
+    again = smile.fit(k[order], (0.6 - 0.5 * k**2)[order], 0.25, weights=weights)
+    assert int(again["status"]) == Status.OFF_QUOTES
+
+
+def test_volatilities_of_fifteen_hundred_percent_are_fitted():
+    k = np.linspace(-0.2, 0.2, 9)
+    fit = smile.fit(k, 14.5 + 8.0 * k**2, 1 / 8760)
+    np.testing.assert_allclose(smile.iv(fit, k), 14.5 + 8.0 * k**2, rtol=1e-4)

@@ -322,12 +322,12 @@ def test_dates_without_an_option_are_forwards_and_volatility_there(three):
     # Beyond the expiries the lines through the two nearest logarithms go on: there is no spot price.
     t = made["year_fraction"].to_numpy()
     early = 1e5 * 1.02 ** ((16 / 24 / 365 - t[0]) / (t[1] - t[0]))
-    late = 1.05e5 * (1.05 / 1.02) ** ((515 + 16 / 24 - 365 * t[2]) / 365 / (t[2] - t[1]))
+    late = 1.05e5 * (1.05 / 1.02) ** ((516 - 365 * t[2]) / 365 / (t[2] - t[1]))
     np.testing.assert_allclose(found["forward"], [early, 1e5, 1.05e5, late], rtol=1e-9)
     spot = made.assign_coords(spot=99_900.0)
     found = surface.at(spot, dates)
     carry = np.log(np.array([1e5, 1.05e5]) / 99_900.0) / t[[0, 2]]
-    ends = 99_900.0 * np.exp(carry * np.array([16 / 24 / 365, (515 + 16 / 24) / 365]))
+    ends = 99_900.0 * np.exp(carry * np.array([16 / 24 / 365, 516 / 365]))
     np.testing.assert_allclose(found["forward"], [ends[0], 1e5, 1.05e5, ends[1]], rtol=1e-9)
     alone = surface.at(made.isel(expiry=[0]), dates)
     np.testing.assert_allclose(alone["forward"], 1e5, rtol=1e-12)

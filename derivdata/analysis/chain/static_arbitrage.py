@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy.optimize import linprog
 
 from derivdata.analysis.chain.forward import slice_forwards
 from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_rows
@@ -17,6 +18,9 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import BPS
+
+_LEAST_PROFIT = 1e-7  # of the forward; less is rounding
+_NOTHING = 1e-9  # coins of a leg
 
 
 class QuotedExpiry(NamedTuple):
@@ -193,6 +197,10 @@ def executable(
         - ``"box"``: call less put of two strikes lock in different forwards; in coin, quantities as 1/strike.
         - ``"parity"``: call less put of one strike against the future; in coin, one of as many USD as the
           strike.
+        - ``"portfolio"``: any other trades of the expiry, at most 1 coin a quote, with the future where it is
+          given, that gain at once and can lose nothing, found by a linear programme where none of the kinds
+          above is there: verticals that cost more than their width, options against a forward of another
+          strike, and mixes of more legs.
         - ``"calendar"``: a bid above the ask of a later expiry at no worse moneyness. This one, and no other,
           needs the ratio of the two forwards to stay until the first expiry.
 
@@ -223,15 +231,92 @@ def executable(
     return table.sort_values("net_usd", ascending=False, kind="stable", ignore_index=True)
 
 
+def portfolio(
+    each: QuotedExpiry, future: tuple[float, float] | None
+) -> tuple[list[Trade], tuple[str, float, float] | None, float] | None:
+    """Find the most profitable trades of at most 1 coin a quote that can lose nothing at expiry.
+
+    A linear programme decides it: what is sold less what is bought less the cash ``c`` that covers the worst
+    payoff is as large as possible, under ``payoff(S) + c ≥ 0`` for every price S. Paid in coin both sides are
+    multiplied by S, so that payoffs are linear between strikes in either case: they are checked at 0, at the
+    strikes, and in their slope beyond the last one. Returns the trades, the future, and the profit in the
+    unit of the prices; None where nothing is left.
+    """
+    scale = float(np.median(each.strike))
+    strike = each.strike / scale
+    unit = 1.0 if each.inverse else scale
+    legs, costs, payoffs = [], [], []
+    corners = np.concatenate([[0.0], strike])
+    for (side, end), prices in each.price.items():
+        sign = 1.0 if end == "ask" else -1.0
+        for place in np.flatnonzero(~np.isnan(prices)):
+            gap = corners - strike[place]
+            slope = 1.0 if side == "call" else 0.0
+            pays = np.maximum(gap if side == "call" else -gap, 0.0)
+            legs.append(Trade(sign, each, side, int(place)))
+            costs.append(sign * prices[place] / unit)
+            payoffs.append(sign * np.append(pays, slope))
+    if not legs:
+        return None
+    limits: list[tuple[float | None, float | None]] = [(0.0, 1.0)] * len(legs)
+    for sign, price in () if future is None else ((1.0, future[1] / scale), (-1.0, future[0] / scale)):
+        # A forward of 1 coin at its price; in coin one of `price` USD, which pays S less that, times 1/S.
+        payoffs.append(sign * np.append(corners - price, 1.0))
+        costs.append(0.0)
+        limits.append((0.0, float(len(legs))))
+    cash = np.append(corners, 1.0) if each.inverse else np.append(np.ones_like(corners), 0.0)
+    matrix = np.column_stack([*payoffs, cash])
+    found = linprog(
+        np.append(costs, 1.0), A_ub=-matrix, b_ub=np.zeros(len(matrix)), bounds=[*limits, (None, None)],
+        method="highs", options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+    )  # fmt: skip
+    if found.x is None:
+        raise RuntimeError(
+            f"the linear programme of the expiry {each.expiry} has no solution: {found.message}"
+        )
+    quantity = np.where(found.x[:-1] > _NOTHING, found.x[:-1], 0.0)
+    profit = _riskless(matrix[:, :-1] @ quantity, matrix[:, -1]) - float(np.dot(costs, quantity))
+    if not profit > _LEAST_PROFIT:
+        return None
+    most = float(quantity[: len(legs)].max())
+    trades = [
+        leg._replace(quantity=leg.quantity * float(part) / most)
+        for leg, part in zip(legs, quantity, strict=False)
+        if part > 0.0
+    ]
+    trades.sort(key=lambda trade: (-abs(trade.quantity), trade.at, trade.side))
+    net = 0.0 if future is None else float(quantity[-2] - quantity[-1]) / most
+    hedge = None
+    if future is not None and abs(net) > _NOTHING:
+        price = future[1] if net > 0.0 else future[0]
+        hedge = ("buy" if net > 0.0 else "sell", price, abs(net) * (price if each.inverse else 1.0))
+    return trades, hedge, profit / most * unit
+
+
+def _riskless(payoff: Floats, cash: Floats) -> float:
+    """Return the most cash that can be taken out at once so that the payoffs cover it everywhere."""
+    covered = cash > 0.0
+    if (payoff[~covered] < -_NOTHING).any():
+        return -np.inf
+    return float((payoff[covered] / cash[covered]).min())
+
+
 def _violations(
     expiries: list[QuotedExpiry], futures: pd.DataFrame | None, given: tuple[float | None, ...]
 ) -> Iterator[dict[str, Any]]:
     """List what the expiries of one chain allow, in order of time."""
     fees = _fees(expiries[0].labels, given)
     for i, each in enumerate(expiries):
-        for kind, trades in (*verticals(each), *butterflies(each)):
-            yield _row(kind, trades, fees)
-        yield from _forwards(each, _future_of(futures, each), fees)
+        future = _future_of(futures, each)
+        rows = [_row(kind, trades, fees) for kind, trades in (*verticals(each), *butterflies(each))]
+        rows += _forwards(each, future, fees)
+        rows = [row for row in rows if row["gross_usd"] > _LEAST_PROFIT * each.forward]
+        yield from rows
+        # The programme finds every arbitrage, but the simpler kinds name it: it runs where they find none.
+        found = None if rows else portfolio(each, future)
+        if found is not None:
+            trades, hedge, profit = found
+            yield _row("portfolio", trades, fees, gross=profit * each.unit, future=hedge)
         for far in expiries[i + 1 :]:
             for trades in calendars(each, far):
                 yield _row("calendar", trades, fees)
@@ -289,10 +374,12 @@ def _forwards(
     bid, ask = future
     if bid > bought[low]:
         gross = _locked(each, strike[low], bought[low], bid)
-        yield _row("parity", synthetic(1.0, low), fees, gross=gross, future=("sell", bid))
+        hedge = ("sell", bid, float(strike[low]) if each.inverse else 1.0)
+        yield _row("parity", synthetic(1.0, low), fees, gross=gross, future=hedge)
     if sold[high] > ask:
         gross = _locked(each, strike[high], ask, sold[high])
-        yield _row("parity", synthetic(-1.0, high), fees, gross=gross, future=("buy", ask))
+        hedge = ("buy", ask, float(strike[high]) if each.inverse else 1.0)
+        yield _row("parity", synthetic(-1.0, high), fees, gross=gross, future=hedge)
 
 
 def _locked(each: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
@@ -318,9 +405,12 @@ def _row(
     fees: _Fees,
     *,
     gross: float | None = None,
-    future: tuple[str, float] | None = None,
+    future: tuple[str, float, float] | None = None,
 ) -> dict[str, Any]:
-    """Write down one violation; without `gross` it is what the trades pay at once."""
+    """Write down one violation; without `gross` it is what the trades pay at once.
+
+    `future` is bought or sold, its price, and how much: USD where options are paid in coin, else coins.
+    """
     first = trades[0].of
     paid, cost, texts, sizes = 0.0, 0.0, [], []
     for trade in trades:
@@ -333,10 +423,9 @@ def _row(
         verb = "buy" if quantity > 0 else "sell"
         texts.append(f"{verb} {abs(quantity):.8g} {side} {of.strike[at]:.15g} at {price:.6g}")
     if future is not None:
-        verb, price = future
-        notional = float(first.strike[trades[0].at])  # what hedges 1 − K/S: a future of K USD, paid in coin
-        cost += fees.future * (notional if first.inverse else first.forward)
-        size = f"{notional:.15g} USD of the future" if first.inverse else "1 future"
+        verb, price, amount = future
+        cost += fees.future * (amount if first.inverse else amount * first.forward)
+        size = f"{amount:.10g} USD of the future" if first.inverse else f"{amount:.8g} future"
         texts.append(f"{verb} {size} at {price:.8g}")
     total = paid if gross is None else gross
     sides = {trade.side for trade in trades}

@@ -10,9 +10,12 @@ import xarray as xr
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
 from derivdata.analysis.labelling import applied, named
 from derivdata.analysis.smile.evaluate import FACTS, RAW, assemble
+from derivdata.analysis.smile.misfit import off_quotes
 from derivdata.analysis.smile.quotes import in_rows, labelled, prepare
 from derivdata.analysis.smile.slices import fit_between, fit_slices
+from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.smile.uncertainty import with_covariance
+from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
@@ -64,8 +67,9 @@ def fit(
     Returns
     -------
     Dataset over the slices' dims, as `derivdata.analysis.smile.evaluate` describes it
-        NaN and a reason in ``status`` where a slice cannot be fitted. Lazy if the input is; `dim` is then
-        made one chunk.
+        NaN and a reason in ``status`` where a slice cannot be fitted; ``OFF_QUOTES`` where it misses its
+        quotes in one direction, as a concave smile's, whose shape no slice has. Lazy if the input is; `dim`
+        is then made one chunk.
 
     Raises
     ------
@@ -110,6 +114,11 @@ def _fit_rows(k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t
     fitted = fit_slices(quotes)
     if np.isfinite(bid).any() or np.isfinite(ask).any():
         fitted = fit_between(fitted, quotes, weight, bid, ask)
+    w = total_variance(k, Raw(*(part[:, None] for part in fitted.raw)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        model = np.sqrt(w / t[:, None])
+    off = off_quotes(model, k, np.where(quotes.used, iv, np.nan), t, bid, ask)
+    fitted.notes[off] |= Status.OFF_QUOTES
     n = quotes.used.sum(axis=1).astype(np.int32)
     facts = (fitted.method, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max, fitted.notes)
     return *fitted.raw, *facts

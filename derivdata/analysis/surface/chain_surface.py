@@ -71,9 +71,9 @@ def from_chain(
         ``CROSSED``: all bids are above their asks; ``BAD_INPUT``: no option or no forward could be used).
         Where the chain has bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies
         outside bid and ask, 0 if nowhere; ``atm_half_spread_vol``, half the spread at the money;
-        ``OFF_AT_THE_MONEY`` in ``status`` where ``atm_error_vol`` exceeds it; ``largest_error_spreads`` [1],
-        how many of its spreads the worst quote lies off. ``largest_error_vol`` [per √year] is that of every
-        chain.
+        ``OFF_AT_THE_MONEY`` in ``status`` where the surface lies outside bid and ask there;
+        ``largest_error_spreads`` [1], how many of its spreads the worst quote lies off.
+        ``largest_error_vol`` [per √year] is that of every chain.
 
     Raises
     ------
@@ -153,7 +153,9 @@ def _fitted(
         surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/sqrt(year)")
         half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
         surface["atm_half_spread_vol"] = half.assign_attrs(units="1/sqrt(year)")
-        far = abs(surface["atm_error_vol"]) > half
+        level = smile.iv(surface, 0.0, extrapolate=True)
+        low, high = (at_the_money_of(k, quotes[name], "strike") for name in ("iv_bid", "iv_ask"))
+        far = (level < low) | (level > high)
         status = status | where(far, np.int32(Status.OFF_AT_THE_MONEY), np.int32(0))
     surface["status"] = status.astype(np.int32).assign_attrs(own.attrs)
     return surface.assign_attrs({name: value for name, value in quotes.attrs.items() if name == "provenance"})

@@ -16,6 +16,7 @@ from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.smile import essvi, strip
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble
+from derivdata.analysis.smile.misfit import off_quotes
 from derivdata.analysis.smile.quotes import LabelledQuotes, SurfaceQuotes, in_rows, labelled
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.smile.uncertainty import with_covariance
@@ -180,7 +181,8 @@ def fit(
         ``strip_variance`` [1], what the quotes alone price of total variance, between ``strip_low`` and
         ``strip_high`` [log-moneyness], for `derivdata.analysis.variance.model_free`. NaN
         with its reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding;
-        the other expiries are fitted without it. ``FALLBACK_USED`` where the search of ``"svi"`` found
+        the other expiries are fitted without it. ``OFF_QUOTES`` where other expiries hold a slice away from
+        its quotes, or no slice has their shape. ``FALLBACK_USED`` where the search of ``"svi"`` found
         nothing free of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. Lazy if `iv` is.
 
     Raises
@@ -270,9 +272,13 @@ def _block(
     w = total_variance(ordered.k, Raw(*(part[..., None] for part in raw)))
     here = ordered.weight > 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.where(here, np.sqrt(w / ordered.t[..., None]) - ordered.iv, 0.0)
+        model = np.sqrt(w / ordered.t[..., None])
+        error = np.where(here, model - ordered.iv, 0.0)
         mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
     rmse = np.where((ordered.status == 0) & (ordered.n > len(parameters)), np.sqrt(mean), np.nan)
+    quoted = np.where(here, ordered.iv, np.nan)
+    off = off_quotes(model, ordered.k, quoted, ordered.t, ordered.bid, ordered.ask) & (ordered.status == 0)
+    status |= np.where(off, np.int32(Status.OFF_QUOTES), np.int32(0))
     out: list[NDArray[Any]] = [*parameters, rmse, ordered.n, nfev]
     for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):  # of log-moneyness, NaN without quotes
         end = pick(np.where(np.isnan(ordered.k), outside, ordered.k), axis=-1, initial=outside)
