@@ -14,7 +14,9 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 from derivdata.support.notices import warn_caller
+from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.columns import COLUMNS
+from derivdata.tables.expiries import expiries
 from derivdata.tables.required import require_columns, require_instants
 
 if TYPE_CHECKING:
@@ -56,11 +58,14 @@ def surface(rows: pd.DataFrame) -> xr.Dataset:
     Warns
     -----
     DataNotice
-        Two instruments stand at one place; the one with the larger open interest was kept.
+        Two instruments lie at one place. The quote of the one with the larger open interest is used, and
+        ``open_interest`` is the sum of both.
     """
     if "delta" not in rows.columns:
         return _over_time(rows)
     _check(rows, _CHAIN)
+    rows = rows.assign(expiry=expiries(rows["expiry"], "rows: its expiry")[0])
+    rows = snapshots(rows)
     columns = {name: rows[name].array for name in _CHAIN}
     return surface_of(
         columns,
@@ -94,6 +99,8 @@ def surface_of(
 
 def _over_time(rows: pd.DataFrame) -> xr.Dataset:
     _check(rows, _HISTORY)
+    rows = rows.assign(expiry=expiries(rows["expiry"], "rows: its expiry")[0])
+    rows = snapshots(rows)
     rows = one_per_place(rows, ("time", *_DIMS))
     columns = {name: rows[name].array for name in _HISTORY}
     about = {name: ((), str(_only(columns, name, ""))) for name in ("symbol", "exchange")}
@@ -104,14 +111,19 @@ def _over_time(rows: pd.DataFrame) -> xr.Dataset:
 
 
 def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFrame:
-    """Keep the option of largest open interest where several share a place, and sort by place."""
+    """Return one option per place: of several that of largest open interest, with the sum of all.
+
+    The result is sorted by place.
+    """
     if not rows.duplicated(list(dims)).any():
         return rows
-    ordered = rows.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
-    unique = ordered.drop_duplicates(list(dims)).sort_values(list(dims))
+    groups = rows.groupby(list(dims), observed=True, dropna=False)["open_interest"]
+    rows = rows.assign(own=rows["open_interest"], open_interest=groups.transform("sum", min_count=1))
+    ordered = rows.sort_values("own", ascending=False, na_position="last", kind="stable")
+    unique = ordered.drop_duplicates(list(dims)).sort_values(list(dims)).drop(columns="own")
     warn_caller(
         f"{len(rows) - len(unique)} instruments share expiry, strike and side with another; "
-        "those with the larger open interest were kept"
+        "the quotes with the larger open interest are used, open interest is the sum"
     )
     return unique
 

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.chain.forward import row_forward
-from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
-from derivdata.analysis.chain.option_prices import implied, quoted, require_price_units
+from derivdata.analysis.chain.forward import row_terms
+from derivdata.analysis.chain.normalise import contracts, is_cleaned, option_rows, places
+from derivdata.analysis.chain.option_prices import best_first, implied, quoted, require_price_units
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arguments import typed
+from derivdata.support.notices import warn_caller
 from derivdata.tables.panels import provenance
 
 _OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to speak of
@@ -32,6 +33,7 @@ def clean(
     iv_unit: Literal["decimal", "percent"] | Mapping[str, str] | None = None,
     mad: float | None = None,
     dates: bool | None = None,
+    interest_rate: float | None = None,
 ) -> pd.DataFrame:
     """Return the options of a chain that can be used, and count the others by reason.
 
@@ -41,8 +43,9 @@ def clean(
         The table ``options_snapshot``, of one chain or of many (symbols, venues, instants), or a surface.
         Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin`` of options paid in coin, and the
         same in ``_usd`` of those paid in USD or a dollar token; one table may hold both, each row in its own
-        columns. Without ``underlying_price`` forwards come from parity, delta or what is given; without
-        ``iv`` volatilities come from the middle of bid and ask, of half the ask where there is no bid.
+        columns. Without ``underlying_price`` forwards come from parity, delta or what is given. Each missing
+        ``iv`` is computed from the middle of bid and ask, half the ask where there is no bid, or else from
+        the mark.
     at
         Instant of the quotes, where the chain has no ``time``.
     min_time
@@ -61,16 +64,19 @@ def clean(
         volatility points always pass); 5 by default, ``np.inf`` believes all. The first and the last strike
         stay.
     dates
-        Whether expiries at midnight are dates, which expire at 08:00 UTC. None: they are where all expiries
-        of a venue are at midnight, as of venues that write dates.
+        Whether expiries at midnight are dates, which expire at 08:00 UTC; they are unless False.
+    interest_rate
+        Continuous rate [1/year] at which premiums are discounted; None takes the chain's column
+        ``interest_rate``, and else 0.
 
     Returns
     -------
     DataFrame
         The rows that stay, in their columns and order, with ``year_fraction`` [years] and ``status``
         (int32): ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an
-        ask and no bid), ``DUPLICATE`` (others at this place had less open interest, or as much and a wider
-        quote for its price or a higher volatility: the order of rows decides nothing).
+        ask and no bid), ``DUPLICATE`` (another row lies at this place: another contract, such as coin and
+        USDC, which stays too, or the same one again, of which the row with more open interest, a tighter
+        quote and a lower volatility stays).
         ``attrs["dropped"]`` counts what went, in this order: ``expired``, ``strike``, ``iv_missing``,
         ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``, ``crossed`` (bid above ask),
         ``no_time_value`` (the mark, or else the mid, is not strictly between intrinsic and the forward of
@@ -83,6 +89,11 @@ def clean(
         A column is missing, volatilities look like percent, no time is known, prices have no unit, a row
         has them in two, or a venue's are in the other unit than their name says; `dates` of a cleaned chain.
 
+    Warns
+    -----
+    DataNotice
+        Volatilities were missing and were computed from prices: how many of which.
+
     Examples
     --------
     >>> options = dd.analysis.chain.clean(dd.options.snapshot("BTC", "deribit"))
@@ -94,7 +105,7 @@ def clean(
     if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit in (None, "decimal"):
         again: pd.DataFrame = chain.copy()
         return again
-    rows = option_rows(chain, at=at, iv_unit=iv_unit, dates=dates)
+    rows = option_rows(chain, at=at, iv_unit=iv_unit, dates=dates, interest_rate=interest_rate)
     return usable(rows, chain, min_time=min_time, iv_max=iv_max, mad=mad)
 
 
@@ -107,22 +118,16 @@ def usable(
     mad: float | None = None,
 ) -> pd.DataFrame:
     """Return the options that can be used of the rows of a chain, as `clean` does."""
-    if "iv" not in chain:  # halfway between bid and ask in price, half the ask without a bid
-        prices = quoted(rows)
-        middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
-        rows = rows.assign(iv=implied(rows, middle, row_forward(rows), 1.0, prices.inverse))
+    rows = with_volatilities(rows)
     require_price_units(rows)
     options, dropped, left_out = rows, {}, [rows[:0]]
     for reason, test in _tests(15.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
         bad = np.asarray(test(options), dtype=bool) if len(options) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
+        if reason == "duplicate":
+            options = options.assign(status=options["status"] | _shared(options))
         if not dropped[reason]:
             continue
-        if reason == "duplicate":
-            shared = options.duplicated(_place(options), keep=False).to_numpy() & ~bad
-            options = options.assign(
-                status=options["status"] | np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
-            )
         if reason not in _GONE:
             left_out.append(options[bad])
         options = options[~bad]
@@ -132,6 +137,32 @@ def usable(
     if "provenance" in chain.attrs:
         options.attrs["provenance"] = provenance(chain)
     return options
+
+
+def with_volatilities(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows whose missing volatilities are those of bid and ask, or else of the mark; count them.
+
+    The price is halfway between bid and ask, half the ask without a bid.
+    """
+    missing = rows["iv"].isna() & (rows["year_fraction"] > 0) & (rows["strike"] > 0)
+    prices = quoted(rows)
+    middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
+    sources = {"bid and ask": middle.where(middle > 0), "their mark": prices.mark.where(prices.mark > 0)}
+    if not any((missing & price.notna()).any() for price in sources.values()):
+        return rows
+    terms = row_terms(rows)
+    iv, counts = rows["iv"].copy(), {}
+    for source, price in sources.items():
+        wanted = (iv.isna() & missing & price.notna()).to_numpy()
+        if wanted.any():
+            some = rows[wanted]
+            own = (price[wanted], terms.forward[wanted], terms.discount[wanted])
+            iv[wanted] = implied(some, *own, prices.inverse[wanted])
+        counts[source] = int((wanted & iv.notna().to_numpy()).sum())
+    told = " and ".join(f"{count:,} from {source}" for source, count in counts.items() if count)
+    if told:
+        warn_caller(f"{int(missing.sum()):,} of {len(rows):,} options have no volatility; computed {told}")
+    return rows.assign(iv=iv)
 
 
 def _tests(iv_max: float, mad: float) -> dict[str, Callable[[pd.DataFrame], Any]]:
@@ -150,21 +181,20 @@ def _tests(iv_max: float, mad: float) -> dict[str, Callable[[pd.DataFrame], Any]
     }
 
 
-def _place(options: pd.DataFrame) -> list[str]:
-    return [*keys_of(options), "expiry", "strike", "side"]
+def _shared(options: pd.DataFrame) -> Any:
+    """Return the status of options that lie at the place of another one."""
+    shared = options.duplicated(places(options), keep=False).to_numpy()
+    return np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
 
 
 def _repeated(options: pd.DataFrame) -> Any:
-    if not (again := options.duplicated(_place(options)).to_numpy()).any():
+    """Tell which rows repeat an instrument, of one place and contract; the best of them does not."""
+    labelled = options.assign(contract=contracts(options))
+    again = labelled.duplicated([*places(options), "contract"]).to_numpy()
+    if not again.any():
         return again
-    prices = quoted(options)
-    width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
-    ranked = options.assign(wide=width.where(prices.ask >= prices.bid))  # a crossed quote is no tight one
-    # Of equal open interest the tighter quote stays, then the lower volatility, then the first name.
-    columns = [name for name in ("open_interest", "wide", "iv", "instrument_name") if name in ranked]
-    ascending = [name != "open_interest" for name in columns]
-    ordered = ranked.sort_values(columns, ascending=ascending, na_position="last", kind="stable")
-    return ordered.duplicated(_place(options)).reindex(options.index).to_numpy()
+    ordered = best_first(labelled)
+    return ordered.duplicated([*places(options), "contract"]).reindex(options.index).to_numpy()
 
 
 class _LeftOut(dict[str, list[Any]]):
@@ -177,7 +207,7 @@ class _LeftOut(dict[str, list[Any]]):
 def _sizes(options: pd.DataFrame) -> _LeftOut:
     """Write places, open interest and volume of options as plain lists, which attributes can hold."""
     some = options[(options["open_interest"] > 0) | (options.get("volume", 0) > 0)]
-    names = [name for name in (*_place(options), "open_interest", "volume") if name in some]
+    names = [name for name in (*places(options), "open_interest", "volume") if name in some]
     columns = {
         name: [part.isoformat() for part in some[name]]
         if some[name].dtype.kind == "M"
@@ -190,8 +220,8 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
 def _without_time_value(options: pd.DataFrame) -> Any:
     prices = quoted(options)
     price = prices.mark.fillna(prices.mid)
-    forward, strike = row_forward(options), options["strike"]
-    unit = forward.where(prices.inverse, 1.0)
+    (forward, discount), strike = row_terms(options), options["strike"]
+    unit = forward.where(prices.inverse, 1.0) / discount
     call = options["side"] == "call"
     low = (forward - strike).where(call, strike - forward).clip(lower=0.0) / unit
     high = forward.where(call, strike) / unit
@@ -199,8 +229,9 @@ def _without_time_value(options: pd.DataFrame) -> Any:
 
 
 def _far_out(options: pd.DataFrame, mad: float) -> Any:
-    names = [name for name in _place(options) if name != "strike"]
-    smiles = options.groupby(names, observed=True, dropna=False, sort=False).ngroup().to_numpy()
+    names = [name for name in places(options) if name != "strike"] + ["contract"]
+    labelled = options.assign(contract=contracts(options))
+    smiles = labelled.groupby(names, observed=True, dropna=False, sort=False).ngroup().to_numpy()
     order = np.lexsort((options["strike"], smiles))
     own, iv = smiles[order], options["iv"].to_numpy()[order]
     step = np.where(own[1:] == own[:-1], np.abs(np.diff(iv)), np.nan)

@@ -30,7 +30,10 @@ _TEXTS = ("symbol", "exchange")
 
 
 class Evidence(NamedTuple):
-    """Rows of options, the row of `table` that each belongs to, and what the caller gave."""
+    """Rows of options, the row of `table` that each belongs to, and what the caller gave.
+
+    `discount` is ``"fit"`` or a factor for each row of `table`.
+    """
 
     options: pd.DataFrame
     place: pd.Series
@@ -118,10 +121,10 @@ def _undiscounted(forward: pd.Series) -> pd.DataFrame:
 
 def _underlying(evidence: Evidence) -> pd.DataFrame:
     """Return the median underlying, if expiries have their own: they differ more than each in itself."""
-    names = keys_of(evidence.table)
+    names = [*keys_of(evidence.table), "contract"]
     prices = evidence.options["underlying_price"].groupby(evidence.place)
-    frame = evidence.table.assign(within=prices.max() - prices.min(), one="")
-    groups = frame.groupby(names or "one", observed=True, dropna=False)
+    frame = evidence.table.assign(within=prices.max() - prices.min())
+    groups = frame.groupby(names, observed=True, dropna=False)
     center = groups["underlying_price"]
     apart = center.transform("max") - center.transform("min")
     noise = 2.0 * groups["within"].transform("median")
@@ -150,12 +153,12 @@ def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
 
 def _parity(evidence: Evidence) -> pd.DataFrame:
     pairs = _pairs(evidence.options, evidence.place)
-    if evidence.discount == "fit":
+    if isinstance(evidence.discount, str):
         return _fitted(pairs).reindex(evidence.table.index)
     # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
     near = pairs["gap"].abs().groupby([pairs["place"], pairs["inverse"]]).rank(method="first")
     used = pairs[near <= _PARITY_STRIKES]
-    strike, gap = used["strike"], used["gap"] / evidence.discount
+    strike, gap = used["strike"], used["gap"] / used["place"].map(evidence.discount)
     # Linear premium C - P = D (F - K), inverse (coin) premium c - p = D (1 - K/F).
     each = (strike + gap).mask(used["inverse"], strike / (1.0 - gap))
     forward = _agreed(each, used["place"]).reindex(evidence.table.index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ def forwards(
     spot: Numbers | None = None,
     methods: Sequence[ForwardMethod] = METHODS,
     discount: float | Literal["fit"] = 1.0,
+    interest_rate: float | None = None,
     at: Any = None,
 ) -> xr.Dataset:
     """Return the forward of each expiry, by the first of `methods` that the chain allows.
@@ -63,6 +64,9 @@ def forwards(
     discount
         Discount factor of the premiums, for parity; ``"fit"`` takes it from the line of call less put on
         strike, over at least five strikes, and refuses one outside (0.5, 1.05).
+    interest_rate
+        Continuous rate [1/year] at which premiums are discounted, ``exp(-rate · T)``, in place of `discount`.
+        None takes the chain's column ``interest_rate``, as Binance states one, and else 0.
     at
         Instant of the quotes, where the chain has no ``time``.
 
@@ -73,7 +77,8 @@ def forwards(
         the median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
         ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``DISCOUNT_SUSPECT`` (a fitted discount off
         1 by over 0.5 % and by more than 10 % a year, or 1 where none could be fitted), ``BAD_INPUT`` (no
-        forward; NaN); coordinate ``year_fraction`` [years].
+        forward; NaN); coordinate ``year_fraction`` [years]. Where two contracts share an expiry (coin and
+        USDC), these are of the one with more open interest.
 
     Raises
     ------
@@ -81,9 +86,10 @@ def forwards(
         An unknown method, labels that the chain does not have, no time, volatilities in percent, prices in
         the other unit than their name says.
     """
-    options = option_rows(chain, at=at)
+    options = option_rows(chain, at=at, interest_rate=interest_rate)
     require_price_units(options)
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
+    table = main_contracts(table)
     names = ["forward", "forward_source", "discount", "underlying_price", "forward_status", "year_fraction"]
     return by_label(table, ["expiry"], {name: ["expiry"] for name in names}, _UNITS).set_coords(
         "year_fraction"
@@ -98,11 +104,15 @@ def slice_forwards(
     methods: Sequence[ForwardMethod] = METHODS,
     discount: float | Literal["fit"] = 1.0,
 ) -> pd.DataFrame:
-    """Return what `forwards` returns as a table: one row per slice of rows."""
+    """Return what `forwards` returns as a table: one row per chain, expiry and contract."""
     table, place = expiry_slices(options)
+    by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
+    is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
+    if not isinstance(discount, str):
+        known = by_rate if is_rate else pd.Series(discount, index=table.index)
     table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
-    evidence = Evidence(options, place, table, given, spot, discount)
+    evidence = Evidence(options, place, table, given, spot, discount if isinstance(discount, str) else known)
     for name in methods:
         # What the caller gave is read in any case, so that a wrong label is refused.
         if name not in ("given", "spot") and bool(table["forward"].notna().all()):
@@ -112,17 +122,19 @@ def slice_forwards(
         for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
             table[column] = table[column].mask(taken, value)
         table["forward_source"] = table["forward_source"].mask(taken, name)
-    table["forward_status"] = _status(table, fitted=isinstance(discount, str))
+    if is_rate:
+        table["discount"] = by_rate.where(table["forward"].notna())
+    table["forward_status"] = _status(table, fitted=isinstance(discount, str), by_rate=is_rate)
     return table
 
 
-def _status(table: pd.DataFrame, *, fitted: bool) -> np.ndarray[Any, Any]:
+def _status(table: pd.DataFrame, *, fitted: bool, by_rate: bool) -> np.ndarray[Any, Any]:
     forward = table["forward"]
     apart = (forward / table["underlying_price"] - 1.0).abs()
     status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
     status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
     size = np.log(table["discount"]).abs()
-    far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"])
+    far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"]) & (not by_rate)
     far |= fitted & ~table["forward_source"].isin(["parity", ""])  # 1, as none could be fitted
     status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
     status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
@@ -145,12 +157,31 @@ def spot_prices(options: pd.DataFrame, spot: Any = None) -> pd.DataFrame | None:
     return table.groupby(names, observed=True, sort=True)["spot"].median().reset_index()
 
 
-def row_forward(options: pd.DataFrame) -> pd.Series:
-    """Return forward of every option: the venue's own at the option's instant, where the venue quotes one."""
+def main_contracts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row of `slice_forwards` for each expiry: of the contract with the most open interest.
+
+    A contract whose forward is only spot comes after the others.
+    """
+    ranked = table.assign(weak=table["forward_source"].isin(["spot", ""]))
+    ranked = ranked.sort_values(["weak", "open_interest", "contract"], ascending=[True, False, True])
+    names = [*keys_of(table), "expiry"]
+    return ranked.drop_duplicates(names).drop(columns="weak").sort_index()
+
+
+class RowTerms(NamedTuple):
+    """Forward [USD] and discount factor of every option."""
+
+    forward: pd.Series
+    discount: pd.Series
+
+
+def row_terms(options: pd.DataFrame) -> RowTerms:
+    """Return forward and discount of every option: the venue's own forward where the venue quotes one."""
     table = slice_forwards(options, methods=("underlying", "parity", "delta", "spot"))
     _, place = expiry_slices(options)
     own = place.map(table["forward_source"] == "underlying")
-    return options["underlying_price"].where(own, place.map(table["forward"]))
+    forward = options["underlying_price"].where(own, place.map(table["forward"]))
+    return RowTerms(forward, place.map(table["discount"]).fillna(1.0))
 
 
 @typed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -20,9 +21,24 @@ KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
 _REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
-_ASKS = {"ask_coin", "ask_usd"}
-_PRICES = ("bid_coin", "bid_usd", "mark_coin", "mark_usd", *_ASKS)
-_FIGURES = (*_NUMBERS, *_PRICES, "delta", "gamma", "vega", "theta", "rho", "year_fraction", "status")
+_PRICES = ("bid_coin", "bid_usd", "ask_coin", "ask_usd", "mark_coin", "mark_usd")
+_FROM_PRICES = {"ask_coin", "ask_usd", "mark_coin", "mark_usd"}
+_NAME = re.compile(
+    r"(?P<head>.+?)[-_](?:\d{1,2}[A-Z]{3}\d{2}|\d{6}|\d{8})[-_][\d.d_]+[-_](?:C|P|CALL|PUT)(?P<tail>.*)",
+    re.IGNORECASE,
+)
+_FIGURES = (
+    *_NUMBERS,
+    *_PRICES,
+    "delta",
+    "gamma",
+    "vega",
+    "theta",
+    "rho",
+    "year_fraction",
+    "status",
+    "interest_rate",
+)
 
 
 def option_rows(
@@ -31,14 +47,18 @@ def option_rows(
     at: Any = None,
     iv_unit: str | Mapping[str, str] | None = None,
     dates: bool | None = None,
+    interest_rate: float | None = None,
 ) -> pd.DataFrame:
-    """Return one row per option in one form; `dates` says whether expiries at midnight are dates."""
+    """Return one row per option in one form; `dates` says whether expiries at midnight are dates.
+
+    ``interest_rate`` [1/year] is that of the argument, or else the row's own, or else 0.
+    """
     frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain
     frame = frame.reset_index(drop=True)
     frame.attrs = {}  # which pandas would copy, however large, with every step from here on
     missing = [name for name in _REQUIRED if name not in frame]
-    if missing == ["iv"] and _ASKS & set(frame):
-        frame["iv"] = np.nan  # `clean` takes it from bid and ask
+    if missing == ["iv"] and _FROM_PRICES & set(frame):
+        frame["iv"] = np.nan  # computed from prices
     elif missing:
         raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
     for name in frame.columns.intersection(_PRICES):
@@ -51,6 +71,7 @@ def option_rows(
     for name in _NUMBERS:
         frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
     frame["iv"] = _decimal(frame, iv_unit)
+    frame = with_rate(frame, interest_rate)
     if "year_fraction" not in frame:
         frame = _timed(frame, at, dates)
     if "status" not in frame:
@@ -124,6 +145,15 @@ def instants(column: pd.Series, called: str) -> pd.Series:
         raise ValueError(f"{called} does not hold instants") from None
 
 
+def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:
+    """Return rows with the rate [1/year] at which premiums are discounted, where one is known."""
+    if interest_rate is not None:
+        return frame.assign(interest_rate=float(interest_rate))
+    if "interest_rate" in frame:
+        return frame.assign(interest_rate=frame["interest_rate"].astype(np.float64).fillna(0.0))
+    return frame
+
+
 def is_cleaned(chain: pd.DataFrame | xr.Dataset) -> bool:
     """Tell whether `clean` made this: it adds the columns ``year_fraction`` and ``status``."""
     return isinstance(chain, pd.DataFrame) and {"year_fraction", "status"} <= set(chain.columns)
@@ -134,8 +164,41 @@ def keys_of(frame: pd.DataFrame) -> list[str]:
     return [name for name in KEYS if name in frame]
 
 
+def contracts(frame: pd.DataFrame) -> pd.Series:
+    """Return which contract each option is of: its name without expiry, strike and side.
+
+    ``BTC-27MAR26-90000-C`` and ``BTC_USDC-27MAR26-90000-C`` are two contracts at one place, of two indices.
+    Options without such a name are divided by the currency of their prices.
+    """
+    coin, usd = (frame[[n for n in _PRICES if n.endswith(unit) and n in frame]] for unit in ("coin", "usd"))
+    currency = np.select([coin.notna().any(axis=1), usd.notna().any(axis=1)], ["coin", "usd"], default="")
+    if "instrument_name" not in frame:
+        return pd.Series(currency, index=frame.index)
+    codes, names = pd.factorize(frame["instrument_name"].astype(object))
+    matches = [_NAME.fullmatch(str(name)) for name in names]
+    families = [None if match is None else match["head"] + match["tail"] for match in matches]
+    of_row = np.array([*families, None], dtype=object)[codes]
+    return pd.Series(np.where(pd.isna(of_row), currency, of_row), index=frame.index)
+
+
+def places(frame: pd.DataFrame) -> list[str]:
+    """List the columns that say where an option lies in its chain."""
+    return [*keys_of(frame), *_PLACE]
+
+
 def expiry_slices(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
-    """Return one row per chain and expiry with its ``year_fraction``; and the place in it of every option."""
-    names = [*keys_of(frame), "expiry"]
-    groups = frame.groupby(names, observed=True, sort=True, dropna=False)
-    return groups["year_fraction"].first().reset_index(), groups.ngroup()
+    """Return one row per chain, expiry and contract, and the row of every option.
+
+    The rows have ``contract``, ``year_fraction``, ``open_interest`` and ``interest_rate``.
+    """
+    labelled = frame.assign(contract=contracts(frame))
+    if "interest_rate" not in labelled:
+        labelled["interest_rate"] = 0.0
+    names = [*keys_of(frame), "expiry", "contract"]
+    groups = labelled.groupby(names, observed=True, sort=True, dropna=False)
+    table = groups.agg(
+        year_fraction=("year_fraction", "first"),
+        open_interest=("open_interest", "sum"),
+        interest_rate=("interest_rate", "median"),
+    )
+    return table.reset_index(), groups.ngroup()

@@ -63,6 +63,19 @@ def quoted(frame: pd.DataFrame) -> Quoted:
     return Quoted(bid, ask, mark, coin)
 
 
+def best_first(options: pd.DataFrame) -> pd.DataFrame:
+    """Sort options by how well they stand for their place; the order of rows decides nothing.
+
+    More open interest comes first, of equal ones the tighter quote, then the lower volatility, then the name.
+    """
+    prices = quoted(options)
+    width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
+    ranked = options.assign(wide=width.where(prices.ask >= prices.bid))  # a crossed quote is not a tight one
+    columns = [name for name in ("open_interest", "wide", "iv", "instrument_name") if name in ranked]
+    ascending = [name != "open_interest" for name in columns]
+    return ranked.sort_values(columns, ascending=ascending, na_position="last", kind="stable")
+
+
 def black(options: pd.DataFrame) -> Floats:
     """Return Black's price [USD] of each option, by its own volatility and underlying price."""
     names = ("underlying_price", "strike", "year_fraction", "iv")

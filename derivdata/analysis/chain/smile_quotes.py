@@ -13,10 +13,10 @@ import xarray as xr
 
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.chain.estimates import ForwardMethod
-from derivdata.analysis.chain.forward import METHODS, slice_forwards
+from derivdata.analysis.chain.forward import METHODS, main_contracts, slice_forwards
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import expiry_slices, keys_of
-from derivdata.analysis.chain.option_prices import implied, quoted
+from derivdata.analysis.chain.normalise import expiry_slices, keys_of, places, with_rate
+from derivdata.analysis.chain.option_prices import best_first, implied, quoted
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
@@ -45,17 +45,21 @@ def smiles(
     spot: Numbers | None = None,
     methods: Sequence[ForwardMethod] = METHODS,
     discount: float | Literal["fit"] = 1.0,
+    interest_rate: float | None = None,
 ) -> xr.Dataset:
     """Arrange volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
 
-    At each strike the option out of the money counts, the mean of both where ``|ln(K/F)| ≤ 1e-4``.
+    At each strike the option out of the money counts, the mean of both where ``|ln(K/F)| ≤ 1e-4``. Of two
+    contracts at one place (coin and USDC) the quote of the one with more open interest counts, at its own
+    forward, and ``open_interest`` is the sum of both. ``forward`` is that of the contract with more open
+    interest at the expiry.
 
     Parameters
     ----------
     options
         What `clean` gave.
-    given, spot, methods, discount
-        How the forward is found, as in `forwards`.
+    given, spot, methods, discount, interest_rate
+        How forward and discount are found, as in `forwards`.
 
     Returns
     -------
@@ -81,9 +85,10 @@ def smiles(
         raise ValueError(f"options has no flags in the column 'status' but {options['status'].dtype}")
     attrs, options = options.attrs, options.copy(deep=False)
     options.attrs = {}
+    options = with_rate(options, interest_rate)
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     quotes, dropped = _fittable(options, table)
-    place, quotes = ["expiry", "strike"], _out_of_the_money(quotes)
+    place, quotes = ["expiry", "strike"], _out_of_the_money(_one_contract(quotes, table))
     values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
     variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
     labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])
@@ -107,6 +112,20 @@ def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame,
     at = (quotes["forward"], quotes["discount"], prices.inverse)
     sides = {"iv_bid": prices.bid, "iv_ask": prices.ask}
     return quotes.assign(**{name: implied(quotes, price, *at) for name, price in sides.items()}), dropped
+
+
+def _one_contract(quotes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Return one quote at each place with the open interest of all contracts, and one forward per expiry."""
+    main = main_contracts(table)
+    if len(main) == len(table):
+        return quotes
+    place = places(quotes)
+    groups = quotes.groupby(place, observed=True, dropna=False)["open_interest"]
+    summed = quotes.assign(total=groups.transform("sum", min_count=1))
+    chosen = best_first(summed).drop_duplicates(place).sort_index()
+    names = [*keys_of(quotes), "expiry"]
+    others = chosen.assign(open_interest=chosen["total"]).drop(columns=[*_PER_SLICE, "total", "wide"])
+    return others.merge(main[[*names, *_PER_SLICE]], on=names, how="left")
 
 
 def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:

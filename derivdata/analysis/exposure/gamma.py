@@ -94,7 +94,7 @@ def history(
     """
     if not len(which):
         raise ValueError("which is empty: it takes of gamma, vanna, charm")
-    options = sized(chains, contract_size, at)
+    options = sized(chains, contract_size, at, volatilities=True)
     signs = _signs(options, dealer)
     parts = [
         summed(options, f"{name}_usd", signs * _traded_usd(options, name, 1.0), by, _UNITS[name])
@@ -134,7 +134,7 @@ def zero_gamma(
     Each option keeps its volatility (sticky strike), all forwards move in proportion. Roots are looked for
     every 0.25 % and refined to 1e-12.
     """
-    options = sized(chain, contract_size, at)
+    options = sized(chain, contract_size, at, volatilities=True)
     signs = _signs(options, dealer)
     names = keys_of(options)
     rows = []

@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.black76 import formulas
+from derivdata.analysis.chain.cleaning import with_volatilities
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
 from derivdata.support.arguments import typed
@@ -58,7 +59,7 @@ def open_interest(
 def put_call_ratio(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    weight: Literal["oi", "notional", "premium", "volume"] = "oi",
+    weight: Literal["oi", "notional", "index_value", "premium", "volume"] = "oi",
     by: Sequence[Place] = (),
     contract_size: float | Mapping[str, float] = 1.0,
     at: Any = None,
@@ -70,8 +71,9 @@ def put_call_ratio(
     chain, contract_size, at
         As in `open_interest`.
     weight
-        ``"oi"`` counts coins, ``"notional"`` coins times strike, ``"premium"`` coins times the option's
-        value by its volatility; ``"volume"`` the coins that were traded in 24 hours, of a chain with the
+        ``"oi"`` counts coins, ``"notional"`` coins times strike, ``"index_value"`` coins times
+        ``index_price_usd``, or else ``underlying_price``, ``"premium"`` coins times the option's value by its
+        volatility; ``"volume"`` the coins that were traded in 24 hours, of a chain with the
         column ``volume`` [contracts].
     by
         Of ``"expiry"`` and ``"strike"``: dims that stay.
@@ -88,14 +90,15 @@ def put_call_ratio(
     """
     if "side" in by:
         raise ValueError("by='side' leaves no ratio: the sides are what is compared")
-    options = sized(chain, contract_size, at)
+    options = sized(chain, contract_size, at, volatilities=weight == "premium")
     value = options["oi_coin"]
     if weight == "volume":
-        if "volume" not in options or not options["volume"].notna().any():
-            raise ValueError("the chain has no volume: weight='volume' needs the column of an archive")
-        value = options["volume"].astype(np.float64) * options["contract_size"]
+        value = _volume(options)
     elif weight == "notional":
         value = value * options["strike"]
+    elif weight == "index_value":
+        index = options.get("index_price_usd", pd.Series(np.nan, index=options.index)).astype(np.float64)
+        value = value * index.fillna(options["underlying_price"])
     elif weight == "premium":
         contract = (options[name] for name in ("underlying_price", "strike", "year_fraction", "iv", "side"))
         value = value * formulas.price(*contract)
@@ -107,10 +110,19 @@ def put_call_ratio(
 
 
 def sized(
-    chain: pd.DataFrame | xr.Dataset, contract_size: float | Mapping[str, float], at: Any
+    chain: pd.DataFrame | xr.Dataset,
+    contract_size: float | Mapping[str, float],
+    at: Any,
+    *,
+    volatilities: bool = False,
 ) -> pd.DataFrame:
-    """Return a row per option with ``oi_coin``, those included that `chain.clean` left out of a fit."""
+    """Return a row per option with ``oi_coin``, those included that `chain.clean` left out of a fit.
+
+    With `volatilities`, missing ones are computed from prices, as `chain.clean` does.
+    """
     options = option_rows(chain, at=at)
+    if volatilities:
+        options = with_volatilities(options)
     if is_cleaned(chain) and chain.attrs.get("left_out", {}).get("open_interest"):
         options = _with_left_out(options, chain.attrs["left_out"])
     size: Any = contract_size
@@ -119,6 +131,14 @@ def sized(
         if size.isna().any():
             raise ValueError(f"contract_size has none for {options.loc[size.isna(), 'exchange'].iloc[0]}")
     return options.assign(oi_coin=options["open_interest"] * size, contract_size=size)
+
+
+def _volume(options: pd.DataFrame) -> pd.Series:
+    """Return the coins of each option that were traded in 24 hours."""
+    if "volume" not in options or not options["volume"].notna().any():
+        raise ValueError("the chain has no volume: weight='volume' needs the column of an archive")
+    traded: pd.Series = options["volume"].astype(np.float64) * options["contract_size"]
+    return traded
 
 
 def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> pd.DataFrame:
@@ -152,6 +172,7 @@ def max_pain(
     chain: pd.DataFrame | xr.Dataset,
     *,
     settle: Literal["usd", "coin"] = "usd",
+    weight: Literal["oi", "volume"] = "oi",
     contract_size: float | Mapping[str, float] = 1.0,
     at: Any = None,
 ) -> xr.Dataset:
@@ -163,6 +184,9 @@ def max_pain(
         As in `open_interest`.
     settle
         ``"usd"``: ``Σ OI_c (S - K)⁺ + Σ OI_p (K - S)⁺`` [USD]; ``"coin"``: that over S [coin].
+    weight
+        ``"oi"``: open interest; ``"volume"``: the coins traded in 24 hours, of a chain with ``volume``
+        [contracts].
 
     Returns
     -------
@@ -183,7 +207,9 @@ def max_pain(
     >>> pain["max_pain"].dims
     ('expiry',)
     """
-    sums = open_interest(chain, contract_size=contract_size, at=at)
+    options = sized(chain, contract_size, at)
+    coins = options["oi_coin"] if weight == "oi" else _volume(options)
+    sums = summed(options, "open_interest", coins, ("expiry", "strike", "side"), "coin")
     if not sums.sizes["strike"]:
         raise ValueError("chain has no option with a time, expiry, strike and side")
     strike = sums["strike"].to_numpy()

@@ -15,7 +15,7 @@ from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.chain.cleaning import flags, usable
 from derivdata.analysis.chain.forward import slice_forwards, spot_prices
 from derivdata.analysis.chain.labels import plain
-from derivdata.analysis.chain.normalise import is_cleaned, option_rows
+from derivdata.analysis.chain.normalise import is_cleaned, option_rows, with_rate
 from derivdata.analysis.labelling import where
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import Status, flag_attrs
@@ -38,6 +38,7 @@ def from_chain(
     at: Any = None,
     given: Any = None,
     spot: Numbers | None = None,
+    interest_rate: float | None = None,
 ) -> xr.Dataset:
     """Fit the surface of the options out of the money of one chain or of many.
 
@@ -60,6 +61,9 @@ def from_chain(
         no marks. An option without a bid must only not be dearer than its ask.
     at, given, spot
         Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
+    interest_rate
+        Continuous rate [1/year] at which premiums are discounted; None takes the chain's column
+        ``interest_rate``, as Binance states one, and else 0.
 
     Returns
     -------
@@ -90,9 +94,9 @@ def from_chain(
     if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
         if at is not None:
             raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
-        rows = options = chain
+        rows = options = with_rate(chain, interest_rate)
     else:
-        rows = option_rows(chain, at=at)
+        rows = option_rows(chain, at=at, interest_rate=interest_rate)
         options = usable(rows, chain)
         rows = rows.assign(status=rows["status"] | flags(rows))
     parts = [
@@ -250,6 +254,7 @@ def history(
     delta: DeltaKind = "forward",
     method: SurfaceMethod = "svi",
     weights: Any = None,
+    interest_rate: float | None = None,
     clock: Clock | None = None,
 ) -> xr.Dataset:
     """Compute a volatility index and points at constant maturity of every instant of a history.
@@ -262,7 +267,7 @@ def history(
         As in `constant_maturity`.
     horizon
         Time that the index looks ahead.
-    method, weights
+    method, weights, interest_rate
         As in `from_chain`; ``method="essvi", weights="price"`` is some twenty times faster.
 
     Returns
@@ -293,7 +298,7 @@ def history(
     # Variance is above surfaces: it integrates them.
     from derivdata.analysis import variance
 
-    surface = from_chain(chains, method=method, weights=weights)
+    surface = from_chain(chains, method=method, weights=weights, interest_rate=interest_rate)
     conventions: dict[str, Any] = {"delta": delta, "atm": "forward", "interest_rate": 0.0}
     fixed = at_tenors(surface, tenors, points, conventions, clock=clock, more=True)
     level, fixed = fixed["level"], fixed.drop_vars("level")
