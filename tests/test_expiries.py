@@ -78,6 +78,13 @@ def test_given_forwards_name_expiries_that_the_chain_lists() -> None:
             "underlying_price": 100.0,
         }
     )
+    late = rows.assign(expiry="28MAR26", iv=np.nan)  # listed, and no option of it can be used
+    fitted = dd.analysis.surface.from_chain(
+        pd.concat([rows, late], ignore_index=True), given={"27MAR26": 101.0, "28MAR26": 102.0}
+    )
+    assert fitted["forward"].sel(expiry="2026-03-27T08:00").item() == 101.0
+    with pytest.raises(ValueError, match="given has a value for 2026-03-28T08:00Z"):
+        dd.analysis.surface.from_chain(rows, given={"28MAR26": 101.0})
     for label in ("2026-03-27", "27MAR26", "260327", "2026-03-27T08:00Z"):
         assert dd.analysis.chain.forwards(rows, given={label: 101.0})["forward"].item() == 101.0
     with pytest.raises(

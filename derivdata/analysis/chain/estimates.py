@@ -84,6 +84,33 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
     return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
 
 
+def by_listed_expiry(value: Any, rows: pd.DataFrame, argument: str) -> Any:
+    """Return values by expiry under the timestamps that rows list; an expiry that they do not is refused.
+
+    A number, and values without an expiry, are returned unchanged.
+    """
+    if value is None or isinstance(value, int | float | np.number) or getattr(value, "ndim", 1) == 0:
+        return value
+    series = _series(value, argument)
+    if series.index.nlevels == 1 and series.index.name in (None, "expiry"):
+        series.index.name = "expiry"
+    names = list(series.index.names)
+    if "expiry" not in names:
+        return value
+    labels = series.index.to_frame(index=False)
+    labels["expiry"], _ = expiries(labels["expiry"], f"{argument}: its expiry")
+    _require_listed(labels["expiry"], rows["expiry"], argument)
+    index = pd.MultiIndex.from_frame(labels) if len(names) > 1 else pd.Index(labels["expiry"])
+    return series.set_axis(index)
+
+
+def of_expiries(value: Any, rows: pd.DataFrame) -> Any:
+    """Return what `by_listed_expiry` returned, for the expiries of some rows only."""
+    if not isinstance(value, pd.Series) or "expiry" not in value.index.names:
+        return value
+    return value[value.index.get_level_values("expiry").isin(rows["expiry"].unique())]
+
+
 def _require_listed(labels: pd.Series, listed: pd.Series, argument: str) -> None:
     """Refuse expiries that the chain does not list."""
     unlisted = labels[~labels.isin(listed)]

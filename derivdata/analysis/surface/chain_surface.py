@@ -13,7 +13,8 @@ from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.chain.cleaning import flags, usable
-from derivdata.analysis.chain.forward import slice_forwards, spot_prices
+from derivdata.analysis.chain.estimates import by_listed_expiry, of_expiries
+from derivdata.analysis.chain.forward import main_contracts, slice_forwards, spot_prices
 from derivdata.analysis.chain.labels import plain
 from derivdata.analysis.chain.normalise import is_cleaned, option_rows, with_rate
 from derivdata.analysis.labelling import where
@@ -99,6 +100,7 @@ def from_chain(
         rows = option_rows(chain, at=at, interest_rate=interest_rate)
         options = usable(rows, chain)
         rows = rows.assign(status=rows["status"] | flags(rows))
+    given = by_listed_expiry(given, rows, "given")
     parts = [
         _fitted(part, method=method, weights=weights, loss=loss, given=given, spot=spot)
         for part in _passes(options)
@@ -127,7 +129,7 @@ def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
 def _fitted(
     options: pd.DataFrame, *, method: SurfaceMethod, weights: Any, loss: str, given: Any, spot: Any
 ) -> xr.Dataset:
-    quotes = chains.smiles(options, given=given, spot=spot)
+    quotes = chains.smiles(options, given=of_expiries(given, options), spot=spot)
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
     sides = (quotes.get("iv_bid"), quotes.get("iv_ask"))
     spread = None if sides[0] is None or sides[1] is None else sides[1] - sides[0]
@@ -224,7 +226,8 @@ def _with_forwards(surface: xr.Dataset, listed: pd.DataFrame, given: Any, spot: 
         return surface
     forward, live = surface["forward"], listed[listed["year_fraction"] > 0.0].dropna(subset=["expiry"])
     if bool((forward.isnull() & (surface["year_fraction"] > 0.0)).any()) and len(live):
-        quoted = _by_labels(slice_forwards(live, given=given, spot=spot), [*dims, "expiry"], "forward")
+        table = main_contracts(slice_forwards(live, given=of_expiries(given, live), spot=spot))
+        quoted = _by_labels(table, [*dims, "expiry"], "forward")
         filled = forward.fillna(quoted.reindex_like(forward)).transpose(*forward.dims)
         surface = surface.assign_coords(forward=filled.assign_attrs(forward.attrs))
     index = spot_prices(live, spot)
