@@ -95,6 +95,11 @@ def expiry(label: times.Instant, *, name: str = "expiry") -> pd.Timestamp:
     >>> dd.tables.expiry("27MAR26")
     Timestamp('2026-03-27 08:00:00+0000', tz='UTC')
     """
+    return stamp_of(label, name)
+
+
+def stamp_of(label: Any, name: str) -> pd.Timestamp:
+    """Return what `expiry` returns; labels of another type are refused by the name of the argument."""
     stamp, is_date = _read(label, name)
     return stamp + _EXPIRY_TIME if is_date else stamp
 

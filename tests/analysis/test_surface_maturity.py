@@ -316,18 +316,18 @@ def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
 
 def test_dates_without_an_option_are_forwards_and_volatility_there(three):
     made = dated(three)
-    dates = ["2026-01-02T00:00Z", *made["expiry"].to_numpy()[[0, 2]], "2027-06-01"]
+    dates = ["2026-01-02T00:30Z", *made["expiry"].to_numpy()[[0, 2]], "2027-06-01"]
     found = surface.at(made, dates)
     assert found["iv"].dims == ("expiry",)
     # Beyond the expiries the lines through the two nearest logarithms go on: there is no spot price.
     t = made["year_fraction"].to_numpy()
-    early = 1e5 * 1.02 ** ((16 / 24 / 365 - t[0]) / (t[1] - t[0]))
+    early = 1e5 * 1.02 ** ((16.5 / 24 / 365 - t[0]) / (t[1] - t[0]))
     late = 1.05e5 * (1.05 / 1.02) ** ((516 - 365 * t[2]) / 365 / (t[2] - t[1]))
     np.testing.assert_allclose(found["forward"], [early, 1e5, 1.05e5, late], rtol=1e-9)
     spot = made.assign_coords(spot=99_900.0)
     found = surface.at(spot, dates)
     carry = np.log(np.array([1e5, 1.05e5]) / 99_900.0) / t[[0, 2]]
-    ends = 99_900.0 * np.exp(carry * np.array([16 / 24 / 365, 516 / 365]))
+    ends = 99_900.0 * np.exp(carry * np.array([16.5 / 24 / 365, 516 / 365]))
     np.testing.assert_allclose(found["forward"], [ends[0], 1e5, 1.05e5, ends[1]], rtol=1e-9)
     alone = surface.at(made.isel(expiry=[0]), dates)
     np.testing.assert_allclose(alone["forward"], 1e5, rtol=1e-12)

@@ -18,8 +18,7 @@ from derivdata.analysis.surface.maturity import Extrapolation, at_maturity, vola
 from derivdata.analysis.surface.points import at_delta
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.times import naive_utc
-from derivdata.tables.expiries import expiries
-from derivdata.tables.expiries import expiry as expiry_of
+from derivdata.tables.expiries import expiries, stamp_of
 
 _UNITS = {
     "forward": "USD",
@@ -202,7 +201,7 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
         return bare(expiry, "maturity", "expiry")
     gaps = [pd.api.types.is_scalar(one) and pd.isna(one) for one in each]
     stamps = [
-        np.datetime64("NaT") if gap else naive_utc(expiry_of(one))
+        np.datetime64("NaT") if gap else naive_utc(stamp_of(one, "expiry"))
         for one, gap in zip(each, gaps, strict=True)
     ]
     label = np.array(stamps, dtype="datetime64[us]")
