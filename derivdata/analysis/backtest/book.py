@@ -15,7 +15,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import BPS, REFERENCE_HOURS
 
 _ROUNDING = 1e-9  # intervals
-_DIRECTION = np.array([[1.0], [-1.0]])  # of a leg's profit when its price rises
+DIRECTION = np.array([[1.0], [-1.0]])  # of a leg's profit when its price rises
 _ENTRY, _EXIT = np.array([[0], [1]]), np.array([[1], [0]])  # sides of the legs' trades: buy 0, sell 1
 
 
@@ -90,6 +90,10 @@ class Book:
         found: Floats = table[self.symbol[at], self.legs[:, at]]
         return found
 
+    def tradable(self, tradable: Bools, marks: Floats) -> Bools:
+        """Return where a position can be opened by the marks: (symbol, venue)."""
+        return np.asarray(tradable & np.isfinite(marks))
+
     def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
         """Take in the marks of a row, NaN where there is none; return the gains [USD] of the held pairs.
 
@@ -100,7 +104,7 @@ class Book:
         fresh = self.of_legs(marks, held)
         both = np.isfinite(fresh).all(axis=0)
         new = np.where(both, fresh, self.mark[:, held])
-        gained = self.coins[held] * (_DIRECTION * (new - self.mark[:, held])).sum(axis=0)
+        gained = self.coins[held] * (DIRECTION * (new - self.mark[:, held])).sum(axis=0)
         self.mark[:, held] = new
         self.price[held] += gained
         age = now - self.marked_at[held]
@@ -142,7 +146,7 @@ class Book:
 
     def _receive(self, held: Indices, rate: Floats, hours: Floats) -> Floats:
         notional = self.coins[held] * self.mark[:, held]
-        received = -_DIRECTION * rate * hours / REFERENCE_HOURS / BPS * notional  # longs pay what is positive
+        received = -DIRECTION * rate * hours / REFERENCE_HOURS / BPS * notional  # longs pay what is positive
         self.leg_funding[:, held] += received
         self.funding[held] += received.sum(axis=0)
         return np.asarray(received.sum(axis=0))
@@ -153,7 +157,7 @@ class Book:
         return margined & (self._equity() < self.account.maintenance * self.coins * self.mark)
 
     def _equity(self) -> Floats:
-        unrealised = _DIRECTION * self.coins * (self.mark - self.entry)
+        unrealised = DIRECTION * self.coins * (self.mark - self.entry)
         return np.asarray(self.margin + unrealised + self.leg_funding)
 
     def transfer(self, now: float, equity: float) -> None:
@@ -192,7 +196,7 @@ class Book:
         coins = leg_usd / mark.mean(axis=0)
         more, entry = coins > before, self.entry[:, at]
         # What is closed has earned its gain; what is added joins at the mark of now.
-        gained = _DIRECTION * (before - coins) * (mark - entry)
+        gained = DIRECTION * (before - coins) * (mark - entry)
         self.leg_funding[:, at] += np.where(more, 0.0, gained)
         self.entry[:, at] = np.where(more, (before * entry + (coins - before) * mark) / coins, entry)
         traded = self._trade(at, np.abs(coins - before), np.where(more, _ENTRY, _EXIT), fills, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.backtest.book import Account, Book, Fills
+from derivdata.analysis.backtest.coin_legs import CoinBook, Contracts, contracts_of
 from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.depths import Slippage
 from derivdata.analysis.backtest.market import Market, market_of
@@ -31,6 +32,7 @@ def carry(
     *,
     prices: Panel | None = None,
     apart: Apart = "raise",
+    contracts: Mapping[str, str] | None = None,
     max_mark_age: str | pd.Timedelta = "24h",
     depth: xr.DataArray | None = None,
     capital: float = 1_000_000.0,
@@ -63,6 +65,11 @@ def carry(
         venues in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series
         are left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in
         a squeeze or before a listing, are used with a `DataNotice`.
+    contracts
+        How the contracts of venues are settled: ``"inverse"``, a fixed number of USD settled in the
+        contract's own coin; ``"quanto:BTC"``, settled in that coin at a fixed number of coins for each USD
+        of price; ``"linear"`` and venues that are not named are settled in USD. Needs `prices`, also of the
+        settlement coin on that venue. Its coins are kept until the exit. Not for a `Portfolio`.
     max_mark_age
         Time since the last such row after which a pair is closed, at those marks and with reason
         ``no_mark``.
@@ -145,8 +152,13 @@ def carry(
         np.array([venue == OWNED for venue in market.venues]),
         np.array([venue == BORROWED for venue in market.venues]),
     )
+    settled = None
+    if contracts is not None:
+        if prices is None or isinstance(rule, Portfolio):
+            raise ValueError("contracts= needs prices= and a rule of pairs, not a Portfolio")
+        settled = contracts_of(contracts, market.symbols, market.venues)
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
-    journal = simulate(market, rule, account, slippage, hours_of(delay, "delay", least=0.0))
+    journal = simulate(market, rule, account, slippage, hours_of(delay, "delay", least=0.0), settled)
     return dataset(market, journal, account, rule, provenance_of(panel, prices, depth))
 
 
@@ -186,12 +198,28 @@ class _Now(NamedTuple):
     interval: Floats
 
 
-def simulate(market: Market, rule: Any, account: Account, slippage: Slippage, latency: float) -> Journal:
+def _book_of(
+    market: Market, rule: Any, shape: tuple[int, int], account: Account, contracts: Contracts | None
+) -> Book:
+    """Return the positions of a rule, none at the start."""
+    if contracts is not None:
+        return CoinBook(np.arange(shape[0]), shape, account, contracts)
+    if isinstance(rule, Portfolio):
+        return Accounts(rule.on(market), shape, account)
+    return Book(np.arange(shape[0]), shape, account)
+
+
+def simulate(
+    market: Market,
+    rule: Any,
+    account: Account,
+    slippage: Slippage,
+    latency: float,
+    contracts: Contracts | None = None,
+) -> Journal:
     """Run a rule over all rows; positions that are left at the last row are closed there."""
     rows, shape = market.since.size, (len(market.symbols), len(market.venues))
-    book = Book(np.arange(shape[0]), shape, account)
-    if isinstance(rule, Portfolio):
-        book = Accounts(rule.on(market), shape, account)
+    book = _book_of(market, rule, shape, account, contracts)
     knowledge = Knowledge(market, latency)
     legs = np.full((rows, 2, book.symbol.size), -1, dtype=np.int16)
     funding, price, fees, slipped, traded = (np.zeros((rows, shape[0])) for _ in range(5))
@@ -204,7 +232,7 @@ def simulate(market: Market, rule: Any, account: Account, slippage: Slippage, la
         costs, tradable = slippage.at(market.times[row])
         if market.prices is not None:
             marks = np.where(market.prices.row(row) > 0.0, market.prices.row(row), np.nan)
-            tradable = tradable & np.isfinite(marks)
+            tradable = book.tradable(tradable, marks)
         now = _Now(row, market.since[row], Fills(marks, costs), tradable, knowledge.interval)
         _earn(book, market, now, accrual, journal)
         if market.prices is not None:

@@ -33,6 +33,8 @@ _BY_TRADE = (
     "entry_usd", "exit_usd", "funding_usd", "price_usd", "fees_usd", "slippage_usd", "net_usd",
     "missing_hours", "unmarked_hours",
 )  # fmt: skip
+_IN_COIN = ("long_coin", "short_coin")
+"""P&L of the legs that are settled in a coin, where a backtest has any."""
 _OF_TRADES = ("symbol", "long", "short", "entry", "exit", *_BY_TRADE, "reason")
 """Columns of the table of trades, variables of a result after ``trade_``."""
 
@@ -89,6 +91,8 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
 
 def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, Any]:
     names = ["symbol", "long", "short", "entry_row", "exit_row", *_BY_TRADE, "reason"]
+    coins = [name for name in _IN_COIN if closed and name in closed[0]]
+    names += coins
     parts: dict[str, Any] = {
         name: np.concatenate([each[name] for each in closed] or [np.empty(0)])
         for name in names
@@ -111,6 +115,7 @@ def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, 
         f"trade_{name}": ("trade", parts[name], {"units": USD_UNIT if name.endswith("usd") else HOUR_UNIT})
         for name in _BY_TRADE
     }
+    variables |= {f"trade_{name}": ("trade", parts[name], {"units": "coin"}) for name in coins}
     meanings = " ".join(reason.name.lower() for reason in Reason)
     flags = {"flag_values": np.array(list(Reason), dtype=np.int8), "flag_meanings": meanings}
     return variables | {"trade_reason": ("trade", parts["reason"].astype(np.int8), flags)}
@@ -204,7 +209,8 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
         (notional of both legs), ``funding_usd``, ``price_usd``, ``fees_usd``, ``slippage_usd`` and
         ``net_usd``, the first two less the next two, ``missing_hours`` (of both legs, whose payments are
         unknown and not in ``funding_usd``), ``unmarked_hours`` (in which a mark was overdue, so that
-        ``price_usd`` stood still) and ``reason``.
+        ``price_usd`` stood still) and ``reason``; of a backtest with ``contracts=`` also ``long_coin`` and
+        ``short_coin``, what a leg that is settled in a coin earned in it, after fees (NaN of other legs).
 
     Raises
     ------
