@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,29 @@ def test_a_row_that_fails_costs_its_page_alone_and_is_asked_again(fill, archive,
     assert first >= (failed["start"] - pd.Timedelta(9, "h")).timestamp() * 1000
     assert bad in set(archive.read("funding_settlements", *MONTH)["time"])
     assert archive.unanswered("funding_settlements", "hyperliquid", "BTC", *MONTH) == []
+
+
+def test_a_history_waits_for_the_end_of_a_ban(fill: Any, fakes: Fakes, clock: Any) -> None:
+    """Half an hour, which Binance states in its text."""
+    since = clock.utc()
+    until = int((since + pd.Timedelta(30, "min")).timestamp() * 1000)
+    ban = {"code": -1003, "msg": f"Way too many requests; IP banned until {until}."}
+    fakes.faults["binance"] = [None, None, (418, {}, json.dumps(ban))]
+    assert fill("funding_settlements", "binance", symbols=["BTC"]).failed == []
+    assert clock.utc() - since >= pd.Timedelta(30, "min")
+
+
+def test_a_ban_that_is_longer_is_an_error_that_says_what_to_do(fill: Any, fakes: Fakes) -> None:
+    fakes.refusals["binance"] = (
+        418,
+        {"Retry-After": "7200"},
+        {"code": -1003, "msg": "Way too many requests"},
+    )
+    done = fill("funding_settlements", "binance", symbols=["BTC"])
+    assert len(done.failed) == 1
+    for words in ("/fapi/v1/exchangeInfo", "HTTP 418", "requests a second of its limit",
+                  "sends none for 7200 s", "stop other programs that request binance"):  # fmt: skip
+        assert words in done.failed[0]
 
 
 def test_a_window_is_asked_only_where_the_ledger_lacks_it(fill: Any, archive: Archive, fakes: Fakes) -> None:

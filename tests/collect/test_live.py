@@ -169,6 +169,29 @@ def test_a_channel_is_listened_to_and_a_break_of_it_is_a_gap(served: Fakes) -> N
     assert not served.log or all("funding-rate" not in place for _, place, *_ in served.log), "none polled"
 
 
+def test_a_channel_of_binary_frames_is_named_and_polled_instead(served: Fakes) -> None:
+    """As Paradex' are since 2026-09-21: SBE, which begins with the length of a block and a template."""
+    server = Pushing([[bytes.fromhex("3800010001000300") + bytes(56)]], 1)
+    where: dict[str, Any] = {"addresses": served.addresses, "sockets": {"okx": server.address}}
+    updates: list[Any] = []
+    since = time.monotonic()
+    with warnings.catch_warnings(record=True) as caught, dd.live(RATES, "okx", "BTC", **where) as feed:
+        warnings.simplefilter("always", DataNotice)
+        for update in feed:
+            updates.append(update)
+            told = [rows["answered"].all() for table, rows in updates if table == "coverage"]
+            if RATES[0] in dict(updates) and {*told} == {True, False}:
+                break
+    assert time.monotonic() - since < 60
+    server.close()
+    assert _threads() == set()
+    why = "okx funding-rate: a binary frame of 64 bytes, 38 00 01 00 ..., is neither JSON nor gzip of it"
+    assert any(why in str(one.message) for one in caught)
+    rates = _of(updates, RATES[0])
+    assert set(rates["symbol"]) == {"BTC"}
+    assert rates["rate_bps_8h"].tolist() == pytest.approx([3.0] * len(rates))
+
+
 def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) -> None:
     """Prices are polled for it, though nobody asked for them."""
     ms = int(time.time() * 1000)
@@ -338,6 +361,9 @@ class Scripted:
     def __init__(self, drains: list[Any]) -> None:
         self.is_read, self.is_over = threading.Event(), threading.Event()
         self._drains, self._seconds = drains, 0
+
+    def is_broken(self, now: pd.Timestamp) -> bool:
+        return False
 
     def utc(self) -> pd.Timestamp:
         return _at(self._seconds)

@@ -345,3 +345,24 @@ def test_the_headers_of_a_venue_are_sent_with_the_handshake() -> None:
     stream.stop()
     server.shutdown()
     assert told[0] == "1"
+
+
+def test_a_channel_is_broken_while_it_cannot_be_read_and_whole_again_after_a_frame() -> None:
+    """Of liquidations, which may be silent for hours while pings are answered."""
+    clock = SimulatedClock("2026-01-20T10:00")
+    stream = _bybit(clock, None)
+
+    def after(seconds: float) -> bool:
+        clock.wait(seconds)
+        return stream.is_broken(clock.utc())
+
+    assert [after(20), after(1)] == [False, True], "never connected to"
+    stream._since, stream._heard = clock.utc(), [clock.utc()]
+    assert not after(3600)
+    stream._unreadable_at = clock.utc()
+    assert stream.is_broken(clock.utc()), "the first frame cannot be read"
+    clock.wait(1)
+    stream._read_at = clock.utc()
+    assert not after(60)
+    stream._unreadable_at = clock.utc()
+    assert [after(20), after(1)] == [False, True], "no readable frame follows"

@@ -305,6 +305,24 @@ def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
     assert told == ["1", "1"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "body", "seconds"),
+    [
+        ({"Retry-After": "7"}, b"until 1772442000000", 7.0),
+        ({"X-Bapi-Limit-Reset-Timestamp": "1772438405000"}, b"", 5.0),
+        ({"X-Gate-RateLimit-Reset-Timestamp": "1772438409"}, b"", 9.0),
+        ({"gw-ratelimit-reset": "2500"}, b"", 2.5),
+        ({}, b'{"code": -1003, "msg": "Way too many requests; IP banned until 1772440200000."}', 1800.0),
+        ({}, b'{"code": 100410, "msg": "disabled period and will be unblocked after 1772438460000"}', 60.0),
+        ({"X-Bapi-Limit-Reset-Timestamp": "1772438390000"}, b"no end", None),
+    ],
+)
+def test_a_response_says_how_long_to_wait(headers: dict[str, str], body: bytes, seconds: Any) -> None:
+    """From its own date on, 2026-03-02 08:00."""
+    dated = {"Date": "Mon, 02 Mar 2026 08:00:00 GMT", **headers}
+    assert keyless.stated_wait(keyless.KeylessReply(429, dated, body)) == seconds
+
+
 @pytest.mark.parametrize("compressed", [False, True])
 def test_an_answer_comes_whole_and_decoded(compressed: bool, session: keyless.KeylessSession) -> None:
     headers = {"Content-Encoding": "gzip"} if compressed else {}

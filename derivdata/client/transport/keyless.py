@@ -18,7 +18,7 @@ import requests
 import urllib3
 
 from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
-from derivdata.client.transport.response import retry_after
+from derivdata.client.transport.response import http_date, retry_after
 from derivdata.errors import NetworkError, VenueError
 from derivdata.support.forking import renew_in_child
 
@@ -32,6 +32,9 @@ LARGEST = 64 * 2**20
 
 LONGEST_WAIT = 60.0
 """Longest wait before another try [s]."""
+
+LONGEST_BAN = 3600.0
+"""Longest wait for the end of a ban [s], of one who waits as long as it takes."""
 
 _LIMITS = {403: 600.0, 418: 120.0, 429: None}
 """Statuses of rate limits, and how long to wait where the answer does not say so [s]."""
@@ -164,9 +167,34 @@ def persist(
     raise AssertionError("unreachable")
 
 
+_RESETS = ("X-Bapi-Limit-Reset-Timestamp", "X-Gate-RateLimit-Reset-Timestamp")
+"""Headers with the instant at which a limit ends: in ms (Bybit's v5 pages), in s (Gate's v4 pages)."""
+_LEFT = "gw-ratelimit-reset"  # the time that is left, in ms (KuCoin, as clients read it)
+_UNTIL = re.compile(r"(?:until|after)\D{0,20}(\d{13})\b")
+"""How Binance ("IP banned until") and BingX ("will be unblocked after", code 100410, 2024-09) write the end
+of a ban, in ms."""
+
+
+def stated_wait(reply: KeylessReply) -> float | None:
+    """Return how long a response says to wait [s], by its headers or its text; None where it does not."""
+    headers = reply.headers
+    wait = retry_after(headers.get("Retry-After"), headers.get("Date"))
+    if wait is not None:
+        return wait
+    date = http_date(headers.get("Date"))
+    now = time.time() if date is None else date.timestamp()
+    left = headers.get(_LEFT, "")
+    if left.isdecimal():
+        return int(left) / 1000
+    text = reply.body[:_REFUSAL_BYTES].decode(errors="replace")
+    stamps = [headers.get(name, "") for name in _RESETS] + _UNTIL.findall(text)
+    ends = [int(stamp) / (1000 if len(stamp) > 10 else 1) for stamp in stamps if stamp.isdecimal()]
+    return max((end - now for end in ends if end > now), default=None)
+
+
 def refusal(where: str, reply: KeylessReply) -> VenueError:
     """Return the error of an answer that is none, by its status: a limit, busy, a region, or refused."""
-    wait = retry_after(reply.headers.get("Retry-After"), reply.headers.get("Date"))
+    wait = stated_wait(reply)
     reason = "busy" if reply.status >= 500 else "refused"
     # A refusal speaks of where the address is; a firewall's page, whose limit 403 is, of other things.
     text = _TAG.sub(" ", reply.body[:_REFUSAL_BYTES].decode(errors="replace"))

@@ -289,6 +289,8 @@ class Collector:
         while True:
             if self.clock.wait(until_next_minute(self.clock.utc())):
                 return
+            for name, stream in self._streams.items():
+                self._states[name].is_listened = not stream.is_broken(self.clock.utc())
             minute = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(minute)
             self.refills.count(minute)

@@ -20,7 +20,7 @@ from derivdata.sources.collect.polling import VenuePolls, chosen_contracts, unti
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import Stopped
 from derivdata.sources.collect.sockets import VenueStream
-from derivdata.sources.collect.state import BOOKS
+from derivdata.sources.collect.state import BOOKS, VenueState
 from derivdata.sources.venues.endpoint import Stream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
@@ -87,6 +87,7 @@ class _Channel:
     drained: pd.Timestamp
     error: str = ""
     is_told: bool = False
+    is_broken: bool = False
     entries: list[LedgerEntry] = field(default_factory=list)
 
     @property
@@ -136,6 +137,8 @@ class Live:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
+        self._broken: dict[str, set[str]] = {}  # by venue, the tables whose channels cannot be read
+        self._standing_in: set[str] = set()  # venues that are polled for that
         self._told: set[tuple[str, str]] = set()
 
     def __iter__(self) -> Iterator[Update]:
@@ -197,10 +200,12 @@ class Live:
             self._threads.append(threading.Thread(target=self._work, args=(name,), name=title, daemon=True))
             self._threads[-1].start()
 
-    def _work(self, name: str) -> None:
-        """Poll a venue, or listen to the channels, until the clock is stopped."""
+    def _work(self, name: str, is_instead: bool = False) -> None:
+        """Poll a venue, poll it instead of its channels, or listen to them, until the clock is stopped."""
         try:
-            if name:
+            if is_instead:
+                self._stand_in(name)
+            elif name:
                 self._poll(name)
             else:
                 self._listen()
@@ -215,19 +220,23 @@ class Live:
         """Poll a venue each minute."""
         state, wanted = self._polls.states[name], self._wanted[name]
         while True:
-            poll = self._polls.poll(name)
+            self._put_poll(name, state, wanted)
             if name in self._first:
                 self._first.discard(name)
                 self._status.show(self._polls.line([*self._first]))
             if not self._first:
                 self._status.end()
-            rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
-            entries = {table: state.entries(poll, table) for table in wanted}
-            if why := self._leave_out(name, rows, poll.at):
-                entries[LIQUIDATIONS].append(LedgerEntry(name, "figures", poll.at, self._clock.utc(), why))
-            self._put(self._batch(rows, entries))
             if self._clock.wait(until_next_minute(self._clock.utc())):
                 return
+
+    def _put_poll(self, name: str, state: VenueState, wanted: Sequence[str]) -> None:
+        """Poll a venue once, and hand on what came."""
+        poll = self._polls.poll(name, state)
+        rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
+        entries = {table: state.entries(poll, table) for table in wanted}
+        if why := self._leave_out(name, rows, poll.at):
+            entries[LIQUIDATIONS].append(LedgerEntry(name, "figures", poll.at, self._clock.utc(), why))
+        self._put(self._batch(rows, entries))
 
     def _listen(self) -> None:
         """Take what the channels brought, each second; report windows each minute, and gaps at once."""
@@ -242,6 +251,7 @@ class Live:
                     channel.hear(window.start, window.end)
                 now = self._clock.utc()
                 exchange = channel.stream.venue.exchange
+                self._look_after(channel, now)
                 if why := channel.stream.left_out or self._leave_out(exchange, rows, now):
                     _enter(channel.entries, LedgerEntry(exchange, "figures", since, now, why))
                 if not covered and now - channel.reached >= _MINUTE:
@@ -254,6 +264,39 @@ class Live:
                     channel.entries, channel.error = [], ""
                 if batch.rows or batch.entries:
                     self._put(batch)
+
+    def _look_after(self, channel: _Channel, now: pd.Timestamp) -> None:
+        """Have the tables of a channel that cannot be read polled until it can."""
+        name = channel.stream.venue.exchange
+        channel.is_broken = channel.stream.is_broken(now)
+        broken = [c for c in self._channels if c.is_broken and c.stream.venue.exchange == name]
+        self._broken[name] = {table for c in broken for table in c.stream.tables if table in self._names}
+        if self._broken[name] and name not in self._standing_in:
+            self._standing_in.add(name)
+            title = f"derivdata-live-{name}-instead"
+            self._threads.append(
+                threading.Thread(target=self._work, args=(name, True), name=title, daemon=True)
+            )
+            self._threads[-1].start()
+
+    def _stand_in(self, name: str) -> None:
+        """Poll the tables of a venue whose channels cannot be read, at once and then each minute."""
+        state: VenueState | None = None
+        wanted: set[str] = set()
+        while self._broken[name]:
+            if state is None or self._broken[name] != wanted:
+                wanted = {*self._broken[name]}
+                if state is not None:
+                    state.session.close()
+                state = self._polls.stand_in(name, sorted(wanted))
+            told = [table for table in sorted(wanted) if state.gives(table)]
+            if told:
+                self._put_poll(name, state, told)
+            if self._clock.wait(until_next_minute(self._clock.utc())):
+                break
+        if state is not None:
+            state.session.close()
+        self._standing_in.discard(name)
 
     def _leave_out(self, name: str, rows: dict[str, pd.DataFrame], now: pd.Timestamp) -> str:
         """Leave out liquidations far from the last prices of the venue, and return which."""

@@ -77,7 +77,7 @@ class VenuePolls:
         for name in names or ():
             if name not in tables.TABLES:
                 raise ValueError(f"tables: there is no table {name!r}{did_you_mean(name, tables.TABLES)}")
-        self.names, self.gone = names, dict[str, str]()
+        self.names, self.gone, self._symbols = names, dict[str, str](), symbols
         self.clock, self.addresses, self.unconfirmed = clock, addresses or {}, unconfirmed
         self._sockets, self.pushed = sockets or {}, pushed or {}
         chosen = chosen_venues(venues, unconfirmed=unconfirmed)
@@ -91,7 +91,8 @@ class VenuePolls:
             name: VenueState(
                 VenueSession(VENUES[name], clock, address=self.addresses.get(name), shared=shared),
                 unconfirmed=unconfirmed,
-                symbols=symbols if self.keeps(LIQUIDATIONS) and name not in self.listened else None,
+                symbols=symbols if self.keeps(LIQUIDATIONS) else None,
+                is_listened=name in self.listened,
                 depth=depth if any(map(self.keeps, BOOKS)) else (),
                 first=symbols,
                 seconds=share_seconds,
@@ -115,18 +116,29 @@ class VenuePolls:
         for shared in self.shared.values():
             shared.refused.clear()
 
-    def poll(self, name: str) -> Poll:
+    def stand_in(self, name: str, names: Sequence[str]) -> VenueState:
+        """Return what polls some tables of a venue while its channels cannot be read."""
+        session = VenueSession(
+            VENUES[name], self.clock, address=self.addresses.get(name), shared=self.shared[name]
+        )
+        symbols = self._symbols if LIQUIDATIONS in names else None
+        return VenueState(
+            session, unconfirmed=self.unconfirmed, symbols=symbols, first=self._symbols, names=[*names]
+        )
+
+    def poll(self, name: str, state: VenueState | None = None) -> Poll:
         """Ask a venue for what is due; an error of an adapter loses this venue's poll alone.
 
         Raises `Stopped` or `ArchiveError`, which end all.
         """
+        state = state or self.states[name]
         try:
-            poll = self.states[name].poll()
+            poll = state.poll()
         except (Stopped, ArchiveError):
             raise
         except Exception as problem:  # of an adapter: named in the poll and in the ledger
-            poll = self.states[name].lost(problem)
-        self.states[name].session.expected = 0  # more than it made
+            poll = state.lost(problem)
+        state.session.expected = 0  # more than it made
         if poll.gone:
             self.gone[name] = next(iter(poll.failed.values()), "it refuses this address")
         return poll

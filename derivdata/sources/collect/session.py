@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from derivdata.client.transport.keyless import (
+    LONGEST_BAN,
     LONGEST_WAIT,
     KeylessReply,
     KeylessSession,
@@ -19,6 +20,7 @@ from derivdata.client.transport.keyless import (
     Unreachable,
     persist,
     refusal,
+    stated_wait,
 )
 from derivdata.client.transport.response import http_date
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
@@ -123,6 +125,7 @@ class VenueSession:
         self.progress: Callable[[str], None] | None = None  # called with how far a long walk is
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None
+        self._waited_for_ban = False
         self._address = address
         self.last_body = b""  # of the last answer, also of one that cannot be read
         self._http = KeylessSession(venue.headers)
@@ -160,7 +163,33 @@ class VenueSession:
             finally:
                 self.waited, self._asked_at = self.waited + (self.clock.utc() - sent).total_seconds(), None
 
-        return persist(ask, partial(self._pause, part), self._be_patient, tries=_TRIES)
+        self._waited_for_ban = False  # once for each request: a firewall may refuse an address for good
+        try:
+            return persist(ask, partial(self._pause, part), self._be_patient, tries=_TRIES)
+        except VenueError as problem:
+            if problem.reason in _PASSING:
+                raise self._advised(endpoint, problem) from None
+            raise
+
+    def _advised(self, endpoint: VenueEndpoint, problem: VenueError) -> VenueError:
+        """Return an error that says which limit was met and what to do."""
+        text = str(problem).removeprefix(f"{problem.path}: ")
+        if problem.reason == "busy":
+            advice = "the venue is busy: the next poll requests it again"
+        else:
+            limit = f"derivdata spends {1 / self.venue.seconds(endpoint):.3g} requests a second of its limit"
+            wait = problem.retry_after
+            until = "for a while" if wait is None else f"for {wait:.0f} s"
+            advice = f"{limit}, and sends none {until}; stop other programs that request {endpoint.exchange}"
+        advised = VenueError(
+            endpoint.where,
+            f"{text}; {advice}",
+            reason=problem.reason,
+            status=problem.status,
+            retry_after=problem.retry_after,
+        )
+        advised.code = problem.code
+        return advised
 
     def _pause(self, part: str, problem: VenueError | NetworkError, delay: float) -> float | None:
         """Return how long to wait before asking again [s]; None: not again. Limits hold for all sessions."""
@@ -176,7 +205,16 @@ class VenueSession:
                 self.shared.refused[part] = f"refuses this address: {why}; {advice}"
         elif isinstance(problem, Unreachable) and not self.shared.answered:
             passing = math.isinf(self.patience)  # a poll does not insist on a venue that never said a word
-        return wait if passing and wait <= min(LONGEST_WAIT, self.patience) else None
+        is_limit = isinstance(problem, VenueError) and problem.reason == "limit"
+        longest = self._longest(is_limit=is_limit and not self._waited_for_ban)
+        self._waited_for_ban |= wait > LONGEST_WAIT
+        return wait if passing and wait <= longest else None
+
+    def _longest(self, *, is_limit: bool) -> float:
+        """Return how long to wait at most [s]: a history waits for the end of a ban, a poll does not."""
+        if is_limit and math.isinf(self.patience):
+            return LONGEST_BAN
+        return min(LONGEST_WAIT, self.patience)
 
     def _wait(self, seconds: float) -> None:
         if self.clock.wait(seconds):
@@ -222,6 +260,8 @@ class VenueSession:
                 pass
             except VenueError as problem:
                 problem.status = problem.status or reply.status
+                if problem.reason == "limit" and problem.retry_after is None:
+                    problem.retry_after = stated_wait(reply)
                 raise
         self._check(f"{self.venue.exchange} {place}", reply, sent)
         read_context = self._context(context or {})
@@ -253,10 +293,10 @@ class VenueSession:
             closed = self.shared.closed_for(self.clock.utc())
             if closed <= 0:
                 return
-            if closed > min(LONGEST_WAIT, self.patience):
+            if closed > self._longest(is_limit=True):
                 raise VenueError(
                     endpoint.where,
-                    f"not asked: its rate limit allows the next request in {closed:.0f} s",
+                    f"not requested: its rate limit allows the next request in {closed:.0f} s",
                     reason="limit",
                     retry_after=closed,
                 )

@@ -8,7 +8,7 @@ import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import msgspec
 import pandas as pd
@@ -34,6 +34,10 @@ _OPEN_SECONDS = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
 _PING = pd.Timedelta(10, "s")
+_UNREAD = pd.Timedelta(20, "s")
+"""How long a channel may be without a readable frame, from its start or after a bad frame."""
+_SILENT = pd.Timedelta(2, "min")
+"""How long a channel of states may be silent: OKX sends a rate every 30 to 90 seconds (its page, 2026-07)."""
 LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
 _LARGEST = 8 * 2**20
 _AGENT = f"derivdata/{version('derivdata')}"
@@ -81,6 +85,8 @@ class VenueStream:
         self._unacknowledged: list[int] = []  # subscriptions of each connection
         self._names: set[str] = set()  # of the contracts that are listened to
         self._error = ""
+        self._started = self._read_at = clock.utc()  # when a frame with rows could be read last
+        self._unreadable_at: pd.Timestamp | None = None  # when a frame came that cannot be read
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"derivdata-{venue.exchange}-ws", daemon=True)
 
@@ -92,6 +98,19 @@ class VenueStream:
         """End the connection; what came is still to be drained."""
         self._stopping.set()
         self._thread.join(_OPEN_SECONDS + 5)
+
+    def is_broken(self, now: pd.Timestamp) -> bool:
+        """Return whether nothing could be read for so long that requests are to stand in for the channel.
+
+        A channel of which no frame was read yet is broken at the first frame that cannot be read.
+        """
+        with self._lock:
+            if self._unreadable_at is not None and self._unreadable_at > self._read_at:
+                is_first = self._read_at == self._started
+                return bool(is_first or now - self._unreadable_at > _UNREAD)
+            if self._since is None:
+                return bool(now - max([self._read_at, *self._heard]) > _UNREAD)
+            return self._states is not None and bool(now - max(self._read_at, self._since) > _SILENT)
 
     def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
         """Return the rows since the last time, the windows listened to (none where rows fail), and why."""
@@ -207,6 +226,8 @@ class VenueStream:
                 self._acknowledge(place, now)
         except SchemaError as problem:
             self._tell(problem)
+            with self._lock:
+                self._unreadable_at = now
             self._break_window(now)
         self._hear(place, now)
 
@@ -221,8 +242,15 @@ class VenueStream:
         """Keep the rows of a frame, or answer it; return whether it shows that a subscription holds."""
         try:
             body = gzip.decompress(body) if body[:2] == _GZIP else body
+            if not _is_text(body):
+                start = body[:4].hex(" ")
+                self._fail(
+                    f"a binary frame of {len(body)} bytes, {start} ..., is neither JSON nor gzip of it"
+                )
             if self._stream.marker in body:
                 self._keep(body, context, now)
+                with self._lock:
+                    self._read_at = now
                 return True
         except (SchemaError, EOFError, zlib.error, gzip.BadGzipFile) as problem:
             exchange, channel = self.venue.exchange, self.channel
@@ -236,6 +264,9 @@ class VenueStream:
                 venues.read(self.venue.exchange, "any", body)  # a refused subscription
                 return True
         return False
+
+    def _fail(self, why: str) -> NoReturn:
+        raise SchemaError(f"{self.venue.exchange} {self.channel}: {why}")
 
     def _keep(self, body: bytes, context: Context, now: pd.Timestamp) -> None:
         """Keep the rows of a frame."""
@@ -276,3 +307,8 @@ class VenueStream:
             if until > self._since:
                 self._covered.append(Window(self._since, until))
                 self._since = until
+
+
+def _is_text(body: bytes) -> bool:
+    """Return whether a frame is text: JSON, or a word such as pong."""
+    return body.lstrip()[:1] in (b"{", b"[", b"") or body.isalpha()

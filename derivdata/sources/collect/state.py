@@ -41,9 +41,10 @@ _STILL = pd.Timedelta(5, "min")
 class VenueState:
     """A venue that is polled again and again: it knows which of its requests are due.
 
-    Liquidations are asked for of `symbols` where they are listed by contract (None: of none), order books of
-    those in `depth`. Of open interest by contract `first` comes first, for `seconds` at most (None: all due).
-    The first poll is compared with `open_interest`, by symbol in USD, as later ones are with the last.
+    Liquidations are asked for of `symbols` where they are listed by contract (None: of none), and not while
+    they are `is_listened` to by a channel; order books of those in `depth`. Of open interest by contract
+    `first` comes first, for `seconds` at most (None: all due). The first poll is compared with
+    `open_interest`, by symbol in USD, as later ones are with the last.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class VenueState:
         seconds: float | None = None,
         names: Sequence[str] | None = None,
         open_interest: Mapping[str, float] | None = None,
+        is_listened: bool = False,
     ) -> None:
+        self.is_listened = is_listened
         self.session, self.depth, self._quarantine = session, depth, session.shared.quarantine
         self._liquidations = (
             None if symbols is None else LiquidationPolls(session, symbols, unconfirmed=unconfirmed)
@@ -98,7 +101,7 @@ class VenueState:
         if table in BOOKS:
             return bool(self.depth and self._books)
         if table == LIQUIDATIONS:
-            return self._liquidations is not None and self._liquidations.is_told
+            return self._liquidations is not None and not self.is_listened and self._liquidations.is_told
         return table in self.tables
 
     def cadence(self, table: str) -> pd.Timedelta:
@@ -160,7 +163,7 @@ class VenueState:
         return poll
 
     def _add_liquidations(self, poll: Poll) -> None:
-        if self._liquidations is None or self.contracts is None:
+        if self._liquidations is None or self.is_listened or self.contracts is None:
             return
         rows, requests, error = self._liquidations.poll(self.contracts, poll.at)
         if rows:

@@ -135,10 +135,10 @@ def _one_side(both: float | None) -> float | None:
 
 
 class _OiTick(Wire):
-    volume: float
-    amount_type: int
+    volume: float | str
+    amount_type: int  # 1: contracts, 2: coins
     ts: Stamp
-    value: float
+    value: float | str | None = None  # USD; inverse contracts have none
 
 
 class _OiSeries(Wire):
@@ -147,7 +147,7 @@ class _OiSeries(Wire):
 
 
 def open_interest_history(reading: Reading) -> Records:
-    """Read open interest of the past in USD."""
+    """Read open interest of the past in USD, of both sides."""
     data = reading.part(_OiSeries, "data")
     item = reading.instrument(data.contract_code, _named)
     resolution = reading.resolution("period")
@@ -155,8 +155,14 @@ def open_interest_history(reading: Reading) -> Records:
     for row in data.tick:
         with reading.row():
             time = reading.ms(row.ts)
-            coins = row.volume if row.amount_type == 2 else item.coins(row.volume, None)
-            records.add_past(OiPoint(item, time, row.value / _SIDES, resolution, _one_side(coins)))
+            volume, value = reading.required(row.volume), reading.number(row.value)
+            is_coins = reading.word(str(row.amount_type), {"1": False, "2": True})
+            if item.inverse and not is_coins:
+                value = item.usd(volume, None)
+            if value is None:
+                reading.fail(f"open interest of {item.name} has no value in USD")
+            coins = volume if is_coins else item.coins(volume, None)
+            records.add_past(OiPoint(item, time, _one_side(value), resolution, _one_side(coins)))
     return records
 
 
@@ -320,6 +326,11 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
     )  # fmt: skip
 
 
+_OI_HISTORIES: tuple[tuple[str, Literal["linear", "inverse"], str], ...] = (
+    ("/linear-swap-api", "linear", "2"),
+    ("/swap-api", "inverse", "1"),
+)
+
 ENDPOINTS = (
     _endpoint(
         "liquidations", "/v5/market/liquidation_orders", liquidations, symbol="contract_code", every=60,
@@ -332,11 +343,15 @@ ENDPOINTS = (
         "funding", "/v5/market/funding_rate", funding_rates, tables=RATE_TABLES, symbol="contract_code",
         margin="linear", note="of ten contracts at most",
     ),
-    _endpoint(
-        "oi_history", "/linear-swap-api/v1/swap_his_open_interest", open_interest_history,
-        params={"period": "60min", "amount_type": "2", "size": "200"}, symbol="contract_code",
-        margin="linear",
-        paging=Paging(descending=True, start="", end="", limit=200, limit_name="", reach_days=8),
+    *(
+        _endpoint(
+            "oi_history", f"{base}/v1/swap_his_open_interest", open_interest_history,
+            params={"period": "5min", "amount_type": amount, "size": "200"}, symbol="contract_code",
+            margin=margin, confirmed=margin == "linear",
+            note="the newest 200 steps of 5 minutes, as perp-md 0.5.3 (2026-10) requests it",
+            paging=Paging(descending=True, start="", end="", limit=200, limit_name="", reach_days=0.69),
+        )
+        for base, margin, amount in _OI_HISTORIES
     ),
     _endpoint("tickers", "/linear-swap-ex/market/detail/batch_merged", merged, every=60),
     _endpoint(

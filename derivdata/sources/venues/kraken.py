@@ -18,9 +18,9 @@ from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Records
 from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, Sided, leaf, many, placed, spelled
-from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.sources.venues.wire import NUMBER, Stamp, Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
 _REASONS = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}
@@ -224,6 +224,23 @@ def _sides(
         yield item, start, resolution, one, other
 
 
+def open_interest_history(reading: Reading) -> Records:
+    """Read open interest at the start of each step, the open of its bucket: coins of PF_, USD of PI_."""
+    records, resolution = Records(), reading.resolution("interval")
+    item = reading.instrument(reading.asked("symbol"), _named)
+    stamps = reading.part(list[float], "result.timestamp")
+    buckets = reading.part(list[tuple[NUMBER, NUMBER, NUMBER, NUMBER]], "result.data")
+    if len(stamps) != len(buckets):
+        reading.fail("columns of unlike lengths")
+    for stamp, (opened, *_) in zip(stamps, buckets, strict=True):
+        with reading.row():
+            time, amount = reading.seconds(stamp), reading.required(opened)
+            mark = reading.mark(item, time)
+            coins = None if item.inverse else amount
+            records.add_past(OiPoint(item, time, item.usd(amount, mark), resolution, coins))
+    return records
+
+
 class _Candle(Wire):
     time: Stamp
     open: str
@@ -237,7 +254,8 @@ def price_candles(reading: Reading) -> Records:
     """Read marks, or the index (``spot``), at the start of each hour."""
     rows = [(row.time, row.open) for row in reading.part(list[_Candle], "candles")]
     kind = "mark" if "/mark/" in reading.place else "index"
-    return reading.prices(rows, reading.instrument(reading.asked("symbol"), _named), kind, "1h")
+    item = reading.instrument(reading.asked("symbol"), _named)
+    return reading.prices(rows, item, kind, reading.place.rpartition("/")[2])
 
 
 def spot_candles(reading: Reading) -> Records:
@@ -264,6 +282,7 @@ _candles = partial(
     paging=Paging(start="from", end="to", unit="s", limit=2000, limit_name=""),
 )  # fmt: skip
 _INDEX = _candles(path=f"{_CHARTS}/spot/{{symbol}}/1h", note="that spot is the index is unconfirmed")
+_MARKS_OF_FIVE = _candles(path=f"{_CHARTS}/mark/{{symbol}}/5m")
 _MARKS = _candles(path=f"{_CHARTS}/mark/{{symbol}}/1h", tables=("prices_history", DATED), marks=_INDEX)
 
 ENDPOINTS = (
@@ -289,7 +308,14 @@ ENDPOINTS = (
         "taker", f"{_CHARTS}/analytics/{{symbol}}/cvd", taker_volume, marks=_MARKS, confirmed=False,
         note="clients take the volumes of PF_ contracts for coins; the venue states no unit",
     ),
+    _endpoint(
+        "oi_history", f"{_CHARTS}/analytics/{{symbol}}/open-interest", open_interest_history,
+        params={"interval": "300"}, symbol="symbol", marks=_MARKS_OF_FIVE, confirmed=False,
+        paging=Paging(start="since", end="to", unit="s", limit=2000, limit_name="", reach_days=6),
+        note="6 days at 5 minutes, as perp-md 0.5.3 (2026-10) requests it; no recorded body is known",
+    ),
     _MARKS,
+    _MARKS_OF_FIVE,
     _INDEX,
     _endpoint(
         "spot", "/0/public/OHLC", spot_candles, host="https://api.kraken.com", symbol="pair", names="{pair}",

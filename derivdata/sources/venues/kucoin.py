@@ -13,9 +13,9 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
-from derivdata.sources.venues.readers import books
+from derivdata.sources.venues.readers import books, candles, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.shapes import Book, Figures, Paid, many, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables import contract
@@ -148,10 +148,42 @@ def funding_history(reading: Reading) -> Records:
     return reading.payments(((row.name, row.time, row.rate) for row in data), _named)
 
 
+_OI = spelled(Figures[str | float, int], name="symbol", time="ts", contracts="openInterest")
+
+
+def open_interest(reading: Reading) -> Records:
+    """Read open interest in contracts: now of some or all, or with a step the past of one."""
+    resolution = reading.resolution("interval")
+    if resolution == "unstated":
+        return states(_OI, "data", _named)(reading)
+    records, asked = Records(), reading.asked("symbol")
+    for row in reading.rows(_OI, "data", or_null=True):
+        with reading.row():
+            item, time = reading.instrument(row.name or asked, _named), reading.ms(row.time)
+            amount = reading.required(row.contracts)
+            mark = reading.mark(item, time)
+            usd, coins = item.usd(amount, mark), item.coins(amount, mark)
+            records.add_past(OiPoint(item, time, usd, resolution, coins))
+    return records
+
+
+def _of_prices(name: str) -> Instrument:
+    return _named(name.removesuffix(_MARK))
+
+
 _LEVEL = tuple[str | float, float]
 _BOOK = spelled(Book[_LEVEL, int], name="symbol", bids="bids", asks="asks", time="ts")
 book = books(_BOOK, "data", _named, per=1_000_000)  # whose instants are in nanoseconds
 
+_UA = "https://api.kucoin.com/api/ua/v1"
+_MARK = "-mark-price"
+_MARKS = VenueEndpoint(
+    "kucoin", "prices", "market/kline",
+    candles("data.list", _of_prices, "mark", by="symbol", step="interval", unit="seconds"), host=_UA,
+    params={"tradeType": "FUTURES", "interval": "5min"}, symbol="symbol", names="{}" + _MARK,
+    confirmed=False, note="as perp-md 0.5.3 requests it",
+    paging=Paging(descending=True, start="startAt", end="endAt", unit="s", limit=200, limit_name=""),
+)  # fmt: skip
 _HUNDRED_HOURS = Paging(
     descending=True, start="startAt", end="endAt", limit=100, limit_name="", span_hours=100
 )
@@ -167,13 +199,22 @@ ENDPOINTS = (
     _endpoint("funding", "market/funding-rate", current_rates, tables=RATE_TABLES),
     _endpoint(
         "settlements", "market/funding-rate-history", funding_history,
-        host="https://api.kucoin.com/api/ua/v1", symbol="symbol", confirmed=False,
+        host=_UA, symbol="symbol", confirmed=False,
         note="of the newer interface, as other clients name it", paging=_HUNDRED_HOURS,
     ),
     _endpoint(
         "settlements", "/api/v1/contract/funding-rates", funding_history, symbol="symbol", weight=5,
         paging=Paging(descending=True, start="from", end="to", limit=100, limit_name=""),
     ),
+    _endpoint(
+        "oi_history", "market/open-interest", open_interest, host=_UA, symbol="symbol",
+        params={"interval": "5min"}, marks=_MARKS, confirmed=False, tables=("oi_history",),
+        note="7 days at 5 minutes, as ccxt 4.5.90 and perp-md 0.5.3 request it; no recorded body is known",
+        paging=Paging(
+            descending=True, start="startAt", end="endAt", limit=200, limit_name="pageSize", reach_days=7
+        ),
+    ),
+    _MARKS,
     _endpoint("book", "/api/v1/level2/snapshot", book, symbol="symbol", weight=3),
     _endpoint("book", "/api/v1/level2/depth100", book, symbol="symbol", weight=5),
 )  # fmt: skip

@@ -31,7 +31,17 @@ from derivdata.tables import contract
 
 T = TypeVar("T")
 _FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014
-_STEPS = {"60m": "1h", "60": "1h", "3600": "1h", "1": "1m", "5": "5m", "240": "4h", "d": "1d", "1hutc": "1h"}
+_STEPS = {
+    "60m": "1h",
+    "60": "1h",
+    "3600": "1h",
+    "300": "5m",
+    "1": "1m",
+    "5": "5m",
+    "240": "4h",
+    "d": "1d",
+    "1hutc": "1h",
+}
 """Steps as some venues write them: minutes, seconds or words."""
 _RELATED = tuple("states options intervals liquidations positioning taken trades deliveries indices".split())
 _NO_EXPIRY = (None, "", 0, "0")
