@@ -231,7 +231,9 @@ REASONS = {
     r"(shift|klines  shift|\S*(date|expiryDate) shift)": "another day before now is as good",
     r"\w*(olume|[vV]ol|vol\w*24h|volume_\w+|\w*[aA]mount|qty|size|[sS]z|[qvszab]|leavesQty|asks|bids"
     r"|data\.i|[oO]penInterest\w*|open_interest|oi|oiUsd|\w*Value|turnover\w*|dayNtlVlm|quoteVolume"
-    r"|\w*_volume) (x10|x0.01|-1)": "an amount that nothing repeats, within 20 times the last",
+    r"|\w*_volume|amount24|volumeQuote|left) (x10|x0.01|-1)": "an amount that nothing repeats, within 20 times the last",
+    r"(lsr_account|top_lsr_size) (x10|x0.01)": "a ratio that nothing repeats",
+    r"(analytics/\S+ result.data) (x10|x0.01|-1|swap)": "an amount that nothing repeats",
     r"(collectCycle|fundingIntervalHour) (x10|x0.01|-1)": "an hour more or less is an interval too",
     r"(delta|gamma|vega|theta|markIV|mark_iv|iv) (x10|x0.01)": "options far from the money have any",
     r"(\w*[pP]rice\w*|\w*Px|p|px) (x10|x0.01)": "a price that stands alone, of an option or a first fill",

@@ -252,17 +252,7 @@ class VenueSession:
         self.shared.answered, self.last_body = True, reply.body
         text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
         at = self.clock.utc()
-        if reply.status not in (403, 418, 429, 451):
-            try:
-                name = self.venue.exchange  # the venue's own code says more than the status
-                self.venue.refuse(Reading(name, place, {}, reply.body, at=None, context=Context(None, name)))
-            except SchemaError:
-                pass
-            except VenueError as problem:
-                problem.status = problem.status or reply.status
-                if problem.reason == "limit" and problem.retry_after is None:
-                    problem.retry_after = stated_wait(reply)
-                raise
+        self._refuse(place, reply)
         self._check(f"{self.venue.exchange} {place}", reply, sent)
         read_context = self._context(context or {})
         try:
@@ -272,6 +262,21 @@ class VenueSession:
             raise SchemaError(why) from None
         self.shared.quarantine.keep_records(self.venue.exchange, endpoint.tables, records.withheld, at)
         return records, text, reply.body
+
+    def _refuse(self, place: str, reply: KeylessReply) -> None:
+        """Raise the error of a response by the venue's own code, which says more than the status."""
+        if reply.status in (403, 418, 429, 451):
+            return
+        name = self.venue.exchange
+        try:
+            self.venue.refuse(Reading(name, place, {}, reply.body, at=None, context=Context(None, name)))
+        except SchemaError:
+            pass
+        except VenueError as problem:
+            problem.status = problem.status or reply.status
+            if problem.reason == "limit" and problem.retry_after is None:
+                problem.retry_after = stated_wait(reply)
+            raise
 
     def _context(self, more: Mapping[str, Any]) -> Context:
         """Return what is known of the contracts, read once for all bodies until they are listed again."""

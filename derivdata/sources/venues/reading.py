@@ -289,6 +289,9 @@ class Reading(wire.Body):
             return []
         if long is not None and short:  # numbers, or shares, which need not add up to 1: some hold both
             whole = long + short if long + short > 1.5 else 1.0
+            # Shares are rounded to four decimals, of which few are left of a small one
+            rounding = 0.02 + 1e-4 / max(min(long, short), 1e-4)
+            self.require_close(long / short, ratio, rounding, "the two sides and their ratio")
             long, short, ratio = long / whole, short / whole, long / short
         elif ratio is not None and ratio >= 0:
             long, short = ratio / (1 + ratio), 1 / (1 + ratio)
