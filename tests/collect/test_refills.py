@@ -240,6 +240,7 @@ def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(fakes: Fakes, c
     shared, address = Shared(), fakes.addresses["binance"]
     first, other = (VenueSession(VENUES["binance"], clock, address=address, shared=shared) for _ in range(2))
     endpoint = next(e for e in VENUES["binance"].endpoints if e.path == "/fapi/v1/premiumIndex")
+    first.patience = other.patience = 20.0  # of polls
     fakes.faults["binance"] = [(418, {"Retry-After": "300"}, {"code": -1003, "msg": "banned"})]
     with pytest.raises(VenueError, match="HTTP 418"):
         first.ask(endpoint)
@@ -333,6 +334,6 @@ def test_a_venue_that_is_closed_for_longer_costs_no_patience(fakes: Fakes, clock
     session.ask(state)
     session.patience = 20.0
     session.shared.close_for(clock.utc(), 30.0)
-    with pytest.raises(VenueError, match="not asked"):
+    with pytest.raises(VenueError, match="not requested"):
         session.ask(state)
     assert session.patience == 20.0

@@ -231,7 +231,8 @@ REASONS = {
     r"(shift|klines  shift|\S*(date|expiryDate) shift)": "another day before now is as good",
     r"\w*(olume|[vV]ol|vol\w*24h|volume_\w+|\w*[aA]mount|qty|size|[sS]z|[qvszab]|leavesQty|asks|bids"
     r"|data\.i|[oO]penInterest\w*|open_interest|oi|oiUsd|\w*Value|turnover\w*|dayNtlVlm|quoteVolume"
-    r"|\w*_volume|amount24|volumeQuote|left) (x10|x0.01|-1)": "an amount that nothing repeats, within 20 times the last",
+    r"|\w*_volume|amount24|volumeQuote|left) (x10|x0.01|-1)": "an amount that nothing repeats, within 20"
+    " times the last",
     r"(lsr_account|top_lsr_size) (x10|x0.01)": "a ratio that nothing repeats",
     r"(analytics/\S+ result.data) (x10|x0.01|-1|swap)": "an amount that nothing repeats",
     r"(collectCycle|fundingIntervalHour) (x10|x0.01|-1)": "an hour more or less is an interval too",
