@@ -295,6 +295,55 @@ def jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     return (w, rise, bend * curve), (np.stack(by_w), np.stack(by_dw), np.stack(by_d2w))
 
 
+def variance_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
+    """Return ``w`` and its derivatives in the variables, as `jet` does, without those of its slopes."""
+    _, p, q, _, log_sigma = x
+    sigma = np.exp(log_sigma)
+    distance = k - x[3]
+    inverse = 1.0 / np.sqrt(distance * distance + sigma * sigma)
+    lean, bend = distance * inverse, (p * p + q * q) / 2.0
+    up, down = (1.0 + lean) / 2.0, (1.0 - lean) / 2.0
+    narrow, valley = np.square(sigma * inverse), sigma * p * q
+    by_w = np.empty((_SIZE, *distance.shape))
+    by_w[0] = 1.0
+    by_w[1] = 2.0 * p * up / inverse - sigma * q
+    by_w[2] = 2.0 * q * down / inverse - sigma * p
+    by_w[3] = q * q * down - p * p * up
+    by_w[4] = bend * narrow / inverse - valley
+    return _variance(x, up, down, inverse, valley), by_w
+
+
+def variance(x: Floats, k: Floats) -> Floats:
+    """Return ``w`` as `jet` does."""
+    _, p, q, m, log_sigma = x
+    sigma = np.exp(log_sigma)
+    distance = k - m
+    inverse = 1.0 / np.sqrt(distance * distance + sigma * sigma)
+    lean = distance * inverse
+    return _variance(x, (1.0 + lean) / 2.0, (1.0 - lean) / 2.0, inverse, sigma * p * q)
+
+
+def _variance(x: Floats, up: Floats, down: Floats, inverse: Floats, valley: Floats) -> Floats:
+    floor, p, q = x[:3]
+    return np.asarray(floor + (p * p * up + q * q * down) / inverse - valley)
+
+
+def density(x: Floats, k: Floats) -> Floats:
+    """Durrleman's g, as `density_jet` gives it."""
+    floor, p, q, m, log_sigma = x
+    sigma = np.exp(log_sigma)
+    distance = k - m
+    inverse = 1.0 / np.sqrt(distance * distance + sigma * sigma)
+    lean, bend = distance * inverse, (p * p + q * q) / 2.0
+    up, down = (1.0 + lean) / 2.0, (1.0 - lean) / 2.0
+    narrow, valley = np.square(sigma * inverse), sigma * p * q
+    w = floor + (p * p * up + q * q * down) / inverse - valley
+    dw = p * p * up - q * q * down
+    d2w = bend * (narrow * inverse)
+    tangent = 1.0 - k * dw / (2.0 * w)
+    return np.asarray(tangent**2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0)
+
+
 def density_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
     """Durrleman's g and its derivatives in the variables."""
     (w, dw, d2w), (by_w, by_dw, by_d2w) = jet(x, k)
@@ -323,14 +372,6 @@ class Constraints(NamedTuple):
     g: Floats
     gap: Floats
     wings: Floats
-
-
-class _Slopes(NamedTuple):
-    """Derivatives in the five variables on the first axis: of g, and of gap by either slice."""
-
-    g: Floats
-    earlier: Floats
-    later: Floats
 
 
 class JointProblem(NamedTuple):
@@ -362,15 +403,14 @@ class JointProblem(NamedTuple):
         """Variables as ``(5, surfaces, expiries)``."""
         return x.reshape(-1, _SIZE, x.shape[1]).transpose(1, 2, 0)
 
-    def constraints(self, x: Floats) -> tuple[Constraints, _Slopes]:
-        """Values of all conditions and their derivatives."""
+    def constraints(self, x: Floats) -> Constraints:
+        """Values of all conditions."""
         each = self.slices(x)
-        g, by_g = density_jet(each[..., None], self.places_g)
-        (early, _, _), (by_early, _, _) = jet(each[:, :, :-1, None], self.places_gap)
-        (late, _, _), (by_late, _, _) = jet(each[:, :, 1:, None], self.places_gap)
+        g = density(each[..., None], self.places_g)
+        early = variance(each[:, :, :-1, None], self.places_gap)
+        late = variance(each[:, :, 1:, None], self.places_gap)
         wings = np.moveaxis(each[1:3, :, 1:] - each[1:3, :, :-1], 0, -1)
-        values = Constraints(g, (late - early) * self.gap_unit, wings)
-        return values, _Slopes(by_g, by_early * self.gap_unit, by_late * self.gap_unit)
+        return Constraints(g, (late - early) * self.gap_unit, wings)
 
     def lacks(self, values: Constraints) -> Constraints:
         """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""
@@ -397,10 +437,9 @@ class JointProblem(NamedTuple):
 
     def evaluate(self, x: Floats) -> Linearised:
         """Products of all residuals, those of the quotes and those of the conditions."""
-        values, slopes = self.constraints(x)
-        lacks = self.lacks(values)
-        own = self._own_products(x, lacks.g, slopes.g)
-        shared = self._pair_products(lacks, slopes)
+        lacks = self.lacks(self.constraints(x))
+        own = self._own_products(x, lacks.g)
+        shared = self._pair_products(x, lacks)
         count, expiries = self.live.shape
         gram, grad = np.zeros((count, expiries, _SIZE, expiries, _SIZE)), np.zeros((count, expiries, _SIZE))
         for i in range(expiries):
@@ -421,32 +460,50 @@ class JointProblem(NamedTuple):
         scale = np.maximum(own_squares, 1e-12 * own_squares.max(axis=0) + 1e-300)
         return Linearised(x, loss, np.full(count, 1e-20), matrix, grad.reshape(count, -1).T, scale)
 
-    def _own_products(self, x: Floats, lack: Floats, slope: Floats) -> Floats:
+    def _own_products(self, x: Floats, lack: Floats) -> Floats:
         """Products of the derivatives and the residual of each slice, ``(surfaces, expiries, 6, 6)``."""
-        quotes, root = self.quotes, np.sqrt(self.force)[:, None, None]
-        (w, _, _), (by_w, _, _) = jet(self.slices(x)[..., None], quotes.k)
+        quotes, root = self.quotes, np.sqrt(self.force)
+        each = self.slices(x)
+        w, by_w = variance_jet(each[..., None], quotes.k)
         error, factor = errors(quotes, w)
-        count = quotes.k.shape[-1]
-        rows = np.empty((*self.live.shape, _SIZE + 1, count + lack.shape[-1]))
-        rows[..., :_SIZE, :count] = np.moveaxis(by_w * factor, 0, 2)
-        rows[..., -1, :count] = error
-        rows[..., :_SIZE, count:] = np.moveaxis(slope * (root * (lack > 0.0)), 0, 2)
-        rows[..., -1, count:] = -root * lack
-        return np.asarray(rows @ rows.swapaxes(-1, -2))
+        rows = np.empty((*self.live.shape, _SIZE + 1, quotes.k.shape[-1]))
+        rows[..., :_SIZE, :] = np.moveaxis(by_w * factor, 0, 2)
+        rows[..., -1, :] = error
+        products = np.asarray(rows @ rows.swapaxes(-1, -2))
+        # Most slices are nowhere near a butterfly: only the others need derivatives of g.
+        surface, expiry = np.nonzero((lack > 0.0).any(axis=-1))
+        if surface.size:
+            short, force = lack[surface, expiry], root[surface, None]
+            _, slope = density_jet(each[:, surface, expiry, None], self.places_g[surface, expiry])
+            rows = np.empty((surface.size, _SIZE + 1, short.shape[-1]))
+            rows[:, :_SIZE] = np.moveaxis(slope * (force * (short > 0.0)), 0, 1)
+            rows[:, -1] = -force * short
+            products[surface, expiry] += rows @ rows.swapaxes(-1, -2)
+        return products
 
-    def _pair_products(self, lacks: Constraints, slopes: _Slopes) -> Floats:
+    def _pair_products(self, x: Floats, lacks: Constraints) -> Floats:
         """Return the same of each pair, the earlier slice first: ``(surfaces, pairs, 11, 11)``."""
-        root, count = np.sqrt(self.force)[:, None, None], lacks.gap.shape[-1]
-        rows = np.zeros((*self.live[:, 1:].shape, 2 * _SIZE + 1, count + 2))
-        active = root * (lacks.gap > 0.0)
-        rows[..., :_SIZE, :count] = -np.moveaxis(slopes.earlier * active, 0, 2)
-        rows[..., _SIZE:-1, :count] = np.moveaxis(slopes.later * active, 0, 2)
-        rows[..., -1, :count] = -root * lacks.gap
+        count, each = lacks.gap.shape[-1], self.slices(x)
+        products = np.zeros((*self.live[:, 1:].shape, 2 * _SIZE + 1, 2 * _SIZE + 1))
+        surface, pair = np.nonzero((lacks.gap > 0.0).any(axis=-1) | (lacks.wings > 0.0).any(axis=-1))
+        if not surface.size:
+            return products
+        gap, wings = lacks.gap[surface, pair], lacks.wings[surface, pair]
+        places, unit = self.places_gap[surface, pair], self.gap_unit[surface, pair]
+        root = np.sqrt(self.force)[surface, None]
+        _, earlier = variance_jet(each[:, surface, pair, None], places)
+        _, later = variance_jet(each[:, surface, pair + 1, None], places)
+        rows = np.zeros((surface.size, 2 * _SIZE + 1, count + 2))
+        active = root * (gap > 0.0) * unit
+        rows[:, :_SIZE, :count] = -np.moveaxis(earlier * active, 0, 1)
+        rows[:, _SIZE:-1, :count] = np.moveaxis(later * active, 0, 1)
+        rows[:, -1, :count] = -root * gap
         for side in (0, 1):  # variables 1 and 2 are the roots of the wings' slopes
-            active = root[..., 0] * (lacks.wings[..., side] > 0.0)
-            rows[..., 1 + side, count + side], rows[..., _SIZE + 1 + side, count + side] = -active, active
-        rows[..., -1, count:] = -root * lacks.wings
-        return np.asarray(rows @ rows.swapaxes(-1, -2))
+            active = root[:, 0] * (wings[:, side] > 0.0)
+            rows[:, 1 + side, count + side], rows[:, _SIZE + 1 + side, count + side] = -active, active
+        rows[:, -1, count:] = -root * wings
+        products[surface, pair] = rows @ rows.swapaxes(-1, -2)
+        return products
 
 
 def joint_problem(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> tuple[JointProblem, Floats]:

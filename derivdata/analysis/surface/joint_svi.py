@@ -75,7 +75,7 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
         x = np.clip(x, problem.low, problem.high)
         ended = minimise(problem, x, steps=_STEPS if turn else _FIRST_STEPS, tolerance=_TOLERANCE)
         x, result.nfev[going] = ended.x, result.nfev[going] + ended.nfev
-        values, _ = problem.constraints(x)
+        values = problem.constraints(x)
         flat = floor_to_raw(problem.slices(x).reshape(5, -1))
         raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
         done = problem.holds(values)
