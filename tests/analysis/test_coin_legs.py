@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from derivdata.analysis import backtest
+from derivdata.analysis import backtest, funding
 
 VENUES = ["a", "b"]
 FEE = 5.0
@@ -98,6 +98,34 @@ def test_a_held_pair_earns_what_a_loop_over_its_payments_adds_up(
     assert trade["net_usd"] == pytest.approx(usd, rel=1e-9)
     for leg, expected in coins.items():
         assert trade[f"{leg}_coin"] == pytest.approx(expected, rel=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "contracts"),
+    [("BTC", {"a": "inverse"}), ("ETH", {"a": "quanto:BTC", "b": "inverse"}), ("ETH", {})],
+)
+def test_realised_carry_in_coin_and_usd_is_that_of_the_loop(symbol: str, contracts: dict[str, str]) -> None:
+    global _mean_entry
+    rates, prices = _market(5)
+    start, end = prices["time"].values[[0, -1]]
+    found = funding.realised_carry(
+        rates, "a", "b", pd.Timestamp(start), pd.Timestamp(end), fee_bps=FEE, contracts=contracts,
+        prices=prices, leg_usd=LEG,
+    ).sel(symbol=symbol)  # fmt: skip
+    own = prices.sel(symbol=symbol)
+    _mean_entry = float(own[:, 0].mean())
+    total = 0.0
+    for venue, direction, leg in (("a", 1, "long"), ("b", -1, "short")):
+        kind = contracts.get(venue, "linear").partition(":")[0]
+        settle = prices.sel(symbol="BTC", exchange=venue).values
+        paid = rates.sel(symbol=symbol, exchange=venue).values
+        coins, usd = _loop(paid, own.sel(exchange=venue).values, settle, kind, direction)
+        assert float(found[f"{leg}_usd"]) == pytest.approx(usd, rel=1e-9)
+        assert float(found[f"{leg}_coin"]) == pytest.approx(coins, rel=1e-9, nan_ok=True)
+        total += usd
+    assert float(found["net_usd"]) == pytest.approx(total, rel=1e-9)
+    with pytest.raises(ValueError, match="needs prices="):
+        funding.realised_carry(rates, "a", "b", start, end, fee_bps=FEE, contracts={"a": "inverse"})
 
 
 def test_linear_contracts_are_those_of_a_backtest_without_contracts() -> None:

@@ -9,10 +9,20 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.funding.accrual import earned, prepare, require_cover
+from derivdata.analysis.funding.coin_settled import Leg, earned_by_legs, kind_of_contract
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import along, require_numbers
 from derivdata.analysis.labelling import elementwise
-from derivdata.analysis.panels import Panel, hours_at, kind_of, require, require_rate, require_venues, whole
+from derivdata.analysis.panels import (
+    Panel,
+    hours_at,
+    kind_of,
+    positive,
+    require,
+    require_rate,
+    require_venues,
+    whole,
+)
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
@@ -48,6 +58,9 @@ def realised_carry(
     fee_bps: float | Mapping[str, float],
     min_cover: float = 0.9,
     overlap: Literal["raise", "nan"] = "raise",
+    contracts: Mapping[str, str] | None = None,
+    prices: Panel | None = None,
+    leg_usd: float = 10_000.0,
 ) -> xr.Dataset:
     """Add up what a pair held from start to end was paid: the settlements in ``(start, end]``.
 
@@ -66,6 +79,11 @@ def realised_carry(
         Least part of the hours due that a leg's settlements must pay for, above 0 and up to 1.
     overlap
         As in `cumulative`.
+    contracts, prices, leg_usd
+        With `prices`, marks [USD] over ``symbol``, ``exchange`` and ``time``, the price P&L too, of legs of
+        `leg_usd` [USD] with the same number of coins. `contracts` are as in
+        `derivdata.analysis.backtest.carry`: ``{"bitmex": "inverse"}``. The marks are the newest at the start,
+        the end and each payment, no older than their usual step.
 
     Returns
     -------
@@ -73,7 +91,10 @@ def realised_carry(
         ``net_bps`` = ``gross_bps`` − ``cost_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, what each
         leg received; ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the
         part of the hours due that is paid for; ``status``. Where a settlement is missing or the panel ends
-        before the end the status is ``gap`` and the sums are of what is there; NaN below `min_cover`.
+        before the end the status is ``gap`` and the sums are of what is there; NaN below `min_cover`. With
+        `prices` also ``long_usd`` and ``short_usd``, what each leg earned by payments and price after its
+        fees, ``net_usd``, their sum, and ``long_coin`` and ``short_coin``, the same in the coin in which a
+        leg is settled (NaN of linear legs).
 
     Raises
     ------
@@ -112,7 +133,34 @@ def realised_carry(
     gap = (result["long_coverage"] < 1.0) | (result["short_coverage"] < 1.0)
     result["status"] = (gap * np.int32(FundingStatus.GAP)).astype(np.int32)
     result["status"].attrs = flag_attrs(FundingStatus)
+    if prices is not None:
+        result = result.merge(
+            _settled_in_coin(panel, prices, venues, contracts or {}, fee_bps, stamps, leg_usd)
+        )
+    elif contracts is not None:
+        raise ValueError("contracts= needs prices=: what a coin is worth follows from its price")
     return result.assign_coords(venues)
+
+
+def _settled_in_coin(
+    panel: xr.DataArray,
+    prices: Any,
+    venues: Mapping[str, str],
+    contracts: Mapping[str, str],
+    fee_bps: float | Mapping[str, float],
+    stamps: Sequence[np.datetime64],
+    leg_usd: float,
+) -> xr.Dataset:
+    """Return what each leg earned in its settlement coin and in USD."""
+    fees = fee_bps if isinstance(fee_bps, Mapping) else dict.fromkeys(venues.values(), fee_bps)
+    long, short = (
+        Leg(name, venue, direction, float(fees[venue]), *kind_of_contract(contracts, venue))
+        for (name, venue), direction in zip(venues.items(), (1.0, -1.0), strict=True)
+    )
+    size = positive(leg_usd, "leg_usd")
+    earned = earned_by_legs(panel, prices, (long, short), stamps[0], stamps[1], size)
+    earned["net_usd"] = (earned["long_usd"] + earned["short_usd"]).assign_attrs(units=USD_UNIT)
+    return earned if "symbol" in panel.dims else earned.isel(symbol=0, drop=True)
 
 
 @typed
