@@ -111,10 +111,13 @@ audit: $(VENV)/.dev $(VENV)/.tools
 		--requirement requirements/docs.txt --requirement requirements/bench.txt --requirement requirements/tools.txt \
 		--requirement requirements/uv.txt
 
-# What an installed derivdata consists of, by name, version and hash, in CycloneDX's format; from the lock alone.
+# The software of an installed derivdata in CycloneDX's format: versions, hashes, licences, who depends on whom.
 sbom: $(VENV)/.tools
-	$(TOOLS)/bin/cyclonedx-py requirements requirements/base.txt --pyproject pyproject.toml --output-reproducible \
-		--output-file sbom.json
+	$(UV) venv --quiet --clear --python $(BIN)/python $(VENV)/installed
+	$(UV) $(LOCKED) requirements/base.txt --python $(VENV)/installed/bin/python
+	$(TOOLS)/bin/cyclonedx-py environment $(VENV)/installed/bin/python --pyproject pyproject.toml \
+		--output-reproducible --output-file sbom.json
+	$(BIN)/python requirements/sbom.py sbom.json
 
 clean:
 	rm -rf $(VENV) dist docs/_build docs/outputs docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .mutants.coverage .mutants.xml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -70,7 +71,7 @@ def test_only_the_job_that_publishes_may_sign() -> None:
     rights = [job["permissions"] for job in every if "permissions" in job]
     publish = loaded(ROOT / ".github" / "workflows" / "publish.yml")["jobs"]["publish"]
     assert rights == [{"id-token": "write"}] == [publish["permissions"]]
-    assert (publish["environment"]["name"], publish["needs"]) == ("pypi", "build")
+    assert (publish["environment"]["name"], publish["needs"]) == ("pypi", ["build", "try"])
 
 
 def test_every_python_of_the_metadata_is_tested_on_three_systems() -> None:
@@ -113,3 +114,41 @@ def test_the_paper_has_the_tables_of_its_script_and_the_sources_that_it_names() 
     listed = (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")
     assert set(re.findall(r"@(\w+\d*)[\];,)]", text)) == {*re.findall(r"(?m)^@\w+\{(\w+),", listed)}
     assert all((ROOT / "paper" / image).exists() for image in re.findall(r"\]\((\w+\.png)\)", text))
+
+
+def test_the_files_are_uploaded_before_anything_unpinned_is_installed() -> None:
+    jobs = loaded(".github/workflows/publish.yml")["jobs"]
+    steps = jobs["build"]["steps"]
+    upload = next(n for n, step in enumerate(steps) if "upload-artifact" in step.get("uses", ""))
+    assert upload == len(steps) - 1
+    assert not any("pip install" in step.get("run", "") for step in steps)
+    unpinned = [name for name, job in jobs.items() if "pip install" in str(job["steps"])]
+    assert unpinned == ["try"]
+    assert not any("upload-artifact" in str(step) for step in jobs["try"]["steps"])
+    assert jobs["publish"]["needs"] == ["build", "try"]
+
+
+def test_the_list_of_software_has_the_version_and_the_hashes_of_the_lock() -> None:
+    spec = importlib.util.spec_from_file_location("sbom", ROOT / "requirements" / "sbom.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sbom = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sbom)
+    lock = f"""a.b==1.0 ; python_version < "3.13" \\
+    --hash=sha256:{"1" * 64} \\
+    --hash=sha256:{"2" * 64}
+    # via derivdata
+"""
+    parts = [{"name": "A_b", "version": "1.0"}]
+    document = {"metadata": {"component": {"name": "derivdata"}}, "components": parts}
+    done = sbom.complete(document, "3.2.1", lock)
+    assert done["metadata"]["component"] == {
+        "name": "derivdata", "version": "3.2.1", "purl": "pkg:pypi/derivdata@3.2.1",
+    }  # fmt: skip
+    [reference] = done["components"][0]["externalReferences"]
+    assert [one["content"] for one in reference["hashes"]] == ["1" * 64, "2" * 64]
+    locked = sbom.locked_hashes((ROOT / "requirements" / "base.txt").read_text(encoding="utf-8"))
+    assert all(locked.values())
+    rule = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nsbom:")[2].partition("\n\n")[0]
+    assert "cyclonedx-py environment" in rule  # which reads licences and dependencies
+    assert "requirements/sbom.py" in rule

@@ -46,12 +46,22 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
         metavar="PLACE",
         help="an archive's folder, a file that ends in .parquet or .csv, or - for CSV on the terminal",
     )
+    _add_formulas(parser)
     parser.set_defaults(run=_fetch)
+
+
+def _add_formulas(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep-formulas",
+        action="store_true",
+        help="write texts that begin with =, +, - or @ to CSV without the ' that marks them as text",
+    )
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
     from derivdata import connect
     from derivdata.sources import archive
+    from derivdata.support.csv_text import csv_text
     from derivdata.tables.panels import provenance
 
     fetcher = _fetcher(arguments.name)
@@ -72,9 +82,9 @@ def _fetch(arguments: argparse.Namespace) -> None:
     if to_archive:
         say(f"{len(frame)} rows of {table}, {rows} new in {arguments.to}")
     elif arguments.to == "-":
-        say(frame.to_csv(index=False, lineterminator="\n").removesuffix("\n"))
+        say(csv_text(frame, formulas=arguments.keep_formulas).removesuffix("\n"))
     else:
-        _write(frame, Path(arguments.to))
+        _write(frame, Path(arguments.to), formulas=arguments.keep_formulas)
         say(f"{rows} rows of {table} in {arguments.to}")
 
 
@@ -127,14 +137,15 @@ def _value(text: str) -> int | float | str:
     return text
 
 
-def _write(frame: pd.DataFrame, path: Path) -> None:
+def _write(frame: pd.DataFrame, path: Path, *, formulas: bool) -> None:
     """Write a table by the ending of the file's name, atomically; Parquet keeps the provenance."""
     import io
 
+    from derivdata.support.csv_text import csv_text
     from derivdata.support.files import replace_file
 
     if path.suffix == ".csv":
-        content = frame.to_csv(index=False, lineterminator="\n").encode()
+        content = csv_text(frame, formulas=formulas).encode()
     else:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
@@ -147,6 +158,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="a recording, FILE.ddz")
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a folder, made if absent")
     parser.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default: parquet)")
+    _add_formulas(parser)
     parser.set_defaults(run=_export)
 
 
@@ -156,9 +168,9 @@ def _export(arguments: argparse.Namespace) -> None:
     exported = tables_of(arguments.bundle)
     arguments.to.mkdir(parents=True, exist_ok=True)
     for name, frame in exported.tables.items():
-        _write(frame, arguments.to / f"{name}.{arguments.format}")
+        _write(frame, arguments.to / f"{name}.{arguments.format}", formulas=arguments.keep_formulas)
         say(f"{name}.{arguments.format}: {len(frame)} rows")
-    _write(exported.answers, arguments.to / "answers.csv")
+    _write(exported.answers, arguments.to / "answers.csv", formulas=arguments.keep_formulas)
     if exported.synthetic:
         notify("the data is synthetic")
     unread = int(exported.answers["table"].isna().sum())

@@ -33,7 +33,7 @@ class PairsAction(argparse.Action):
         name, value = values
         pairs: dict[str, str] = getattr(namespace, self.dest)
         if name in pairs:
-            parser.error(f"{self.option_strings[0]} gives {name} twice: {pairs[name]!r} and {value!r}")
+            parser.error(f"{self.option_strings[0]} gives {name} twice")
         setattr(namespace, self.dest, pairs | {name: value})
 
 
@@ -41,7 +41,7 @@ def pair(text: str) -> tuple[str, str]:
     """Parse ``NAME=VALUE``."""
     name, sign, value = text.partition("=")
     if not (sign and name and value):
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
+        raise argparse.ArgumentTypeError("expected NAME=VALUE (what was given is not shown: it may be a key)")
     return name, value
 
 

@@ -5,6 +5,9 @@
     const plain = text.replace(/[,\s]/g, "").replace(/\u2212/g, "-");
     return plain === "" ? NaN : Number(plain);
   };
+  // A spreadsheet would compute a text that begins like a formula; numbers may begin with a sign.
+  const neutral = (text) =>
+    (/^'*[=+\-@\t\r]/.test(text) && Number.isNaN(amount(text)) ? "'" + text : text);
   const quoted = (text) => (/[",\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text);
   const sort = (table, place, descending) => {
     const rows = [...table.tBodies[0].rows];
@@ -57,7 +60,7 @@
     copy.textContent = "Copy as CSV";
     copy.addEventListener("click", async () => {
       const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
-      const text = [names, ...rows].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+      const text = [names, ...rows].map((row) => row.map(neutral).map(quoted).join(",")).join("\n") + "\n";
       copy.textContent = (await copied(text)) ? "Copied" : "Not copied: the browser refused";
     });
     table.parentElement.after(copy);

@@ -33,6 +33,31 @@ _OTHER_WORDS = {
 """Other libraries' words for what is called otherwise here: no spelling is near enough to find it by."""
 
 
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:/{1,2}", re.IGNORECASE)
+_KEY_LIKE = re.compile(r"(?=.*\d)(?=.*[a-z])[\w+=.~-]{12,}", re.IGNORECASE)
+
+
+def credentials_in(address: str) -> str | None:
+    """Return why an address is refused that holds a user, a password, a query or a fragment; else None.
+
+    The address is not in the message: what it holds may be a key.
+    """
+    scheme = _ADDRESS.match(address.strip())
+    if scheme is None:
+        return None
+    rest = address.strip()[scheme.end() :]
+    if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
+        return "the address holds a user or a password (it is not shown): give the key as api_key= instead"
+    if "?" in rest or "#" in rest:
+        return "the address holds a query or a fragment (it is not shown): give the address alone"
+    return None
+
+
+def is_like_key(text: str) -> bool:
+    """Return whether a text may be a key in the place of a path: letters and digits in one long word."""
+    return _KEY_LIKE.fullmatch(text.strip()) is not None
+
+
 def nearest_symbols(symbol: str, listed: Iterable[str]) -> list[str]:
     """Return up to three symbols spelled alike, first those that begin alike: BTC, not ZBT, for BTX."""
     alike = difflib.get_close_matches(symbol, list(listed), n=12)

@@ -16,6 +16,7 @@ from derivdata.client.transport.settings import IN_PROCESS, ConnectionSettings
 from derivdata.errors import NotConnected
 from derivdata.support import times
 from derivdata.support.local import start_local
+from derivdata.support.text import credentials_in, is_like_key
 
 _CACHES = ("on", "refresh", "off")
 
@@ -75,8 +76,10 @@ def connect(
     given, api_key = (None if api_key is None else Secret(api_key)), None
     _check(source, attribution_url, cache=cache, offline=offline)
     source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
-    if source is None:
-        raise NotConnected
+    problem = _refused(source)
+    if problem is not None or source is None:
+        source = None  # no frame of the traceback holds what may be a key
+        raise NotConnected if problem is None else ValueError(problem)
     if is_url(source):
         if now is not None:
             raise ValueError("now= is for archives and the sample: a hosted service has its own clock")
@@ -87,11 +90,7 @@ def connect(
                 f"{source!r} is a local source and takes no api_key: an address starts with https://"
             )
         instant = None if now is None else times.instant(now, "now")
-        options: dict[str, Any] = {}
-        if source == "venues":
-            options = {"archive": archive and os.fspath(archive), "venues": venues}
-        elif archive is not None or venues is not None:
-            raise ValueError("archive= and venues= are for dd.connect('venues')")
+        options = _venue_options(source, archive, venues)
         connection = _local(source, instant, attribution_url, cache=cache, offline=offline, options=options)
     SESSION.replace_connection(connection)
     return connection
@@ -117,6 +116,32 @@ def _check(source: str | None, attribution_url: str | None, *, cache: str, offli
         raise ValueError(f"cache={cache!r} is not one of {', '.join(_CACHES)}")
     if not isinstance(offline, bool):
         raise TypeError(f"offline must be True or False, not {type(offline).__name__}")
+
+
+def _refused(source: str | None) -> str | None:
+    """Return why a source is refused that is or holds a key, without showing it."""
+    if source is None:
+        return None
+    if is_like_key(source) and not os.path.exists(source):
+        return (
+            "source= is not an address, 'sample', 'venues' or a folder that exists; it is not shown, as it "
+            "may be a key: give a key as api_key="
+        )
+    if not is_url(source) and credentials_in(source) is not None:
+        return (
+            "the address holds a user, a password or a query (it is not shown): the environment gives "
+            "credentials, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    return credentials_in(source)
+
+
+def _venue_options(source: str, archive: Any, venues: Any) -> dict[str, Any]:
+    """Return the arguments that only the source ``"venues"`` takes."""
+    if source == "venues":
+        return {"archive": archive and os.fspath(archive), "venues": venues}
+    if archive is not None or venues is not None:
+        raise ValueError("archive= and venues= are for dd.connect('venues')")
+    return {}
 
 
 def _hosted(

@@ -15,6 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 
 import pandas as pd
 
+from derivdata.client.transport.key_spellings import Spellings
+from derivdata.support.text import credentials_in
+
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
 _PATH = re.compile(
@@ -62,15 +65,13 @@ def is_url(source: str) -> bool:
 
 def site(url: str) -> Site:
     """Return the site at an address."""
-    if "@" in url.split("//", 1)[-1].split("/", 1)[0]:
-        raise ValueError("the address holds a user or a password: give the key as api_key= instead")
+    if (problem := credentials_in(url)) is not None:
+        raise ValueError(problem)
     try:
         parts = _parts(url)
     except ValueError as error:
         why = f" ({error})" if str(error) else ""
         raise ValueError(f"{url!r} is not an address{why}: write it like 'https://api.example.com'") from None
-    if parts.query or parts.fragment:
-        raise ValueError(f"{url!r} holds a query or a fragment: give the address alone")
     private = parts.scheme == "https" or _is_loopback(str(parts.hostname))
     base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
     host = parts.netloc.removesuffix(f":{_PORTS[parts.scheme]}")
@@ -127,10 +128,11 @@ class Secret:
     Making one never raises, so that no frame with the bare text is left in a traceback; `check` does.
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("_spellings", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = Masked(text.strip() if isinstance(text, str) else "")
+        self._spellings = Spellings(self._text) if len(self._text) >= _LEAST_SECRET else None
 
     def check(self) -> None:
         """Refuse what cannot be a key."""
@@ -148,12 +150,12 @@ class Secret:
         return hashlib.sha256(b"derivdata key\0" + self._text.encode()).hexdigest()[:32]
 
     def within(self, data: bytes) -> bool:
-        """Return whether the key's bytes are in `data`; always False for a key under 8 characters."""
-        return len(self._text) >= _LEAST_SECRET and self._text.encode() in data
+        """Return whether the key is in `data` in any spelling; always False for one under 8 characters."""
+        return self._spellings is not None and self._spellings.within(data)
 
     def redact(self, data: bytes) -> bytes:
         """Return `data` with every copy of the key masked, if it has 8 characters or more."""
-        return data.replace(self._text.encode(), _MASK.encode()) if self.within(data) else data
+        return data if self._spellings is None else self._spellings.redact(data, _MASK.encode())
 
     def __repr__(self) -> str:
         return f"Secret({_MASK})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -60,19 +61,23 @@ def http_date(text: str | None) -> pd.Timestamp | None:
         return None
 
 
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+"""RFC 9110 has whole seconds; some servers write a fraction."""
+
+
 def retry_after(value: str | None, date: str | None) -> float | None:
     """Return the seconds that a ``Retry-After`` header asks for; None where it says nothing usable.
 
     A date counts from the answer's own ``Date``, so that the machine's clock plays no part.
     """
-    try:
-        seconds = float(value or "")
-    except ValueError:
+    if value is not None and _SECONDS.fullmatch(value.strip()):
+        seconds = float(value)
+    else:
         then, now = http_date(value), http_date(date)
         if then is None or now is None:
             return None
         seconds = max((then - now).total_seconds(), 0.0)
-    return seconds if 0 <= seconds < float("inf") else None
+    return seconds
 
 
 def plain_text(text: str, limit: int) -> str:

@@ -12,6 +12,7 @@ from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.append import Appended, add_rows
 from derivdata.sources.archive.audit import AUDITS, audit, normalise, refuse_impossible
+from derivdata.sources.archive.commits import clean
 from derivdata.sources.archive.corrections import (
     Corrected,
     Dropped,
@@ -76,6 +77,7 @@ def open_archive(
     0
     """
     storage = open_storage(path)
+    clean(storage)
     if manifests.load(storage) is None and not create:
         raise ArchiveError(
             f"{storage}: there is no archive here: make one with derivdata import or dd.open_archive"

@@ -15,6 +15,7 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.manifest import Manifest
 from derivdata.sources.archive.object_store import ManifestChanged
 from derivdata.sources.archive.storage import Storage
+from derivdata.support.notices import warn_caller
 
 _CLOSED_MICROS = 3_600_000_000
 _WAIT_SECONDS = 0.2
@@ -47,23 +48,28 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
     """
     manifests.load(storage)
     until = time.monotonic() + timeout
-    with storage.writing(timeout) as cut_off:
-        while True:
-            try:
-                return _attempt(storage, change, cut_off)
-            except ManifestChanged:
-                if time.monotonic() >= until:
-                    raise Overtaken(
-                        f"{storage}: other writers were faster for over {timeout:g} s; nothing was written: "
-                        "append again, in smaller pieces or with a longer lock_timeout"
-                    ) from None
-            time.sleep(random.uniform(0.0, _WAIT_SECONDS))
+    writing = storage.writing(timeout)
+    try:
+        with writing as cut_off:
+            while True:
+                try:
+                    return _attempt(storage, change, writing, cut_off=cut_off)
+                except ManifestChanged:
+                    if time.monotonic() >= until:
+                        raise Overtaken(
+                            f"{storage}: other writers were faster for over {timeout:g} s; nothing was "
+                            "written: append again, in smaller pieces or with a longer lock_timeout"
+                        ) from None
+                time.sleep(random.uniform(0.0, _WAIT_SECONDS))
+    finally:
+        writing.release()
 
 
-def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off: bool) -> T:
+def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing: Any, *, cut_off: bool) -> T:
     """Apply a change to the manifest as it is now; a ManifestChanged leaves everything as it was."""
     before, version = manifests.load_with_version(storage)
     tried: Manifest | None = None
+    saved = False
     try:
         if before is None:
             manifests.save(storage, manifests.new(), version)
@@ -79,15 +85,42 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off:
             storage.settle(new - old, gone)
             tried = after
             manifests.save(storage, after, version)
-            for path in gone:
-                storage.remove(path)
+            saved = True
+            _remove(storage, gone, writing)
         return result
     except BaseException as problem:
+        if saved:  # only an interrupt, or a notice that a filter turns into an error
+            problem.add_note(f"{storage}: the rows are stored; the next open removes old files that are left")
+            raise
         with suppress(ArchiveError):  # a manifest that cannot be read must not hide the first problem
             _sweep(storage)
         if isinstance(problem, OSError):
             raise _refused(storage, before or Manifest(), tried, problem) from None
         raise
+
+
+def _remove(storage: Storage, gone: Collection[str], writing: Any) -> None:
+    """Remove old files after a commit; a notice says which of them are still there."""
+    left = sorted(path for path in gone if not storage.remove(path))
+    if not left:
+        return
+    writing.keep_notes()
+    shown = ", ".join(left[:3]) + (" and more" if len(left) > 3 else "")
+    todo = "remove them by hand" if storage.remote else "the next open removes them"
+    warn_caller(
+        f"{storage}: the rows are stored, but {len(left)} old files could not be removed: {todo} ({shown})"
+    )
+
+
+def clean(storage: Storage) -> None:
+    """Remove what a writer left that was cut off, if nobody writes now."""
+    storage.clean(lambda: _named(storage))
+
+
+def _named(storage: Storage) -> set[str]:
+    """Return the files that the manifest names."""
+    manifest = manifests.load(storage) or Manifest()
+    return {*manifest.paths(), manifest.ledger}
 
 
 def _changed(
@@ -114,8 +147,7 @@ def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> s
 
 def _sweep(storage: Storage) -> None:
     """Remove the files of an attempt that failed, or of an interrupted writer."""
-    manifest = manifests.load(storage) or Manifest()
-    storage.sweep({*manifest.paths(), manifest.ledger})
+    storage.sweep(_named(storage))
 
 
 def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:

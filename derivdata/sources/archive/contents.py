@@ -20,7 +20,7 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.tables.schema import Table
 
-_TRIES = 5
+_TRIES = 20
 _INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")
 T = TypeVar("T")
 
@@ -174,6 +174,10 @@ class ArchiveContents:
                 fault, before, state = problem, state, self._manifest(fresh=True)
                 if (state.tables, state.ledger) == (before.tables, before.ledger):
                     break
+        else:
+            raise ArchiveError(
+                f"{self._storage}: a writer replaced files during each of {_TRIES} reads: read again"
+            )
         if isinstance(fault, ArchiveError):
             raise fault
         raise ArchiveError(

@@ -12,10 +12,11 @@ import atexit
 import ctypes
 import errno
 import os
+import re
 import threading
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ from derivdata.sources.archive.storage import Storage
 _SCHEME = "derivdata"
 _MEMORY = "4GB"
 _KEPT_BLOCKS = 64
+_INTERRUPT = re.compile(r"^KeyboardInterrupt\b", re.MULTILINE)
+"""How the traceback ends that DuckDB's error has for a text where Ctrl-C came in our file system."""
 _WRITTEN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -112,7 +115,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._served: dict[str, _Served] = {}
         self._users: dict[str, int] = {}
         self.failures: dict[str, OSError] = {}  # by path: archives that are copies have the same files
@@ -122,21 +125,27 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
         """Serve some files; yield their paths."""
         root = f"{_SCHEME}://{hash(storage) & 0xFFFFFFFFFFFFFFFF:016x}/"  # the same while the process lives
         paths = {root + file.path: file for file in files}
-        with self._lock:
-            for path, file in paths.items():
-                if path not in self._served:
-                    keep = storage.remote or file.size <= BLOCK_BYTES
-                    self._served[path] = _Served(storage, file, {} if keep else None)
-                self._users[path] = self._users.get(path, 0) + 1
+        counted: list[str] = []
         try:
+            with self._lock:
+                for path, file in paths.items():
+                    if path not in self._served:
+                        keep = storage.remote or file.size <= BLOCK_BYTES
+                        self._served[path] = _Served(storage, file, {} if keep else None)
+                    self._users[path] = self._users.get(path, 0) + 1
+                    counted.append(path)
+            _preload([self._served[path] for path in paths])
             yield list(paths)
         finally:
-            with self._lock:
-                for path in paths:
-                    self._users[path] -= 1
-                    if not self._users[path]:
-                        del self._users[path], self._served[path]
-                        self.failures.pop(path, None)
+            try:
+                with self._lock:
+                    for path in counted:
+                        self._users[path] -= 1
+                        if not self._users[path]:
+                            del self._users[path], self._served[path]
+                            self.failures.pop(path, None)
+            finally:
+                _release(self._lock)
 
     def _file(self, path: str) -> _Served:
         try:
@@ -168,6 +177,38 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
         return _WRITTEN
 
 
+def _release(lock: threading.RLock) -> None:
+    """Release a lock that an interrupt left held, on its way out of a ``with`` statement."""
+    with suppress(RuntimeError):  # this thread does not hold it
+        lock.release()
+
+
+def _preload(served: Collection[_Served]) -> None:
+    """Read the small files of a folder: a writer may merge and remove them while a query is under way."""
+    for storage, file, kept in served:
+        if storage.remote or kept is None:
+            continue
+        try:
+            checked_bytes(storage, file, 0, file.size, kept)
+        except FileNotFoundError as problem:
+            raise damaged(storage, file, problem) from None
+        except OSError:
+            continue  # the read of DuckDB meets it too, and its error says so
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt where DuckDB was interrupted: it raises errors of its own in its place."""
+    try:
+        yield
+    except (duckdb.Error, RuntimeError) as problem:
+        text = str(problem)
+        in_our_code = "Traceback (most recent call last)" in text and __file__ in text
+        if text == "Query interrupted" or (in_our_code and _INTERRUPT.search(text)):
+            raise KeyboardInterrupt from None
+        raise
+
+
 class Engine:
     """A database of DuckDB in memory, that has nothing but views of files of archives."""
 
@@ -191,7 +232,8 @@ class Engine:
             "SET disabled_filesystems = 'LocalFileSystem'",
             "SET lock_configuration = true",
         ):
-            self._connection.execute(statement)
+            with _interruptible():
+                self._connection.execute(statement)
 
     def close(self) -> None:
         """End its threads; nothing can be asked any more."""
@@ -231,7 +273,8 @@ class Engine:
         cursor = self._connection.cursor()
         with self.door.serving(storage, files) as paths:
             try:
-                yield cursor, paths
+                with _interruptible():
+                    yield cursor, paths
             except duckdb.Error as problem:
                 for path, file in zip(paths, files, strict=True):
                     if (met := self.door.failures.get(path)) is not None:
@@ -261,7 +304,7 @@ class _Process:
     """The engine of this process, which is made when it is first asked and ended before a fork."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._engine: Engine | None = None
         self._users = 0
         self._held = False
@@ -273,16 +316,21 @@ class _Process:
 
     @contextmanager
     def __call__(self) -> Iterator[Engine]:
-        with self._lock:
-            if self._engine is None:
-                self._engine = Engine(min(4, os.cpu_count() or 1))
-            self._users += 1
-            one = self._engine
+        lock, counted = self._lock, False
         try:
+            with lock:
+                if self._engine is None:
+                    self._engine = Engine(min(4, os.cpu_count() or 1))
+                one = self._engine
+                self._users += 1
+                counted = True
             yield one
         finally:
-            with self._lock:
-                self._users -= 1
+            try:
+                with lock:
+                    self._users -= counted
+            finally:
+                _release(lock)
 
     def close(self) -> None:
         """End the engine; the next who asks makes another."""
@@ -303,7 +351,7 @@ class _Process:
     def _in_child(self) -> None:
         if self._engine is not None:  # a query was under way in another thread
             self._engine.leak()
-        self._lock, self._engine, self._users = threading.Lock(), None, 0
+        self._lock, self._engine, self._users = threading.RLock(), None, 0
 
 
 engine = _Process()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Collection, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.locks import FolderLock
 
 MANIFEST = "archive.json"
 
@@ -27,7 +28,6 @@ _OWN_FILE = re.compile(
 
 _LOCK, _MERGE_LOCK = ".lock", ".merging"
 _WRITING, _MERGED = ".writing", ".merged"
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -127,79 +127,63 @@ class LocalFolder:
             sync(partition)
         sync(self.folder)
 
-    def remove(self, path: str) -> None:
-        """Remove a file, if it can be."""
-        with suppress(OSError):
-            (self.folder / path).unlink()
-
-    @contextmanager
-    def writing(self, timeout: float) -> Iterator[bool]:
-        """Hold the writer's lock; yield whether a writer before was cut off, by the notes that it left."""
+    def remove(self, path: str) -> bool:
+        """Remove a file, if it can be; return whether it is gone."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder / _LOCK, timeout=timeout, poll_interval=_POLL_SECONDS, mode=0o644)
-            lock.acquire()
-        except Timeout:
-            holder = next(iter(self._noted(_WRITING)), "unknown")
-            raise ArchiveError(
-                f"{self.folder}: process {holder} has held the writer's lock for over "
-                f"{timeout:g} s; nothing was written: wait for it or end it, then append again"
-            ) from None
-        except OSError as problem:
-            raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
-        holds = os.getpid()
-        try:
-            left = [self._noted(notes) for notes in (_WRITING, _MERGED)]
-            self._begin(_WRITING, left[0][1:])
-            yield any(left)
-            if os.getpid() == holds:
-                (self.folder / _WRITING).unlink(missing_ok=True)
-        finally:
-            if os.getpid() == holds:  # a child that was forked meanwhile must not release its parent's
-                lock.release()
+            (self.folder / path).unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
 
-    @contextmanager
-    def merging(self) -> Iterator[LocalFolder | None]:
-        """Keep others from merging months; yield the folder with notes of its own, beside a writer's."""
-        with self._alone() as alone:
-            if not alone:
-                yield None
-                return
-            cut_off = bool(self._noted(_MERGED))  # these stay, for the next writer to clear away
-            if not cut_off:
-                self._begin(_MERGED, [])
-            yield replace(self, notes=_MERGED)
-            if not cut_off:
-                (self.folder / _MERGED).unlink(missing_ok=True)
+    def clean(self, named: Callable[[], Collection[str]]) -> None:
+        """Remove what a writer left that was cut off, unless another writes now or the folder is read-only.
 
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        lock = FileLock(self.folder / _MERGE_LOCK, timeout=0, mode=0o644)
-        try:
-            lock.acquire()
-        except (OSError, RuntimeError):  # another has it: a Timeout is an OSError
-            yield False
+        `named` gives the files of the manifest, once the lock is held.
+        """
+        if not (self._noted(_WRITING) or self._noted(_MERGED)):
             return
+        lock = FolderLock(self.folder / _LOCK, timeout=0)
         try:
-            yield True
+            if _acquired(lock):
+                with suppress(OSError, ArchiveError):
+                    if self.sweep(named()):
+                        (self.folder / _WRITING).unlink(missing_ok=True)
         finally:
             lock.release()
 
-    def sweep(self, named: Collection[str]) -> None:
-        """Remove what was noted and the manifest does not name, but not what lies behind a linked folder."""
-        self._sweep(_WRITING, named)
-        self._begin(_WRITING, [])
-        with self._alone() as alone:
-            if alone:
-                self._sweep(_MERGED, named)
-                (self.folder / _MERGED).unlink(missing_ok=True)
+    def writing(self, timeout: float) -> Writing:
+        """Return the writer's lock, to be taken by a ``with`` statement; see `Writing`."""
+        return Writing(self, FolderLock(self.folder / _LOCK, timeout=timeout), timeout)
 
-    def _sweep(self, notes: str, named: Collection[str]) -> None:
-        for name in set(self._noted(notes)[1:]) - set(named):
+    def merging(self) -> Merging:
+        """Return the lock of those who merge months, to be taken by a ``with`` statement; see `Merging`."""
+        return Merging(self, FolderLock(self.folder / _MERGE_LOCK, timeout=0))
+
+    def sweep(self, named: Collection[str]) -> bool:
+        """Remove what was noted and the manifest does not name, but not what lies behind a linked folder.
+
+        Return whether all of it is gone; what is not stays noted.
+        """
+        left = self._sweep(_WRITING, named)
+        self._begin(_WRITING, left)
+        lock = FolderLock(self.folder / _MERGE_LOCK, timeout=0)
+        try:
+            if _acquired(lock) and not self._sweep(_MERGED, named):
+                with suppress(OSError):
+                    (self.folder / _MERGED).unlink(missing_ok=True)
+        finally:
+            lock.release()
+        return not left
+
+    def _sweep(self, notes: str, named: Collection[str]) -> list[str]:
+        """Remove what notes name and the manifest does not; return what could not be removed."""
+        left = []
+        for name in sorted(set(self._noted(notes)[1:]) - set(named)):
             path = self.folder / name
             linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-            if _OWN_FILE.fullmatch(name) and not linked:
-                self.remove(name)
+            if _OWN_FILE.fullmatch(name) and not linked and not self.remove(name):
+                left.append(name)
+        return left
 
     def _begin(self, notes: str, paths: Collection[str]) -> None:
         """Begin notes with this process's id, and paths that were noted before."""
@@ -229,6 +213,91 @@ class LocalFolder:
             return (self.folder / notes).read_text(errors="replace").splitlines()
         except OSError:
             return []
+
+
+class Writing:
+    """The writer's lock: ``with`` gives whether a writer before was cut off, by the notes that it left.
+
+    Whoever enters it calls `release` in a ``finally`` outside the ``with`` too, see `FolderLock`.
+    """
+
+    def __init__(self, place: LocalFolder, lock: FolderLock, timeout: float) -> None:
+        self._place, self._lock, self._timeout = place, lock, timeout
+        self._keeps_notes = False
+
+    def keep_notes(self) -> None:
+        """Leave the notes, by which the next writer or reader removes what could not be removed now."""
+        self._keeps_notes = True
+
+    def __enter__(self) -> bool:
+        place = self._place
+        try:
+            place.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except Timeout:
+            holder = next(iter(place._noted(_WRITING)), "unknown")
+            raise ArchiveError(
+                f"{place.folder}: process {holder} has held the writer's lock for over "
+                f"{self._timeout:g} s; nothing was written: wait for it or end it, then append again"
+            ) from None
+        except OSError as problem:
+            raise ArchiveError(f"{place.folder}: cannot be written: {problem.strerror}") from None
+        left = [place._noted(notes) for notes in (_WRITING, _MERGED)]
+        place._begin(_WRITING, left[0][1:])
+        return any(left)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._lock.is_ours and not self._keeps_notes:
+                # Notes that stay are no fault: the next writer reads them, and clears away what they name.
+                with suppress(OSError):
+                    (self._place.folder / _WRITING).unlink(missing_ok=True)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Release the lock if it is held."""
+        self._lock.release()
+
+
+class Merging:
+    """The lock of those who merge months: ``with`` gives the folder with notes of its own, or None.
+
+    None is given where another merges. Whoever enters it calls `release` as of `Writing`.
+    """
+
+    def __init__(self, place: LocalFolder, lock: FolderLock) -> None:
+        self._place, self._lock = place, lock
+        self._clears_notes = False
+
+    def __enter__(self) -> LocalFolder | None:
+        if not _acquired(self._lock):
+            return None
+        # Notes of a writer that was cut off stay: the next one removes what they name.
+        self._clears_notes = not self._place._noted(_MERGED)
+        if self._clears_notes:
+            self._place._begin(_MERGED, [])
+        return replace(self._place, notes=_MERGED)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._clears_notes:
+                with suppress(OSError):
+                    (self._place.folder / _MERGED).unlink(missing_ok=True)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Release the lock if it is held."""
+        self._lock.release()
+
+
+def _acquired(lock: FolderLock) -> bool:
+    try:
+        lock.acquire()
+    except (OSError, RuntimeError):  # another has it: a Timeout is an OSError
+        return False
+    return True
 
 
 def sync(path: Path) -> None:

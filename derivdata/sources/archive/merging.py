@@ -90,9 +90,13 @@ def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeo
     of the month meanwhile, its files stay as they are until the next append.
     """
     for month in months:
-        with storage.merging() as place:
-            if place is not None:
-                _close(place, table, month, timeout)
+        merging = storage.merging()
+        try:
+            with merging as place:
+                if place is not None:
+                    _close(place, table, month, timeout)
+        finally:
+            merging.release()
 
 
 def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:

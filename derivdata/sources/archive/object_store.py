@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class ObjectStore:
     def _after_fork(self) -> None:
         """Make the locks, and forget uploads: in a child they are those of a writer in the parent."""
         self._look_lock = threading.Lock()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._published: list[str] = []  # by the attempt under way, which holds the lock
         self._merging: set[int] = set()  # threads that upload months beside it
 
@@ -185,33 +185,29 @@ class ObjectStore:
     def settle(self, new: Collection[str], gone: Collection[str]) -> None:
         """Return at once: an object is stored for good when its upload was answered."""
 
-    def remove(self, path: str) -> None:
-        """Remove an object, if that can be done."""
-        with suppress(OSError), _as_os_errors():
-            self._files.call_s3("delete_object", Bucket=self._bucket, Key=self._prefix + path)
-
-    @contextmanager
-    def writing(self, timeout: float) -> Iterator[bool]:
-        """Let the threads that share this object write in turn; other processes are found out at the put."""
-        lock = self._lock  # the one to release: a child that is forked in between has another
-        if not lock.acquire(timeout=timeout):
-            raise ArchiveError(
-                f"{self}: another thread has been writing for over {timeout:g} s: append again"
-            )
+    def remove(self, path: str) -> bool:
+        """Remove an object, if that can be done; return whether it is gone."""
         try:
-            self._published.clear()
-            yield False
-        finally:
-            lock.release()
+            with _as_os_errors():
+                self._files.call_s3("delete_object", Bucket=self._bucket, Key=self._prefix + path)
+        except OSError:
+            return False
+        return True
 
-    @contextmanager
-    def merging(self) -> Iterator[ObjectStore]:
+    def clean(self, named: Callable[[], Collection[str]]) -> None:
+        """Do nothing: what another writer left cannot be told from what one uploads now."""
+
+    def writing(self, timeout: float) -> Writing:
+        """Return the lock by which threads that share this object write in turn.
+
+        Other processes are found out at the put.
+        """
+        # The lock to release: a child that is forked in between has another.
+        return Writing(self, self._lock, timeout)
+
+    def merging(self) -> Merging:
         """Let all merge: of two who do one is refused at the put, and nobody sweeps what others upload."""
-        self._merging.add(threading.get_ident())
-        try:
-            yield self
-        finally:
-            self._merging.discard(threading.get_ident())
+        return Merging(self, self._merging)
 
     def sweep(self, named: Collection[str]) -> None:
         """Remove what this attempt uploaded and no manifest names; others' uploads cannot be told apart."""
@@ -250,6 +246,50 @@ class ObjectStore:
                 )
         finally:
             self.remove(probe)
+
+
+class Writing:
+    """The lock of threads that write; `release` may be called twice, as of `local_folder.Writing`."""
+
+    def __init__(self, store: ObjectStore, lock: threading.RLock, timeout: float) -> None:
+        self._store, self._lock, self._timeout = store, lock, timeout
+
+    def __enter__(self) -> bool:
+        if not self._lock.acquire(timeout=self._timeout):
+            raise ArchiveError(
+                f"{self._store}: another thread has been writing for over {self._timeout:g} s: append again"
+            )
+        self._store._published.clear()
+        return False
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def keep_notes(self) -> None:
+        """Do nothing: a store of objects has no notes."""
+
+    def release(self) -> None:
+        """Release the lock if this thread holds it: a lock that counts its owner refuses all others."""
+        with suppress(RuntimeError):
+            self._lock.release()
+
+
+class Merging:
+    """The threads that merge months: ``with`` gives the store."""
+
+    def __init__(self, store: ObjectStore, threads: set[int]) -> None:
+        self._store, self._threads = store, threads
+
+    def __enter__(self) -> ObjectStore:
+        self._threads.add(threading.get_ident())
+        return self._store
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Take this thread out of those that merge."""
+        self._threads.discard(threading.get_ident())
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.local_folder import LocalFolder
 from derivdata.sources.archive.object_store import ObjectStore
+from derivdata.support.text import credentials_in
 
 Storage: TypeAlias = LocalFolder | ObjectStore
 
@@ -25,6 +26,11 @@ _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 def open_storage(path: str | os.PathLike[str]) -> Storage:
     """Return the storage at a path or address."""
     text = os.fspath(path)
+    if isinstance(text, str) and credentials_in(text) is not None:
+        raise ArchiveError(
+            "the address of the archive holds a user, a password or a query (it is not shown): write "
+            "s3://bucket/path; the environment gives credentials, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     address = _ADDRESS.match(text)
     if address is None:
         try:

@@ -16,6 +16,7 @@ from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
+from derivdata.support.csv_text import csv_text
 from derivdata.support.decoders import DECODERS
 from derivdata.support.files import TEMPORARY, private_folder, replace_file
 
@@ -125,7 +126,7 @@ class Quarantine:
         path = self.folder / f"{exchange}-{table}-{part}.csv"
         try:
             private_folder(self.folder)
-            lines = rows.to_csv(index=False).encode().splitlines(keepends=True)
+            lines = csv_text(rows).encode().splitlines(keepends=True)
             if path.exists():
                 known = {*path.read_bytes().splitlines(keepends=True)}
                 with path.open("ab") as file:

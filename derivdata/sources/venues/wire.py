@@ -90,9 +90,9 @@ class Body:
         if value in (None, "", "N/A"):
             return None
         try:
-            result = float(value)
+            result = float(plain_digits(value))
         except (TypeError, ValueError):
-            self.fail(f"{value!r} is no number")
+            self.fail(f"{value!r} is not a number")
         if not math.isfinite(result):
             self.fail(f"{value!r} is no finite number")
         return result
@@ -105,7 +105,7 @@ class Body:
     def required(self, value: NUMBER) -> float:
         """Return a number that must be there."""
         try:
-            result = float(value)  # type: ignore[arg-type]  # the usual case first: histories are long
+            result = float(plain_digits(value))  # the usual case first: histories are long
         except (TypeError, ValueError):
             result = math.nan
         if math.isfinite(result):
@@ -122,7 +122,7 @@ class Body:
     def ms(self, value: Stamp) -> int:
         """Return microseconds from milliseconds, or from ISO 8601 text."""
         try:
-            us = int(value) * 1000
+            us = int(plain_digits(value)) * 1000
         except (TypeError, ValueError):
             if isinstance(value, str) and value[4:5] == "-":
                 return self.iso(value)
@@ -178,6 +178,13 @@ class Body:
         allowed = max(tolerance * max(abs(first), abs(second)), step * (1 + 1e-6))
         if abs(first - second) > allowed:
             self.fail(f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")
+
+
+def plain_digits(value: Any) -> Any:
+    """Return a number or its text; refuse text that only Python takes for a number, such as ``1_0``."""
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError(f"{value!r} is not a number in digits")
+    return value
 
 
 def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:

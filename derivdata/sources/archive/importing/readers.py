@@ -22,6 +22,7 @@ from derivdata.client.transport.body import NotJson
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.bodies import Records, json_records
 from derivdata.sources.archive.importing.opening import Source, opened
+from derivdata.support.csv_text import original_cell, original_cells
 
 CHUNK_ROWS = 1_000_000
 _BLOCK_BYTES = 1 << 23
@@ -125,7 +126,7 @@ def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
     if not line.strip():
         raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
     delimiter = max(_DELIMITERS, key=line.count)
-    cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    cells = [original_cell(cell.strip()) for cell in next(csv.reader([line], delimiter=delimiter))]
     is_row = _VALUE.fullmatch(cells[0]) is not None
     if header is not None and (is_row or header.by_position):
         if len(cells) != len(header.names):
@@ -218,7 +219,7 @@ def _csv_chunk(
     if table is None:
         columns = {name: pa.chunked_array([], pa.string()) for name in form.names}
         return Chunk(columns, 0, broken, lines_of, notices)
-    columns = {name: table[place] for place, name in enumerate(form.names)}
+    columns = {name: original_cells(table[place]) for place, name in enumerate(form.names)}
     return Chunk(columns, len(table), broken, lines_of, notices)
 
 

@@ -1,0 +1,63 @@
+"""Cells of CSV files that a spreadsheet would compute, and back again by an import."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.cli import main
+from derivdata.sources.archive.importing import readers
+from derivdata.sources.archive.importing.opening import Source
+from derivdata.support.csv_text import csv_text, original_cell
+
+CELLS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "''-x", "'plain", "BTC", "", "a=b"]
+
+
+def test_texts_that_begin_like_formulas_are_marked_as_text() -> None:
+    frame = pd.DataFrame({"=name": CELLS, "side": pd.Categorical(CELLS), "rate": -1.5})
+    rows = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
+    assert rows[0] == ["'=name", "side", "rate"]
+    for cell, (text, category, number) in zip(CELLS, rows[1:], strict=True):
+        marked = cell.lstrip("'")[:1] in ("=", "+", "-", "@", "\t", "\r") and cell != ""
+        assert text == category == (f"'{cell}" if marked else cell)
+        assert number == "-1.5"
+        assert original_cell(text) == cell
+    kept = list(csv.reader(io.StringIO(csv_text(frame, formulas=True), newline="")))
+    assert [row[0] for row in kept] == ["=name", *CELLS]
+
+
+def test_an_import_reads_the_cells_that_an_export_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "cells.csv"
+    path.write_text(csv_text(pd.DataFrame({"symbol": CELLS, "rate": range(len(CELLS))})), newline="")
+    read = list(readers.chunks(Source(path)))
+    assert [cell for chunk in read for cell in chunk.columns["symbol"].to_pylist()] == [
+        cell or None for cell in CELLS
+    ]
+
+
+def test_the_command_line_has_an_option_to_keep_formulas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import derivdata.fetchers as fetchers
+
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
+    real = fetchers.FETCHERS["funding_metadata"]
+
+    def fetcher() -> pd.DataFrame:
+        frame = real()
+        named = frame.assign(symbol="=1+1")
+        named.attrs = frame.attrs
+        return named
+
+    monkeypatch.setitem(fetchers.FETCHERS, "funding_metadata", fetcher)
+    command = ["fetch", "funding.metadata", "--source", "sample", "--to", "-"]
+    assert main(command) == 0
+    assert "'=1+1" in capsys.readouterr().out
+    assert main([*command, "--keep-formulas"]) == 0
+    out = capsys.readouterr().out
+    assert "=1+1" in out
+    assert "'=1+1" not in out

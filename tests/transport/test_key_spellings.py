@@ -1,0 +1,110 @@
+"""A key is found and masked in every spelling that a server, a log or a proxy may give it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import urllib.parse
+
+import pytest
+
+import derivdata as dd
+from derivdata.client.transport.origin import Secret
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import open_archive
+
+KEYS = ("TOPSECRET-77aa", "sk-live/Ab+9z=\"x\\&<Q'7")
+
+
+def _spelled(key: str) -> dict[str, str]:
+    quoted = urllib.parse.quote(key, safe="")
+    as_json = json.dumps(key)
+    return {
+        "plain": key,
+        "upper case": key.upper(),
+        "JSON": as_json,
+        "JSON with escaped slashes": as_json.replace("/", "\\/"),
+        "JSON in JSON": json.dumps(as_json),
+        "JSON codes": "".join(f"\\u{ord(one):04X}" for one in key),
+        "JSON codes in JSON": json.dumps("".join(f"\\u{ord(one):04x}" for one in key)),
+        "URL": quoted,
+        "URL, all coded": "".join(f"%{ord(one):02x}" for one in key),
+        "URL in URL": urllib.parse.quote(quoted, safe=""),
+        "HTML": html.escape(key),
+        "HTML, decimal": "".join(f"&#{ord(one)};" for one in key),
+        "HTML, hexadecimal": "".join(f"&#x{ord(one):X};" for one in key),
+        "HTML in HTML": html.escape(html.escape(key)),
+        "repr": repr(key),
+        "hex": key.encode().hex(),
+    }
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("spelling", _spelled(KEYS[0]))
+def test_a_key_is_masked_in_each_spelling(key: str, spelling: str) -> None:
+    secret, text = Secret(key), _spelled(key)[spelling].encode()
+    body = b'{"error": "bad key ' + text + b' of yours"}'
+    assert secret.within(body)
+    masked = secret.redact(body)
+    assert b"***" in masked
+    assert masked.startswith(b'{"error": "bad key ')
+    assert masked.endswith(b' of yours"}')
+    assert not secret.within(masked)
+    assert key.encode()[-6:].lower() not in masked.lower()
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("user", ["", "u", "us", "use", "me@example.com:"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_key_is_masked_in_basic_authorization(key: str, user: str, encode: object) -> None:
+    secret = Secret(key)
+    for end in (b"", b"\n", b"ab"):
+        text = encode(user.encode() + key.encode() + end)  # type: ignore[operator]
+        masked = secret.redact(b"Authorization: Basic " + text)
+        assert b"***" in masked
+        rest = masked.removeprefix(b"Authorization: Basic ").partition(b"***")[0]
+        assert base64.b64decode(rest[: len(rest) // 4 * 4], altchars=None) in user.encode() + b""
+
+
+def test_text_without_the_key_stays_as_it_is() -> None:
+    secret = Secret(KEYS[0])
+    for text in (
+        b"",
+        b"TOPSECRET",
+        b"a %54%4F \\u0054 &#84; " * 50,
+        json.dumps({"TOP": "SECRET-77"}).encode(),
+    ):
+        assert not secret.within(text)
+        assert secret.redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "TOPSECRET77aa",
+        "sk_live_0123456789abcdef",
+        "s3://AKIA:TOPSECRET77aa@bucket/path",
+        "s3://bucket/path?secret=TOPSECRET77aa",
+        "https://api.example.com/?api_key=TOPSECRET77aa",
+        "https://user:TOPSECRET77aa@api.example.com",
+        "https://api.example.com/#TOPSECRET77aa",
+    ],
+)
+def test_a_source_that_holds_a_key_is_refused_and_shown_nowhere(source: str) -> None:
+    with pytest.raises(ValueError, match="not shown") as refused:
+        dd.connect(source)
+    assert source not in str(refused.value)
+    assert "TOPSECRET77aa" not in str(refused.value)
+    trace, package = refused.value.__traceback__, dd.__path__[0]
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(package):
+            assert source not in map(str, trace.tb_frame.f_locals.values()), trace.tb_frame.f_code.co_name
+        trace = trace.tb_next
+
+
+@pytest.mark.parametrize("path", ["s3://AKIA:TOPSECRET77aa@bucket/a", "S3://bucket/a?key=TOPSECRET77aa"])
+def test_an_archive_address_with_credentials_is_refused_and_not_shown(path: str) -> None:
+    with pytest.raises(ArchiveError, match="not shown") as refused:
+        open_archive(path)
+    assert "TOPSECRET77aa" not in str(refused.value)
