@@ -44,7 +44,7 @@ class Spellings:
         """Return the data with each spelling of the key replaced by the mask."""
         if not self.within(data):
             return data
-        listed = b"|".join(sorted(map(re.escape, self._encoded), key=len, reverse=True))
+        listed = b"|".join(re.escape(text) for text in sorted(self._encoded, key=len, reverse=True))
         # A character of base64 before and after may hold some bits of the key.
         data = re.sub(rb"[\w+/-]{0,2}(?:%b)[\w+/-]{0,3}={0,2}" % listed, mask, data)
         return re.sub(self._escaped, mask, data, flags=re.IGNORECASE)
