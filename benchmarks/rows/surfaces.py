@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from scipy.special import expit
 from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from derivdata.analysis import chain, surface
-from tests.analysis.made_chains import daily_chains
+from tests.analysis.made_chains import daily_chains, hourly_chains
 from tests.analysis.mingone import mingone, quotes, ssvi
 
 __all__ = ["ROWS", "YEARS", "boards"]
@@ -133,7 +134,37 @@ def _peaks() -> list[Check]:
     return checks
 
 
+_HOURS = 48
+_ESSVI = 'method="essvi", weights="price"'
+_MILLISECONDS = 10.0
+
+
+def _hourly(_: Path) -> Made:
+    chains = hourly_chains(_HOURS)
+
+    def ours() -> Any:
+        return surface.history(chains)
+
+    def each() -> list[Check]:
+        begin = time.process_time()
+        ours()
+        spent = 1e3 * (time.process_time() - begin) / _HOURS
+        return [Check("processor time a chain", f"{spent:.1f} ms", "≤ 10 ms", spent <= _MILLISECONDS)]
+
+    return Made(
+        {OURS: ours, _ESSVI: lambda: surface.history(chains, method="essvi", weights="price")}, checks=each
+    )
+
+
 ROWS = [
+    Row(
+        "hourly-surfaces",
+        what="surfaces, points and index of hourly chains",
+        given=f"{_HOURS} chains of 11 expiries, some 800 options each",
+        make=_hourly,
+        goals={_ESSVI: stated()},
+        rounds=3,
+    ),
     Row(
         "chain-history",
         what="smiles of a history of option chains, one call",

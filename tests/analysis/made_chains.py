@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["MONTH", "NOW", "daily_chains", "options"]
+__all__ = ["MONTH", "NOW", "daily_chains", "hourly_chains", "options"]
 
 _STEPS = ((0.03, 500.0), (0.1, 1_000.0), (0.3, 2_000.0), (np.inf, 5_000.0))
 """Distance between strikes [USD] up to so many years to expiry."""
@@ -38,6 +38,18 @@ def daily_chains(days: int, *, seed: int = 1) -> pd.DataFrame:
         _chain(pd.Timestamp("2025-01-01T12:00Z") + pd.Timedelta(i, "D"), 9e4 * np.exp(0.025 * x))
         for i, x in enumerate(walk)
     ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def hourly_chains(hours: int, *, seed: int = 1) -> pd.DataFrame:
+    """Chains an hour apart: the underlying moves by 0.5 % an hour, the volatility by 1 % of itself."""
+    random = np.random.default_rng(seed)
+    walk, level = random.standard_normal((2, hours)).cumsum(axis=1)
+    frames = []
+    for i in range(hours):
+        made = _chain(pd.Timestamp("2025-01-01T12:00Z") + pd.Timedelta(i, "h"), 9e4 * np.exp(0.005 * walk[i]))
+        noise = 1.0 + 0.001 * random.standard_normal(len(made))
+        frames.append(made.assign(iv=made["iv"] * np.exp(0.01 * level[i]) * noise))
     return pd.concat(frames, ignore_index=True)
 
 
