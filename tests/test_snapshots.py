@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata.cli import main
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
 from derivdata.sources.archive import open_archive
 
@@ -173,3 +174,32 @@ def test_an_archive_stores_and_serves_one_chain(tmp_path: Path) -> None:
     assert newest["time"].unique().tolist() == [rows["time"].max()]
     with pytest.raises(ArchiveError, match="BTC on deribit"):
         archive.append("options_snapshot", spread(chain(NOON + pd.Timedelta(1, "D")), 9000.0))
+
+
+def test_an_audit_finds_and_repairs_chains_stored_row_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two chains of 40 rows, stored as older versions did: 80 timestamps become 2."""
+    rows = pd.concat([spread(chain(), 60.0), spread(chain(NOON + pd.Timedelta(1, "h")), 60.0, seed=2)])
+    rows = dd.tables.TABLES["options_snapshot"].conform(rows)
+    archive = open_archive(tmp_path)
+    with monkeypatch.context() as older:
+        older.setattr("derivdata.sources.archive.archive.snapshots", lambda frame: frame)
+        archive.append("options_snapshot", rows)
+    assert archive.read("options_snapshot")["time"].nunique() == 80
+    newest = archive.latest("options_snapshot", archive.now, within=pd.Timedelta(1, "h"))
+    assert len(newest) == 40
+    assert main(["audit", str(tmp_path)]) == 0
+    assert (
+        "options_snapshot deribit BTC 2026-03-02: 80 timestamps of rows are 2 chains"
+        in capsys.readouterr().out
+    )
+    assert archive.read("options_snapshot")["time"].nunique() == 80
+    assert main(["audit", str(tmp_path), "--repair"]) == 0
+    stored = archive.read("options_snapshot")
+    assert stored.groupby("time").size().tolist() == [40, 40]
+    assert sorted(stored["quoted_at"]) == sorted(rows["time"])
+    capsys.readouterr()
+    assert main(["audit", str(tmp_path)]) == 0
+    assert "no faults found" in capsys.readouterr().out
+    assert len(archive.corrections()) == 1

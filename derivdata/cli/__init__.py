@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from derivdata import __version__
-from derivdata.cli.archives import add_import, add_info, add_serve
+from derivdata.cli.archives import add_audit, add_import, add_info, add_serve
 from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_venues
 from derivdata.cli.fetching import add_export, add_fetch
 from derivdata.cli.notebooks import add_notebook
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("import", help="bring CSV, JSON, Parquet or Feather files into an archive")
     )
     add_info(commands.add_parser("info", help="tables, rows and span of an archive"))
+    add_audit(commands.add_parser("audit", help="find faults of stored rows, and repair them"))
     add_fetch(commands.add_parser("fetch", help="one table into an archive, a file or the terminal"))
     add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
     add_export(commands.add_parser("export", help="the tables of a recording as Parquet or CSV files"))

@@ -120,6 +120,30 @@ def _info(arguments: argparse.Namespace) -> None:
     say(tables.to_string() if len(tables) else f"{arguments.archive}: an archive without tables")
 
 
+def add_audit(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata audit``."""
+    parser.add_argument("archive", metavar="ARCHIVE", help="an archive's folder, or s3://bucket/path")
+    repair = "correct what has one right answer; each correction can be undone"
+    parser.add_argument("--repair", action="store_true", help=repair)
+    parser.set_defaults(run=_audit)
+
+
+def _audit(arguments: argparse.Namespace) -> None:
+    from derivdata.sources import archive
+    from derivdata.sources.archive.stored_faults import stored_faults
+
+    opened = archive.open_archive(arguments.archive, create=False)
+    found = stored_faults(opened, repair=arguments.repair)
+    for row in found.itertuples():
+        days = f"{row.start:%Y-%m-%d}"
+        state = " (repaired)" if row.repaired else ""
+        say(f"{row.table} {row.exchange} {row.symbol} {days}: {row.finding}{state}")
+    if found.empty:
+        say(f"{arguments.archive}: no faults found")
+    elif not arguments.repair:
+        say(f"{len(found):,} findings; derivdata audit --repair corrects those that have one right answer")
+
+
 def add_serve(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata serve``."""
     parser.add_argument("source", help="'sample', 'venues' or an archive's folder")

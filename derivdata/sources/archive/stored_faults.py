@@ -1,0 +1,98 @@
+"""Faults of stored rows: find them, and repair those that have one right answer.
+
+Each check is a function from an archive to findings, listed in `CHECKS`. A finding that can be repaired has a
+function that does it, by `Archive.replace`, so that each repair is a correction that can be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pandas as pd
+
+from derivdata.sources.archive.archive import Archive
+from derivdata.tables.chain_snapshots import aligned
+
+_CHAINS = "options_snapshot"
+_DAY = pd.Timedelta(1, "D")
+
+
+class Finding(NamedTuple):
+    """Rows of one series whose stored values are wrong, from `start` to before `end`."""
+
+    check: str
+    table: str
+    symbol: str
+    exchange: str
+    start: pd.Timestamp
+    end: pd.Timestamp
+    rows: int
+    text: str
+    repair: Callable[[], None] | None
+
+
+def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
+    """Find chains of options whose rows were stored with their own timestamps, a day at a time."""
+    if _CHAINS not in archive.tables():
+        return
+    days = archive.sql(
+        f"SELECT symbol, exchange, date_trunc('day', time) AS day FROM {_CHAINS} GROUP BY ALL "
+        "HAVING count(DISTINCT time) > 1 ORDER BY ALL"
+    )
+    for symbol, exchange, day in days.itertuples(index=False):
+        start = pd.Timestamp(day)
+        series = {"symbols": [symbol], "venues": [exchange]}
+        rows = archive.read(_CHAINS, start, start + _DAY, **series)
+        where = {"symbol": symbol, "exchange": exchange}
+        label = ("chains", _CHAINS, symbol, exchange, start, start + _DAY)
+        try:
+            whole, _ = aligned(rows)
+        except ValueError as problem:
+            yield Finding(*label, len(rows), str(problem), None)
+            continue
+        if whole is rows:
+            continue
+
+        def repair(
+            whole: pd.DataFrame = whole, where: dict[str, str] = where, start: pd.Timestamp = start
+        ) -> None:
+            reason = "rows of one chain have the time of the chain"
+            archive.replace(_CHAINS, whole, where, start=start, end=start + _DAY, reason=reason)
+
+        before, after = rows["time"].nunique(), whole["time"].nunique()
+        text = f"{before:,} timestamps of rows are {after:,} chains"
+        if len(whole) < len(rows):
+            text += f"; {len(rows) - len(whole):,} rows have a newer row of the instrument in their chain"
+        yield Finding(*label, len(rows), text, repair)
+
+
+CHECKS: tuple[Callable[[Archive], Iterator[Finding]], ...] = (_chains_row_by_row,)
+"""Every check of stored rows."""
+
+
+def stored_faults(archive: Archive, *, repair: bool = False) -> pd.DataFrame:
+    """Return the faults of stored rows, and repair those that have one right answer if told to.
+
+    Parameters
+    ----------
+    archive
+        The archive.
+    repair
+        Whether to correct them. Each correction is listed by `Archive.corrections` and can be undone.
+
+    Returns
+    -------
+    DataFrame
+        One row per finding: ``check``, ``table``, ``symbol``, ``exchange``, ``start``, ``end``, ``rows``,
+        ``finding`` and ``repaired``.
+    """
+    columns = "check table symbol exchange start end rows finding repaired".split()
+    found = []
+    for check in CHECKS:
+        for finding in list(check(archive)):
+            is_repaired = repair and finding.repair is not None
+            if is_repaired and finding.repair is not None:
+                finding.repair()
+            found.append((*finding[:-1], is_repaired))
+    return pd.DataFrame(found, columns=columns)
