@@ -7,7 +7,7 @@ and a leg of a package is priced with the others: neither counts as flow or as a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from scipy.special import ndtr
 
 from derivdata.analysis.black76 import kernels
 from derivdata.analysis.chain.labels import by_label
+from derivdata.analysis.chain.normalise import contracts
 from derivdata.analysis.inputs import require_columns
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -122,9 +123,11 @@ def chain(
     Notes
     -----
     The forward over the index is that of the venue where it states one, else the median over an expiry of
-    what price and volatility of each trade imply, for an option paid in coin: ``price = B(1, m, T, iv)`` in
-    ``m = K/F``, solved where its slope is above 0.2. Expiries without either are left out. The smile moves
-    with the price within the window: volatilities count at the moneyness of their strike now.
+    what price and volatility of each trade imply. For an option paid in coin ``price = B(1, m, T, iv)`` in
+    ``m = K/F``, for one paid in USD or a dollar token ``price = B(F, K, T, iv)`` in F, solved where the slope
+    is above 0.2. Coin and USDC options of an expiry have their own median. Expiries without either are left
+    out. The smile moves with the price within the window: volatilities count at the moneyness of their strike
+    now.
 
     Examples
     --------
@@ -141,8 +144,10 @@ def chain(
         raise ValueError(f"no trades of {window=} to at={now} have a volatility and an index price")
     rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
     rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
-    rows["index_price_usd"] = rows.groupby([*_SERIES[:2]])["index_price_usd"].transform("last")
-    median = rows.groupby([*_SERIES])["ratio"].transform("median")
+    rows["contract"] = contracts(rows)
+    index_of = [*_SERIES[:2], "contract"]
+    rows["index_price_usd"] = rows.groupby(index_of)["index_price_usd"].transform("last")
+    median = rows.groupby([*_SERIES, "contract"])["ratio"].transform("median")
     rows["underlying_price"] = median * rows["index_price_usd"]
     options = rows.groupby([*_SERIES, "strike", "side", "instrument_name"], observed=True)
     table = options[["size", "weighted"]].sum().join(options[["underlying_price", "index_price_usd"]].last())
@@ -166,20 +171,35 @@ def _rows(trades: pd.DataFrame) -> pd.DataFrame:
 
 
 def _forwards(rows: pd.DataFrame) -> pd.Series:
-    """Return the forward of each trade: the venue's, or what price in coin and volatility imply, or NaN."""
+    """Return the forward of each trade: the venue's, or what price and volatility imply, or NaN.
+
+    Prices are in coin, ``B(F, K)/F``, or in USD, ``B(F, K)``.
+    """
     years = times.year_fraction(rows["time"], rows["expiry"]).to_numpy()
-    names = ("strike", "iv", "price_coin", "index_price_usd")
-    strike, iv, price, index = (rows[name].to_numpy(np.float64) for name in names)
+    names = ("strike", "iv", "price_coin", "price_usd", "index_price_usd")
+    strike, iv, in_coin, in_usd, index = (rows[name].to_numpy(np.float64) for name in names)
     sign = np.where(rows["side"] == "call", 1.0, -1.0)
     ones, root = np.ones(len(rows)), iv * np.sqrt(years)
 
-    def slope(m: Floats) -> Floats:
-        return np.asarray(sign * ndtr(sign * (-np.log(m) / root - 0.5 * root)))
+    def solved(start: Floats, price: Floats, value: Any, slope: Any) -> Floats:
+        """Return the root of ``value(x) = price`` by Newton's steps; NaN where the slope is small there."""
+        x = start
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for _ in range(_ROUNDS):
+                rate = slope(x)
+                x = np.maximum(x + (price - value(x)) / np.where(rate == 0.0, np.nan, rate), 1e-9)
+            return np.where(np.abs(slope(x)) > _LEAST_SLOPE, x, np.nan)
 
-    m = strike / index
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for _ in range(_ROUNDS):  # Newton's steps of a convex function
-            value = kernels.price(ones, m, years, iv, sign, np.zeros(len(rows)), inverse=False)
-            m = np.maximum(m + (value - price) / np.where(slope(m) == 0.0, np.nan, slope(m)), 1e-9)
-        implied = np.where(np.abs(slope(m)) > _LEAST_SLOPE, strike / m, np.nan)
-    return rows["underlying_price"].fillna(pd.Series(implied, rows.index))
+    def premium(forward: Floats, against: Floats) -> Floats:
+        return kernels.price(forward, against, years, iv, sign, np.zeros(len(rows)), inverse=False)
+
+    def probability(log_ratio: Floats, shift: float) -> Floats:
+        return np.asarray(sign * ndtr(sign * (log_ratio / root + shift * root)))
+
+    m = solved(strike / index, in_coin, lambda m: premium(ones, m), lambda m: -probability(-np.log(m), -0.5))
+    # In units of the strike: x = F/K, and the price over K is B(x, 1).
+    x = solved(
+        index / strike, in_usd / strike, lambda x: premium(x, ones), lambda x: probability(np.log(x), 0.5)
+    )
+    implied = pd.Series(np.where(np.isnan(in_coin), strike * x, strike / m), rows.index)
+    return rows["underlying_price"].fillna(implied)
