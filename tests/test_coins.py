@@ -79,6 +79,14 @@ def test_contracts_whose_prices_disagree_are_refused_by_name() -> None:
         dd.panel(prices(), prices=other)
 
 
+def test_contracts_in_a_squeeze_are_joined_with_a_notice() -> None:
+    squeezed = prices(kpepe=[0.0110, 0.0132, 0.0121])
+    with pytest.warns(
+        dd.errors.DataNotice, match="on hyperliquid .*lie more than 5 % apart and are joined: .* times"
+    ):
+        assert dd.panel(squeezed, by="coin").sizes["symbol"] == 2
+
+
 def test_one_instant_that_is_off_is_no_other_coin() -> None:
     assert dd.panel(prices(kpepe=[0.0101, 0.0119, 0.5]), by="coin").sizes["symbol"] == 2
 

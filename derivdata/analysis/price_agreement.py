@@ -16,12 +16,10 @@ import xarray as xr
 
 from derivdata.analysis.panels import whole
 from derivdata.support.notices import warn_caller
-from derivdata.tables.coins import PRICES_AGREE
+from derivdata.tables.coins import OTHER_COIN, PRICES_AGREE
 
 Apart: TypeAlias = Literal["raise", "keep"]
 """Whether prices of another coin are refused, or used with a notice."""
-OTHER_COIN = math.log(1.25)
-"""Logarithm of the factor that no squeeze of half of a window's timestamps has reached."""
 FAR = math.log(2.0)
 _OFTEN = 0.1  # of the timestamps
 _NAMED = 5

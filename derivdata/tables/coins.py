@@ -17,7 +17,9 @@ _KEY = ["symbol", "exchange", "time"]
 _PRICE = "price_usd"
 _COUNTED = ("asset", "coin", "contracts")
 PRICES_AGREE = math.log(1.05)
-"""Logarithm of the factor by which prices of one coin may lie apart; a basis is far smaller."""
+"""Logarithm of the factor by which prices of one coin usually lie apart at most; a basis is far smaller."""
+OTHER_COIN = math.log(1.25)
+"""Logarithm of the factor that no squeeze reaches at half of the timestamps of a window."""
 
 
 def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -94,9 +96,12 @@ def _refuse_other_coins(prices: pd.DataFrame) -> None:
             apart = np.asarray(pd.DataFrame(values[:, place + 1 :] - values[:, [place]]).median())
             for other in map(int, np.flatnonzero(abs(apart) > PRICES_AGREE)):
                 other_symbol, other_venue = names[place + 1 + other]
-                if other_symbol != symbol:
-                    raise ValueError(
-                        f"{symbol} on {venue} and {other_symbol} on {other_venue} are not of one coin: a "
-                        f"price of {coin} on the second is {math.exp(apart[other]):.4g} times that on the "
-                        "first; leave one out"
-                    )
+                if other_symbol == symbol:
+                    continue
+                pair = f"{symbol} on {venue} and {other_symbol} on {other_venue}"
+                factor = (
+                    f"a price of {coin} on the second is {math.exp(apart[other]):.4g} times that on the first"
+                )
+                if abs(apart[other]) > OTHER_COIN:
+                    raise ValueError(f"{pair} are not of one coin: {factor}; leave one out")
+                warn_caller(f"{pair} lie more than 5 % apart and are joined: {factor}")

@@ -65,8 +65,9 @@ def panel(
     ValueError
         A key column or `column` is absent, a key is missing in a row, times have no zone, `column` is no
         number or not given where a table has several, rows repeat a key, or funding kinds or resolutions are
-        mixed. By coin: prices of two contracts lie over 5 % apart in the median of the instants that both
-        have, or a venue has two rates or prices of a coin at one instant; both contracts are named.
+        mixed. By coin: prices of two contracts differ by a factor over 1.25 in the median of the instants
+        that both have (over 5 % apart they are joined with a notice), or a venue has two rates or
+        prices of a coin at one instant; both contracts are named.
 
     Examples
     --------

@@ -10,10 +10,11 @@ import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
-from derivdata.analysis.price_agreement import OTHER_COIN, other_coins
+from derivdata.analysis.price_agreement import other_coins
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import Section, count, listing
 from derivdata.reports.sections.liquidations import is_full
+from derivdata.tables.coins import OTHER_COIN
 from derivdata.tables.panels import panel
 
 _WORST = 12
