@@ -31,17 +31,21 @@ def paid_at(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(time=pd.DatetimeIndex(late.view("datetime64[us]"), tz="UTC"))
 
 
-def _paid_once(frame: pd.DataFrame) -> pd.DataFrame:
-    ordered = paid_at(frame).sort_values("time", kind="stable")
-    return ordered.drop_duplicates(["symbol", "contract_name", "time"])
+def spaced(frame: pd.DataFrame, *, per_interval: bool = True, default: float = np.nan) -> pd.DataFrame:
+    """Take each payment's interval from the spacing of the contract's rows: the file has none.
 
-
-def spaced(frame: pd.DataFrame, *, per_interval: bool = True) -> pd.DataFrame:
-    """Take each payment's interval from the spacing of the contract's rows: the file has none."""
-    frame = _paid_once(frame)
+    `default` is the interval of a contract whose rows do not show one. Rates per interval came as those of 8
+    hours.
+    """
+    frame = paid_at(frame)
     stamps = frame["time"].astype("int64")
-    hours = stamps.groupby(frame["contract_name"]).transform(lambda of: payment_hours(of.to_numpy(), 8.0))
-    # Rates per interval came as those of 8 hours.
+    series = frame["exchange"].astype(str) + " " + frame["contract_name"].astype(str)
+
+    def hours_of(of: pd.Series) -> Array:
+        distinct, places = np.unique(of.to_numpy(), return_inverse=True)
+        return payment_hours(distinct, default)[places]
+
+    hours = stamps.groupby(series).transform(hours_of).astype(float)
     rates = frame["rate_bps_8h"] * 8.0 / hours if per_interval else frame["rate_bps_8h"]
     return frame.assign(interval_hours=hours, rate_bps_8h=rates)
 
@@ -227,6 +231,38 @@ def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**columns)
 
 
+def _amounts_of_markets(frame: pd.DataFrame) -> pd.DataFrame:
+    """Value liquidations of Coin Metrics, whose market names the venue before the contract."""
+    names = frame["contract_name"].str.replace(r"^[a-z0-9.]+-(.+)-future$", r"\1", regex=True)
+    return _amounts(frame.assign(contract_name=names))
+
+
+_FIXED_POINT = 1e9
+_MOST_USD = 1e8
+
+
+def _unscaled(prices: pd.Series) -> pd.Series:
+    """Return prices of DBN in USD: fixed-point numbers are of 1e-9, and the largest one is undefined."""
+    known = prices.where(prices < 9.2e18)
+    scaled = known.where(known <= _MOST_USD, known / _FIXED_POINT)
+    return scaled.where(scaled <= _MOST_USD)
+
+
+def _fixed_point(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take prices of DBN in USD; nothing is traded after a contract expired."""
+    return frame.assign(price_usd=_unscaled(frame["price_usd"]), resolution="raw")
+
+
+def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take settlement prices of CME (type 3); open interest in contracts has no place of its own here."""
+    is_price = frame["kind"].astype(object) == "3"
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[~is_price] = "a statistic of another type than 3, the settlement price"
+    prices = _unscaled(frame["price_usd"])
+    reasons[is_price & prices.isna()] = "the price is undefined"
+    return frame.assign(price_usd=prices).assign(**{REASON: reasons})
+
+
 def _hour_of_day(frame: pd.DataFrame) -> pd.DataFrame:
     """Add the hour that stands beside a date."""
     return frame.assign(time=frame["time"] + pd.to_timedelta(frame["hour"], unit="h"))
@@ -250,6 +286,9 @@ ADJUST: dict[str, Adjust] = {
     "running_rates": _running_rates,
     "option_quotes": _option_quotes,
     "hour_of_day": _hour_of_day,
+    "amounts_of_markets": _amounts_of_markets,
+    "fixed_point": _fixed_point,
+    "cme_statistics": _cme_statistics,
     "percent_shares": _percent_shares,
 }
 """What is done to the rows of one file, by the name that layouts use."""

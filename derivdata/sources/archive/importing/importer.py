@@ -22,6 +22,7 @@ from derivdata.sources.archive.importing.conversion import (
     CONTRACT,
     ORIGIN,
     RANK,
+    SPACED_HOURS,
     Rows,
     rows,
     usd_from_coins,
@@ -34,6 +35,7 @@ from derivdata.sources.archive.importing.readers import Chunk, chunks
 from derivdata.sources.archive.importing.recognition import Task, recognise
 from derivdata.sources.archive.importing.serving import unservable
 from derivdata.sources.archive.importing.understanding import understood
+from derivdata.sources.archive.importing.values import Rejections
 from derivdata.sources.archive.schemas import archive_table
 
 HOLD_ROWS = 4_000_000
@@ -234,6 +236,11 @@ def _import_table(
 
 def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
     """Yield the chunks of a file with their rows as the table's."""
+    if task.frame is not None:
+        size = len(task.frame)
+        chunk = Chunk({}, size, lines_of=_records, notices=task.notices)
+        yield chunk, Rows(task.frame.assign(**{ORIGIN: np.arange(size)}), Rejections(size))
+        return
     for chunk in chunks(task.source, task.plan.header):
         with _of(task.source):
             converted = rows(chunk, task.plan)
@@ -254,7 +261,10 @@ def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) 
                 frame, rejections = converted
                 bad = rejections.bad
                 if task.plan.is_spaced and len(frame):
-                    frame = spaced(frame, per_interval=RATE_UNITS[task.plan.unit or "bps_8h"][1] is None)
+                    per_interval = RATE_UNITS[task.plan.unit or "bps_8h"][1] is None
+                    frame = spaced(frame, per_interval=per_interval, default=SPACED_HOURS)
+                    frame = frame.sort_values("time", kind="stable")
+                    frame = frame.drop_duplicates(["symbol", CONTRACT, "time"])
                 parts.append(frame)
                 if bad.any():
                     first = int(np.argmax(bad))
@@ -262,6 +272,11 @@ def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) 
                     reasons.append(f", {int(bad.sum())} left out: line {line}: {rejections.reasons[first]}")
     whole = joined([part for part in parts if len(part)] or parts[:1])
     return whole.drop(columns=[ORIGIN, RANK], errors="ignore"), reasons[0] if reasons else ""
+
+
+def _records(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the numbers of records, from 1."""
+    return [row + 1 for row in rows], [*broken]
 
 
 class ImportReport:
@@ -374,7 +389,7 @@ class ImportReport:
         """Return rows with ids, intervals and USD, of one contract for each symbol and venue."""
         plan = self._plan
         if plan.is_spaced:
-            frame = spaced(frame, per_interval=RATE_UNITS[plan.unit or "bps_8h"][1] is None)
+            frame = self._spaced(frame)
         elif plan.table.name == "funding_settlements":
             frame = paid_at(frame)
         frame = self._of_best_quote(frame)
@@ -383,6 +398,19 @@ class ImportReport:
         if plan.unit in IN_COINS:
             frame = usd_from_coins(frame, self._archive)
         return frame
+
+    def _spaced(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return payments with intervals from their spacing; those of which it shows none are rejected."""
+        frame = spaced(frame, per_interval=RATE_UNITS[self._plan.unit or "bps_8h"][1] is None)
+        unknown = np.flatnonzero(frame["interval_hours"].isna())
+        if not unknown.size:
+            return frame
+        why = (
+            "interval_hours is not in the file, and the spacing of its rows does not show it: say it with "
+            "--set interval_hours=8 or --map interval_hours=COLUMN"
+        )
+        self._reject(frame, dict.fromkeys(unknown.tolist(), why))
+        return frame.drop(index=frame.index[unknown])
 
     def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
         files = frame[ORIGIN].to_numpy() // _FILE

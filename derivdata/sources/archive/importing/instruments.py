@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.plan import ImportPlan, is_of_contracts
 from derivdata.sources.archive.importing.values import Rejections, Words, distinct
 from derivdata.support import times
@@ -93,7 +94,10 @@ def _vendor(text: str) -> Market | None:
         kind = {"PERP": "perpetual", "FTS": "future", "OPT": "option", "SPOT": "spot"}[match["kind"]]
         expiry = None if match["date"] is None else _expiry(match["date"])
         strike = None if match["strike"] is None else float(match["strike"])
-        return found._replace(kind=kind, expiry=expiry, strike=strike, side=_side(match["side"] or ""))
+        side = _side(match["side"] or "")
+        if expiry is not None and strike is not None and side:
+            found = found._replace(name=_made_name(plain.symbol, expiry, strike, side))
+        return found._replace(kind=kind, expiry=expiry, strike=strike, side=side)
     if match := _CCDATA.fullmatch(text):
         plain = contract(f"{match['base']}-{match['quote']}")
         return Market(plain.symbol, text, rank=plain.rank)
@@ -120,7 +124,9 @@ def _option(text: str) -> Market | None:
         return None
     strike = float(re.sub("[dD_]", ".", match["strike"]))
     plain = contract(match["base"])
-    return Market(plain.symbol, text, kind="option", expiry=expiry, strike=strike, side=_side(match["side"]))
+    side = _side(match["side"])
+    name = text if re.fullmatch(r"[\w-]+", text) else _made_name(plain.symbol, expiry, strike, side)
+    return Market(plain.symbol, name, kind="option", expiry=expiry, strike=strike, side=side)
 
 
 def _side(word: str) -> str:
@@ -158,7 +164,7 @@ def cme_expiry(name: str, year: int) -> int | None:
     last = dt.date(of, month, calendar.monthrange(of, month)[1])
     friday = last - dt.timedelta(days=(last.weekday() - calendar.FRIDAY) % 7)
     stamp = pd.Timestamp(friday).tz_localize("Europe/London") + pd.Timedelta(16, "h")
-    return int(stamp.tz_convert("UTC").as_unit("us").value)
+    return times.us(stamp.tz_convert("UTC"))
 
 
 @lru_cache(maxsize=4096)
@@ -241,6 +247,12 @@ def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
     table = plan.table
     if "instrument_name" not in table.columns or "expiry" not in table.columns:
         return
+    name = plan.constants.get("instrument_name")
+    if name is not None and "strike" in table.columns and market_of(name).kind != "option":
+        raise ArchiveError(
+            f"instrument_name={name!r} is not the name of an option, and cannot be that of all rows: leave "
+            "it out, and names are made of symbol, expiry, strike and side"
+        )
     if "instrument_name" in columns:
         _from_names(columns, plan, rejections)
     elif {"symbol", "expiry", "strike", "side"} <= columns.keys() and "strike" in table.columns:
@@ -250,6 +262,10 @@ def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
 def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     words: Words = columns["instrument_name"]
     markets = [market_of(text) for text in words.texts]
+    columns["instrument_name"] = distinct(
+        [m.name if m.kind == "option" else text for m, text in zip(markets, words.texts, strict=True)],
+        words.codes,
+    )
     year = _year(columns)
     expiries = [m.expiry if m.expiry is not None else cme_expiry(m.name, year) for m in markets]
     named = np.array(
@@ -301,19 +317,22 @@ def _made_names(columns: dict[str, Any]) -> Words:
     frame = pd.DataFrame(
         {
             "symbol": columns["symbol"].strings(),
-            "expiry": np.asarray(columns["expiry"].tz_localize(None)),
+            "expiry": columns["expiry"],
             "strike": columns["strike"],
             "side": columns["side"].strings(),
         }
     )
     group = frame.groupby([*frame], sort=False, dropna=False)
     firsts = frame.loc[group.head(1).index]
-    names = [_made_name(*row) for row in firsts.itertuples(index=False)]
+    names = [
+        None if any(map(pd.isna, row)) else _made_name(row[0], times.us(row[1]), row[2], row[3])
+        for row in firsts.itertuples(index=False)
+    ]
     return distinct(names, np.asarray(group.ngroup()))
 
 
-def _made_name(symbol: str | None, expiry: pd.Timestamp, strike: float, side: str | None) -> str | None:
-    if symbol is None or side is None or pd.isna(expiry) or np.isnan(strike):
-        return None
-    day = f"{expiry.day}{_MONTHS[expiry.month - 1]}{expiry.year % 100:02}"
+def _made_name(symbol: str, expiry: int, strike: float, side: str) -> str:
+    """Return a name such as Deribit's: ``BTC-27MAR26-90000-C``."""
+    stamp = pd.Timestamp(expiry, unit="us")
+    day = f"{stamp.day}{_MONTHS[stamp.month - 1]}{stamp.year % 100:02}"
     return f"{symbol}-{day}-{strike:.10g}-{side[0].upper()}".replace(".", "d")

@@ -60,6 +60,9 @@ class Layout(NamedTuple):
     set: Mapping[str, str] = {}
     values: Mapping[str, Mapping[str, str]] = {}
     match: Mapping[str, str] = {}
+    exact: bool = False  # a file with other columns is of another layout
+    named_only: bool = False  # its columns are those of many files: only `--from` leads here
+    hint: str = ""  # what the path must have in it unless the table is stated
     tz: str = "UTC"
     about: str = ""
     sample: str = ""
@@ -97,6 +100,8 @@ class Layout(NamedTuple):
             return said if len(chunk.columns) == len(self.columns) else None
         lower = {column.lower() for column in chunk.columns}
         if not {column.lower() for column in self.signature} <= lower:
+            return None
+        if self.exact and len(lower) > len(self.columns):
             return None
         return said if self._matches(chunk.columns) and self.tables(chunk.columns) else None
 
@@ -195,6 +200,9 @@ def _layout(declared: dict[str, Any]) -> Layout:
         set=_pairs(declared.get("set", "")),
         values=declared.get("values", {}),
         match=declared.get("match", {}),
+        exact=declared.get("exact", False),
+        named_only=declared.get("named_only", False),
+        hint=declared.get("hint", ""),
         tz=declared.get("tz", "UTC"),
         about=declared.get("about", ""),
         sample=declared.get("sample", ""),

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import AUDITS
-from derivdata.sources.archive.importing.readers import Chunk, Header
+from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Header
 from derivdata.sources.archive.importing.values import zone
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.text import did_you_mean
@@ -112,6 +112,8 @@ class ImportPlan(NamedTuple):
         wanted = self.sources.get(name, name)
         if wanted in columns:
             return wanted
+        if wanted == "__index_level_0__" and UNNAMED in columns:
+            return UNNAMED
         near = [column for column in columns if column.lower() == wanted.lower()]
         return near[0] if len(near) == 1 else None
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import pandas as pd
+
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.answers import read_answer
 from derivdata.sources.archive.importing.asking import Unclear, names_in_path
 from derivdata.sources.archive.importing.guessing import guessed_plan
 from derivdata.sources.archive.importing.layouts import Layout, is_headless, layouts, plan_of, sources
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, head_of
+from derivdata.sources.archive.schemas import archive_table
+from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support.text import did_you_mean
 from derivdata.tables.contracts import VENUES
 
@@ -22,6 +28,8 @@ class Task(NamedTuple):
     source: Source
     plan: ImportPlan
     layout: str
+    frame: pd.DataFrame | None = None  # rows that are read already, by an adapter
+    notices: tuple[str, ...] = ()
 
 
 def recognise(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
@@ -29,7 +37,7 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
 
     `table` and `writer` (who wrote the file) are what the caller says; without them the file must say it.
     """
-    if writer is not None and writer not in sources() and writer not in VENUES:
+    if writer is not None and writer not in sources() and writer not in VENUES and writer not in ADAPTERS:
         known = sources()
         raise ValueError(f"from={writer!r} is not one of {', '.join(known)}{did_you_mean(writer, known)}")
     if table is not None and writer is None and given.map:
@@ -41,9 +49,31 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
         told = _from_path(source, layout, said, given)
         reads = [one for one in layout.tables(head.columns) if table in (None, one.table)]
         return [Task(source, plan_of(layout, one, {**told, **said}, given), layout.label) for one in reads]
+    if not given.map and (table is None or writer is not None or not _has_own_names(head, table)):
+        tasks = _of_answer(source, table, writer, given)
+        if tasks:
+            return tasks
     if writer is not None and writer in sources():
         raise _no_layout(source, head, table, writer)
     return [Task(source, guessed_plan(source, head, table, given), "names of the columns")]
+
+
+def _has_own_names(head: Chunk, table: str) -> bool:
+    """Return whether a file has the names of a table's columns, so that it is no response of a venue."""
+    return len({*archive_table(table).columns} & {*head.columns}) > 2
+
+
+def _of_answer(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
+    """Return the tables of a venue's response."""
+    answer = read_answer(source, writer, given)
+    if answer is None:
+        return []
+    label = f"response of {answer.venue} {answer.path}"
+    return [
+        Task(source, make_plan(name, Given(accept=given.accept)), label, frame, answer.notices)
+        for name, frame in answer.tables.items()
+        if table in (None, name)
+    ]
 
 
 def _fitting(
@@ -55,6 +85,10 @@ def _fitting(
         if writer not in (None, layout.source):
             continue
         if table is not None and all(reads.table != table for reads in layout.reads):
+            continue
+        if layout.named_only and writer is None:
+            continue
+        if layout.hint and table is None and re.search(layout.hint, source.name, re.IGNORECASE) is None:
             continue
         said = layout.fits(head, source)
         if said is not None:

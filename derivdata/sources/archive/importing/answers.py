@@ -1,0 +1,144 @@
+"""Responses of venues as files: the adapters that read live responses read them, whoever saved them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import pandas as pd
+
+from derivdata.errors import DerivdataError
+from derivdata.sources import venues
+from derivdata.sources.archive.importing.asking import Unclear, names_in_path
+from derivdata.sources.archive.importing.opening import Source, opened
+from derivdata.sources.archive.importing.plan import Given
+from derivdata.sources.archive.importing.readers import explained
+from derivdata.sources.archive.schemas import archive_tables
+from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.registry import VENUES
+
+_MOST_BYTES = 64 << 20
+_INVERSE = re.compile(rb'"[A-Z0-9]+[-_]?USD(_PERP|_\d{6}|-SWAP)?"')
+_LINEAR = re.compile(rb'"[A-Z0-9]+[-_]?(USDT|USDC)')
+
+
+class Answer(NamedTuple):
+    """A response that an adapter reads: the venue, the path, its tables, and what it left out."""
+
+    venue: str
+    path: str
+    tables: Mapping[str, pd.DataFrame]
+    notices: tuple[str, ...]
+
+
+def read_answer(source: Source, writer: str | None, given: Given) -> Answer | None:
+    """Return the tables of a file that is a venue's response, or pages of one; None where it is none."""
+    with explained(source), opened(source) as (kind, stream):
+        body = stream.read(_MOST_BYTES + 1) if kind == "json" else b""
+    if not body or len(body) > _MOST_BYTES:
+        return None
+    stated = given.set.get("exchange", writer)
+    wanted = [stated] if stated in VENUES else [*VENUES] if stated is None else []
+    answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
+    if len(answers) > 1:
+        named = names_in_path(source).get("exchange")
+        answers = [answer for answer in answers if answer.venue == named] or answers
+    if len(answers) > 1:
+        names = [answer.venue for answer in answers]
+        raise Unclear(
+            f"{source}: it is a response of {' or of '.join(names)}: say which with "
+            f"{' or '.join(f'--from {name}' for name in names)}",
+            "--from",
+            names,
+        )
+    return answers[0] if answers else None
+
+
+def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
+    """Return the first reading of a response by an endpoint of a venue."""
+    seen = set[Any]()
+    for endpoint in sorted(VENUES[venue].endpoints, key=lambda e: _is_other_margin(e, body)):
+        request = _request(endpoint, given)
+        if endpoint.method == "WS" or (request, endpoint.read) in seen or _is_other(endpoint, body):
+            continue
+        seen.add((request, endpoint.read))
+        answer = _read(venue, request, body, given) or _read_pages(venue, request, body, given)
+        if answer is not None:
+            return [answer]
+    return []
+
+
+def _is_other_margin(endpoint: VenueEndpoint, body: bytes) -> bool:
+    """Return whether an endpoint is about contracts of the other margin than the names in a response."""
+    is_inverse = _INVERSE.search(body) is not None and _LINEAR.search(body) is None
+    return endpoint.margin == ("linear" if is_inverse else "inverse")
+
+
+def _is_other(endpoint: VenueEndpoint, body: bytes) -> bool:
+    """Return whether a response states another value of what the endpoint's request fixes."""
+    for name, value in endpoint.fixed.items():
+        stated = re.search(rb'"%b":\s*"([^"]*)"' % name.encode(), body)
+        if stated is not None and value and stated[1].decode() != value:
+            return True
+    return False
+
+
+def _request(endpoint: VenueEndpoint, given: Given) -> str:
+    """Return the path with the contract that the caller names, where rows do not name it."""
+    name = given.set.get("symbol")
+    if name is None or not endpoint.symbol or endpoint.symbol.startswith("{"):
+        return endpoint.path
+    return f"{endpoint.path}{'&' if '?' in endpoint.path else '?'}{endpoint.symbol}={name}"
+
+
+def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
+    context = {name: given.set[name] for name in ("interval_hours", "contract_size") if name in given.set}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            tables = venues.read(
+                venue,
+                request,
+                body,
+                at=given.set.get("time"),
+                context={name: float(value) for name, value in context.items()},
+            )
+        except (DerivdataError, ValueError):
+            return None
+    known = {*archive_tables()} - {"instruments"}
+    full = {name: frame for name, frame in tables.items() if len(frame) and name in known}
+    return Answer(venue, request, full, tuple(str(one.message) for one in told)) if full else None
+
+
+def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
+    """Read a response a line, or a list of responses, as one."""
+    answers = []
+    for page in _pages(body):
+        answer = _read(venue, request, page, given)
+        if answer is None:
+            return None
+        answers.append(answer)
+    if not answers:
+        return None
+    tables: dict[str, pd.DataFrame] = {}
+    for name in dict.fromkeys(name for answer in answers for name in answer.tables):
+        parts = [answer.tables[name] for answer in answers if name in answer.tables]
+        tables[name] = pd.concat([part.astype(object) for part in parts], ignore_index=True)
+    return Answer(venue, request, tables, tuple(notice for answer in answers for notice in answer.notices))
+
+
+def _pages(body: bytes) -> Iterator[bytes]:
+    """Yield the responses of a file with one to a line, or of a list of them."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    if len(lines) > 1 and all(line.strip()[:1] in b"{[" and line.strip()[-1:] in b"}]" for line in lines):
+        yield from lines
+        return
+    try:
+        listed = msgspec.json.decode(body, type=list[msgspec.Raw])
+    except msgspec.DecodeError:
+        return
+    if listed and all(bytes(one).lstrip()[:1] == b"{" for one in listed[:3]) and len(listed) < 10_000:
+        yield from map(bytes, listed)
