@@ -1,4 +1,4 @@
-"""docs/endpoints.md and docs/tables.md, made from the library; ``python docs/generate.py`` writes them."""
+"""Pages made from the library and its tests; ``python docs/generate.py`` writes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import api_conformance
+from evidence_page import evidence
 
 from derivdata import tables
 from derivdata.fetchers import FETCHERS
@@ -95,10 +96,11 @@ def grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
-    """Write both pages."""
+    """Write the pages."""
     folder = Path(__file__).parent
     (folder / "endpoints.md").write_text(endpoints(), encoding="utf-8")
     (folder / "tables.md").write_text(tables_page(), encoding="utf-8")
+    (folder / "development" / "evidence.md").write_text(evidence(), encoding="utf-8")
 
 
 def _endpoint(endpoint: Endpoint) -> str:

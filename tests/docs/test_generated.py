@@ -58,3 +58,14 @@ def test_the_reference_has_every_public_function(tmp_path: Path) -> None:
     assert families | functions | analysis <= entries
     assert ".. rubric:: References" in text
     assert re.findall(r"^\w+\n-{4,}$", text, flags=re.M) == [], "sections of the same name on several pages"
+
+
+def test_the_page_of_evidence_is_current_and_names_what_is_missing() -> None:
+    page = importlib.import_module("evidence_page").evidence()
+    assert (DOCS / "development" / "evidence.md").read_text(encoding="utf-8") == page, (
+        "run python docs/generate.py"
+    )
+    section = page.split("## variational\n")[1].split("\n## ")[0]
+    assert "| `/metadata/stats` | 1 retyped, 1 documented | 2026-09-12 |" in section
+    below = page.split("## Below the target")[1].split("## Searches")[0]
+    assert "| variational | 3 | `/metadata/stats` 2 |" in below

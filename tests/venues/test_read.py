@@ -32,12 +32,16 @@ BYBIT = {
 
 
 _CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
-CASES: list[dict[str, Any]] = [
-    case
-    for path in (Path(__file__).with_name("typed_cases.json"), *_CORPUS)
-    for case in json.loads(path.read_text(encoding="utf-8"))
+_TYPED: list[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("typed_cases.json").read_text(encoding="utf-8")
+)
+CORPUS: list[dict[str, Any]] = [
+    case for path in _CORPUS for case in json.loads(path.read_text(encoding="utf-8"))
 ]
-"""Bodies, and by ``table.column`` the values that were worked out of them by hand; null is missing."""
+"""Bodies of public sources, and by ``table.column`` the values worked out of them; null is missing."""
+_OTHERS = {case["venue"] for case in _TYPED}
+CASES = [*_TYPED, *(case for case in CORPUS if case["venue"] not in _OTHERS)]
+"""The bodies that tests damage and change: those typed here, and those of venues that have no other."""
 
 
 def context_of(case: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def context_of(case: dict[str, Any]) -> dict[str, Any]:
     return {name: pd.DataFrame(value) if isinstance(value, list) else value for name, value in told.items()}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['venue']} {case['request']}")
+@pytest.mark.parametrize("case", [*_TYPED, *CORPUS], ids=lambda case: f"{case['venue']} {case['request']}")
 def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always", DataNotice)
@@ -63,6 +67,17 @@ def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
             wanted = [np.nan if value is None else value for value in values]
             np.testing.assert_allclose(found, wanted, rtol=1e-12, err_msg=place)
         assert set(frames[table]["exchange"]) == {case["venue"]}
+
+
+def test_each_body_of_the_corpus_says_where_it_is_from() -> None:
+    for case in CORPUS:
+        origin = case["origin"]
+        assert origin["source"]
+        assert origin["nature"] in ("recorded", "retyped", "documented")
+        assert pd.Timestamp("2022", tz="UTC") < pd.Timestamp(origin["date"], tz="UTC")
+        assert case["expected"]
+        copied = "JKorf" in origin["source"] or "gocryptotrader" in origin["source"]
+        assert origin.get("licence") == "MIT" if copied else origin.get("licence") in (None, "MIT")
 
 
 @pytest.mark.parametrize(
