@@ -112,9 +112,7 @@ audit: $(VENV)/.dev $(VENV)/.tools
 		--requirement requirements/uv.txt
 
 # The software of an installed derivdata in CycloneDX's format: versions, hashes, licences, who depends on whom.
-sbom: $(VENV)/.tools
-	$(UV) venv --quiet --clear --python $(BIN)/python $(VENV)/installed
-	$(UV) $(LOCKED) requirements/base.txt --python $(VENV)/installed/bin/python
+sbom: $(VENV)/.tools $(VENV)/.installed
 	$(TOOLS)/bin/cyclonedx-py environment $(VENV)/installed/bin/python --pyproject pyproject.toml \
 		--output-reproducible --output-file sbom.json
 	$(BIN)/python requirements/sbom.py sbom.json
@@ -147,6 +145,11 @@ $(VENV)/.bench: pyproject.toml requirements/bench.txt $(UV)
 	$(UV) $(LOCKED) requirements/bench.txt --python $(BIN)/python
 	$(UV) $(PACKAGE) --python $(BIN)/python
 	touch $@ $(VENV)/.base
+
+$(VENV)/.installed: requirements/base.txt $(UV)
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/installed
+	$(UV) $(LOCKED) requirements/base.txt --python $(VENV)/installed/bin/python
+	touch $@
 
 $(VENV)/.tools: requirements/tools.txt $(UV)
 	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(TOOLS)

@@ -112,7 +112,9 @@ def test_every_environment_installs_from_locks_with_the_locked_uv() -> None:
     """The pip that venv brings installs uv from its own lock, and nothing else; other rules come after."""
     rules = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\n\n")
     installing = {rule.partition(":")[0] for rule in rules if "$(LOCKED) requirements/" in rule}
-    assert installing == {f"$(VENV)/.{name}" for name in ("base", "dev", "docs", "bench", "tools")}
+    assert installing == {
+        f"$(VENV)/.{name}" for name in ("base", "dev", "docs", "bench", "installed", "tools")
+    }
     assert all("$(UV)" in rule.partition("\n")[0] for rule in rules if rule.partition(":")[0] in installing)
     lines = [line for rule in rules for line in rule.splitlines()]
     [first] = [line for line in lines if "-m pip" in line]

@@ -136,3 +136,20 @@ def test_a_recording_ends_with_the_process(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
     assert path.read_bytes().startswith(b"PK")
     assert bundle.verify(path) == 1
+
+
+def test_a_full_disk_leaves_no_recording_without_answers(
+    path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = bundle.record(path)
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("derivdata.client.bundle.writing.os.write", full)
+    with pytest.raises(errors.BundleError, match="No space left on device"):
+        transport.raw("/x/0")
+    monkeypatch.setattr("derivdata.client.bundle.writing.zipfile.ZipFile", full)
+    with pytest.raises(errors.BundleError, match="free space there"):
+        recording.close()
+    assert not path.exists()

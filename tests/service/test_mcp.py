@@ -14,6 +14,7 @@ import pytest
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.sources import service
+from derivdata.sources.service import mcp_server as mcp_server_module
 from derivdata.sources.service.mcp_server import mcp_server
 from derivdata.tables import endpoints
 from tests.service import market
@@ -199,3 +200,17 @@ def test_the_command_speaks_over_standard_input_and_output() -> None:
 def test_options_of_a_port_are_refused_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "sample", "--mcp", "--port", "99"]) == 1
     assert "--port is of a port, and --mcp has none" in capsys.readouterr().err
+
+
+def test_arguments_that_are_too_long_or_no_unicode_are_refused_by_the_tool() -> None:
+    long = {"symbols": ",".join(["BTC"] * 300_000)}
+    half = {"symbols": "\ud800"}
+    many = {"symbols": ["\ud800"]}
+    for arguments, why in ((long, "the arguments have"), (half, "surrogate"), (many, "surrogate")):
+        refusal = mcp_server_module._unreadable("oi_history", arguments)
+        assert refusal is not None
+        assert why in refusal
+    assert mcp_server_module._unreadable("\udfff", {}) is not None
+    assert mcp_server_module._unreadable("oi_history", {"symbols": "BTC,Ξ,😀"}) is None
+    [answer] = asked(("oi_exchanges", long))
+    assert answer.is_error

@@ -124,6 +124,10 @@ class Writer:
             self.abandon()  # before: Windows replaces no file that is open
             beside.replace(self.path)
         except OSError as error:
+            if not self._answers:  # a file without any answer would pass for a recording
+                with suppress(OSError):
+                    self.abandon()
+                    self.path.unlink()
             raise self._unwritable(error) from None
         finally:
             self.abandon()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -23,6 +24,8 @@ from derivdata.support import times
 from derivdata.support.extras import import_extra
 from derivdata.support.text import did_you_mean
 
+_MOST_ARGUMENTS = 16_384
+"""Bytes of a tool's name and arguments: a longer request line is refused by servers."""
 _HINT = (
     "Read-only data on crypto derivatives, documented under each tool. Rates are basis points of notional "
     "per 8 hours; longs pay shorts where they are positive. Tools named analysis_… return figures with "
@@ -101,6 +104,8 @@ class _Tools:
         return self._types.Tool(name=name, description=about, input_schema=schema, annotations=hints)
 
     async def call(self, _context: Any, asked: Any) -> Any:
+        if (refusal := _unreadable(asked.name, asked.arguments or {})) is not None:
+            return self._refused(refusal)
         operations = await self._operations()
         names = [*operations, *mcp_analysis.TOOLS]
         if asked.name not in names:
@@ -178,6 +183,17 @@ def _advice(parameters: Sequence[str]) -> str:
     if not ways:
         return "the endpoint has no parameter that narrows it: fetch it whole with the library, dd.raw(path)"
     return f"request {', '.join(ways)}; or fetch the whole response with the library, dd.raw(path, …)"
+
+
+def _unreadable(name: str, given: Mapping[str, Any]) -> str | None:
+    """Return why a call is refused that is no Unicode text, or too long for a request; else None."""
+    try:
+        size = len(json.dumps([name, given], ensure_ascii=False).encode())
+    except UnicodeEncodeError:
+        return "an argument holds half of a surrogate pair: it must be Unicode text"
+    if size > _MOST_ARGUMENTS:
+        return f"the arguments have {size:,} bytes: at most {_MOST_ARGUMENTS:,}; ask for fewer names at once"
+    return None
 
 
 def _address(path: str, parameters: list[dict[str, Any]], given: Mapping[str, Any]) -> str:
