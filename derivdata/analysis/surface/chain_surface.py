@@ -118,11 +118,12 @@ def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the chains of a few instants at a time."""
     if "time" not in options or options["time"].nunique() <= _INSTANTS + 1:
         return [options]
-    instants = np.sort(options["time"].dropna().unique())
+    times = options["time"].to_numpy("datetime64[us]")
+    instants = np.unique(times[~np.isnat(times)])
     # A pass of one instant would have no dim time: the last one takes up to twice as many.
     starts = range(0, max(len(instants) - 1, 1), _INSTANTS)
     cuts = [instants[start] for start in starts][1:]
-    number = np.searchsorted(np.asarray(cuts), options["time"].to_numpy(), side="right")
+    number = np.searchsorted(np.asarray(cuts), times, side="right")
     return [options[number == i] for i in range(len(cuts) + 1)]
 
 
