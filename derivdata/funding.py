@@ -30,7 +30,9 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_names, venue_names
+from derivdata.tables.payment_intervals import payment_time
 from derivdata.tables.schema import coded, floats, ranks, repeated
+from derivdata.units import convert
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
 __dir__ = __all__.copy
@@ -197,6 +199,9 @@ def settlements(
     DataFrame, table ``funding_settlements``
         One row per symbol, venue and settlement, for the ``interval_hours`` [h] that end at ``time``.
         ``rate_bps_8h`` [bps/8h] is normalised: the payment is ``rate_bps_8h × interval_hours / 8`` bps.
+        ``rate_native`` is the fraction of notional that is paid; a payment whose interval is not known has
+        only that. After a halt, a row may add up several payments (``payment_count``). Times within 60 s of
+        an hour are that hour.
 
     Notes
     -----
@@ -248,8 +253,19 @@ def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
 
 
 def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
-    columns = series(answer, Settlement, {"y": "y", "interval_hours": "intervalMinutes"})
+    fields = {
+        "y": "y",
+        "interval_hours": "intervalMinutes",
+        "rate_native": "rateNative",
+        "payment_count": "paymentCount",
+    }
+    columns = series(answer, Settlement, fields, instead="rate_native")
     columns["interval_hours"] /= 60
+    paid = convert(columns["y"], "bps_8h", "native", hours=columns["interval_hours"])
+    columns["rate_native"] = np.where(np.isnan(columns["rate_native"]), paid, columns["rate_native"])
+    columns["payment_count"] = np.nan_to_num(columns["payment_count"], nan=1.0)
+    stamps = payment_time(columns["timestamp"].asi8)
+    columns["timestamp"] = pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC")
     columns["kind"] = repeated("settled", len(columns["y"]))
     return columns
 

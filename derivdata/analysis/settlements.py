@@ -1,9 +1,9 @@
-"""Rules for series of settlements: late stamps, and payments that overlap.
+"""Rules for series of settlements: stamps near the hour, and payments that overlap.
 
-A venue pays on the hour and stamps the payment a little later: binance by 1 to 12 ms, dydx by up to 550 ms.
-A stamp at most `GRACE` past a whole hour stands for that hour in every function that takes settlements, so
-that venues meet at common instants and no payment moves into the next span. Instants that a caller gives (an
-entry, an exit, a grid) are taken as they are.
+A venue pays on the hour and stamps the payment a little earlier or later: binance by 1 to 12 ms, dydx by up
+to 550 ms. A stamp at most a minute from a whole hour counts as that hour in every function that takes
+settlements (`derivdata.tables.payment_intervals.payment_time`), so that venues meet at common instants and no
+payment moves into another span. Instants that a caller gives (an entry, an exit, a grid) are used unchanged.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.tables.payment_intervals import VALID_HOURS, payment_time
 
-GRACE = np.timedelta64(60, "s")
-"""How late a settlement may be stamped and still count as that of its hour."""
 _ROUNDING = 1e-6  # hours
 
 
 def scheduled(times: NDArray[Any]) -> NDArray[np.datetime64]:
-    """Return the instants for which stamps stand: the whole hour where they are at most a minute past it."""
-    stamps = times.astype("datetime64[us]")
-    hour = stamps.astype("datetime64[h]").astype("datetime64[us]")
-    return np.asarray(np.where(stamps - hour <= GRACE, hour, stamps))
+    """Return the times of settlements: the whole hour where a stamp is at most a minute from it."""
+    return payment_time(times.astype("datetime64[us]").view(np.int64)).view("datetime64[us]")
 
 
 def merge_late_stamps(
@@ -68,12 +65,46 @@ def merge_late_stamps(
     )
 
 
+def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return rates and intervals in which payments without an interval pay for the hours since the last one.
+
+    These are at most a day, and an hour for the first payment of a series. Without such payments both stay.
+    """
+    if "payment_bps" not in panel.coords:
+        return panel, interval
+    paid = panel["payment_bps"].reset_coords(drop=True).transpose(*panel.dims)
+    panel = panel.drop_vars("payment_bps")
+    result = figures_of(
+        _with_unknown_intervals,
+        panel,
+        interval,
+        paid,
+        units={"rates": str(panel.attrs["units"]), "interval": "h"},
+        into={"time": None},
+        since=hours(panel),
+    )
+    rates, filled = (result[name].transpose(*panel.dims) for name in ("rates", "interval"))
+    return rates.rename(panel.name).assign_attrs(panel.attrs), filled.assign_attrs(interval.attrs)
+
+
+def _with_unknown_intervals(
+    rates: Floats, interval: Floats, paid: Floats, *, since: Floats
+) -> tuple[Floats, Floats]:
+    unknown = np.isfinite(paid) & ~np.isfinite(rates)
+    last = last_valid(np.isfinite(rates) | unknown)
+    before = np.concatenate([np.full((*last.shape[:-1], 1), -1), last[..., :-1]], axis=-1)
+    gap = np.where(before >= 0, since - since[np.maximum(before, 0)], VALID_HOURS[0])
+    covered = np.clip(gap, _ROUNDING, VALID_HOURS[-1])
+    hours_paid = np.where(unknown, covered, interval)
+    return np.where(unknown, paid * 8.0 / covered, rates), hours_paid
+
+
 def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
     """Put a panel's settlements on the instants for which their stamps stand; other panels stay as they are.
 
     Their intervals are left behind: a result of several venues has no interval of its own.
     """
-    panel = panel.drop_vars("interval_hours", errors="ignore")
+    panel = panel.drop_vars(["interval_hours", "payment_bps"], errors="ignore")
     if panel.attrs.get("kind") != "settled" or "time" not in panel.dims or "time" not in panel.coords:
         return panel
     return merge_late_stamps(panel)[0]
@@ -87,7 +118,9 @@ def held_settlements(panel: xr.DataArray) -> xr.DataArray:
     settled = panel.attrs.get("kind") == "settled" and "time" in panel.dims and "time" in panel.coords
     if "interval_hours" not in panel.coords or not settled:
         return at_common_stamps(panel)
-    rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval_of(panel))
+    interval = interval_of(panel)
+    bare = panel.drop_vars(["interval_hours", "payment_bps"], errors="ignore")
+    rates, interval = merge_late_stamps(bare, interval)
     if not rates.sizes["time"]:
         return rates
     units = {"carried": str(rates.attrs.get("units", ""))}

@@ -112,17 +112,24 @@ class Point(msgspec.Struct, gc=False, kw_only=True):
 
 
 class Settlement(Point, gc=False, kw_only=True):
-    """A payment, and the minutes that it is for."""
+    """A payment, and the minutes that it is for; `rateNative` is what it pays where these are not known."""
 
     intervalMinutes: float | None
+    rateNative: float | None = None
+    paymentCount: float | None = None
 
 
 class _OlderPoint(msgspec.Struct, gc=False):
     t: str
 
 
-def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns of all venues under ``series``: `numbers` are fields by column, no ``y`` no row."""
+def series(
+    answer: Answer[Any], point: type[Point], numbers: Mapping[str, str], instead: str = "y"
+) -> dict[str, Any]:
+    """Return the columns of all venues under ``series``: `numbers` are fields by column.
+
+    A point without ``y``, and without the column `instead`, is no row.
+    """
     # Only the numbers of a venue outlive its turn of the loop: one venue's points at a time are in memory.
     # Venues mostly share one grid of instants, which is then read once.
     parts: list[dict[str, Array]] = []
@@ -136,7 +143,7 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
         if texts != before:
             stamps = micros(answer, texts)
         values = {name: floats([*map(attrgetter(f), points)]) for name, f in numbers.items()}
-        has_rate = ~np.isnan(values["y"])
+        has_rate = ~np.isnan(values["y"]) | ~np.isnan(values[instead])
         parts.append({name: v[has_rate] for name, v in {"timestamp": stamps, **values}.items()})
     sizes = [part["y"].size for part in parts]
     columns = {

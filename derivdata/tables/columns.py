@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.support.times import RESOLUTIONS
+from derivdata.tables.payments import SOURCES
 from derivdata.tables.schema import Column, Kind
 
 __all__ = ["COLUMNS"]
@@ -32,6 +33,11 @@ COLUMNS: dict[str, Column] = {
     ),
     "rate_bps_8h": _rate("Funding rate; longs pay shorts when positive."),
     "rate_native": Column(_NUMBER, "fraction per interval", "Funding rate per the venue's own interval."),
+    "payment_count": _count("Payments that the row adds up: several after a halt of the venue, else 1."),
+    "interval_source": _text(
+        "Statement that the interval rests on: the payment's own row, the venue's list, or the spacing.",
+        SOURCES,
+    ),
     "interval_hours": Column(
         _NUMBER,
         "h",

@@ -100,10 +100,21 @@ define(
 define(
     "funding_settlements",
     key="symbol exchange time",
-    rest="rate_bps_8h interval_hours kind",
-    changed={"time": {"doc": "Instant of the payment, the end of the interval that it pays for."}},
+    rest="rate_bps_8h interval_hours kind rate_native payment_count interval_source",
+    changed={
+        "time": {"doc": "Time of the payment, the end of the interval that it pays for."},
+        "rate_bps_8h": {"doc": "Funding rate; longs pay shorts when positive. NaN without an interval."},
+        "interval_hours": {
+            "doc": "Hours that the row pays for: the interval times payment_count. NaN if not known."
+        },
+        "rate_native": {
+            "unit": "fraction of notional",
+            "doc": "What the row pays, also without an interval.",
+        },
+    },
     wire={"time": "timestamp", "rate_bps_8h": "y"},
-    doc="Funding payments, one row per settlement; the payment is rate_bps_8h × interval_hours / 8 bps.",
+    optional="rate_native payment_count interval_source",
+    doc="Funding payments, one row per settlement; it pays rate_native × 10,000 bps of notional.",
 )
 define(  # as prices_history
     "futures_history",

@@ -14,6 +14,7 @@ from derivdata.support.times import has_zone
 from derivdata.tables.coins import by_coin
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.required import require_columns, require_zone
+from derivdata.units import BPS, BPS_UNIT
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,8 +57,10 @@ def panel(
         Labels sorted, time naive UTC in microseconds; NaN where the table has no row. ``attrs`` hold
         ``units``, ``kind`` of a funding rate, ``resolution`` where the table says it, and ``provenance``. The
         rates of settlements have the coordinate ``interval_hours`` [h] over the same dims: what each of them
-        pays for. Depth has the further dims ``side``, ``bid`` or ``ask``, and ``depth_bps``: value [USD]
-        within each distance [bps] of the mid price, cumulative, which ``slippage_bps`` and ``breakeven``
+        pays for. Payments whose interval is not known are in the coordinate ``payment_bps`` [bps]; functions
+        that add up payments count them. Depth has the further dims ``side``, ``bid`` or ``ask``, and
+        ``depth_bps``: value [USD] within each distance [bps] of the mid price, cumulative, which
+        ``slippage_bps`` and ``breakeven``
         of `derivdata.analysis.funding` take at one instant.
 
     Raises
@@ -98,7 +101,19 @@ def panel(
     coords: dict[str, Any] = dict(zip(_DIMS, labels, strict=True))
     if attrs.get("kind") == "settled" and "interval_hours" in table.columns:
         coords["interval_hours"] = (_DIMS, _placed(table["interval_hours"], cells, shape), {"units": "h"})
+        coords |= _payments_without_interval(table, cells, shape)
     return xr.DataArray(_placed(table[column], cells, shape), coords, _DIMS, column, attrs)
+
+
+def _payments_without_interval(table: pd.DataFrame, cells: Indices, shape: list[int]) -> dict[str, Any]:
+    """Return the coordinate of what payments pay whose interval is not known, if there are any."""
+    if "rate_native" not in table.columns:
+        return {}
+    unknown = table["interval_hours"].isna() & table["rate_native"].notna()
+    if not unknown.any():
+        return {}
+    paid = table["rate_native"].where(unknown) * BPS
+    return {"payment_bps": (_DIMS, _placed(paid, cells, shape), {"units": BPS_UNIT})}
 
 
 def value_column(table: pd.DataFrame) -> str:

@@ -7,7 +7,7 @@ import xarray as xr
 
 from derivdata.analysis import align, funding
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.settlements import GRACE, _overlapping, _without_overlap, merge_late_stamps, scheduled
+from derivdata.analysis.settlements import _overlapping, _without_overlap, merge_late_stamps, scheduled
 
 LATE = pd.Timedelta("12ms")
 STAMPS = pd.date_range("2026-01-01", periods=12, freq="8h").as_unit("us")
@@ -30,13 +30,14 @@ def venues(stamps: pd.DatetimeIndex = STAMPS, **rates: list[float]) -> xr.DataAr
     )
 
 
-def test_a_stamp_stands_for_its_hour_up_to_a_minute_late():
-    late = [np.timedelta64(0, "us"), np.timedelta64(1, "us"), GRACE, GRACE + np.timedelta64(1, "us")]
-    stamps = np.datetime64("2026-01-01T08:00", "us") + np.array(late)
+def test_a_stamp_counts_as_its_hour_up_to_a_minute_away():
+    minute = np.timedelta64(60, "s")
+    more = minute + np.timedelta64(1, "us")
     hour = np.datetime64("2026-01-01T08:00", "us")
-    assert scheduled(stamps).tolist() == [hour.item(), hour.item(), hour.item(), stamps[3].item()]
-    before = hour - np.timedelta64(1, "us")
-    assert scheduled(np.array([before])) == before, "a stamp before the hour stays"
+    near = hour + np.array([np.timedelta64(0, "us"), np.timedelta64(1, "us"), minute, -minute])
+    assert scheduled(near).tolist() == [hour.item()] * 4
+    far = hour + np.array([more, -more])
+    assert scheduled(far).tolist() == far.tolist()
 
 
 def test_a_late_payment_belongs_to_the_span_that_it_ends():

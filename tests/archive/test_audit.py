@@ -91,7 +91,7 @@ def test_units_are_asked_about(archive: Archive, table: str, frame: pd.DataFrame
 
 def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
     hourly = settlements("hyperliquid").assign(time=HOURLY)
-    told = "interval_hours: hyperliquid BTC states 8, .* 1 hours apart: .* --set interval_hours=1 "
+    told = "interval_hours: hyperliquid BTC states 8, .* 1 hours apart .*: .* --set interval_hours=1 "
     with pytest.raises(ArchiveError, match=told):
         archive.append(SETTLED, hourly)
     assert archive.append(SETTLED, hourly.assign(interval_hours=1.0)) == 40

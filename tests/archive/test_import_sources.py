@@ -200,7 +200,7 @@ def test_a_ratio_is_taken_from_shares_and_shares_from_a_ratio(tmp_path: Path) ->
     ("options", "rate", "hours"),
     [
         ({}, 2.0, 4.0),
-        ({"set": {"interval_hours": "8"}}, 1.0, 8.0),
+        ({"set": {"interval_hours": "8"}, "accept": ["interval"]}, 1.0, 8.0),
         ({"unit": "bps_8h", "accept": ["unit"]}, 0.0001, 4.0),
         ({"unit": "percent", "accept": ["unit"]}, 0.02, 4.0),
     ],

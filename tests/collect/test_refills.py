@@ -69,7 +69,7 @@ def collected(refilling: Any, threads: Any) -> Callable[..., list[Minute]]:
 
 def test_a_slow_refill_holds_up_no_minute(collected: Any, threads: Fakes) -> None:
     threads.delays["bybit/v5/market/funding/history"] = 300.0
-    found = collected(13, "bybit", "okx", symbols=["BTC", "ETH"])
+    found = collected(24, "bybit", "okx", symbols=["BTC", "ETH"])
     began = [minute.time.floor("min") for minute in found]
     assert [late - early for early, late in pairwise(began)] == [pd.Timedelta(60, "s")] * (len(found) - 1)
     assert all(minute.rows["funding_history"] == 4 for minute in found), "both venues, both contracts"

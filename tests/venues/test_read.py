@@ -14,7 +14,6 @@ import pytest
 import derivdata as dd
 from derivdata.errors import DataNotice, SchemaError, VenueError
 from derivdata.sources import venues
-from derivdata.sources.venues.tabulation import payment_hours
 
 AT = "2026-03-02T08:00:00Z"
 MS = 1_772_438_400_000  # the same instant
@@ -203,28 +202,22 @@ def test_the_venues_are_listed_and_none_is_said_to_be_verified() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "wanted"),
+    ("off_ms", "is_rounded"),
     [
-        ([8, 8, 4, 4, 1, 1], [8, 8, 8, 4, 4, 1, 1]),  # a change within the window
-        ([8, 16, 8], [8, 8, 8, 8]),  # a hole takes the last good one
-        ([1, 2, 1, 1], [1, 1, 1, 1, 1]),  # a single 2 between 1s is a missing hour
-        ([1, 2, 2, 1], [1, 1, 2, 2, 1]),  # two of them are a change
-        ([3], [8, 8]),  # no good spacing: the default
-        ([], [8]),
+        (0, True),
+        (13, True),
+        (60_000, True),
+        (-1, True),
+        (-60_000, True),
+        (60_001, False),
+        (-60_001, False),
+        (300_000, False),
     ],
 )
-def test_intervals_come_from_the_spacing_of_payments(hours: list[int], wanted: list[int]) -> None:
-    times = np.cumsum([0, *hours]).astype(np.int64) * HOUR * 1000
-    assert payment_hours(times, 8.0).tolist() == wanted
-
-
-@pytest.mark.parametrize(
-    ("late_ms", "floored"), [(0, True), (13, True), (59_999, True), (60_000, False), (300_000, False)]
-)
-def test_a_late_stamp_is_floored_within_a_minute(late_ms: int, floored: bool) -> None:
-    body = json.dumps([{"symbol": "BTCUSDT", "fundingTime": MS + late_ms, "fundingRate": "0.0001"}])
+def test_a_stamp_within_a_minute_of_the_hour_is_rounded_to_it(off_ms: int, is_rounded: bool) -> None:
+    body = json.dumps([{"symbol": "BTCUSDT", "fundingTime": MS + off_ms, "fundingRate": "0.0001"}])
     time = dd.venues.read("binance", "/fapi/v1/fundingRate", body)["funding_settlements"]["time"][0]
-    assert time == pd.Timestamp(AT) + pd.Timedelta(0 if floored else late_ms, "ms")
+    assert time == pd.Timestamp(AT) + pd.Timedelta(0 if is_rounded else off_ms, "ms")
 
 
 def test_figures_in_another_unit_are_refused() -> None:

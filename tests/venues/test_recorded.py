@@ -73,8 +73,21 @@ EIGHT_HOURS = (
     "paradex/markets_summary_perp.json",
     "paradex/markets_summary_2026.json",
     "paradex/markets_summary_option.json",
+    "binance/um_funding_rate_ltc.json",
+    "binance/um_funding_rates.json",
+    "bitget/funding_history_v2.json",
+    "bitget/funding_history_v3.json",
+    "bybit/funding_history.json",
+    "okx/funding_rate_history.json",
+    "gate/funding_rate.json",
+    "aster/funding_rates.json",
+    "huobi/historical_funding_rate.json",
+    "kucoin/funding_history.json",
+    "mexc/funding_rate_history.json",
 )
 """Bodies whose interval no stored answer names: 8 hours there."""
+FOUR_HOURS = ("kraken/historical_funding_rates_inverse.json",)
+"""Bodies of too few payments to confirm their interval: 4 hours there."""
 
 
 @cache
@@ -134,6 +147,8 @@ def context_of(file: str) -> dict[str, Any]:
         context |= read(other)
     if file in EIGHT_HOURS:
         context["interval_hours"] = 8
+    if file in FOUR_HOURS:
+        context["interval_hours"] = 4
     return context
 
 

@@ -21,7 +21,7 @@ from derivdata.analysis.panels import (
     usual_step,
 )
 from derivdata.analysis.price_agreement import Apart, of_one_coin
-from derivdata.analysis.settlements import merge_late_stamps, without_overlap
+from derivdata.analysis.settlements import merge_late_stamps, with_unknown_intervals, without_overlap
 from derivdata.support.arrays import Floats
 from derivdata.units import USD_UNIT
 
@@ -103,7 +103,8 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     since = hours(panel)
     if settled:
         interval = interval_of(panel)
-        panel, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval)
+        panel, interval = with_unknown_intervals(panel.drop_vars("interval_hours"), interval)
+        panel, interval = merge_late_stamps(panel, interval)
         panel = without_overlap(panel, interval)
     panel = panel.drop_vars("interval_hours", errors="ignore")
     limit = np.inf if settled else 2.0 * usual_step(since)

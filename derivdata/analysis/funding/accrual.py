@@ -25,7 +25,7 @@ from derivdata.analysis.panels import (
     require_rate,
     usual_step,
 )
-from derivdata.analysis.settlements import merge_late_stamps, without_overlap
+from derivdata.analysis.settlements import merge_late_stamps, with_unknown_intervals, without_overlap
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
@@ -68,7 +68,8 @@ def prepare(
         if max_gap is not None or step is not None:
             raise ValueError("max_gap and step are for sampled rates; this panel is settled")
         interval = interval_of(panel)
-        rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval, overlap=overlap)
+        panel, interval = with_unknown_intervals(panel.drop_vars("interval_hours"), interval)
+        rates, interval = merge_late_stamps(panel, interval, overlap=overlap)
         rates = without_overlap(rates, interval, overlap=overlap)
         return PreparedPanel(
             (rates, interval), hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan
@@ -127,8 +128,10 @@ def cumulative(
 
     Notes
     -----
-    An unknown interval makes its settlement missing. What a sampled rate accrues is an estimate of payments
-    on venues that settle at instants; on those that accrue by the second it is the payment.
+    A settlement without an interval counts with what it pays (coordinate ``payment_bps`` of
+    `derivdata.panel`), for the hours since the settlement before; without that figure it is missing.
+    What a sampled rate accrues is an estimate of payments on venues that settle at instants; on those that
+    accrue by the second it is the payment.
 
     Examples
     --------

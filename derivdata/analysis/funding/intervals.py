@@ -16,6 +16,7 @@ from derivdata.analysis.settlements import scheduled
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.support.times import Instant, instant, naive_utc
+from derivdata.tables.payment_intervals import VALID_HOURS
 from derivdata.tables.required import require_columns
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT
@@ -29,7 +30,7 @@ _GRACE = 1 / 60  # hours after the due instant until which a payment may not be 
 def infer_interval(
     panel: Panel,
     *,
-    candidates: Sequence[str | pd.Timedelta] = ("1h", "2h", "4h", "8h"),
+    candidates: Sequence[str | pd.Timedelta] = tuple(f"{hours:g}h" for hours in VALID_HOURS),
     confirm: int = 3,
     backdate: bool = True,
 ) -> xr.Dataset:
@@ -40,7 +41,8 @@ def infer_interval(
     panel
         Settled funding rates [bps/8h], dim ``time``, in memory or lazy (time is put into one chunk).
     candidates
-        Intervals that exist. A gap within 5 % of one is taken for it.
+        Intervals that venues use: 1, 2, 3, 4, 6, 8, 12 and 24 hours by default. A gap within 5 % of one
+        counts as it.
     confirm
         Equal gaps in a row that it takes to believe an interval; a single gap of twice the interval is a
         missing settlement, not a change, and one that is less than half an interval too long is a late one.

@@ -12,8 +12,8 @@ import numpy as np
 
 from derivdata.analysis.panels import last_valid, row_quantiles
 from derivdata.support.arrays import Array, Bools, Floats
+from derivdata.tables.payment_intervals import CONFIRMING_GAPS, confirmed_runs
 
-_CHANGE_AFTER = 3
 _MINUTE = 60e6
 _MAD_TO_STD = 1.4826
 _THINNED_AT_MOST = 60  # gaps of a stretch in which every second row is taken for missing
@@ -65,13 +65,9 @@ def steps_in_force(batch: Batch, stated: Floats) -> tuple[Floats, Floats]:
     rounded = np.maximum(np.round(gaps / unit), 1.0) * unit
     equal = np.zeros(gaps.shape, dtype=bool)
     equal[:, 1:] = rounded[:, 1:] == rounded[:, :-1]
-    follows = run_lengths(equal)
-    # A run of n equal gaps is n − 1 places that equal the one before; its first place belongs to it as well.
-    follows[:, :-1] = np.maximum(follows[:, :-1], np.where(equal[:, :-1], 0, follows[:, 1:]))
-    believed = (follows >= _CHANGE_AFTER - 1) & np.isfinite(rounded)
-    last = last_valid(believed)
+    last = last_valid(confirmed_runs(equal) & np.isfinite(rounded))
     # Before the first: the commonest of the first twelve gaps, the shortest of equally common ones.
-    lead = np.sort(rounded[:, : 4 * _CHANGE_AFTER], axis=1)
+    lead = np.sort(rounded[:, : 4 * CONFIRMING_GAPS], axis=1)
     number = (lead[:, :, None] == lead[:, None, :]).sum(axis=2)
     first = np.take_along_axis(lead, number.argmax(axis=1)[:, None], axis=1)
     steps = np.where(last >= 0, np.take_along_axis(rounded, np.maximum(last, 0), axis=1), first)

@@ -34,12 +34,17 @@ _LONG_RUN = 64
 Array = np.ndarray[Any, Any]
 
 
-class Appended(NamedTuple):
-    """Numbers of rows written, stored already with the same values, and stored with other values."""
-
+class _Counts(NamedTuple):
     written: int
     present: int
     differing: int
+
+
+class Appended(_Counts):
+    """Numbers of rows written, stored already with the same values, and stored with other values."""
+
+    conflicts: tuple[str, ...] = ()
+    """Texts about payments that contradict a stored one; each names both rows."""
 
 
 def add_rows(

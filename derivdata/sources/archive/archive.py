@@ -14,13 +14,17 @@ from derivdata.sources.archive.append import Appended, add_rows
 from derivdata.sources.archive.audit import AUDITS, audit, normalise, refuse_impossible
 from derivdata.sources.archive.commits import clean
 from derivdata.sources.archive.corrections import (
+    COMPLETED,
     Corrected,
     Dropped,
     drop_old_partitions,
+    replace_keyed_rows,
     replace_rows,
     undo,
 )
 from derivdata.sources.archive.ledger import Asked
+from derivdata.sources.archive.payments import TABLE as PAYMENTS
+from derivdata.sources.archive.payments import CompletedPayments, complete_payments
 from derivdata.sources.archive.reading import ArchiveReader
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.archive.selections import TimeRange, correction_selection, time_range
@@ -158,7 +162,14 @@ class Archive(ArchiveReader):
             contract whose symbol also has a contract in a quote currency of higher priority.
         """
         named = normalise(archive_table(table), frame)
-        counts = self.merge(table, named.frame, requests=requests, accept=accept, contracts=named.contracts)
+        counts = self.merge(
+            table,
+            named.frame,
+            requests=requests,
+            accept=accept,
+            contracts=named.contracts,
+            refuse_conflicts=True,
+        )
         if named.other_quotes:
             warn_caller(
                 f"{table}: {named.other_quotes} rows of a quote currency of lower priority were left out"
@@ -179,12 +190,14 @@ class Archive(ArchiveReader):
         unit: str | None = None,
         accept: Collection[str] = AUDITS,
         contracts: Mapping[str, str] | None = None,
+        refuse_conflicts: bool = False,
     ) -> Appended:
         """Append rows that have the library's names; return how many were written, present and differing.
 
         For callers that know what the rows are: no question is asked unless `accept` lacks it. `unit` is the
         one that rates were converted from; `contracts` are as in
-        `derivdata.sources.archive.audit.Normalised`.
+        `derivdata.sources.archive.audit.Normalised`. A payment that contradicts another one is left out and
+        named in the result, or an error with `refuse_conflicts`.
         """
         keyed = archive_table(table)
         rows = self._conformed(keyed, frame)
@@ -194,9 +207,40 @@ class Archive(ArchiveReader):
         def read(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             return self.read(table, start, end + pd.Timedelta(1, "us"), symbols=list(symbols))
 
-        audit(keyed, rows, self.exchanges(table), read, unit=unit, accept=accept, synthetic=synthetic)
         timeout = self._lock_timeout
-        return add_rows(self._storage, keyed, rows, requests, contracts, synthetic=synthetic, timeout=timeout)
+        audit(keyed, rows, self.exchanges(table), read, unit=unit, accept=accept, synthetic=synthetic)
+        if table != PAYMENTS or rows.empty:
+            return add_rows(
+                self._storage, keyed, rows, requests, contracts, synthetic=synthetic, timeout=timeout
+            )
+        payments = complete_payments(rows, read)
+        if payments.conflicts and refuse_conflicts:
+            raise ArchiveError(f"{payments.conflicts[0]}; nothing was appended")
+        fresh = keyed.conform(payments.fresh)
+        counts = add_rows(
+            self._storage, keyed, fresh, requests, contracts, synthetic=synthetic, timeout=timeout
+        )
+        self._correct_intervals(keyed, payments)
+        present = counts.present + payments.present
+        result = Appended(counts.written, present, counts.differing + len(payments.conflicts))
+        result.conflicts = tuple(payments.conflicts)
+        return result
+
+    def _correct_intervals(self, table: Table, payments: CompletedPayments) -> None:
+        """Replace stored payments whose interval later payments tell."""
+        for rows, action, reason in (
+            (payments.completed, COMPLETED, "later payments tell the interval"),
+            (payments.changed, "replace", "later payments tell another interval"),
+        ):
+            if len(rows):
+                replace_keyed_rows(
+                    self._storage,
+                    table,
+                    table.conform(rows),
+                    action=action,
+                    reason=reason,
+                    timeout=self._lock_timeout,
+                )
 
     def replace(
         self,

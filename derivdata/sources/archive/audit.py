@@ -23,6 +23,7 @@ from derivdata.errors import ArchiveError
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.contracts import contract, venue_slug
+from derivdata.tables.payment_intervals import HOUR_US, confirmed_runs, payment_time
 from derivdata.tables.schema import Column, Kind, Table
 
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
@@ -43,6 +44,8 @@ _AHEAD = pd.Timedelta(5, "min")
 # hours (8) or per day (24), percentages (100) or fractions (10,000) read as basis points.
 _FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
 _NEAR_FACTOR = 1.15
+_SAME_GAP_HOURS = 1 / 60
+_WHOLE = 0.05  # of an interval
 _LEAST_SYMBOLS = 3
 # Venues that pay so many hours apart count from 00:00 UTC, or begin with half an interval, as kucoin does at
 # 04:00, 12:00 and 20:00.
@@ -162,6 +165,8 @@ def audit(
         some = _heads_of_series(rows)
         if "rate_bps_8h" in table.columns:
             _ask_about_rates(some, {*venues}, read, questions, unit)
+            if "interval" in questions and "interval_hours" in table.columns:
+                _refuse_intervals(rows)
         elif table.name == "oi_history" and "unit" in questions:
             _refuse_coins(some)
 
@@ -193,8 +198,6 @@ def _ask_about_rates(
         _refuse_unit_of_rates(some, named=unit is not None)
     if len(some) < _LEAST_ROWS:
         return
-    if "interval" in questions and "interval_hours" in some.columns:
-        _refuse_intervals(some)
     if "schedule" in questions and "interval_hours" in some.columns:
         _refuse_schedules(some)
     if "venues" in questions and len(venues | {*some["exchange"].cat.categories}) > 1:
@@ -278,23 +281,35 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
         )
 
 
-def _refuse_intervals(some: pd.DataFrame) -> None:
-    """Refuse settlements whose stated interval is not the time between them."""
-    for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
-        if len(rows) < _LEAST_ROWS:
-            continue
-        hours = rows["time"].diff().dt.total_seconds().to_numpy()[1:] / 3600
-        stated = rows["interval_hours"].to_numpy(dtype=float)[1:]
-        # Row by row, as intervals change; missing payments make some spacings longer, and none shorter.
-        ratio = hours / stated
-        if np.nanmedian(ratio) < 0.6 or np.nanquantile(ratio, 0.25) > 1.7:
-            interval, spacing = float(np.nanmedian(stated)), float(np.nanmedian(hours))
-            raise Question(
-                f"interval_hours: {exchange} {symbol} states {interval:g}, and its rows are {spacing:g} "
-                "hours apart",
-                f"which is right? say --set interval_hours={spacing:g} (and --unit), or --accept interval "
-                "(accept=['interval']) if rows are missing",
-            )
+def _refuse_intervals(rows: pd.DataFrame) -> None:
+    """Refuse settlements whose stated interval is not the time between them.
+
+    Missing payments make some spacings a multiple of the interval. Three equal spacings in a row that are no
+    multiple contradict it, and so do multiples that are the rule.
+    """
+    series = _series_codes(rows["symbol"].array, rows["exchange"].array)
+    stamps = payment_time(rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
+    gaps = np.append(np.nan, np.diff(stamps) / HOUR_US)
+    gaps[np.append(True, series[1:] != series[:-1])] = np.nan
+    stated = rows["interval_hours"].to_numpy(dtype=float, na_value=np.nan)
+    ratio = gaps / stated
+    is_run = confirmed_runs(np.append(False, np.abs(gaps[1:] - gaps[:-1]) < _SAME_GAP_HOURS))
+    wrong = is_run & (np.abs(ratio - np.maximum(np.rint(ratio), 1.0)) > _WHOLE)
+    if not wrong.any():
+        multiples = pd.Series(ratio).groupby(series).agg(["size", lambda values: values.quantile(0.25)])
+        thinned = multiples.index[(multiples.iloc[:, 0] >= _LEAST_ROWS) & (multiples.iloc[:, 1] > 1.7)]
+        wrong = np.isin(series, thinned) & (ratio > 1.7)
+    if wrong.any():
+        place = int(np.flatnonzero(wrong)[0])
+        first, spacing = rows.iloc[place], float(gaps[place])
+        whose = f"{first['exchange']} {first['symbol']}"
+        raise Question(
+            f"interval_hours: {whose} states {stated[place]:g}, and its rows are {spacing:g} hours apart "
+            f"from {times.iso(first['time'])} on ({int(wrong.sum()):,} of {len(rows):,} rows)",
+            "which is right? map the column of intervals, leave interval_hours out to take it from the "
+            f"spacing, say --set interval_hours={spacing:g} (and --unit), or --accept interval "
+            "(accept=['interval']) if rows are missing",
+        )
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:

@@ -30,6 +30,8 @@ from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.schema import Kind, Table
 
+COMPLETED = "complete"
+"""Action of a correction that adds values that were not known before; reads give no notice of it."""
 _BATCH_ROWS = 1_000_000
 
 Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
@@ -75,6 +77,21 @@ def replace_rows(
     return commit(
         storage, timeout, lambda manifest: _apply(storage, table, manifest, draft, chosen.mask, frame)
     )
+
+
+def replace_keyed_rows(
+    storage: Storage, table: Table, frame: pd.DataFrame, *, action: str, reason: str, timeout: float
+) -> Corrected:
+    """Replace the stored rows that have the keys of a conformed frame by its rows."""
+    keys = pd.MultiIndex.from_frame(frame[list(table.key)].astype(object))
+
+    def has_key(rows: pd.DataFrame) -> np.ndarray[Any, Any]:
+        return np.asarray(pd.MultiIndex.from_frame(rows[list(table.key)].astype(object)).isin(keys))
+
+    where = {name: sorted(set(frame[name].astype(object))) for name in table.key if name != "time"}
+    first, last = (times.us(instant) for instant in (frame["time"].min(), frame["time"].max()))
+    draft = Correction(0, table.name, action, where, first, last + 1, reason)
+    return commit(storage, timeout, lambda manifest: _apply(storage, table, manifest, draft, has_key, frame))
 
 
 def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
@@ -247,7 +264,7 @@ def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[
     undone = undone_numbers(manifest.corrections)
     notices = []
     for c in manifest.corrections:
-        if c.table != table or c.number in undone or c.undoes is not None:
+        if c.table != table or c.number in undone or c.undoes is not None or c.action == COMPLETED:
             continue
         if read.overlaps(selection_of(c)):
             went, came = sum(f.rows for f in c.removed), sum(f.rows for f in c.added)

@@ -18,11 +18,11 @@ from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, State
 from derivdata.support import times
+from derivdata.tables.payment_intervals import VALID_HOURS
 
 _MINUTE = pd.Timedelta(1, "min")
 _MOST_BAD = 5  # answers in a row: then it is not about the contract
 _HOUR_US = 3_600_000_000
-_GOOD_HOURS = (1.0, 2.0, 4.0, 8.0)
 
 
 class Share(NamedTuple):
@@ -178,7 +178,7 @@ class PaymentSpacing:
                     spacing = (state.next_payment - seen.next_payment) / _HOUR_US
                     # A venue may name a payment as the next for some seconds after it was made.
                     passed = seen.next_payment <= now < min(seen.at, seen.next_payment) + _HOUR_US
-                    hours = spacing if passed and spacing in _GOOD_HOURS else None
+                    hours = spacing if passed and spacing in VALID_HOURS else None
                 self._seen[state.instrument.name] = _Seen(state.next_payment, now, hours)
                 if hours is not None or state.period_h is None:
                     state = state._replace(period_h=hours, settle_h=hours)

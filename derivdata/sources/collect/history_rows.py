@@ -53,7 +53,7 @@ NAMED_ONLY = (
 """Collected only where they are named: each takes several requests of each contract an hour."""
 
 _BEFORE = {
-    "funding_settlements": pd.Timedelta(9, "h"),  # the row before the window tells the first row's interval
+    "funding_settlements": pd.Timedelta(25, "h"),  # three payments of 8 h confirm the first row's interval
     "positioning_history": pd.Timedelta(2, "h"),  # a period that ends in the window; some leave out the start
     "volume_taker": pd.Timedelta(1, "h"),
     "volatility_index_published": pd.Timedelta(2, "h"),
@@ -271,14 +271,14 @@ def _tells_of_another(
 def _of_window(
     endpoint: VenueEndpoint, records: Records, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
-    hours = VENUES[endpoint.exchange].lone_payment_hours
     records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
     records.taken = list({row.time: row for row in records.taken}.values())
     records.positioning = list({(row.time, row.kind): row for row in records.positioning}.values())
     records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
     records.trades = list({(row.option.name, row.trade_id): row for row in records.trades}.values())
     records.indices = list({row.time: row for row in records.indices}.values())
-    frame = frames(endpoint.exchange, records, [table], default_hours=hours)[table]
+    usual = VENUES[endpoint.exchange].usual_hours
+    frame = frames(endpoint.exchange, records, [table], listed=usual)[table]
     inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
     unvalued = [row.oi_usd is None for row in records.oi]
     if table == "volume_taker":

@@ -20,7 +20,7 @@ from derivdata.sources.venues import hyperliquid
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
@@ -197,8 +197,11 @@ def read(
     states = any(state.settle_h is not None for state in rows.states)
     names += ["dexes"] * (endpoint.what == "dexes")
     names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
-    hours = reading.context.interval_hours or VENUES[venue].lone_payment_hours
-    return frames(venue, rows, names, at=reading.at, default_hours=hours, by_coin=by == "coin")
+
+    def listed(item: Instrument) -> float | None:
+        return reading.interval(item) or VENUES[venue].usual_hours(item)
+
+    return frames(venue, rows, names, at=reading.at, listed=listed, by_coin=by == "coin")
 
 
 def records(

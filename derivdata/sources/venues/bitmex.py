@@ -137,7 +137,9 @@ def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | 
     return usd
 
 
-_PAID = spelled(Paid[float, str], name="symbol", time="timestamp", rate="fundingRate")
+_PAID = spelled(
+    Paid[float, str], name="symbol", time="timestamp", rate="fundingRate", hours="fundingInterval"
+)
 
 
 class _Level(Wire):

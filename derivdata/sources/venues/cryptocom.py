@@ -72,7 +72,7 @@ def funding_rates(reading: Reading) -> Records:
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments."""
     item, rows = _values(reading)
-    return reading.payments(((item.name, row.t, row.v) for row in rows), _named, 1.0)
+    return reading.payments(((item.name, row.t, row.v, None) for row in rows), _named, 1.0)
 
 
 class _Sides(Wire):

@@ -92,13 +92,20 @@ class _Paid(Paid[str, str]):
     is_paid: bool = True
 
 
-_PAID = spelled(_Paid, name="contractId", time="fundingTime", rate="fundingRate", is_paid="isSettlement")
+_PAID = spelled(
+    _Paid,
+    name="contractId",
+    time="fundingTime",
+    rate="fundingRate",
+    is_paid="isSettlement",
+    hours="fundingRateIntervalMin",
+)
 
 
 def funding_page(reading: Reading) -> Records:
     """Read what was settled, the newest first; other rows are a minute's estimates."""
     rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid is not False]
-    records = reading.payments(((row.name, row.time, row.rate) for row in rows), _named)
+    records = reading.payments(((row.name, row.time, row.rate, row.hours) for row in rows), _named)
     records.cursor = reading.part(str, "data.nextPageOffsetData", "") or None
     return records
 

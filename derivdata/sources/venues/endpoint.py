@@ -192,7 +192,8 @@ class Venue:
     closed_on: str = ""  # the day on which it closed: left out unless the user names it
     # Sent with each request, and with the handshake of each WebSocket
     headers: Mapping[str, str] = field(default_factory=dict, compare=False)
-    hourly: bool = False  # pays each hour: a payment that stands alone in its window is of one hour
+    hourly: bool = False  # pays each hour, where the spacing of payments does not confirm another interval
+    is_inverse_hourly: bool = True  # so too for coin-margined contracts
 
     @property
     def is_default(self) -> bool:
@@ -203,7 +204,6 @@ class Venue:
         """Return how long a request takes up its limit's budget."""
         return endpoint.weight / (self.pools[endpoint.pool] if endpoint.pool else self.budget)
 
-    @property
-    def lone_payment_hours(self) -> float:
-        """The interval of a payment that stands alone in its window, so that no spacing tells it."""
-        return 1.0 if self.hourly else 8.0
+    def usual_hours(self, item: Instrument) -> float | None:
+        """Return the interval of all contracts like this one, None where contracts differ."""
+        return 1.0 if self.hourly and (self.is_inverse_hourly or not item.inverse) else None

@@ -144,8 +144,8 @@ def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, in their old or their new shape."""
     data = reading.part(many(_PAID) | _PaidList | None, "data") or []
     if isinstance(data, _PaidList):
-        return reading.payments(((data.symbol, row.ts, row.fundingRate) for row in data.rows), _named)
-    return reading.payments(((row.name, row.time, row.rate) for row in data), _named)
+        return reading.payments(((data.symbol, row.ts, row.fundingRate, None) for row in data.rows), _named)
+    return reading.payments(((row.name, row.time, row.rate, row.hours) for row in data), _named)
 
 
 _OI = spelled(Figures[str | float, int], name="symbol", time="ts", contracts="openInterest")

@@ -34,7 +34,7 @@ _RATE = spelled(
     Figures[float, int], name="symbol", time="timestamp", rate="fundingRate", hours="collectCycle",
     mark="fairPrice", index_price="idxPrice",
 )  # fmt: skip
-_PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="settleTime")
+_PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="settleTime", hours="collectCycle")
 
 
 def tickers(reading: Reading) -> Records:

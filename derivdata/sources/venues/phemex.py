@@ -45,7 +45,13 @@ _TICKER = spelled(
 _RATE = spelled(Figures[str | float, int], name="symbol", rate="fundingRate", plain_hours="fundingInterval")
 
 
-_PAID = spelled(Paid[str | float, int | str], name="symbol", rate="fundingRate", time="fundingTime")
+_PAID = spelled(
+    Paid[str | float, int | str],
+    name="symbol",
+    rate="fundingRate",
+    time="fundingTime",
+    hours="intervalSeconds",
+)
 
 
 def _of_rate(name: str) -> Instrument:

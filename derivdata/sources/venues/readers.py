@@ -71,11 +71,11 @@ def payments(
     unit: Unit = "ms",
     period_h: float | None = None,
 ) -> Reader:
-    """Read payments, in any order; `period_h` is what rates are quoted for, None the payments' spacing."""
+    """Read payments, in any order; `period_h` is what rates are quoted for, None the interval."""
 
     def read(reading: Reading) -> Records:
         found = reading.rows(shape, path, or_null=True)
-        rows = ((row.name or reading.asked(by), row.time, row.rate) for row in found)
+        rows = ((row.name or reading.asked(by), row.time, row.rate, row.hours) for row in found)
         return reading.payments(rows, named, period_h, unit=unit)
 
     return read

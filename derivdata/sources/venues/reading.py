@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec.structs import astuple
 
 from derivdata.errors import SchemaError
@@ -28,6 +30,7 @@ from derivdata.sources.venues.relations import contradictions, told, without
 from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, keyed, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
+from derivdata.tables.payment_intervals import VALID_HOURS, hours_from_any_unit, is_valid
 
 T = TypeVar("T")
 _FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014
@@ -45,6 +48,8 @@ _STEPS = {
 """Steps as some venues write them: minutes, seconds or words."""
 _RELATED = tuple("states options intervals liquidations positioning taken trades deliveries indices".split())
 _NO_EXPIRY = (None, "", 0, "0")
+_HOURS_AS_TIME = r"2000-01-01T\d\d:00:00(\.0+)?Z"
+_USUAL_HOURS = (1.0, 2.0, 4.0, 8.0)
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
 
@@ -250,7 +255,8 @@ class Reading(wire.Body):
 
         That answer may be older than a change of the interval. Venues pay at multiples of the interval since
         00:00 UTC, so the next payment is at such a multiple and no longer than an interval away. Where it is
-        not, the interval is the only one of 1, 2, 4 and 8 hours that agrees, or not known (None).
+        not, the interval is the only usual one (1, 2, 4 or 8 hours) that agrees, else the only valid one,
+        else not known (None).
         """
         hours = self.interval(item)
         hours = default if hours is None else hours
@@ -261,7 +267,8 @@ class Reading(wire.Body):
 
         if hours is None or agrees(hours):
             return hours
-        possible = [other for other in (1.0, 2.0, 4.0, 8.0) if agrees(other)]
+        usual = [other for other in _USUAL_HOURS if agrees(other)]
+        possible = usual or [other for other in VALID_HOURS if agrees(other)]
         return possible[0] if len(possible) == 1 else None
 
     def mark(self, item: Instrument, time: int | None) -> float | None:
@@ -318,30 +325,57 @@ class Reading(wire.Body):
 
     def payments(
         self,
-        rows: Iterable[tuple[str, float | str, wire.NUMBER]],
+        rows: Iterable[tuple[str, float | str, wire.NUMBER, Any]],
         parse: Callable[[str], Instrument],
         period_h: float | None = None,
         *,
         unit: str = "ms",
     ) -> Records:
-        """Return payments from rows of contract, instant and rate.
+        """Return payments from rows of contract, time, rate and interval (None where a row states none).
 
-        The rate is of `period_h` hours, by default of the spacing of the payments.
+        The rate is of `period_h` hours, by default of the interval.
         """
         # Histories are long
         instrument, to_us, required = self.instrument, getattr(self, unit), self.required
         stated = list(rows)
         try:
             paid = [
-                Payment(instrument(name, parse), to_us(time), required(rate), period_h)
-                for name, time, rate in stated
+                Payment(
+                    instrument(name, parse), to_us(time), required(rate), period_h, self._stated_hours(hours)
+                )
+                for name, time, rate, hours in stated
             ]
         except SchemaError:
             paid = []
-            for name, time, rate in stated:
+            for name, time, rate, hours in stated:
                 with self.row():
-                    paid.append(Payment(instrument(name, parse), to_us(time), required(rate), period_h))
+                    paid.append(
+                        Payment(
+                            instrument(name, parse),
+                            to_us(time),
+                            required(rate),
+                            period_h,
+                            self._stated_hours(hours),
+                        )
+                    )
         return Records(payments=paid, times=[row.time for row in paid])
+
+    def _stated_hours(self, stated: Any) -> float | None:
+        """Return the interval that a row of a payment states, in hours, minutes, seconds or ms; 0 is none.
+
+        BitMEX writes it as a time of the day: ``2000-01-01T08:00:00.000Z`` is 8 hours.
+        """
+        if stated is None or stated == "":
+            return None
+        if isinstance(stated, str) and "T" in stated:
+            number = float(stated[11:13]) if re.fullmatch(_HOURS_AS_TIME, stated) else np.nan
+        else:
+            number = self.required(stated)
+        hours = float(hours_from_any_unit(np.array([number]))[0])
+        if number and not is_valid(np.array([hours]))[0]:
+            valid = ", ".join(f"{valid:g}" for valid in VALID_HOURS)
+            self.fail(f"a payment states an interval of {stated}: expected one of {valid} hours")
+        return hours or None
 
     def prices(
         self, rows: Iterable[tuple[float | str, wire.NUMBER]], item: Instrument, kind: str, resolution: str

@@ -85,12 +85,16 @@ class State(NamedTuple):
 
 
 class Payment(NamedTuple):
-    """One funding payment; `period_h` None is the spacing of the payments."""
+    """One funding payment.
+
+    The rate is quoted for `period_h` hours, None for the interval. `stated_h` is the interval of the row.
+    """
 
     instrument: Instrument
     time: int
     rate: float
     period_h: float | None = None
+    stated_h: float | None = None
 
 
 class OiPoint(NamedTuple):

@@ -66,6 +66,7 @@ class Paid(Wire, Generic[N, S]):
     time: S
     rate: N
     name: str
+    hours: N | S | None = None  # between payments, in any unit of time
 
 
 class Closed(Wire, Generic[N, S]):

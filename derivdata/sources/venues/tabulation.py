@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
@@ -28,17 +29,19 @@ from derivdata.sources.venues.record_types import (
 )
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.chain_snapshots import snapshots
+from derivdata.tables.payment_intervals import HOUR_US, VALID_HOURS, assign_intervals
+from derivdata.tables.payments import SOURCES, merge_payments, rates_of
 from derivdata.tables.schema import coded, repeated
 
-HOUR_US = 3_600_000_000
-MINUTE_US = 60_000_000
-_GOOD_HOURS = np.array([1, 2, 4, 8])
 _MANY = 20  # contracts from which the median of a batch tells a unit
 _MEDIAN_BPS, _MEDIAN_BPS_OF_FEW = 50.0, 300.0
 _IMPOSSIBLE = 1.0
 _LONGEST_HOURS = 24.0
 _SEVERAL, _NEAR = 5, 2.0  # contracts from which the median mark counts, and its factor to the index
 _DEPTHS = (10.0, 25.0, 50.0, 100.0)  # bps from the mid price
+
+
+ListedHours = Callable[[Instrument], float | None]
 
 
 class _OfContract(Protocol):
@@ -55,19 +58,20 @@ def frames(
     names: Iterable[str],
     *,
     at: int | None = None,
-    default_hours: float = 8.0,
+    listed: ListedHours = lambda _: None,
     by_coin: bool = False,
 ) -> dict[str, pd.DataFrame]:
     """Return the tables that records fill, empty ones too.
 
-    `at` [µs] is the time of rows whose body has none, `default_hours` the interval of a lone settlement.
+    `at` [µs] is the time of rows whose body has none; `listed` returns the interval [h] that the venue's list
+    states for the newest payments of a contract.
     """
     makers: dict[str, Callable[[], dict[str, Any]]] = {
         "instruments": lambda: instruments(records.instruments, exchange),
         "intervals": lambda: intervals(records),
         "dexes": lambda: dexes(exchange, records.dexes),
         "funding_history": lambda: _funding(records.states, at),
-        "funding_settlements": lambda: _settlements(records.payments, default_hours),
+        "funding_settlements": lambda: _settlements(records.payments, listed),
         "oi_history": lambda: _oi(records, at, by_coin=by_coin),
         "markets_symbol_exchanges": lambda: _market(records.states, at),
         "prices_history": lambda: _prices(records, at),
@@ -119,31 +123,6 @@ def preferred(rows: Iterable[T]) -> list[T]:
     return [row for row in listed if row.instrument.name in names]
 
 
-def payment_hours(times: np.ndarray[Any, Any], default: float) -> np.ndarray[Any, Any]:
-    """Return the interval of each payment of one contract, from the spacing of ascending times [µs].
-
-    A spacing that is not 1, 2, 4 or 8 hours is a hole or a late payment and takes the last good one, and so
-    does a single 2 between 1s, which is an hour that is missing. The first row takes that of the next.
-    """
-    hours = np.full(len(times), np.nan)
-    if len(times) > 1:
-        spacing = np.rint(np.diff(times) / HOUR_US)
-        spacing[~np.isin(spacing, _GOOD_HOURS)] = np.nan
-        lonely = (spacing[1:-1] == 2) & (spacing[:-2] == 1) & (spacing[2:] == 1)
-        spacing[1:-1][lonely] = 1
-        hours[1:] = spacing
-        good = np.flatnonzero(~np.isnan(hours))
-        if good.size:  # of each row the last good one, and before the first that one
-            hours = hours[good[np.maximum(np.searchsorted(good, np.arange(len(hours)), "right") - 1, 0)]]
-    return np.where(np.isnan(hours), default, hours)
-
-
-def settled_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Floor instants within a minute after a whole hour to that hour: venues stamp them a little late."""
-    late = times % HOUR_US
-    return np.where(late < MINUTE_US, times - late, times)
-
-
 def _funding(states: list[State], at: int | None) -> dict[str, Any]:
     """Return sampled rates; a rate whose period no answer has named yet is left out."""
     rows = preferred(filter(_has_rate, states))
@@ -184,60 +163,63 @@ def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
         raise SchemaError(f"a funding rate{whose}, {largest:.4g}, is above 100 %: not a fraction")
 
 
-def _check_payments(symbol: str, times: Any, rates: Any, is_first: Any) -> None:
-    """Refuse two rates of one payment, and a payment beside the middle of those before and after it.
+def _check_payments(symbol: str, times: Any) -> None:
+    """Refuse a payment that is not at the time of payments, next to the middle of those before and after.
 
-    Times are ascending [µs]; `is_first` are the payments but for those that stand again.
+    Times are ascending [µs], without duplicates.
     """
-    places = np.flatnonzero(~is_first & (np.diff(rates, prepend=rates[:1]) != 0))
-    if not places.size:
-        hours = np.rint(np.diff(times[is_first]) / HOUR_US)
-        before, after = hours[:-1], hours[1:]
-        usual = np.median(hours) if hours.size else 0.0
-        is_beside = (before + after == 2 * usual) & ~np.isin([before, after], [0, *_GOOD_HOURS]).any(axis=0)
-        places = np.flatnonzero(is_first)[1:-1][is_beside]
+    hours = np.rint(np.diff(times) / HOUR_US)
+    before, after = hours[:-1], hours[1:]
+    usual = np.median(hours) if hours.size else 0.0
+    is_aside = (before + after == 2 * usual) & ~np.isin([before, after], [0, *VALID_HOURS]).any(axis=0)
+    places = np.flatnonzero(is_aside) + 1
     if places.size:
         time = np.datetime64(int(times[places[0]]), "us")
         raise SchemaError(
-            f"the payment of {symbol} on {time} stands twice with two rates, or not at the hour of payments: "
-            "which of them is right is not known"
+            f"the payment of {symbol} on {time} is {before[places[0] - 1]:g} h after the one before and "
+            f"{after[places[0] - 1]:g} h before the next, where payments are {usual:g} h apart"
         )
 
 
-def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
-    by_symbol: dict[str, list[Payment]] = {}
-    for row in preferred(payments):
-        by_symbol.setdefault(row.instrument.symbol, []).append(row)
-    none = np.array([], dtype=np.float64)
-    columns: dict[str, list[Any]] = {
-        "time": [none.astype(np.int64)],
-        "rate_bps_8h": [none],
-        "interval_hours": [none],
-    }
-    sizes = []
-    for symbol, rows in by_symbol.items():
-        times = np.array([row.time for row in rows], dtype=np.int64)
-        order = np.argsort(times, kind="stable")
-        times = times[order]
-        rates = np.array([row.rate for row in rows])[order]
-        # Pages overlap, and a payment may stand again a moment later: no venue pays more than once an hour.
-        first = np.append(True, np.diff(times) >= HOUR_US // 2)
-        _check_payments(symbol, times, rates, first)
-        times, order, rates = times[first], order[first], rates[first]
-        period = np.array([row.period_h for row in rows], dtype=np.float64)[order]
-        hours = payment_hours(times, default)
-        bps = units.convert(rates, "native", "bps_8h", hours=np.where(np.isnan(period), hours, period))
-        _check_rates(rates, bps, 1, f" of {symbol}")
-        columns["time"].append(settled_time(times))
-        columns["rate_bps_8h"].append(bps)
-        columns["interval_hours"].append(hours)
-        sizes.append(len(times))
-    merged = {name: np.concatenate(parts) for name, parts in columns.items()}
+def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]:
+    rows = preferred(payments)
+    names = list(dict.fromkeys(row.instrument.symbol for row in rows))
+    symbols = {name: number for number, name in enumerate(names)}
+    series = np.array([symbols[row.instrument.symbol] for row in rows], dtype=np.int64)
+    merged = merge_payments(
+        series,
+        np.array([row.time for row in rows], dtype=np.int64),
+        np.array([row.rate for row in rows], dtype=np.float64),
+        np.ones(len(rows), dtype=np.int64),
+        names,
+    )
+    series = series[merged.rows]
+    period = np.array([row.period_h for row in rows], dtype=np.float64)[merged.rows]
+    stated = np.array([row.stated_h for row in rows], dtype=np.float64)[merged.rows]
+    now = {symbols[r.instrument.symbol]: listed(r.instrument) for r in rows}
+    of_list = np.array([now[number] for number in series], dtype=np.float64)
+    is_first = np.append(True, series[1:] != series[:-1])[: len(series)]
+    for first, end in pairwise([*np.flatnonzero(is_first).tolist(), len(series)]):
+        _check_payments(names[series[first]], merged.times[first:end])
+    assigned = assign_intervals(series, merged.times, stated, of_list)
+    # A rate that is quoted for another time than the interval is paid in proportion.
+    native = np.where(np.isnan(period), merged.native, merged.native * assigned.hours / period)
+    hours = assigned.hours * merged.counts
+    bps = rates_of(native, hours)
+    for number, name in enumerate(names):
+        own = series == number
+        _check_rates(merged.native[own], bps[own][np.isfinite(bps[own])], 1, f" of {name}")
+    source = np.where(np.isfinite(stated), SOURCES.index("row"), SOURCES.index("spacing"))
+    source = np.where(~assigned.is_confirmed & (assigned.hours == of_list), SOURCES.index("list"), source)
     return {
-        **merged,
-        "symbol": coded(by_symbol, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)),
-        "time": pd.DatetimeIndex(merged["time"].astype("datetime64[us]"), tz="UTC"),
-        "kind": repeated("settled", sum(sizes)),
+        "symbol": coded(symbols, series.astype(np.int32)),
+        "time": pd.DatetimeIndex(merged.times.astype("datetime64[us]"), tz="UTC"),
+        "rate_bps_8h": bps,
+        "interval_hours": hours,
+        "kind": repeated("settled", len(series)),
+        "rate_native": native,
+        "payment_count": merged.counts,
+        "interval_source": coded(SOURCES, np.where(np.isfinite(hours), source, -1).astype(np.int32)),
     }
 
 

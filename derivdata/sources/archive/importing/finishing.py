@@ -14,9 +14,10 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.intervals import VALID_HOURS
 from derivdata.sources.archive.importing.plan import Adjust
 from derivdata.sources.venues.binance import named as binance_contract
-from derivdata.sources.venues.tabulation import payment_hours, settled_time
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract
+from derivdata.tables.payment_intervals import assign_intervals, payment_time
+from derivdata.tables.payments import merge_payments, rates_of
 from derivdata.tables.venue_facts import fact_value
 
 REASON = "reason"
@@ -26,28 +27,37 @@ _LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
 
 
 def paid_at(frame: pd.DataFrame) -> pd.DataFrame:
-    """Stamp payments at the hour that they are of: files have them some ms or seconds late."""
-    late = settled_time(frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
-    return frame.assign(time=pd.DatetimeIndex(late.view("datetime64[us]"), tz="UTC"))
+    """Stamp payments at their hour: files have them some ms or seconds earlier or later."""
+    stamps = payment_time(frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
+    return frame.assign(time=pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC"))
 
 
 def spaced(frame: pd.DataFrame, *, per_interval: bool = True, default: float = np.nan) -> pd.DataFrame:
     """Take each payment's interval from the spacing of the contract's rows: the file has none.
 
-    `default` is the interval of a contract whose rows do not show one. Rates per interval came as those of 8
-    hours.
+    Rates per interval came as those of 8 hours. Payments that follow a halt become one row. An interval that
+    these rows do not confirm is `default`, or missing until the rows of the archive tell it.
     """
-    frame = paid_at(frame)
-    stamps = frame["time"].astype("int64")
-    series = frame["exchange"].astype(str) + " " + frame["contract_name"].astype(str)
-
-    def hours_of(of: pd.Series) -> Array:
-        distinct, places = np.unique(of.to_numpy(), return_inverse=True)
-        return payment_hours(distinct, default)[places]
-
-    hours = stamps.groupby(series).transform(hours_of).astype(float)
-    rates = frame["rate_bps_8h"] * 8.0 / hours if per_interval else frame["rate_bps_8h"]
-    return frame.assign(interval_hours=hours, rate_bps_8h=rates)
+    frame = frame.reset_index(drop=True)
+    series, names = pd.factorize(frame["exchange"].astype(str) + " " + frame["contract_name"].astype(str))
+    stamps = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
+    given = frame["rate_bps_8h"].to_numpy(dtype=np.float64) / units.BPS
+    ones = np.ones(len(frame), dtype=np.int64)
+    # A row that contradicts another one stays: the rules of serving reject it with its place in the file.
+    merged = merge_payments(series.astype(np.int64), stamps, given, ones, names, keep_conflicts=True)
+    rows = merged.rows
+    listed = np.full(len(rows), default)
+    hours = assign_intervals(series[rows], merged.times, listed=listed).hours
+    rates = frame["rate_bps_8h"].to_numpy(dtype=np.float64)[rows]
+    result = frame.iloc[rows].assign(
+        time=pd.DatetimeIndex(merged.times.view("datetime64[us]"), tz="UTC"),
+        interval_hours=hours * merged.counts,
+        rate_bps_8h=rates_of(merged.native, hours * merged.counts) if per_interval else rates,
+        rate_native=merged.native if per_interval else np.nan,
+        payment_count=merged.counts,
+        interval_source=np.where(np.isnan(hours), None, "spacing"),
+    )
+    return result.sort_values("time", kind="stable")
 
 
 def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers, shown
 from derivdata.support.arrays import Array
+from derivdata.tables.payment_intervals import VALID_HOURS as PAID_HOURS
 
-VALID_HOURS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 24.0)
+VALID_HOURS = (0.25, 0.5, *PAID_HOURS)
 """Intervals at which venues pay or quote funding."""
 _PER_HOUR = {
     "hours": 1.0,

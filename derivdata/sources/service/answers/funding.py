@@ -91,12 +91,21 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     window = context.window()
     chosen = [params["symbol"]], params["exchanges"]
     frame = view.rows(Query("funding_settlements", window.start, window.end, *chosen))
-    frame = frame[frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()]
+    has_interval = frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()
+    frame = frame[has_interval | frame["rate_native"].notna()]
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
-    minutes = _whole(frame["interval_hours"] * _MINUTES)
-    points = json_rows.objects(
-        {"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"], "intervalMinutes": minutes}
-    )
+    fields: dict[str, Any] = {
+        "t": stamps,
+        "timestamp": stamps,
+        "y": frame["rate_bps_8h"],
+        "intervalMinutes": _whole(frame["interval_hours"] * _MINUTES),
+    }
+    # Fields beyond the API's own, in answers with payments that need them.
+    if frame["interval_hours"].isna().any():
+        fields["rateNative"] = frame["rate_native"]
+    if (frame["payment_count"].fillna(1) > 1).any():
+        fields["paymentCount"] = frame["payment_count"].astype("float64")
+    points = json_rows.objects(fields)
     return {
         "symbol": params["symbol"],
         "series": json_rows.split(points, frame["exchange"]),
@@ -137,7 +146,9 @@ def _whole(values: pd.Series) -> list[bytes]:
     return [json_rows.encode(_number(value)) for value in values.tolist()]
 
 
-def _number(value: float) -> float | int:
+def _number(value: float) -> float | int | None:
+    if value != value:
+        return None
     return int(value) if value.is_integer() else value
 
 

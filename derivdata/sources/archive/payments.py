@@ -1,0 +1,185 @@
+"""Payments before they are stored: one row each at its hour, with the interval that all known rows tell.
+
+Every path into an archive runs through `complete_payments`, so that the same payments give the same rows. The
+intervals of stored rows that rest on spacing change with the rows that arrive later: these changes are
+corrections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.venues.registry import VENUES
+from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.tables.payment_intervals import assign_intervals, payment_time
+from derivdata.tables.payments import SOURCES, conflict_text, is_same_rate, merge_payments, rates_of
+from derivdata.units import BPS
+
+TABLE = "funding_settlements"
+
+_REACH = pd.Timedelta(30, "D")
+"""How far from new rows stored ones are read: 30 payments of a contract that pays once a day."""
+_STATED = ("row", "list")
+
+Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
+
+
+class CompletedPayments(NamedTuple):
+    """New payments ready to be stored, those that are stored already, and stored rows that change."""
+
+    fresh: pd.DataFrame
+    present: int
+    conflicts: list[str]
+    """One text for each row that contradicts another row or a stored one; it is left out."""
+    completed: pd.DataFrame
+    """Stored rows whose interval was not known and now is."""
+    changed: pd.DataFrame
+    """Stored rows whose interval, which spacing told, is now another one."""
+
+
+class _Columns:
+    """Columns of payments as arrays, and the number of each row's series."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.frame = frame
+        self.times = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
+        self.rate, self.hours, native = (
+            frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+            for name in ("rate_bps_8h", "interval_hours", "rate_native")
+        )
+        count = frame["payment_count"].to_numpy(dtype=np.float64, na_value=np.nan)
+        self.count = np.nan_to_num(count, nan=1.0).astype(np.int64)
+        self.native = np.where(np.isnan(native), self.rate * self.hours / 8.0 / BPS, native)
+        self.source = frame["interval_source"].astype(object).to_numpy()
+        self.is_stated = np.isfinite(self.hours) & (pd.isna(self.source) | np.isin(self.source, _STATED))
+        self.interval = self.hours / self.count
+        pairs = zip(frame["symbol"].astype(str), frame["exchange"].astype(str), strict=True)
+        self.names = np.array([f"{symbol} on {exchange}" for symbol, exchange in pairs], dtype=object)
+
+    @property
+    def value(self) -> Floats:
+        """What is paid, or a stand-in by which rows without an interval compare: the fraction per hour."""
+        return np.asarray(np.where(np.isnan(self.native), self.rate / 8.0 / BPS, self.native))
+
+    def updated(self, rows: Indices, interval: Floats, source: Any) -> pd.DataFrame:
+        """Return some rows with intervals and what follows from them."""
+        hours = interval * self.count[rows]
+        native, rate = self.native[rows], self.rate[rows]
+        is_same = np.isfinite(rate) & (hours == self.hours[rows])
+        derived = rates_of(native, hours)
+        rate = np.where(is_same | np.isnan(native), rate, derived)
+        native = np.where(np.isnan(native), rate * hours / 8.0 / BPS, native)
+        return self.frame.iloc[rows].assign(
+            interval_hours=hours,
+            rate_bps_8h=rate,
+            rate_native=native,
+            payment_count=self.count[rows],
+            interval_source=pd.Categorical(np.where(np.isnan(hours), None, source), SOURCES),
+        )
+
+
+def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
+    """Return conformed new rows as they are to be stored, and what they change in stored rows.
+
+    `read` returns the stored rows of some symbols in a window.
+    """
+    conflicts: list[str] = []
+    new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
+    first, last = rows["time"].min(), rows["time"].max()
+    stored = _Columns(read(list(rows["symbol"].astype(object).unique()), first - _REACH, last + _REACH))
+    codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
+    size = len(stored.names)
+    is_known = _are_stored(stored, new, codes[:size], codes[size:], conflicts)
+    fresh = np.flatnonzero(~is_known)
+    times = np.concatenate([payment_time(stored.times), new.times[fresh]])
+    stated = np.concatenate(
+        [
+            np.where(columns.is_stated, columns.interval, np.nan)[place]
+            for columns, place in ((stored, slice(None)), (new, fresh))
+        ]
+    )
+    series = np.concatenate([codes[:size], codes[size:][fresh]])
+    hours, is_confirmed = _assigned(series, times, stated, names)
+    own = new.interval[fresh]
+    keeps_own = new.is_stated[fresh] | (np.isfinite(own) & ~is_confirmed[size:])
+    source = np.where(new.is_stated[fresh] & pd.isna(new.source[fresh]), "row", new.source[fresh])
+    source = np.where(keeps_own, source, "spacing")
+    result = new.updated(fresh, np.where(keeps_own, own, hours[size:]), source)
+    is_completed = np.isnan(stored.interval) & np.isfinite(hours[:size])
+    is_changed = ~stored.is_stated & is_confirmed[:size] & np.isfinite(stored.interval)
+    is_changed &= stored.interval != hours[:size]
+    completed, changed = (
+        stored.updated(np.flatnonzero(chosen), hours[:size][chosen], "spacing")
+        for chosen in (is_completed, is_changed)
+    )
+    present = len(rows) - len(fresh) - len(conflicts)
+    return CompletedPayments(result, present, conflicts, completed, changed)
+
+
+def _merged(new: _Columns, conflicts: list[str]) -> _Columns:
+    """Return new payments with one row each, at its hour."""
+    series, names = pd.factorize(new.names)
+    merged = merge_payments(series.astype(np.int64), new.times, new.value, new.count, names, conflicts)
+    rows = merged.rows
+    is_summed = merged.counts != new.count[rows]
+    has_native = np.isfinite(new.native[rows])
+    hours = np.where(is_summed, new.interval[rows] * merged.counts, new.hours[rows])
+    mean = merged.native * 8.0 * BPS / merged.counts  # of rates without an interval
+    rate = np.where(is_summed, np.where(has_native, rates_of(merged.native, hours), mean), new.rate[rows])
+    frame = new.frame.iloc[rows].assign(
+        time=pd.DatetimeIndex(merged.times.view("datetime64[us]"), tz="UTC"),
+        rate_native=np.where(has_native, merged.native, np.nan),
+        payment_count=merged.counts,
+        interval_hours=hours,
+        rate_bps_8h=rate,
+    )
+    return _Columns(frame.reset_index(drop=True))
+
+
+def _are_stored(
+    stored: _Columns, new: _Columns, old_series: Indices, new_series: Indices, conflicts: list[str]
+) -> Bools:
+    """Return which new payments are stored, and add a text for each that is stored with another rate."""
+    keys = pd.DataFrame({"series": old_series, "time": payment_time(stored.times)})
+    keys["place"] = np.arange(len(keys))
+    keys = keys.drop_duplicates(["series", "time"])  # older versions stored stamps as they came
+    wanted = pd.DataFrame({"series": new_series, "time": new.times})
+    places = wanted.merge(keys, on=["series", "time"], how="left")["place"].to_numpy(dtype=np.float64)
+    is_known = np.isfinite(places)
+    new_rows, old_rows = np.flatnonzero(is_known), places[is_known].astype(np.intp)
+    is_same = is_same_rate(new.value[new_rows], stored.value[old_rows])
+    is_same |= is_same_rate(new.rate[new_rows] / BPS, stored.rate[old_rows] / BPS)
+    for row, old in zip(new_rows[~is_same].tolist(), old_rows[~is_same].tolist(), strict=True):
+        text = conflict_text(
+            str(new.names[row]),
+            int(stored.times[old]),
+            float(stored.value[old]),
+            int(new.times[row]),
+            float(new.value[row]),
+        )
+        conflicts.append(f"{text} (the first is stored)")
+    return np.asarray(is_known)
+
+
+def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> tuple[Floats, Bools]:
+    """Return the hours of each row, and whether they are stated or confirmed; rows come in any order."""
+    order = np.lexsort((times, series))
+    series, times = series[order], times[order]
+    is_first = np.append(True, (series[1:] != series[:-1]) | (times[1:] != times[:-1]))[: len(order)]
+    usual = np.array([_usual_hours(str(name).rpartition(" on ")[2]) for name in names], dtype=np.float64)
+    rows = order[is_first]
+    assigned = assign_intervals(series[is_first], times[is_first], stated[rows], usual[series[is_first]])
+    place = np.cumsum(is_first) - 1
+    hours, is_confirmed = np.empty(len(order)), np.empty(len(order), dtype=np.bool_)
+    hours[order], is_confirmed[order] = assigned.hours[place], assigned.is_confirmed[place]
+    return hours, is_confirmed
+
+
+def _usual_hours(exchange: str) -> float:
+    """Return the interval of all contracts of a venue, NaN where contracts differ."""
+    venue = VENUES.get(exchange)
+    return 1.0 if venue is not None and venue.hourly and venue.is_inverse_hourly else np.nan

@@ -1,0 +1,208 @@
+"""Funding payments as rows: one row per payment, at its hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from derivdata import units
+from derivdata.errors import SchemaError
+from derivdata.tables.payment_intervals import HOUR_US, payment_time
+
+__all__ = ["SOURCES", "Payments", "conflict_text", "is_same_rate", "merge_payments", "rates_of"]
+
+SOURCES = ("row", "list", "spacing")
+"""Statements that an interval may rest on: the payment's own row, the venue's list, the series' spacing."""
+
+_SAME_RATE = 5.1e-9  # venues round rates to 8 decimals
+_SAME_SHARE = 1e-6
+_APART_US = HOUR_US // 2  # no venue pays more than once an hour
+_LEAST_HALT = 2  # intervals without a payment before several payments count as a catch-up
+
+Bools = NDArray[np.bool_]
+_Floats = NDArray[np.float64]
+_Integers = NDArray[np.int64]
+
+
+class Payments(NamedTuple):
+    """Payments of many series, sorted by series and time, one row each."""
+
+    rows: _Integers
+    """Place of each payment (of several, the first) in the arrays that were given."""
+    times: _Integers
+    """Microseconds since 1970."""
+    native: _Floats
+    """Fraction of notional per payment; of several payments their sum."""
+    counts: _Integers
+    """Payments that the row adds up."""
+
+
+def is_same_rate(first: Any, second: Any) -> NDArray[np.bool_]:
+    """Return where two fractions are one rate, up to rounding at the eighth decimal."""
+    apart = np.abs(np.asarray(first) - second)
+    return np.asarray((apart <= _SAME_RATE) | (apart <= _SAME_SHARE * np.abs(first)))
+
+
+def merge_payments(
+    series: _Integers,
+    times: _Integers,
+    native: _Floats,
+    count: _Integers,
+    names: Any,
+    conflicts: list[str] | None = None,
+    *,
+    keep_conflicts: bool = False,
+) -> Payments:
+    """Return one row per payment.
+
+    Stamps within 60 s of a whole hour become that hour. A payment that is there twice is one row. Several
+    payments within an hour after a halt become one row at the end of that hour, with their sum and count.
+
+    Parameters
+    ----------
+    series, times
+        Number of each row's series, and its stamp [µs], in any order.
+    native
+        Fraction of notional that is paid; NaN where it is not known.
+    count
+        Payments that each row adds up already, 1 for most.
+    names
+        Names of the series, for errors.
+    conflicts
+        Gets a text about each row that contradicts an earlier one of the same payment, and the row is left
+        out; None raises.
+    keep_conflicts
+        Keep such rows without an error.
+
+    Raises
+    ------
+    SchemaError
+        Two rows are one payment with two rates; the message names both.
+    """
+    order = np.lexsort((times, series)).astype(np.int64)
+    series, stamps, native, count = series[order], times[order], native[order], count[order]
+    hours = payment_time(stamps)
+    bins = -(-hours // HOUR_US)
+    is_again: Bools = np.zeros(len(order), dtype=np.bool_)
+    is_near = (bins[1:] == bins[:-1]) | (stamps[1:] - stamps[:-1] < _APART_US)
+    is_again[1:] = (series[1:] == series[:-1]) & is_near
+    if not is_again.any():
+        return Payments(order, hours, native, count)
+    groups = _Groups(series, stamps, bins, native, np.flatnonzero(~is_again))
+    catch_ups = groups.catch_ups()
+    found: list[str] = []
+    is_kept = np.ones(len(order), dtype=bool)
+    hours, native, count = hours.copy(), native.copy(), count.copy()
+    for place in groups.several:
+        first, end = groups.bounds(place)
+        is_kept[first:end] = False
+        if place in catch_ups:
+            rows = catch_ups[place]
+            is_kept[rows[0]] = True
+            hours[rows[0]] = bins[end - 1] * HOUR_US
+            native[rows[0]] = native[rows].sum()
+            count[rows[0]] = count[rows].sum()
+            continue
+        for row, earlier in groups.again(place):
+            if earlier < 0:
+                is_kept[row] = True
+            elif not _is_same(native[row], native[earlier]):
+                name = names[series[row]]
+                text = conflict_text(name, stamps[earlier], native[earlier], stamps[row], native[row])
+                is_kept[row] = keep_conflicts
+                found.append(text)
+    if found and conflicts is None and not keep_conflicts:
+        raise SchemaError(found[0])
+    if conflicts is not None:
+        conflicts += found
+    return Payments(order[is_kept], hours[is_kept], native[is_kept], count[is_kept])
+
+
+class _Groups:
+    """Rows of one series that are less than half an hour apart, or end within one hour."""
+
+    def __init__(
+        self, series: _Integers, stamps: _Integers, bins: _Integers, native: _Floats, starts: NDArray[np.intp]
+    ) -> None:
+        self._series, self._stamps, self._bins, self._native = series, stamps, bins, native
+        self._starts = starts
+        self._ends = np.append(starts[1:], len(series))
+        self.several: list[int] = np.flatnonzero(self._ends - starts > 1).tolist()
+
+    def bounds(self, place: int) -> tuple[int, int]:
+        """Return the first row of a group, and the one after its last."""
+        return int(self._starts[place]), int(self._ends[place])
+
+    def again(self, place: int) -> Iterator[tuple[int, int]]:
+        """Yield the rows of a group, each with the row of the same payment before it, -1 for none."""
+        last = -1
+        for row in range(*self.bounds(place)):
+            is_again = last >= 0 and self._stamps[row] - self._stamps[last] < _APART_US
+            yield row, last if is_again else -1
+            last = last if is_again else row
+
+    def catch_ups(self) -> dict[int, list[int]]:
+        """Return the rows of groups that make up for payments that a halt held back, by group.
+
+        They come after a gap, and are no more than are missing in it. Where the series also has groups that
+        are not after a gap, its payments are there twice, and so are equal ones after a gap.
+        """
+        found: dict[int, list[int]] = {}
+        with_duplicates = set()
+        for place in self.several:
+            rows = self._distinct(place)
+            gap, step = self._gap_and_step(place)
+            if len(rows) > 1 and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
+                found[place] = rows
+            else:
+                with_duplicates.add(self._series[self._starts[place]])
+        return {
+            place: rows
+            for place, rows in found.items()
+            if self._series[rows[0]] not in with_duplicates
+            or not is_same_rate(self._native[rows], self._native[rows[0]]).all()
+        }
+
+    def _distinct(self, place: int) -> list[int]:
+        """Return the rows whose stamp and rate are not those of a row before: pages overlap."""
+        stamps, native = self._stamps, self._native
+        rows: list[int] = []
+        for row in range(*self.bounds(place)):
+            same = [other for other in rows if stamps[row] == stamps[other]]
+            if not any(is_same_rate(native[row], native[other]) for other in same):
+                rows.append(row)
+        return rows
+
+    def _gap_and_step(self, place: int) -> tuple[float, float]:
+        """Return the hours before a group, and the shortest gap next to it (infinite for none)."""
+        near = range(max(place - 2, 0), min(place + 3, len(self._starts)))
+        series = self._series[self._starts]
+        hours = [int(self._bins[self._ends[i] - 1]) for i in near if series[i] == series[place]]
+        own = int(self._bins[self._ends[place] - 1])
+        before = [hour for hour in hours if hour < own]
+        gap = own - before[-1] if before else 0
+        others = [later - earlier for earlier, later in pairwise(hours) if later != own]
+        return float(gap), float(min(others, default=np.inf))
+
+
+def _is_same(first: float, second: float) -> bool:
+    return bool((np.isnan(first) and np.isnan(second)) or is_same_rate(first, second))
+
+
+def conflict_text(name: str, first_us: int, first: float, second_us: int, second: float) -> str:
+    """Return the error of a payment with two rates, which names both rows."""
+    shown = [
+        f"{np.datetime_as_string(np.datetime64(int(stamp), 'us'), unit='ms')}Z with rate {rate:.10g}"
+        for stamp, rate in ((first_us, first), (second_us, second))
+    ]
+    return f"the payment of {name} has two rates: {shown[0]} and {shown[1]}; find out which is right"
+
+
+def rates_of(native: _Floats, hours: _Floats) -> _Floats:
+    """Return rates [bps/8h] of payments that are for some hours; NaN where either is not known."""
+    bps: _Floats = units.convert(native, "native", "bps_8h", hours=hours)
+    return bps
