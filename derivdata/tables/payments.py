@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -94,31 +93,25 @@ def merge_payments(
         return Payments(order, hours, native, count)
     groups = _Groups(series, stamps, bins, native, np.flatnonzero(~is_again))
     catch_ups = groups.catch_ups()
-    found: list[str] = []
     is_kept = np.ones(len(order), dtype=bool)
     hours, native, count = hours.copy(), native.copy(), count.copy()
+    found: list[str] = []
     for place in groups.several:
         first, end = groups.bounds(place)
         is_kept[first:end] = False
-        if place in catch_ups:
-            rows = catch_ups[place]
-            is_kept[rows[0]] = True
-            hours[rows[0]] = bins[end - 1] * HOUR_US
-            native[rows[0]] = native[rows].sum()
-            count[rows[0]] = count[rows].sum()
+        rows = catch_ups.get(place)
+        if rows is None:
+            kept = groups.kept(place, names, found, keep_conflicts=keep_conflicts)
+            is_kept[kept] = True
             continue
-        for row, earlier in groups.again(place):
-            if earlier < 0:
-                is_kept[row] = True
-            elif not _is_same(native[row], native[earlier]):
-                name = names[series[row]]
-                text = conflict_text(name, stamps[earlier], native[earlier], stamps[row], native[row])
-                is_kept[row] = keep_conflicts
-                found.append(text)
-    if found and conflicts is None and not keep_conflicts:
-        raise SchemaError(found[0])
+        is_kept[rows[0]] = True
+        hours[rows[0]] = bins[end - 1] * HOUR_US
+        native[rows[0]] = native[rows].sum()
+        count[rows[0]] = count[rows].sum()
     if conflicts is not None:
         conflicts += found
+    elif found and not keep_conflicts:
+        raise SchemaError(found[0])
     return Payments(order[is_kept], hours[is_kept], native[is_kept], count[is_kept])
 
 
@@ -137,13 +130,20 @@ class _Groups:
         """Return the first row of a group, and the one after its last."""
         return int(self._starts[place]), int(self._ends[place])
 
-    def again(self, place: int) -> Iterator[tuple[int, int]]:
-        """Yield the rows of a group, each with the row of the same payment before it, -1 for none."""
+    def kept(self, place: int, names: Any, found: list[str], *, keep_conflicts: bool) -> list[int]:
+        """Return the rows of a group that are payments of their own, and add texts about contradictions."""
+        stamps, native = self._stamps, self._native
+        rows: list[int] = []
         last = -1
         for row in range(*self.bounds(place)):
-            is_again = last >= 0 and self._stamps[row] - self._stamps[last] < _APART_US
-            yield row, last if is_again else -1
-            last = last if is_again else row
+            if last < 0 or stamps[row] - stamps[last] >= _APART_US:
+                rows.append(row)
+                last = row
+            elif not _is_same(native[row], native[last]):
+                name = names[self._series[row]]
+                found.append(conflict_text(name, stamps[last], native[last], stamps[row], native[row]))
+                rows += [row] * keep_conflicts
+        return rows
 
     def catch_ups(self) -> dict[int, list[int]]:
         """Return the rows of groups that make up for payments that a halt held back, by group.

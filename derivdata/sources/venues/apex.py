@@ -58,7 +58,9 @@ _PAID = spelled(Paid[str, int], name="symbol", rate="rate", time="fundingTime")
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments, the newest first."""
     rows = reading.rows(_PAID, "data.historyFunds")
-    return reading.payments(((row.name.replace("-", ""), row.time, row.rate) for row in rows), _named, 1.0)
+    return reading.payments(
+        ((row.name.replace("-", ""), row.time, row.rate, None) for row in rows), _named, 1.0
+    )
 
 
 _BOOK = spelled(Book[tuple[str, str], int], name="s", bids="b", asks="a")

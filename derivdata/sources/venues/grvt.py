@@ -102,7 +102,7 @@ def funding_history(reading: Reading) -> Records:
             continue
         item = reading.instrument(row.instrument, _named)
         rate = reading.required(row.funding_rate) / _PERCENT
-        records.payments.append(Payment(item, time, rate, hours or None))
+        records.payments.append(Payment(item, time, rate, hours or None, hours or None))
     return records
 
 

@@ -89,8 +89,8 @@ def frames(
     }
     result = {}
     for name in names:
-        listed = {"instruments": INSTRUMENTS, "intervals": INTERVALS, "dexes": DEXES}
-        table = listed.get(name) or tables.TABLES[name]
+        lists = {"instruments": INSTRUMENTS, "intervals": INTERVALS, "dexes": DEXES}
+        table = lists.get(name) or tables.TABLES[name]
         try:
             columns = makers[name]()
         except SchemaError as problem:
