@@ -22,7 +22,6 @@ from derivdata.sources.archive.importing.conversion import (
     CONTRACT,
     ORIGIN,
     RANK,
-    SPACED_HOURS,
     Rows,
     rows,
     usd_from_coins,
@@ -262,9 +261,7 @@ def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) 
                 bad = rejections.bad
                 if task.plan.is_spaced and len(frame):
                     per_interval = RATE_UNITS[task.plan.unit or "bps_8h"][1] is None
-                    frame = spaced(frame, per_interval=per_interval, default=SPACED_HOURS)
-                    frame = frame.sort_values("time", kind="stable")
-                    frame = frame.drop_duplicates(["symbol", CONTRACT, "time"])
+                    frame = spaced(frame, per_interval=per_interval)
                 parts.append(frame)
                 if bad.any():
                     first = int(np.argmax(bad))
@@ -389,7 +386,7 @@ class ImportReport:
         """Return rows with ids, intervals and USD, of one contract for each symbol and venue."""
         plan = self._plan
         if plan.is_spaced:
-            frame = self._spaced(frame)
+            frame = spaced(frame, per_interval=RATE_UNITS[plan.unit or "bps_8h"][1] is None)
         elif plan.table.name == "funding_settlements":
             frame = paid_at(frame)
         frame = self._of_best_quote(frame)
@@ -398,19 +395,6 @@ class ImportReport:
         if plan.unit in IN_COINS:
             frame = usd_from_coins(frame, self._archive)
         return frame
-
-    def _spaced(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return payments with intervals from their spacing; those of which it shows none are rejected."""
-        frame = spaced(frame, per_interval=RATE_UNITS[self._plan.unit or "bps_8h"][1] is None)
-        unknown = np.flatnonzero(frame["interval_hours"].isna())
-        if not unknown.size:
-            return frame
-        why = (
-            "interval_hours is not in the file, and the spacing of its rows does not show it: say it with "
-            "--set interval_hours=8 or --map interval_hours=COLUMN"
-        )
-        self._reject(frame, dict.fromkeys(unknown.tolist(), why))
-        return frame.drop(index=frame.index[unknown])
 
     def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
         files = frame[ORIGIN].to_numpy() // _FILE
