@@ -29,6 +29,7 @@ TIME_COLUMNS = frozenset(
         "last_time",
         "next_time",
         "next_session_start",
+        "quoted_at",
         "listed",
         "delisted",
         "first",

@@ -226,8 +226,8 @@ def _newest(
     keep = stamps == newest
     own = rows["time"]
     time = pd.Series(of_snapshot.view("M8[us]"), index=rows.index)
-    if isinstance(own.dtype, pd.DatetimeTZDtype):
-        time = time.dt.tz_localize("UTC").dt.tz_convert(own.dtype.tz)
+    if times.has_zone(own):
+        time = times.utc(time)
     quoted_at = rows["quoted_at"].fillna(own) if "quoted_at" in rows else own
     notice = ""
     if dropped := int((~keep).sum()):

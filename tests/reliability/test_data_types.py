@@ -40,12 +40,12 @@ CHANGES: dict[str, Change] = {
     "s": lambda stamps: stamps.as_unit("s"),
     "Arrow": lambda stamps: _arrow(stamps),
     "Arrow in New York": lambda stamps: _arrow(stamps.tz_convert("America/New_York")),
-    "objects": lambda stamps: pd.Index([stamp.to_pydatetime() for stamp in stamps], dtype=object),
-    "objects in Kolkata": lambda stamps: stamps.tz_convert("Asia/Kolkata").astype(object),
-    "text": lambda stamps: pd.Index(map(iso, stamps), dtype="str"),
-    "text in Tokyo": lambda stamps: pd.Index(
-        [stamp.isoformat() for stamp in stamps.tz_convert("Asia/Tokyo")], dtype="str"
+    "objects": lambda stamps: pd.Index(
+        [None if stamp is pd.NaT else stamp.to_pydatetime() for stamp in stamps], dtype=object
     ),
+    "objects in Kolkata": lambda stamps: stamps.tz_convert("Asia/Kolkata").astype(object),
+    "text": lambda stamps: pd.Index([_text(stamp) for stamp in stamps], dtype="str"),
+    "text in Tokyo": lambda stamps: pd.Index([_text(stamp, "Asia/Tokyo") for stamp in stamps], dtype="str"),
 }
 
 SINGLE: dict[str, Callable[[pd.Timestamp], Any]] = {
@@ -67,6 +67,10 @@ _CHANGE_THE_CONNECTION = {"connect", "record", "replay", "open_archive", "cache_
 
 _DAYS_ONLY = {"venues.facts"}
 """Functions whose argument is a calendar day, not an instant."""
+
+
+def _text(stamp: pd.Timestamp, zone: str = "UTC") -> str | None:
+    return None if stamp is pd.NaT else stamp.tz_convert(zone).isoformat()
 
 
 def _arrow(stamps: pd.DatetimeIndex) -> pd.Index:
