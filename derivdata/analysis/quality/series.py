@@ -193,7 +193,11 @@ def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array,
         ends = np.flatnonzero((runs[row] >= _STALE - 1) & (np.append(runs[row][1:], 0) == 0))
         finite_count = int(np.isfinite(value[row]).sum())
         starts = ends - runs[row, ends]
-        sessions = _closed_sessions(stamps[row, starts], stamps[row, ends], starts == 0)
+        lengths = runs[row, ends] + 1
+        times = np.array([int((value[row] == value[row, end]).sum()) for end in ends])
+        # A rate at its floor stands still at night too; the price of a closed market differs each time.
+        is_rare = times - lengths <= _STALE_SHARE * finite_count
+        sessions = is_rare & _closed_sessions(stamps[row, starts], stamps[row, ends], starts == 0)
         closed[row] = int((runs[row, ends[sessions]] + 1).sum())
         for end in ends[~sessions]:
             length = int(runs[row, end]) + 1
