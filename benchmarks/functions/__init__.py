@@ -97,7 +97,7 @@ _NOTHING = "does no work that grows with data"
 
 UNTIMED: dict[str, str] = {
     "datasets.load": "a download and an import once, then `archive.read`",
-    "archive.import_files": "what `archive.merge` does with the rows of files, which pandas reads",
+    "archive.import_files": "rows `import-csv` to `growth-import` of the table, against polars",
     "archive.delete": "what `archive.replace` does, with no new rows",
     "archive.undo": "timed with `archive.replace`",
     "analysis.funding.portfolio": "a problem of a hundred pairs at most an instant, of which the forecasts "

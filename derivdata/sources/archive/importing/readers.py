@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -230,26 +230,42 @@ def _csv_lines(
 
     Arrow counts no lines, so that the file is read again, as far as it must be.
     """
-    wanted, found = {*rows}, dict[int, int]()
-    wanted_broken, found_broken = {*broken}, dict[int, int]()
+    found: dict[int, int] = {}
+    found_broken: dict[int, int] = {}
+    wanted, wanted_broken = {*rows}, {*broken}
     good = bad = 0
-    with opened(source) as (_, stream), io.TextIOWrapper(stream, "utf-8-sig", newline="") as file:
-        for _ in range(form.skipped):
-            file.readline()
-        reader = csv.reader(file, delimiter=form.delimiter)
-        for cells in reader:
-            if len(found) == len(wanted) and len(found_broken) == len(wanted_broken):
-                break
-            line = reader.line_num + form.skipped
-            if len(cells) == len(form.names):
+    with opened(source) as (_, stream):
+        for line, width in _widths(stream, form):
+            if width == len(form.names):
                 if good in wanted:
                     found[good] = line
                 good += 1
-            elif cells:
+            else:
                 if bad in wanted_broken:
                     found_broken[bad] = line
                 bad += 1
+            if len(found) == len(wanted) and len(found_broken) == len(wanted_broken):
+                break
     return [found[row] for row in rows], [found_broken[row] for row in broken]
+
+
+def _widths(stream: IO[bytes], form: _Form) -> Iterator[tuple[int, int]]:
+    """Yield the line of each row, and into how many cells it is split; empty lines are no rows."""
+    for _ in range(form.skipped):
+        stream.readline()
+    delimiter = form.delimiter.encode()
+    line = form.skipped
+    for raw in stream:
+        if b'"' in raw:  # the csv module knows which delimiters and line breaks are quoted
+            rest = io.TextIOWrapper(_Joined(raw, stream), "utf-8-sig", newline="")  # type: ignore[type-var]
+            reader = csv.reader(rest, delimiter=form.delimiter)
+            for cells in reader:
+                if cells:
+                    yield line + reader.line_num, len(cells)
+            return
+        line += 1
+        if raw.strip():
+            yield line, raw.count(delimiter) + 1
 
 
 class _Joined(io.RawIOBase):
@@ -264,6 +280,13 @@ class _Joined(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self.read(len(buffer))
+        if len(block) > len(buffer):  # the first line may be longer
+            self._first, block = block[len(buffer) :], block[: len(buffer)]
+        buffer[: len(block)] = block
+        return len(block)
 
     def read(self, size: int = -1) -> bytes:
         if self._first:

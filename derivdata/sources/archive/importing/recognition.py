@@ -41,7 +41,9 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
         known = sources()
         raise ValueError(f"from={writer!r} is not one of {', '.join(known)}{did_you_mean(writer, known)}")
     if table is not None and writer is None and given.map:
-        return [Task(source, make_plan(table, given), "columns as named")]  # the caller says all
+        is_spaced = table == "funding_settlements" and _lacks_intervals(source, given)
+        plan = make_plan(table, given, is_spaced=is_spaced)
+        return [Task(source, plan, "columns as named")]  # the caller says all
     head = head_of(source)
     found = _fitting(source, head, table, writer)
     if found:
@@ -56,6 +58,12 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
     if writer is not None and writer in sources():
         raise _no_layout(source, head, table, writer)
     return [Task(source, guessed_plan(source, head, table, given), "names of the columns")]
+
+
+def _lacks_intervals(source: Source, given: Given) -> bool:
+    """Return whether neither the caller nor a file of payments states their intervals."""
+    stated = {*given.map, *given.set, *(name.lower() for name in head_of(source).columns)}
+    return "interval_hours" not in stated
 
 
 def _has_own_names(head: Chunk, table: str) -> bool:

@@ -1,0 +1,170 @@
+"""What an import's messages advise: followed to the letter, no row is lost and none is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.cli import main
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Unclear
+from tests.archive.rates import EVER
+
+CHAIN = "date,expiry,type,strike,spot,iv\n" + "".join(
+    f"2026-03-01,2026-03-27,{side},{strike},90000,0.5{strike // 10000}\n"
+    for strike in (80000, 90000, 100000)
+    for side in ("call", "put")
+)
+_STAMP = 1_772_323_200_000
+_HOUR = 3_600_000
+
+
+def _write(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_names_of_options_are_made_of_expiry_strike_and_side(tmp_path: Path) -> None:
+    path = _write(tmp_path, "chain.csv", CHAIN)
+    said: dict[str, Any] = {"set": {"symbol": "BTC", "exchange": "deribit"}, "tz": "UTC"}
+    counts = import_files("options_snapshot", path, tmp_path / "to", **said)
+    rows = open_archive(tmp_path / "to").read("options_snapshot", *EVER)
+    assert (counts.read, counts.written) == (6, 6)
+    assert rows["instrument_name"].tolist()[:2] == ["BTC-27MAR26-80000-C", "BTC-27MAR26-80000-P"]
+    fixed = {"symbol": "BTC", "exchange": "deribit", "instrument_name": "BTC"}
+    with pytest.raises(ArchiveError, match="instrument_name='BTC' is not the name of an option") as told:
+        import_files("options_snapshot", path, tmp_path / "to", set=fixed, tz="UTC")
+    assert "leave it out" in str(told.value)
+
+
+def test_words_of_sides_are_mapped_one_by_one(tmp_path: Path) -> None:
+    """The first message names one word, the second the other; then all rows are there, each on its side."""
+    lines = [f"BTCUSDT,{_STAMP + i},{side},67000,{i + 1}" for i, side in enumerate(["B", "S", "B", "S"])]
+    path = _write(tmp_path, "liquidations.csv", "\n".join(["symbol,time,side,price,quantity", *lines]) + "\n")
+    said = ["import", "liquidations_fills", str(path), "--to", str(tmp_path / "to")]
+    said += ["--set", "exchange=binance", "--map", "fill_price_usd=price"]
+    with pytest.raises(ArchiveError, match="--map-value side:B=long or --map-value side:B=short"):
+        import_files(
+            "liquidations_fills",
+            path,
+            tmp_path / "to",
+            set={"exchange": "binance"},
+            map={"fill_price_usd": "price"},
+        )
+    assert main([*said, "--map-value", "side:B=short", "--map-value", "side:S=long"]) == 0
+    rows = open_archive(tmp_path / "to").read("liquidations_fills", *EVER).sort_values("time")
+    assert rows["side"].tolist() == ["short", "long"] * 2
+    assert rows["value_usd"].tolist() == [67000.0, 134000.0, 201000.0, 268000.0]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_wrong_column_shows_the_nearest_one_of_the_file(tmp_path: Path, form: str) -> None:
+    frame = pd.DataFrame({"timestamp": [_STAMP, _STAMP + 8 * _HOUR], "funding_rate_8h": [0.0001, 0.0002]})
+    path = tmp_path / f"rates.{form}"
+    frame.to_csv(path, index=False) if form == "csv" else frame.to_parquet(path)
+    said: dict[str, Any] = {"set": {"symbol": "ETH", "exchange": "binance"}, "unit": "per_8h"}
+    wrong = {"time": "timestamp", "rate_bps_8h": "funding_rate"}
+    with pytest.raises(ArchiveError, match="there is no column 'funding_rate'") as told:
+        import_files("funding_settlements", path, tmp_path / "to", map=wrong, **said)
+    near = re.search(r"did you mean '(\w+)'", str(told.value))
+    assert near is not None
+    counts = import_files(
+        "funding_settlements", path, tmp_path / "to", map={**wrong, "rate_bps_8h": near[1]}, **said
+    )
+    assert counts.written == 2
+    rows = open_archive(tmp_path / "to").read("funding_settlements", *EVER)
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, 2.0])
+
+
+def test_a_question_names_the_option_that_answers_it(tmp_path: Path) -> None:
+    """Hourly rates of no known venue may be payments or samples; open interest may be in three units."""
+    lines = [f"BTC,myvenue,{_STAMP + i * _HOUR},0.0000125" for i in range(20)]
+    path = _write(tmp_path, "x.csv", "\n".join(["coin,venue,timestamp,funding_rate", *lines]) + "\n")
+    with pytest.raises(Unclear) as asked:
+        import_files(None, path, tmp_path / "to")
+    assert (asked.value.option, asked.value.choices[0]) == ("--table", "funding_settlements")
+    counts = import_files(asked.value.choices[0], path, tmp_path / "to")
+    assert counts.written == 20
+    rows = open_archive(tmp_path / "to").read("funding_settlements", *EVER)
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0] * 20)
+    assert rows["interval_hours"].tolist() == [1.0] * 20
+
+
+def test_an_interval_that_no_row_shows_is_asked_for(tmp_path: Path) -> None:
+    body = [{"symbol": "BTC/USDT:USDT", "fundingRate": 0.0001, "timestamp": _STAMP, "datetime": "x"}]
+    path = _write(tmp_path, "okx.json", json.dumps(body))
+    with pytest.raises(ArchiveError, match="say it with --set interval_hours=8"):
+        import_files(None, path, tmp_path / "to")
+    assert main(["import", str(path), "--to", str(tmp_path / "to"), "--set", "interval_hours=8"]) == 0
+    rows = open_archive(tmp_path / "to").read("funding_settlements", *EVER)
+    assert rows[["exchange", "rate_bps_8h"]].to_numpy().tolist() == [["okx", 1.0]]
+
+
+def test_a_market_of_no_known_spelling_is_asked_about(tmp_path: Path) -> None:
+    head = "symbol,exchange,time,oi_usd\n"
+    path = _write(
+        tmp_path, "oi.csv", head + "BTC-25DEC26,okx,2026-01-01T00:00Z,1\nBTC:USD?!,okx,2026-01-01T00:00Z,2\n"
+    )
+    with pytest.raises(ArchiveError, match="is a dated future, and oi_history is of perpetual contracts"):
+        import_files("oi_history", path, tmp_path / "to")
+    words = {"symbol": {"BTC:USD?!": "BTC"}}
+    counts = import_files("oi_history", path, tmp_path / "to", map_values=words)
+    assert (counts.written, counts.rejected) == (1, 1)
+
+
+def test_a_dry_run_and_an_import_print_the_same_understanding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"symbol": "BTCUSDT", "fundingTime": _STAMP + i * 8 * _HOUR, "fundingRate": "0.0001"}
+        for i in range(3)
+    ]
+    path = _write(tmp_path, "rates.json", json.dumps(rows, indent=1))
+    said = ["import", str(path), "--to", str(tmp_path / "to")]
+    assert main([*said, "--dry-run"]) == 0
+    dry = capsys.readouterr().out
+    assert open_archive(tmp_path / "to").tables() == frozenset()
+    assert main(said) == 0
+    wet = capsys.readouterr().out
+    assert dry.splitlines()[:-1] == wet.splitlines()[:-1]
+    assert "table     funding_settlements:" in dry
+    assert wet.endswith("3 rows read, 3 written, 0 already there, 0 rejected\n")
+    assert main(["import", "--list"]) == 0
+    assert "ccxt: fetch_funding_rate_history" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol", "venue", "kind"),
+    [
+        ("binance-BTCUSDT-future", "BTC", "binance", "perpetual"),
+        ("deribit-BTC-27MAR26-100000-C-option", "BTC", "deribit", "option"),
+        ("BINANCEFTS_PERP_BTC_USDT", "BTC", "binance", "perpetual"),
+        ("DERIBIT_FTS_BTC_USD_261225", "BTC", "deribit", "future"),
+        ("BTC-USDT-VANILLA-PERPETUAL", "BTC", "", "perpetual"),
+        ("BTCUSDT-PERP.BINANCE", "BTC", "binance", "perpetual"),
+        ("tBTCF0:USTF0", "BTC", "", "perpetual"),
+        ("BTC/USD:BTC-261225", "BTC", "", "future"),
+        ("BTCUSD_261225", "BTC", "", "future"),
+        ("BTC-USD-261225", "BTC", "", "future"),
+        ("BTCUSDT-25DEC26", "BTC", "", "future"),
+        ("FI_XBTUSD_261225", "BTC", "", "future"),
+        ("BTCX6", "BTC", "cme", "future"),
+        ("MBTZ26", "BTC", "cme", "future"),
+        ("XBTUSD", "BTC", "", "perpetual"),
+        ("btc-perpetual", "BTC", "", "symbol"),
+        ("1000PEPE", "1000PEPE", "", "symbol"),
+        ("xyz:TSLA", "xyz:TSLA", "", "symbol"),
+    ],
+)
+def test_names_of_markets(name: str, symbol: str, venue: str, kind: str) -> None:
+    from derivdata.sources.archive.importing.instruments import market_of
+
+    market = market_of(name)
+    assert (market.symbol, market.venue, market.kind) == (symbol, venue, kind)
