@@ -48,6 +48,7 @@ _NAMES = {
     "bundle_diff": "bundle",
     "cache_clear": "client.transport",
     "cache_info": "client.transport",
+    "card": "cards",
     "catalog": "client.plan",
     "concat": "tables.joining",
     "connect": "client.transport",
@@ -63,6 +64,7 @@ _NAMES = {
     "raw": "client.transport",
     "record": "bundle",
     "replay": "bundle",
+    "rerun": "cards",
     "report": "reports",
     "serve": "sources.service",
 }

@@ -25,6 +25,8 @@ from derivdata.analysis.quality import quality as quality
 from derivdata.bundle import bundle_diff as bundle_diff
 from derivdata.bundle import record as record
 from derivdata.bundle import replay as replay
+from derivdata.cards import card as card
+from derivdata.cards import rerun as rerun
 from derivdata.client.plan import catalog as catalog
 from derivdata.client.plan import instruments as instruments
 from derivdata.client.plan import plan as plan

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
+from tests.support.records import assert_identical
 from tests.support.rows import rows
 
 NAMES = ["funding", "oi", "volume", "price", "basis", "positioning", "iv30"]
@@ -82,7 +83,7 @@ def test_the_past_is_the_same_when_the_future_is_cut_off(found: xr.Dataset) -> N
     cut = dd.features(["BTC", "ETH"], START, NAMES, end="2026-06-29T06:30", venues=VENUES)
     assert cut.sizes["time"] == 7
     assert int(cut.isnull().sum().to_array().sum()) == 0
-    xr.testing.assert_identical(cut.drop_attrs(), found.sel(time=cut["time"]).drop_attrs())
+    assert_identical(cut.drop_attrs(), found.sel(time=cut["time"]).drop_attrs())
 
 
 def test_units_and_origin_are_stated(found: xr.Dataset) -> None:

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 
 import derivdata as dd
 from derivdata.client.retrieval import pieces
@@ -20,6 +19,7 @@ from derivdata.errors import DataNotice, SchemaError, TierError
 from derivdata.support import times
 from derivdata.tables import endpoints
 from derivdata.tables.endpoints import Request
+from tests.support.records import assert_identical
 
 DAY = ("2026-06-01", "2026-06-02")
 NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
@@ -245,7 +245,7 @@ def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
         surface = snapshot(points, "surface", notices=["thinned out"])
     with pytest.warns(DataNotice, match="thinned out"):
         chain = snapshot(points, notices=["thinned out"])
-    xr.testing.assert_identical(surface, dd.tables.surface(chain))
+    assert_identical(surface, dd.tables.surface(chain))
     assert dd.provenance(surface) == dd.provenance(chain)
     assert dd.provenance(surface)["notices"] == ["thinned out"]
 

@@ -15,6 +15,7 @@ from derivdata import tables
 from derivdata.errors import SchemaError
 from derivdata.tables.schema import floats
 from derivdata.tables.schema.table import arrangement
+from tests.support.records import attrs_of
 from tests.support.rows import rows
 
 TWO = {
@@ -82,7 +83,7 @@ def test_doubled_keys_are_found_zones_wanted_and_parts_joined() -> None:
         HISTORY.build(many)
     frame = HISTORY.build(TWO)
     frame.attrs["provenance"] = {"source": "test"}
-    assert HISTORY.conform(frame).attrs == {"provenance": {"source": "test"}}
+    assert attrs_of(HISTORY.conform(frame)) == {"provenance": {"source": "test"}}
     naive = frame.assign(time=frame["time"].dt.tz_localize(None))
     with pytest.raises(SchemaError, match="instants without a zone"):
         HISTORY.conform(naive)

@@ -15,6 +15,7 @@ import derivdata as dd
 from derivdata import tables
 from derivdata.analysis.funding import slippage_bps
 from derivdata.errors import DataNotice
+from tests.support.records import assert_identical, attrs_of
 from tests.support.rows import rows
 from tests.support.shared import shared_path
 
@@ -77,12 +78,12 @@ def _history(**change: object) -> pd.DataFrame:
 def test_panel_is_labelled_ragged_is_nan_and_netcdf_keeps_it(tmp_path: object) -> None:
     panel = dd.panel(_history())
     assert panel.dims == ("symbol", "exchange", "time")
-    assert panel.attrs == {"units": "bps/8h", "kind": "sampled", "resolution": "1h"}
+    assert attrs_of(panel) == {"units": "bps/8h", "kind": "sampled", "resolution": "1h"}
     assert panel["time"].dtype == "datetime64[us]"
     assert dd.panel(tables.TABLES["funding_history"].empty()).shape == (0, 0, 0)
     panel.to_netcdf(f"{tmp_path}/panel.nc")
     with xr.open_dataarray(f"{tmp_path}/panel.nc") as back:
-        xr.testing.assert_identical(back.load(), panel)
+        assert_identical(back.load(), panel)
         assert back["time"].dtype == "datetime64[us]" or (back["time"] == panel["time"]).all()
 
 
@@ -219,7 +220,7 @@ def test_a_surface_is_what_xarray_makes_of_the_rows_itself(seed: int) -> None:
         {n: (v.dims, v.values, v.attrs) for n, v in surface.coords.items()},
         surface.attrs,
     )
-    xr.testing.assert_identical(surface, plain)
+    assert_identical(surface, plain)
     assert {n: v.dtype for n, v in surface.variables.items()} == {
         n: v.dtype for n, v in plain.variables.items()
     }

@@ -103,6 +103,8 @@ UNTIMED: dict[str, str] = {
     "analysis.funding.portfolio": "a problem of a hundred pairs at most an instant, of which the forecasts "
     "take longer: `analysis.funding.pick_record` has a row",
     "asof": _NOTHING,
+    "card": "hashes a result and writes a small file",
+    "rerun": "makes the calls of a card again",
     "collect.backfill": "keeps the pace of venues; reading their answers is timed by row `venue-settlements`",
     "disconnect": _NOTHING,
     "connect": "opens what a row of the services and the first table time",

@@ -17,7 +17,7 @@ from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_
 from derivdata.cli.fetching import add_export, add_fetch
 from derivdata.cli.notebooks import add_notebook
 from derivdata.cli.options import notify, say
-from derivdata.cli.reports import add_bundle, add_report
+from derivdata.cli.reports import add_bundle, add_report, add_rerun
 from derivdata.support.extras import import_extra
 
 __all__ = ["main"]
@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     add_audit(commands.add_parser("audit", help="find faults of stored rows, and repair them"))
     add_fetch(commands.add_parser("fetch", help="one table into an archive, a file or the terminal"))
     add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
+    add_rerun(commands.add_parser("rerun", help="compute the result of a card again and compare its figures"))
     add_export(commands.add_parser("export", help="the tables of a recording as Parquet or CSV files"))
     add_notebook(commands.add_parser("notebook", help="what to fix in a notebook before it is published"))
     add_collect(commands.add_parser("collect", help="ask the venues, without a key, for as long as it runs"))

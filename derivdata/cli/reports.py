@@ -97,3 +97,25 @@ def _bundle(arguments: argparse.Namespace) -> None:
         say(bundle.info(arguments.file))
     else:
         say(f"{arguments.file}: {bundle.verify(arguments.file)} answers, every hash right")
+
+
+def add_rerun(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata rerun``."""
+    parser.add_argument("card", type=Path, metavar="CARD", help="a file that dd.card wrote")
+    parser.add_argument(
+        "data", type=Path, metavar="RECORDING", help="the responses behind it, from dd.record"
+    )
+    parser.set_defaults(run=_rerun)
+
+
+def _rerun(arguments: argparse.Namespace) -> int:
+    from derivdata import errors, rerun
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.DataNotice)  # the first run showed them
+        table = rerun(arguments.card, arguments.data)
+    say(table.to_string(index=False))
+    differing = int((~table["equal"]).sum())
+    bits = "bit-equal" if table.attrs["identical"] else "not bit-equal"
+    say(f"{len(table)} figures, {differing} beyond their tolerance; the result is {bits}")
+    return 1 if differing else 0

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeAlias, Ty
 
 import numpy as np
 
+from derivdata.support import calls
 from derivdata.support.text import did_you_mean
 
 P = ParamSpec("P")
@@ -45,7 +46,8 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     A list for `Numbers` arrives as an array of floats; floating-point faults are NaN or infinity, without
     warnings. What an annotation cannot say at run time is not checked. A TypeError or ValueError names the
     argument, with the nearest known name or choice, but does not show its value, which may be a key. Where an
-    error of the function names no argument, a note lists their shapes.
+    error of the function names no argument, a note lists their shapes. A table or an array with labels that
+    the outermost call returns has the record of the call in its ``attrs``: see `derivdata.support.calls`.
     """
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]
@@ -53,6 +55,7 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     # Built at the first call: only then is every name defined that the annotations use.
     rules = functools.cache(lambda: _rules(function))
+    defaults = functools.cache(lambda: _defaults(function))
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -66,8 +69,12 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
         placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
         named = {name: _checked(expected, name, value) for name, value in kwargs.items()}
         try:
-            with np.errstate(all="ignore"):
-                return function(*placed, *args[len(placed) :], **named)  # type: ignore[arg-type]
+            with calls.entered() as is_outermost, np.errstate(all="ignore"):
+                result = function(*placed, *args[len(placed) :], **named)  # type: ignore[arg-type]
+            if not (is_outermost and hasattr(result, "attrs")):
+                return result
+            arguments = defaults() | dict(zip(positional, placed, strict=False)) | named
+            return calls.attach(function, arguments, result)  # type: ignore[no-any-return]
         except ArithmeticError as fault:  # of Python's own numbers: numpy's give NaN
             arguments = dict(zip(positional, placed, strict=False)) | named
             single = [f"{name}={value!r}" for name, value in arguments.items() if _is_number(value)]
@@ -79,6 +86,11 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return call
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
 def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:

@@ -5,6 +5,7 @@ import xarray as xr
 
 from derivdata.analysis import align
 from derivdata.tables.panels import provenance
+from tests.support.records import assert_identical, attrs_of
 
 
 def panel(stamps: list[str], values: list[float], **attrs: str) -> xr.DataArray:
@@ -31,7 +32,7 @@ def test_each_instant_takes_the_newest_that_was_there() -> None:
     staleness = found["staleness"].sel(exchange="a").values
     np.testing.assert_allclose(staleness[:4], [50 / 60, 50 / 60, 50 / 60, 110 / 60])
     assert np.isnan(staleness[4:]).all()
-    assert found["value"].attrs == SAMPLED.attrs
+    assert attrs_of(found["value"]) == SAMPLED.attrs
     assert found["time"].dtype == "datetime64[us]"
     grid = pd.DatetimeIndex(["2026-01-01T01:10", "2026-01-01T02:09"])
     assert align.align(SAMPLED, grid, tolerance="0h")["value"].values.tolist() == [
@@ -55,7 +56,7 @@ def test_the_past_does_not_know_the_future() -> None:
     spoiled = SAMPLED.copy(data=np.where(SAMPLED["time"] > grid[-1], 1e9, SAMPLED))
     for delay in ("0h", "1h"):
         one, other = (align.align(x, grid, tolerance="2h", delay=delay) for x in (SAMPLED, spoiled))
-        xr.testing.assert_identical(one, other)
+        assert_identical(one, other)
 
 
 def test_nothing_aligns_to_nothing() -> None:
@@ -113,7 +114,7 @@ def test_a_joined_table_has_the_provenance_of_both() -> None:
     times = pd.to_datetime(["2026-01-01T00:00Z", "2026-01-01T01:00Z"])
     left = pd.DataFrame({"time": times, "symbol": "BTC", "exchange": "a", "x": [1.0, 2.0]})
     right = left.rename(columns={"x": "y"})
-    assert align.asof_join(left, right, tolerance="1h").attrs == {}
+    assert attrs_of(align.asof_join(left, right, tolerance="1h")) == {}
     left.attrs["provenance"] = {"source": "archive", "synthetic": False, "requests": [{"path": "/funding"}]}
     right.attrs["provenance"] = {"source": "sample", "synthetic": True, "requests": [{"path": "/oi"}]}
     said = provenance(align.asof_join(left, right, tolerance="1h"))

@@ -14,6 +14,7 @@ from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import STAMPS_2026, chain_2026
 from tests.analysis.made_chains import MONTH, NOW, options
+from tests.support.records import assert_identical
 from tests.support.shared import known
 
 SPRING = pd.Timestamp("2026-03-27T08:00", tz="UTC").as_unit("us")
@@ -411,7 +412,7 @@ class TestSmiles:
         holed = frame.assign(iv=frame["iv"].where(frame["strike"] != 90.0))
         dropped = frame[frame["strike"] != 90.0]
         with_holes, without = (chain.smiles(chain.clean(each)) for each in (holed, dropped))
-        xr.testing.assert_identical(with_holes.drop_attrs(), without.drop_attrs())
+        assert_identical(with_holes.drop_attrs(), without.drop_attrs())
 
     def test_what_cannot_be_fitted_is_counted_and_flags_travel(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
@@ -558,7 +559,7 @@ class TestAsTheyCome:
         frame = self.chains(h800=100.0).assign(open_interest=0.0)
         both = pd.concat([frame.assign(iv=0.8), frame], ignore_index=True)
         one, other = (surfaces.from_chain(rows) for rows in (both, both.iloc[::-1]))
-        xr.testing.assert_identical(one["status"], other["status"])
+        assert_identical(one["status"], other["status"])
         assert (one["status"] & Status.DUPLICATE).all()
         assert chain.clean(both)["iv"].unique().tolist() == [0.6], (
             "of equal open interest the lower volatility"

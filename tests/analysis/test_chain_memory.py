@@ -3,11 +3,11 @@ import sys
 import dask.array  # noqa: F401  (imported here, so that no measurement holds the import)
 import numpy as np
 import pytest
-import xarray as xr
 
 from derivdata.analysis import chain, surface
 from derivdata.analysis.chain import labels
 from tests.analysis.made_chains import daily_chains
+from tests.support.records import assert_identical
 
 
 def test_lazy_smiles_are_the_filled_ones(monkeypatch):
@@ -22,7 +22,7 @@ def test_lazy_smiles_are_the_filled_ones(monkeypatch):
     lazy = chain.smiles(options.sample(frac=1.0, random_state=1))
     assert len(lazy.chunksizes["time"]) > 2
     assert max(lazy["iv"].data.blocks[i].size for i in range(len(lazy.chunksizes["time"]))) <= 20_000
-    xr.testing.assert_identical(lazy.compute(), filled)
+    assert_identical(lazy.compute(), filled)
     bent = lazy.assign(iv=lazy["iv"].where(lazy["strike"] != 9e4, lazy["iv"] * 1.5))
     assert len(violations) > 0
     assert chain.arbitrage(bent).equals(violations)

@@ -4,6 +4,7 @@ import xarray as xr
 
 from derivdata.analysis import funding
 from tests.analysis.funding_made import market, noisy, series, times
+from tests.support.records import attrs_of
 
 NAN = np.nan
 
@@ -29,7 +30,7 @@ def test_constant_settlements_of_thirty_days_are_ninety_bps_through_changes_of_i
     if read == "inferred":
         found = funding.infer_interval(panel)
         hours = found["interval_hours"]
-        assert hours.attrs == {"units": "h"}
+        assert attrs_of(hours) == {"units": "h"}
         assert (found["changed"].sum(), found["missing"].sum()) == (len(changes) - 1, 0)
     accrued = funding.cumulative(panel.assign_coords(interval_hours=hours))
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
@@ -121,7 +122,7 @@ def test_the_wrong_question_is_refused(panel, options, message):
 def test_the_result_says_what_it_is_and_payments_compound():
     accrued = funding.cumulative(market(np.ones((1, 2, 3))).transpose("time", ...))
     assert accrued["funding_bps"].dims == ("time", "symbol", "exchange")
-    assert accrued["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
+    assert attrs_of(accrued["funding_bps"]) == {"units": "bps", "kind": "settled"}
     assert accrued["covered_hours"].attrs["units"] == "h"
     assert accrued["time"].values[0] == times(8.0)
     # Two payments of 1 % each: 1.01² − 1 = 201 bps, not 200.
@@ -136,7 +137,7 @@ def test_period_sums_of_holes_changes_and_samples():
     sums = funding.period_sums(rates)["funding_bps"]
     np.testing.assert_allclose(sums, [2.0, NAN, 2.0])
     assert sums["time"].dt.hour.values.tolist() == [8, 16, 0]
-    assert sums.attrs == {"units": "bps", "kind": "settled"}
+    assert attrs_of(sums) == {"units": "bps", "kind": "settled"}
     assert np.isnan(funding.period_sums(rates[1:])["funding_bps"][0])
     rates = series(np.full(9, 3.0), hours=[8, *range(9, 17)])
     rates = rates.assign_coords(interval_hours=("time", [8.0] + [1.0] * 8))

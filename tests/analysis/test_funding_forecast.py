@@ -17,6 +17,7 @@ from derivdata.reports.sections import carry as carry_section
 from tests.analysis.funding_made import market, noisy
 from tests.measured import carry_forecast as measured
 from tests.support.recorded_funding import recorded_funding, recorded_marks
+from tests.support.records import assert_identical
 
 WEEK = "7d"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "carry.md"
@@ -125,7 +126,7 @@ def test_costs_are_taken_from_the_outcome() -> None:
     for name in ("net_bps", "net_median_bps", "net_low_bps", "net_high_bps"):
         xr.testing.assert_allclose(free[name] - paid["cost_bps"], paid[name])
     assert (paid["probability_net_positive"] < free["probability_net_positive"]).all()
-    xr.testing.assert_identical(free["gross_bps"], paid["gross_bps"])
+    assert_identical(free["gross_bps"], paid["gross_bps"])
 
 
 def test_pairs_are_chosen_and_do_not_change_each_other() -> None:
@@ -135,7 +136,7 @@ def test_pairs_are_chosen_and_do_not_change_each_other() -> None:
     some = funding.forecast_carry(panel, [("v03", "v01"), ("v00", "v02")], **keywords)
     assert some["long"].values.tolist() == ["v03", "v00"]
     assert some["short"].values.tolist() == ["v01", "v02"]
-    xr.testing.assert_identical(some.isel(pair=0), _pair(every, "v03", "v01"))
+    assert_identical(some.isel(pair=0), _pair(every, "v03", "v01"))
 
 
 def test_what_cannot_be_known_has_no_forecast() -> None:
@@ -202,7 +203,7 @@ def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
     changed = panel.where(panel["time"] <= at, 1e3 * np.random.default_rng(0).standard_normal(panel.shape))
     again = funding.pick_record(changed, **keywords)
     forecast = ["long", "short", "predicted_net_bps", "predicted_low_bps", "predicted_high_bps", "cost_bps"]
-    xr.testing.assert_identical(*(part[forecast].sel(time=slice(None, at)) for part in (record, again)))
+    assert_identical(*(part[forecast].sel(time=slice(None, at)) for part in (record, again)))
     assert not record[forecast].equals(again[forecast])
     cut = funding.forecast_carry(panel.sel(time=slice(None, at)), **keywords)
     for number in range(2):
@@ -465,4 +466,4 @@ def test_intervals_of_funding_and_prices_hold_what_pairs_earned(hold: str, fundi
         paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks, parts=False
     )
     ends = {f"{part}_{end}_bps" for part in ("funding", "price") for end in ("low", "high")}
-    xr.testing.assert_identical(whole, alone.drop_vars(ends))
+    assert_identical(whole, alone.drop_vars(ends))

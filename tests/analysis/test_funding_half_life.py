@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-import xarray as xr
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding import persistence
 from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import market, series, times
+from tests.support.records import assert_identical
 from tests.support.shared import known
 
 NAN = np.nan
@@ -92,12 +92,12 @@ def test_results_depend_on_the_generator_and_not_on_neighbours():
     values = _decaying(3.0, 60, 7, count=3)[:, None, :]
     together = funding.half_life(market(values), resamples=99)
     alone = funding.half_life(market(values).isel(symbol=[2]), resamples=99)
-    xr.testing.assert_identical(together.isel(symbol=[2]), alone)
+    assert_identical(together.isel(symbol=[2]), alone)
     panel = series(_decaying(3.0, 60, 7)[0])
     one, same, other = (
         funding.half_life(panel, resamples=99, rng=np.random.default_rng(seed)) for seed in (1, 1, 2)
     )
-    xr.testing.assert_identical(one, same)
+    assert_identical(one, same)
     assert not one.equals(other)
 
 

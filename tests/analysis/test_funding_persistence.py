@@ -2,7 +2,6 @@ import os
 
 import numpy as np
 import pytest
-import xarray as xr
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
@@ -10,6 +9,7 @@ from derivdata.analysis.funding.persistent_part import _Atoms, _uncut
 from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import market, series
 from tests.analysis.pages import coverage_on_page
+from tests.support.records import assert_identical
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 PROCESSES = {
@@ -116,7 +116,7 @@ def test_pure_noise_tells_nothing_whether_or_not_the_interval_is_asked_for() -> 
     status = funding.half_life(panel, resamples=99)["status"].values
     assert ((status & FundingStatus.CANNOT_TELL) > 0).sum() >= 5
     told, short = (funding.half_life(panel, resamples=99, level=level) for level in (0.9, None))
-    xr.testing.assert_identical(short["status"], told["status"])
+    assert_identical(short["status"], told["status"])
     assert short["half_life_low_hours"].isnull().all()
     assert short["half_life_high_hours"].isnull().all()
-    xr.testing.assert_identical(short["half_life_hours"], told["half_life_hours"])
+    assert_identical(short["half_life_hours"], told["half_life_hours"])

@@ -8,6 +8,7 @@ import xarray as xr
 
 from derivdata.analysis import funding
 from tests.analysis.funding_made import dollars, noisy
+from tests.support.records import assert_identical
 
 SETTLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1)
 SAMPLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1, kind="sampled")
@@ -98,7 +99,7 @@ def test_lazy_panels_stay_lazy_and_give_the_same_numbers(name, chunks):
         lazy = case(panel.chunk(chunks))
     assert dask.is_dask_collection(lazy)
     with dask.config.set(scheduler="synchronous"):
-        xr.testing.assert_identical(lazy.compute(), case(panel))
+        assert_identical(lazy.compute(), case(panel))
 
 
 @pytest.mark.parametrize("name", ["dispersion", "oi_weighted", "best_pair"])
@@ -106,7 +107,7 @@ def test_how_a_panel_lies_in_memory_means_nothing(name):
     """Sums over many venues would differ in the last bit where their order does."""
     panel = noisy(symbols=2, venues=43, rows=5)
     case = CASES[name][1]
-    xr.testing.assert_identical(case(panel.copy(data=np.asfortranarray(panel.values))), case(panel))
+    assert_identical(case(panel.copy(data=np.asfortranarray(panel.values))), case(panel))
 
 
 @pytest.mark.parametrize("cut", [20, 55])
@@ -118,7 +119,7 @@ def test_the_past_does_not_change_with_the_future(name, garbage, cut):
     replaced = (
         xr.where(future, garbage, panel, keep_attrs=False).assign_attrs(panel.attrs).transpose(*panel.dims)
     )
-    xr.testing.assert_identical(case(replaced).isel(time=slice(cut)), case(panel).isel(time=slice(cut)))
+    assert_identical(case(replaced).isel(time=slice(cut)), case(panel).isel(time=slice(cut)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -168,7 +169,7 @@ ACROSS_VENUES = ["best_pair", "dispersion", "oi_weighted", "universe"]
 def test_masking_a_venue_is_dropping_it(name):
     panel, case = CASES[name]
     masked = case(panel.where(panel["exchange"] != "v01"))
-    xr.testing.assert_identical(masked, case(panel.drop_sel(exchange="v01")))
+    assert_identical(masked, case(panel.drop_sel(exchange="v01")))
 
 
 KNOWN = {"cost_bps", "slippage_bps", "step_hours", "filled_hours", "off_grid", "pairs", "decisions"}

@@ -5,6 +5,7 @@ import xarray as xr
 from derivdata.analysis import funding
 from derivdata.analysis.price_agreement import other_coins
 from tests.analysis.funding_made import dollars, market, noisy
+from tests.support.records import attrs_of
 from tests.support.shared import known
 
 
@@ -24,7 +25,7 @@ def test_a_spread_is_what_the_short_earns_less_what_the_long_pays():
     panel = market([[[1.0, -2.0, np.nan], [4.0, 0.5, 1.0]]])
     earned = funding.spread(panel, "v00", "v01")
     np.testing.assert_array_equal(earned.squeeze(), [3.0, 2.5, np.nan])
-    assert earned.attrs == {"units": "bps/8h", "kind": "settled"}
+    assert attrs_of(earned) == {"units": "bps/8h", "kind": "settled"}
     np.testing.assert_array_equal(funding.spread(panel, "v01", "v00"), -earned)
     with pytest.raises(ValueError, match=r"'nowhere' is not a venue.*v00, v01"):
         funding.spread(market(np.ones((1, 2, 3))), "v00", "nowhere")

@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import xarray as xr
 from numpy.lib.stride_tricks import sliding_window_view
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding import ranked_windows
 from tests.analysis.funding_made import market, series
+from tests.support.records import assert_identical
 
 NAN = np.nan
 
@@ -131,7 +131,7 @@ def test_windows_that_make_no_sense(options):
 
 def test_windows_of_time_and_times_that_do_not_ascend():
     panel = series(np.random.default_rng(1).standard_normal(60))
-    xr.testing.assert_identical(funding.zscore(panel, "4d"), funding.zscore(panel, rows=12))
+    assert_identical(funding.zscore(panel, "4d"), funding.zscore(panel, rows=12))
     for wrong, message in (("10h", "no whole number"), (None, "length of time, or its rows")):
         with pytest.raises(ValueError, match=message):
             funding.zscore(panel, wrong)

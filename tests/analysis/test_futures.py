@@ -5,6 +5,7 @@ import pytest
 import derivdata as dd
 from derivdata.analysis import backtest
 from derivdata.analysis.futures import cash_and_carry, constant_maturity, roll, term_structure, with_leg
+from tests.support.records import assert_identical
 
 START = pd.Timestamp("2026-03-02T08:00Z")
 NEAR, FAR = START + pd.Timedelta("73D"), START + pd.Timedelta("146D")  # 0.2 and 0.4 years
@@ -37,7 +38,7 @@ def test_the_basis_of_each_expiry_is_against_the_index_of_its_own_quote() -> Non
     with pytest.raises(ValueError, match="no row with an index and time left"):
         term_structure(TABLE, least="300d")
     naive = TABLE.assign(time=TABLE["time"].dt.tz_localize(None))  # of instants without a zone: UTC
-    assert term_structure(naive).identical(term_structure(TABLE))
+    assert_identical(term_structure(naive), term_structure(TABLE))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from derivdata.analysis.inputs import (
     seed_of,
     together,
 )
+from tests.support.records import assert_identical
 
 GRID = xr.DataArray(np.zeros((2, 3)), {"venue": ["a", "b"]}, ("venue", "time"))
 
@@ -86,7 +87,7 @@ def test_a_rate_of_the_expiries_needs_no_labels() -> None:
         quotes, quotes, years, interest_rate=xr.DataArray([0.0, 0.1], dims="expiry")
     )
     bare = dd.analysis.variance.cboe(quotes, quotes, np.array([0.1, 0.5]), interest_rate=np.array([0.0, 0.1]))
-    xr.testing.assert_identical(bare, labelled)
+    assert_identical(bare, labelled)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import xarray as xr
 
 from derivdata.analysis import liquidations
 from derivdata.analysis.liquidations.branching import BranchingStatus
+from tests.support.records import assert_identical
 from tests.support.shared import known_path
 
 DAY = 1440  # minutes
@@ -41,7 +42,7 @@ def test_buckets_are_the_hand_made(events: pd.DataFrame) -> None:
         xr.testing.assert_equal(parts[name].sum("exchange"), whole[name])
     assert parts["exchange"].values.tolist() == ["x", "y"]
     shuffled = liquidations.bucket(events.sample(frac=1, random_state=3))
-    xr.testing.assert_identical(shuffled, whole)
+    assert_identical(shuffled, whole)
 
 
 def test_what_was_not_watched_is_unknown_and_not_zero(events: pd.DataFrame) -> None:

@@ -6,6 +6,7 @@ import xarray as xr
 import derivdata as dd
 from derivdata.analysis import funding
 from tests.analysis.funding_made import market, noisy, series
+from tests.support.records import attrs_of
 
 NAN = float("nan")
 
@@ -15,7 +16,7 @@ def test_percentiles_by_hand() -> None:
     values = [-1.0, 0.0, 1.0, 5.0, 1.0, NAN, 9.0]
     found = dd.analysis.percentile(series(values), rows=3)
     np.testing.assert_allclose(found, [NAN, NAN, 1.0, 1.0, 0.5, NAN, 1.0])
-    assert found.attrs == {"units": "1"}
+    assert attrs_of(found) == {"units": "1"}
     strict = dd.analysis.percentile(series(values), "24h", min_rows=3)
     np.testing.assert_allclose(strict, [NAN, NAN, NAN, 1.0, 0.5, NAN, NAN])
 

@@ -8,6 +8,7 @@ import xarray as xr
 from derivdata.analysis import align, funding
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.settlements import _overlapping, _without_overlap, merge_late_stamps, scheduled
+from tests.support.records import assert_identical
 
 LATE = pd.Timedelta("12ms")
 STAMPS = pd.date_range("2026-01-01", periods=12, freq="8h").as_unit("us")
@@ -165,7 +166,7 @@ def test_what_is_known_of_odd_payments_does_not_change_with_what_comes_later():
     assert whole.sel(exchange="a")[-1].item() == 0 + 1 + 2 + 3 + 5 + 6 + 7 + 8 + 10 + 11 + 12 + 13
     for rows in range(1, 14):
         cut = funding.cumulative(panel.isel(time=slice(rows)), overlap="nan")["funding_bps"]
-        xr.testing.assert_identical(cut, whole.sel(time=cut["time"]))
+        assert_identical(cut, whole.sel(time=cut["time"]))
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -281,7 +282,7 @@ def test_late_stamps_in_chunks_are_merged_lazily():
     )
     lazy = funding.best_pair(panel.chunk(time=2))
     assert lazy["spread_bps_8h"].chunks is not None
-    xr.testing.assert_identical(lazy.compute(), funding.best_pair(panel))
+    assert_identical(lazy.compute(), funding.best_pair(panel))
 
 
 @pytest.mark.parametrize(("gap", "missing"), [(11.9, 0.0), (12.1, 4.1), (13.0, 5.0)])

@@ -9,6 +9,7 @@ from derivdata.analysis import smile, surface
 from derivdata.analysis.labelling import in_chunks
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
+from tests.support.records import assert_identical
 
 essvi = functools.partial(surface.fit, method="essvi", weights="equal")
 
@@ -190,7 +191,7 @@ def test_no_call_gets_more_slices_than_it_may_have(most, whole, sizes):
 
     found = in_chunks(doubled, fit, most=most, whole=whole)
     assert seen == sizes
-    xr.testing.assert_identical(found, fit * 2)
+    assert_identical(found, fit * 2)
 
 
 @pytest.mark.parametrize("method", ["svi", "essvi", "slices"])

@@ -10,6 +10,7 @@ import xarray as xr
 
 import derivdata as dd
 from tests.reliability.calls import CALLS, chains, function, made, panels
+from tests.support.records import assert_identical
 
 # Rows of one instant and value are taken in the order in which they came, which shows what a page repeats;
 # figures of a book stand leg by leg.
@@ -84,7 +85,7 @@ def test_arguments_stay_and_attributes_do_not_depend_on_what_xarray_keeps(name: 
         with xr.set_options(keep_attrs=keep):
             found.append(function(name)(**given))
     if isinstance(found[0], (xr.DataArray, xr.Dataset)):
-        xr.testing.assert_identical(*found)
+        assert_identical(*found)
     for argument, value in given.items():
         np.testing.assert_equal(_plain(value), _plain(before[argument]), err_msg=argument)
 

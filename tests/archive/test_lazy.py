@@ -14,6 +14,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive, open_archive, parquet_writer, scanning
 from tests.archive.rates import EVER, START, conformed, rates, said, say
+from tests.support.records import attrs_of
 
 pytest.importorskip("dask.dataframe")
 
@@ -90,7 +91,7 @@ def test_settlements_have_the_hours_that_each_pays_for(tmp_path: Path, chunks: i
     window = {"start": START, "end": START + pd.Timedelta(20, "h"), "step": "4h", "chunks": chunks}
     found = archive.panel("funding_settlements", "rate_bps_8h", **window)
     assert found["interval_hours"].chunks is not None
-    assert found["interval_hours"].attrs == {"units": "h"}
+    assert attrs_of(found["interval_hours"]) == {"units": "h"}
     hours = found["interval_hours"].to_numpy()
     np.testing.assert_array_equal(hours, [[[8.0, np.nan, 8.0, 4.0, 4.0]]])
     np.testing.assert_array_equal(found.to_numpy(), [[[1.0, np.nan, 2.0, 3.0, 4.0]]])

@@ -35,6 +35,8 @@ LEFT_OUT = {
     "report": "a quarter of a minute each",
     "archive.import_files": "reads files: tests/archive/test_import.py",
     "datasets.load": "fetches files: tests/test_datasets.py",
+    "card": "writes a file: tests/test_cards.py",
+    "rerun": "reads a file: tests/test_cards.py",
     "bundle.info": "reads a file: tests/bundle/test_hostile.py",
     "bundle.verify": "reads a file: tests/bundle/test_hostile.py",
     "collect.backfill": "asks venues: tests/collect/test_backfill.py",

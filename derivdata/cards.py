@@ -1,0 +1,381 @@
+"""Cards: a small file that says how a result was made and what it said, and that can be run again.
+
+A card has the call with its arguments and the calls behind them, hashes of the data, versions, and key
+figures with a tolerance each. With the recording of the responses (`derivdata.record`), the result is
+computed again offline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.client.bundle.replaying import replay
+from derivdata.support import calls
+from derivdata.support.arguments import typed
+from derivdata.support.files import replace_file
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["card", "rerun"]
+__dir__ = __all__.copy
+
+_FORMAT = 1
+_TOLERANCE = 1e-9
+_ORIGIN = ("source", "synthetic", "as_of", "attribution")
+
+
+@typed
+def card(
+    result: Any,
+    path: str | Path,
+    *,
+    tolerance: float = _TOLERANCE,
+    tolerances: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Write how a result was made and its key figures to a JSON file.
+
+    Parameters
+    ----------
+    result
+        What a public function of the library returned: a table, an array or a dataset with labels.
+    path
+        The file, replaced atomically.
+    tolerance
+        Largest difference of a figure that `rerun` accepts, relative to the larger of 1 and the figure.
+    tolerances
+        Others, by the name of a figure.
+
+    Returns
+    -------
+    dict
+        The content: ``call``, ``versions``, ``figures`` (each with ``value`` and ``tolerance``), ``sha256``
+        of the result, and ``provenance``. Figures of a dataset are its single values, and count, mean,
+        minimum and maximum of its other variables. Figures of a table are its rows, and the same of its
+        columns of numbers.
+
+    Raises
+    ------
+    TypeError
+        `result` has no record of a call. An argument is a lambda or a function within a function, whose code
+        another session cannot import. Data was passed that no function of the library returned.
+    ValueError
+        `tolerances` names a figure that the result does not have.
+
+    Notes
+    -----
+    A selection by labels (``panel.sel(symbol="BTC")``) between two calls is repeated by `rerun`. Any other
+    change of data between two calls is not part of the record: `rerun` then names the argument that differs.
+
+    Examples
+    --------
+    >>> share = dd.analysis.oi.market_share(dd.panel(dd.oi.history("BTC", "7d"), "oi_usd"))
+    >>> sorted(dd.card(share, "share.json"))
+    ['call', 'figures', 'format', 'provenance', 'sha256', 'versions']
+    """
+    record = calls.record_of(result)
+    if record is None:
+        raise TypeError(
+            "result has no record of a call: pass what a function of derivdata returned, unchanged"
+        )
+    versions = record.pop("versions")
+    _require_importable(record, record["function"])
+    values = figures(result)
+    unknown = sorted(set(tolerances or {}) - set(values))
+    if unknown:
+        raise ValueError(f"tolerances: the result has no figure {unknown[0]!r}; it has {', '.join(values)}")
+    allowed = dict.fromkeys(values, tolerance) | dict(tolerances or {})
+    written = {
+        "format": _FORMAT,
+        "call": record,
+        "versions": versions,
+        "figures": {name: {"value": value, "tolerance": allowed[name]} for name, value in values.items()},
+        "sha256": calls.digest(_computed(result)),
+        "provenance": _origin(result),
+    }
+    text = json.dumps(written, indent=2, sort_keys=True, ensure_ascii=False)
+    replace_file(Path(path), f"{text}\n".encode())
+    return written
+
+
+@typed
+def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
+    """Compute the result of a card again, and compare its figures with those that are recorded.
+
+    Parameters
+    ----------
+    path
+        A file that `card` wrote.
+    data
+        The recording of the responses (`derivdata.record`); nothing else is read then. None requests them
+        from the source that this session is connected to, or replays.
+
+    Returns
+    -------
+    DataFrame
+        One row per figure: ``figure``, ``recorded``, ``new``, ``difference``, ``tolerance``, ``equal``.
+        ``attrs["identical"]`` is whether all values of the result are bit-equal.
+
+    Raises
+    ------
+    ValueError
+        The file is not a card; data differs from what the card was made of, with the argument that does.
+    BundleError, NotRecorded
+        The recording is damaged, or lacks a request.
+
+    Examples
+    --------
+    >>> with dd.record("week.ddz"):
+    ...     share = dd.analysis.oi.market_share(dd.panel(dd.oi.history("BTC", "7d"), "oi_usd"))
+    >>> _ = dd.card(share, "share.json")
+    >>> again = dd.rerun("share.json", "week.ddz")
+    >>> bool(again["equal"].all()), again.attrs["identical"]
+    (True, True)
+    """
+    written = _read(Path(path))
+    if data is None:
+        result = _evaluated(written["call"])
+    else:
+        with replay(data):
+            result = _evaluated(written["call"])
+    new = figures(result)
+    rows = []
+    for name, figure in written["figures"].items():
+        recorded, value, allowed = _number(figure["value"]), _number(new.get(name)), figure["tolerance"]
+        difference = value - recorded
+        both_missing = np.isnan(recorded) and np.isnan(value) and name in new
+        equal = both_missing or value == recorded or abs(difference) <= allowed * max(1.0, abs(recorded))
+        rows.append((name, recorded, value, 0.0 if both_missing else difference, allowed, bool(equal)))
+    table = pd.DataFrame(rows, columns=["figure", "recorded", "new", "difference", "tolerance", "equal"])
+    table.attrs["identical"] = calls.digest(_computed(result)) == written["sha256"]
+    return table
+
+
+def figures(result: Any) -> dict[str, float | None]:
+    """Return the key figures of a result by name; a figure that is missing is None."""
+    import xarray as xr
+
+    if isinstance(result, pd.DataFrame):
+        numbers = {
+            str(name): result[name] for name in result if pd.api.types.is_numeric_dtype(result[name].dtype)
+        }
+        listed: dict[str, Any] = {"rows": len(result)}
+        for name, column in numbers.items():
+            listed |= _summary(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
+        return {name: _plain(value) for name, value in listed.items()}
+    is_array = isinstance(result, xr.DataArray)
+    variables = {"value" if result.name is None else result.name: result} if is_array else result.data_vars
+    listed = {}
+    for key, variable in variables.items():
+        name = str(key)
+        values = np.asarray(variable.values)
+        if values.dtype.kind not in "iufb":
+            continue
+        listed |= {name: values.item()} if values.ndim == 0 else _summary(name, values)
+    return {name: _plain(value) for name, value in listed.items()}
+
+
+def _summary(name: str, values: Any) -> dict[str, Any]:
+    finite = values[np.isfinite(values)].astype(np.float64)
+    summary: dict[str, Any] = {f"{name}.count": finite.size}
+    if finite.size:
+        summary |= {f"{name}.mean": finite.mean(), f"{name}.min": finite.min(), f"{name}.max": finite.max()}
+    return summary
+
+
+def _plain(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None
+
+
+def _number(value: Any) -> float:
+    return np.nan if value is None else float(value)
+
+
+def _computed(result: Any) -> Any:
+    return result.compute() if hasattr(result, "compute") else result
+
+
+def _origin(result: Any) -> dict[str, Any]:
+    attached = result.attrs.get("provenance")
+    origin = json.loads(attached) if isinstance(attached, str) else dict(attached or {})
+    return {name: origin[name] for name in _ORIGIN if name in origin}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        written = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise ValueError(f"{path} is not a card: {problem}") from None
+    missing = {"format", "call", "figures", "sha256"} - set(written if isinstance(written, dict) else ())
+    if missing:
+        raise ValueError(f"{path} is not a card: it has no {sorted(missing)[0]!r}")
+    if written["format"] != _FORMAT:
+        raise ValueError(f"{path}: expected a card of format {_FORMAT}, got {written['format']}")
+    return dict(written)
+
+
+def _require_importable(record: Mapping[str, Any], place: str) -> None:
+    """Refuse a call that another session cannot repeat, and name the argument."""
+    for where, description in _descriptions(record["arguments"], place):
+        if "data" in description:
+            if "call" not in description:
+                raise TypeError(
+                    f"{where}: no function of derivdata returned the {description['data']}, so that the card "
+                    "cannot say how it is made; fetch it, or load it with dd.datasets or an archive"
+                )
+            _require_importable(description["call"], description["call"]["function"])
+        for name in ("function", "type"):
+            if name in description:
+                _require_code(str(description[name]), where)
+
+
+def _require_code(code: str, place: str) -> None:
+    """Refuse the name of a function or class that cannot be imported."""
+    if "<lambda>" in code:
+        raise TypeError(f"{place}: {code} is a lambda: define a function at the top of a module")
+    if "<locals>" in code:
+        raise TypeError(f"{place}: {code} is defined within a function: define it at the top of a module")
+    if code.startswith("__main__:"):
+        raise TypeError(f"{place}: {code} is defined in this session: put it into a module")
+
+
+def _descriptions(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every object of a description with its place, without those of calls behind data."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _descriptions(item, place)
+    elif isinstance(value, dict):
+        yield place, value
+        for name, item in value.items():
+            if name not in ("call", "labels"):
+                yield from _descriptions(item, place if name in _STRUCTURE else f"{place}, {name}")
+
+
+_STRUCTURE = ("arguments", "fields", "mapping", "tuple", "set", "args", "keywords", "partial")
+
+
+def _evaluated(record: Mapping[str, Any]) -> Any:
+    """Return the result of a recorded call, each call of a chain made once."""
+    made: dict[str, Any] = {}
+    return _call(record, made)
+
+
+def _call(record: Mapping[str, Any], made: dict[str, Any]) -> Any:
+    key = json.dumps(record, sort_keys=True)
+    if key not in made:
+        name = record["function"]
+        given = {
+            argument: _value(description, f"{argument} of {name}", made)
+            for argument, description in record["arguments"].items()
+        }
+        made[key] = _public(name)(**given)
+    return made[key]
+
+
+def _public(name: str) -> Any:
+    """Return the public function of a name such as ``analysis.backtest.carry``."""
+    module, _, attribute = f"derivdata.{name}".rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError):
+        raise ValueError(f"the card calls dd.{name}, which this version does not have") from None
+
+
+def _imported(code: str, source: str | None) -> Any:
+    module, _, qualname = code.partition(":")
+    value = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
+    if source is not None and calls.source_of(value) != source:
+        raise ValueError(
+            f"the code of {code} has changed since the card was made: its source has another hash"
+        )
+    return value
+
+
+def _value(description: Any, place: str, made: dict[str, Any]) -> Any:
+    """Return the argument that a description is of."""
+    if isinstance(description, list):
+        return [_value(item, place, made) for item in description]
+    if not isinstance(description, dict):
+        return description
+    for name, build in _BUILDERS.items():
+        if name in description:
+            return build(description, place, made)
+    raise ValueError(f"{place}: the card describes it by {sorted(description)}, which cannot be made again")
+
+
+def _built_data(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
+    value = _call(description["call"], made)
+    expected = description.get("sha256")
+    if expected is None or calls.digest(value) == expected:
+        return value
+    selected = _selected(value, description.get("labels", {}))
+    if selected is None or calls.digest(selected) != expected:
+        raise ValueError(
+            f"{place}: dd.{description['call']['function']} returns other data than the card was made of: it "
+            "was changed between the calls, or the recording is another one"
+        )
+    return selected
+
+
+def _selected(value: Any, labels: Mapping[str, Any]) -> xr.DataArray | xr.Dataset | None:
+    """Return what `sel` made of an array, by the labels that were left; None where that cannot be told."""
+    if not hasattr(value, "sel"):
+        return None
+    for dim in [str(name) for name in value.dims]:
+        wanted = labels.get(dim)
+        if isinstance(wanted, dict) and "first" in wanted:
+            value = value.sel({dim: slice(wanted["first"], wanted["last"])})
+        elif wanted is not None and not isinstance(wanted, dict):
+            value = value.sel({dim: wanted})
+    dropped = [name for name in value.coords if str(name) not in labels]
+    return value.drop_vars(dropped)  # type: ignore[no-any-return]
+
+
+def _built_instance(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
+    kind = _imported(description["type"], description["source"])
+    fields = {name: _value(item, place, made) for name, item in description["fields"].items()}
+    if dataclasses.is_dataclass(kind):
+        fields = {field.name: fields[field.name] for field in dataclasses.fields(kind) if field.init}
+    return kind(**fields)
+
+
+def _built_partial(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
+    function = _value(description["partial"], place, made)
+    args = [_value(item, place, made) for item in description["args"]]
+    return functools.partial(
+        function, *args, **{name: _value(item, place, made) for name, item in description["keywords"].items()}
+    )
+
+
+def _built_array(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
+    values = [_value(item, place, made) for item in description["values"]]
+    return np.array(values, dtype=description["array"]).reshape(description["shape"])
+
+
+_BUILDERS: dict[str, Any] = {
+    "data": _built_data,
+    "partial": _built_partial,
+    "type": _built_instance,
+    "function": lambda d, _place, _made: _imported(d["function"], d["source"]),
+    "float": lambda d, _place, _made: float(d["float"]),
+    "timedelta": lambda d, _place, _made: pd.Timedelta(d["timedelta"]),
+    "time": lambda d, _place, _made: pd.Timestamp(d["time"]),
+    "tuple": lambda d, place, made: tuple(_value(item, place, made) for item in d["tuple"]),
+    "set": lambda d, place, made: {_value(item, place, made) for item in d["set"]},
+    "mapping": lambda d, place, made: {
+        _value(key, place, made): _value(item, place, made) for key, item in d["mapping"]
+    },
+    "numpy": lambda d, _place, _made: np.dtype(d["numpy"]).type(d["value"]),
+    "array": _built_array,
+}
+"""How each description of an argument is made into a value again."""

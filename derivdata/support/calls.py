@@ -1,0 +1,298 @@
+"""What shaped a result: the public call, its arguments, hashes of its data, and versions, as JSON.
+
+`typed` attaches the record of the outermost call to the ``attrs`` of tables and arrays, under ``call``. Where
+an argument has a record of its own, that record is part of the new one, so that a result carries the whole
+chain from the fetcher on. `derivdata.card` writes it to a file, and `derivdata.rerun` runs it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import functools
+import hashlib
+import inspect
+import json
+import math
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+ATTRIBUTE = "call"
+_LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
+_BLOCK = 1 << 16
+_MOST_NAMES, _MOST_NUMBERS = 2_000, 16
+"""Labels of a coordinate that are listed one by one, so that a selection of them can be made again."""
+
+
+class _Depth(threading.local):
+    calls = 0
+
+
+_DEPTH = _Depth()
+
+
+@contextmanager
+def entered() -> Iterator[bool]:
+    """Count a call of a public function; yields whether it is the outermost of this thread."""
+    _DEPTH.calls += 1
+    try:
+        yield _DEPTH.calls == 1
+    finally:
+        _DEPTH.calls -= 1
+
+
+def attach(function: Callable[..., Any], arguments: Mapping[str, Any], result: Any) -> Any:
+    """Return a table or an array with the record of its call in ``attrs``; anything else as it is."""
+    if _kind(result) not in ("DataFrame", "DataArray", "Dataset"):
+        return result
+    record = {
+        "function": public_name(function),
+        "arguments": {name: described(value) for name, value in arguments.items()},
+        "versions": versions(),
+    }
+    if any(result is value for value in arguments.values()):
+        result = result.copy(deep=False)  # the caller's own object keeps its attributes
+    text = json.dumps(record, ensure_ascii=False, sort_keys=True)
+    result.attrs = {**result.attrs, ATTRIBUTE: text}
+    return result
+
+
+def record_of(value: Any) -> dict[str, Any] | None:
+    """Return the record that is attached to a table or an array, or None."""
+    text = getattr(value, "attrs", {}).get(ATTRIBUTE)
+    return json.loads(text) if isinstance(text, str) else None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that are loaded."""
+    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python} | {name: version for name, version in loaded.items() if version is not None}
+
+
+@functools.cache
+def public_name(function: Callable[..., Any]) -> str:
+    """Return the name under which a user calls a function: ``analysis.backtest.carry``."""
+    places = function.__module__.split(".")
+    ancestors = [".".join(places[:length]) for length in range(1, len(places) + 1)]
+    others = sorted(
+        (name for name in sys.modules if name.startswith("derivdata.")), key=lambda n: (n.count("."), n)
+    )
+    for place in [*ancestors, *others]:
+        module = sys.modules.get(place)
+        if function.__name__ not in getattr(module, "__all__", ()):
+            continue
+        public = getattr(module, function.__name__, None)
+        if getattr(public, "__wrapped__", public) is function:
+            return f"{place}.{function.__name__}".removeprefix("derivdata.")
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def described(value: Any) -> Any:
+    """Return an argument as JSON: equal for equal values, different for different ones, without addresses."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    for kinds, describe in _DESCRIBED:
+        if isinstance(value, kinds):
+            return describe(value)
+    if _kind(value) in ("DataFrame", "Series", "Index", "DataArray", "Dataset"):
+        return _data(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return _instance(value, fields)
+    if callable(value) and hasattr(value, "__qualname__"):
+        return _function(value)
+    return _instance(value, {name: described(item) for name, item in sorted(_state(value).items())})
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of the names, kinds, labels and values of a table or an array."""
+    hashed = hashlib.sha256()
+    _feed(hashed, value)
+    return hashed.hexdigest()
+
+
+def _kind(value: Any) -> str:
+    """Return the name of a class of pandas or xarray, or an empty text."""
+    module = type(value).__module__.partition(".")[0]
+    if module not in ("pandas", "xarray"):
+        return ""
+    name = type(value).__name__
+    return "Index" if name.endswith("Index") else name
+
+
+def _data(value: Any) -> dict[str, Any]:
+    described_data: dict[str, Any] = {"data": _kind(value)}
+    if _is_lazy(value):
+        described_data["lazy"] = True
+    else:
+        described_data["sha256"] = digest(value)
+    if _kind(value) in ("DataArray", "Dataset"):
+        described_data["labels"] = {str(name): _labels(coord) for name, coord in value.coords.items()}
+    else:
+        described_data["shape"] = list(value.shape)
+    record = record_of(value)
+    if record is not None:
+        record.pop("versions", None)
+        described_data["call"] = record
+    return described_data
+
+
+def _labels(coord: Any) -> Any:
+    """Return the labels of a coordinate, or the ends of a long one, by which a selection is repeated."""
+    values = np.asarray(coord.values).reshape(-1)
+    if coord.ndim == 0:
+        return _label(values[0])
+    if coord.ndim > 1 or not values.size:
+        return {"shape": list(coord.shape)}
+    if values.size <= (_MOST_NAMES if values.dtype.kind in "OUST" else _MOST_NUMBERS):
+        return [_label(item) for item in values]
+    return {"first": _label(values[0]), "last": _label(values[-1]), "size": values.size}
+
+
+def _label(item: Any) -> Any:
+    if isinstance(item, np.datetime64 | np.timedelta64):
+        return str(item)
+    plain = item.item() if isinstance(item, np.generic) else item
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return str(plain)
+    return plain if isinstance(plain, bool | int | float | str) or plain is None else str(plain)
+
+
+def _is_lazy(value: Any) -> bool:
+    if _kind(value) == "Dataset":
+        return any(_is_lazy(variable) for variable in value.data_vars.values())
+    return hasattr(getattr(value, "data", None), "__dask_graph__")
+
+
+def _function(value: Any) -> dict[str, Any]:
+    name = f"{value.__module__}:{value.__qualname__}"
+    return {"function": name, "source": source_of(value)}
+
+
+def _instance(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    kind = type(value)
+    return {
+        "type": f"{kind.__module__}:{kind.__qualname__}",
+        "fields": dict(fields),
+        "source": source_of(kind),
+    }
+
+
+def source_of(value: Any) -> str | None:
+    """Return the hash of the code of a function or class, None where there is none to read."""
+    try:
+        return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
+    except (OSError, TypeError):
+        return None
+
+
+def _state(value: Any) -> dict[str, Any]:
+    return dict(vars(value)) if hasattr(value, "__dict__") else {"text": str(value)}
+
+
+def _partial(value: functools.partial[Any]) -> dict[str, Any]:
+    keywords = {name: described(item) for name, item in sorted(value.keywords.items())}
+    return {
+        "partial": described(value.func),
+        "args": [described(a) for a in value.args],
+        "keywords": keywords,
+    }
+
+
+def _items(value: Any) -> Any:
+    listed = [described(item) for item in value]
+    if hasattr(value, "_fields"):
+        return _instance(value, dict(zip(value._fields, listed, strict=True)))
+    return listed if isinstance(value, list) else {"tuple": listed}
+
+
+def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    pairs = [[described(key), described(item)] for key, item in value.items()]
+    return {"mapping": sorted(pairs, key=lambda pair: json.dumps(pair[0], sort_keys=True))}
+
+
+def _numbers(value: Any) -> dict[str, Any]:
+    if isinstance(value, np.generic):
+        return {"numpy": str(value.dtype), "value": described(value.item())}
+    if value.size <= 64 and value.dtype.kind in "iufb":
+        values = [described(item) for item in value.reshape(-1).tolist()]
+        return {"array": str(value.dtype), "values": values, "shape": list(value.shape)}
+    return {"data": "ndarray", "dtype": str(value.dtype), "shape": list(value.shape), "sha256": digest(value)}
+
+
+def _feed(hashed: Any, value: Any) -> None:
+    """Add a value to a hash: kind, labels and contents, in an order that does not depend on the platform."""
+    kind = _kind(value)
+    if kind == "DataFrame":
+        for name in value.columns:
+            hashed.update(f"column {name}\0".encode())
+            _feed_column(hashed, value[name])
+    elif kind in ("Series", "Index"):
+        _feed_column(hashed, value)
+    elif kind == "DataArray":
+        _feed_variable(hashed, "", value)
+        for name in sorted(map(str, value.coords)):
+            _feed_variable(hashed, name, value[name])
+    elif kind == "Dataset":
+        for name in sorted(map(str, value.variables)):
+            _feed_variable(hashed, name, value[name])
+    else:
+        _feed_array(hashed, np.asarray(value))
+
+
+def _feed_variable(hashed: Any, name: str, variable: Any) -> None:
+    hashed.update(f"variable {name} {' '.join(map(str, variable.dims))}\0".encode())
+    _feed_array(hashed, np.asarray(variable.values))
+
+
+def _feed_column(hashed: Any, column: Any) -> None:
+    if hasattr(column.dtype, "categories"):
+        _feed_array(hashed, np.asarray(column.dtype.categories).astype(str))
+        codes = column.codes if hasattr(column, "codes") else column.cat.codes.to_numpy()
+        _feed_array(hashed, np.asarray(codes, dtype=np.int64))
+    elif getattr(column.dtype, "tz", None) is not None:
+        array = column.array if hasattr(column, "array") else column
+        hashed.update(str(column.dtype).encode())
+        _feed_array(hashed, np.asarray(array.asi8))
+    else:
+        _feed_array(hashed, column.to_numpy())
+
+
+def _feed_array(hashed: Any, values: Any) -> None:
+    if values.dtype.kind in "OUST":
+        text = "\0".join(map(str, values.reshape(-1).tolist()))
+        hashed.update(f"text {values.shape}\0{text}".encode("utf-8", "surrogatepass"))
+        return
+    hashed.update(f"{values.dtype.newbyteorder('<').str} {values.shape}\0".encode())
+    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    if little.flags.c_contiguous:
+        hashed.update(little.reshape(-1).view(np.uint8).data)
+        return
+    # Blocks in the order of C, so that a transposed view of a large panel is not copied whole.
+    integers = little.view(f"u{little.dtype.itemsize}") if little.dtype.kind in "mM" else little
+    blocks = np.nditer(
+        integers, flags=["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=_BLOCK
+    )
+    for block in blocks:
+        hashed.update(np.ascontiguousarray(block).view(np.uint8).data)
+
+
+_DESCRIBED: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (dt.timedelta | np.timedelta64, lambda value: {"timedelta": str(value)}),
+    (dt.datetime | dt.date | np.datetime64, lambda value: {"time": str(value)}),
+    (functools.partial, _partial),
+    (list | tuple, _items),
+    (set | frozenset, lambda value: {"set": sorted(map(described, value), key=json.dumps)}),
+    (Mapping, _mapping),
+    (np.generic | np.ndarray, _numbers),
+    (types.EllipsisType, str),
+)

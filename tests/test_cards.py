@@ -1,0 +1,246 @@
+"""Attributes tell results apart that were made in different ways; a card computes its result again."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import derivdata as dd
+from derivdata.analysis import backtest, funding, oi
+from derivdata.cli import main
+from derivdata.support import calls
+from tests import rules_of_my_own
+
+VENUES = ["binance", "hyperliquid", "okx"]
+COSTS = backtest.Costs(fee_bps=2.0)
+RULE = backtest.SpreadThreshold(enter_bps_8h=0.05, leave_bps_8h=-9.0)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Payments of BTC and ETH over ten days, and open interest of a week, of the sample."""
+    path = tmp_path_factory.mktemp("cards") / "week.ddz"
+    dd.connect("sample")
+    with dd.record(path):
+        paid()
+        dd.oi.history("BTC", "7d", venues=VENUES)
+    dd.disconnect()
+    return path
+
+
+@pytest.fixture
+def replayed(recording: Path) -> Iterator[None]:
+    with dd.replay(recording):
+        yield
+
+
+def paid() -> pd.DataFrame:
+    return dd.funding.settlements(["BTC", "ETH"], "10d", venues=VENUES)
+
+
+def call_of(result: Any) -> dict[str, Any]:
+    record = calls.record_of(result)
+    assert record is not None
+    return record
+
+
+ONE_ARGUMENT: list[dict[str, Any]] = [
+    {"maintenance": 0.02},
+    {"costs": backtest.Costs(fee_bps=9.0)},
+    {"costs": backtest.Costs(fee_bps=2.0, slippage_bps=0.1)},
+    {"rule": backtest.SpreadThreshold(enter_bps_8h=0.6, window="1d")},
+    {"rule": rules_of_my_own.hold_nothing},
+    {"rule": functools.partial(rules_of_my_own.hold, symbol="BTC")},
+    {"rule": functools.partial(rules_of_my_own.hold, symbol="ETH")},
+    {"rule": rules_of_my_own.Stateful(1)},
+    {"rule": rules_of_my_own.Stateful(2)},
+    {"capital": 2e6},
+    {"delay": "1h"},
+    {"transfer_every": "7d"},
+    {"leverage": 2.0},
+]
+
+
+@pytest.mark.usefixtures("replayed")
+def test_backtests_that_differ_in_one_argument_differ_in_their_attributes() -> None:
+    panel = paid()
+    made = []
+    for change in [{}, *ONE_ARGUMENT]:
+        arguments = {"rule": RULE, "costs": COSTS} | change
+        made.append(backtest.carry(panel, **arguments).attrs["call"])
+    again = backtest.carry(panel, RULE, COSTS).attrs["call"]
+    assert again == made[0]
+    assert len(set(made)) == len(made)
+    assert " at 0x" not in "".join(made), "an address differs from run to run"
+
+
+@pytest.mark.usefixtures("replayed")
+def test_other_data_and_other_windows_are_other_attributes() -> None:
+    panel = dd.panel(paid())
+    less = panel.isel(time=slice(1, None))
+    assert call_of(funding.best_pair(panel)) != call_of(funding.best_pair(less))
+    chain = call_of(funding.best_pair(panel))
+    fetched = chain["arguments"]["panel"]["call"]["arguments"]["table"]["call"]
+    assert fetched["function"] == "funding.settlements"
+    assert fetched["arguments"] == {"symbols": ["BTC", "ETH"], "start": "10d", "end": None, "venues": VENUES}
+    assert set(chain["versions"]) >= {"derivdata", "numpy", "pandas", "python", "xarray"}
+
+
+@pytest.mark.usefixtures("replayed")
+def test_a_record_leaves_the_arguments_as_they_are_and_survives_files(tmp_path: Path) -> None:
+    table = paid()
+    before = dict(table.attrs)
+    panel = dd.panel(table)
+    assert dict(table.attrs) == before
+    panel.to_dataset().to_netcdf(tmp_path / "panel.nc")
+    back = xr.open_dataarray(tmp_path / "panel.nc").load()
+    assert back.attrs["call"] == panel.attrs["call"]
+    assert call_of(panel)["function"] == "panel"
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-5, 5),
+        st.floats(allow_nan=False),
+        st.text(max_size=3),
+        st.datetimes(min_value=pd.Timestamp("2020").to_pydatetime(), timezones=st.none()),
+        st.timedeltas(),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=2), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(VALUES, VALUES)
+def test_descriptions_are_equal_where_values_are(one: Any, other: Any) -> None:
+    first, second = (json.dumps(calls.described(value), sort_keys=True) for value in (one, other))
+    if first == second:
+        assert repr(one) == repr(other) or one == other
+    assert first == json.dumps(calls.described(one), sort_keys=True)
+
+
+def test_hashes_follow_values_labels_and_kinds_and_nothing_else() -> None:
+    values = np.arange(12.0).reshape(3, 4)
+    base = xr.DataArray(values, {"symbol": ["a", "b", "c"]}, ("symbol", "time"))
+    assert calls.digest(base) == calls.digest(base.copy(data=np.asfortranarray(values)))
+    assert calls.digest(base) == calls.digest(base.assign_attrs(anything=1))
+    transposed = base.copy(data=np.ascontiguousarray(values.T).T)
+    assert calls.digest(base) == calls.digest(transposed)
+    others = [
+        base + 1,
+        base.T,
+        base.astype("float32"),
+        base.assign_coords(symbol=["a", "b", "d"]),
+        base.isel(symbol=[0, 2, 1]),
+        base.rename(symbol="exchange"),
+    ]
+    hashes = {calls.digest(array) for array in [base, *others]}
+    assert len(hashes) == 1 + len(others)
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": pd.Categorical(["a", "b"])})
+    changed = [
+        frame.assign(x=[1.0, 3.0]),
+        frame.rename(columns={"x": "z"}),
+        frame.assign(y=["a", "b"]),
+        frame[::-1],
+    ]
+    assert len({calls.digest(table) for table in [frame, *changed]}) == 5
+
+
+def test_a_card_is_run_again_from_its_recording(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with dd.replay(recording):
+        result = backtest.carry(paid(), RULE, COSTS, maintenance=0.02)
+        dd.card(result, tmp_path / "carry.json", tolerances={"net_usd": 0.5})
+    table = dd.rerun(tmp_path / "carry.json", recording).set_index("figure")
+    assert table["equal"].all()
+    assert table.attrs["identical"]
+    assert float(result["net_usd"]) != 0.0
+    assert table.loc["net_usd", "recorded"] == float(result["net_usd"]) == table.loc["net_usd", "new"]
+    assert table.loc["net_usd", "tolerance"] == 0.5
+    assert main(["rerun", str(tmp_path / "carry.json"), str(recording)]) == 0
+    assert "0 beyond their tolerance; the result is bit-equal" in capsys.readouterr().out
+
+    card = json.loads((tmp_path / "carry.json").read_text())
+    card["figures"]["net_usd"]["value"] *= 1.01
+    card["figures"]["net_usd"]["tolerance"] = 1e-3
+    (tmp_path / "carry.json").write_text(json.dumps(card))
+    assert main(["rerun", str(tmp_path / "carry.json"), str(recording)]) == 1
+    assert "1 beyond their tolerance" in capsys.readouterr().out
+
+
+def test_a_selection_between_calls_is_repeated_and_another_change_is_named(
+    recording: Path, tmp_path: Path
+) -> None:
+    with dd.replay(recording):
+        panel = dd.panel(paid())
+        chosen = panel.sel(symbol="ETH", exchange=["okx", "binance"]).isel(time=slice(3, 20))
+        dd.card(funding.best_pair(chosen), tmp_path / "selected.json")
+        dd.card(funding.best_pair(chosen.copy(data=chosen * 2)), tmp_path / "changed.json")
+    again = dd.rerun(tmp_path / "selected.json", recording)
+    assert again.attrs["identical"]
+    with pytest.raises(
+        ValueError, match=r"panel of analysis\.funding\.best_pair: dd\.panel returns other data"
+    ):
+        dd.rerun(tmp_path / "changed.json", recording)
+
+
+def test_a_card_of_functions_of_my_own(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dd.replay(recording):
+        table = paid()
+        rule = functools.partial(rules_of_my_own.hold, symbol="BTC")
+        dd.card(backtest.carry(table, rule, COSTS), tmp_path / "own.json")
+        unnamed = backtest.carry(table, lambda past: {}, COSTS)
+        with pytest.raises(TypeError, match=r"carry, rule: .*<lambda> is a lambda"):
+            dd.card(unnamed, tmp_path / "x.json")
+
+        def closure(past: Any) -> dict[str, Any]:
+            return {}
+
+        with pytest.raises(TypeError, match=r"closure is defined within a function"):
+            dd.card(backtest.carry(table, closure, COSTS), tmp_path / "x.json")
+    assert dd.rerun(tmp_path / "own.json", recording)["equal"].all()
+    monkeypatch.setattr(calls, "source_of", lambda _: "0" * 64)
+    with pytest.raises(ValueError, match=r"the code of \S+ has changed since the card was made"):
+        dd.rerun(tmp_path / "own.json", recording)
+
+
+def test_results_without_a_record_and_files_that_are_no_cards_are_refused(tmp_path: Path) -> None:
+    times = pd.date_range("2026-01-01", periods=2, freq="h")
+    coords = {"exchange": ["a", "b"], "time": times}
+    bare = xr.DataArray(np.ones((2, 2)), coords, ("exchange", "time"), attrs={"units": "USD"})
+    with pytest.raises(TypeError, match="result has no record of a call"):
+        dd.card(bare, tmp_path / "x.json")
+    share = oi.market_share(bare)
+    with pytest.raises(
+        TypeError, match=r"market_share, \w+: no function of derivdata returned the DataArray"
+    ):
+        dd.card(share, tmp_path / "x.json")
+    assert not (tmp_path / "x.json").exists()
+    for text in ("{", "[]", '{"format": 1}'):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(ValueError, match=r"x\.json is not a card"):
+            dd.rerun(tmp_path / "x.json")
+
+
+@pytest.mark.usefixtures("replayed")
+def test_tolerances_name_figures() -> None:
+    share = oi.market_share(dd.panel(dd.oi.history("BTC", "7d", venues=VENUES), "oi_usd"))
+    with pytest.raises(ValueError, match=r"the result has no figure 'net'"):
+        dd.card(share, "never-written.json", tolerances={"net": 1.0})
