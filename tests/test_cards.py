@@ -89,11 +89,12 @@ def test_other_data_and_other_windows_are_other_attributes() -> None:
     panel = dd.panel(paid())
     less = panel.isel(time=slice(1, None))
     assert call_of(funding.best_pair(panel)) != call_of(funding.best_pair(less))
-    chain = call_of(funding.best_pair(panel))
-    fetched = chain["arguments"]["panel"]["call"]["arguments"]["table"]["call"]
+    chain = call_of(funding.best_pair(panel))["arguments"]["panel"]["call"]
+    fetched = chain["arguments"]["table"]["call"]
     assert fetched["function"] == "funding.settlements"
-    assert fetched["arguments"] == {"symbols": ["BTC", "ETH"], "start": "10d", "end": None, "venues": VENUES}
-    assert set(chain["versions"]) >= {"derivdata", "numpy", "pandas", "python", "xarray"}
+    given = {"symbols": ["BTC", "ETH"], "start": "10d", "end": None, "venues": VENUES}
+    assert fetched["arguments"].items() >= given.items()
+    assert set(call_of(panel)["versions"]) >= {"derivdata", "numpy", "pandas", "python", "xarray"}
 
 
 @pytest.mark.usefixtures("replayed")

@@ -91,7 +91,7 @@ def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
         "bps/8h", "USD", "USD", "USD", "bps", "1", "1/√year",
     ]  # fmt: skip
     one = dd.features("BTC", START, "price", end=END, venues=VENUES)
-    assert set(one.attrs) == set(found.attrs) == {"provenance"}
+    assert set(one.attrs) == set(found.attrs) == {"call", "provenance"}
     about = dd.provenance(found)
     asked = [request["query"]["kind"] for request in about["requests"] if "/prices/" in request["path"]]
     assert sorted(asked) == ["index", "index", "mark", "mark"], "of each symbol, once"

@@ -315,7 +315,7 @@ def test_the_api_warns_of_its_own_data(tmp_path: Path) -> None:
 def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.reports.data.EVENTS", 40)
     dd.connect("sample")
-    with pytest.warns(DataNotice, match="the answer is full at limit=40"):
+    with pytest.warns(DataNotice, match="the result is full at limit=40"):
         text = reported(tmp_path, "BTC", window="2d", sections=["liquidations", "quality"])
     assert "The answer hit its limit of 40 orders: others may be missing." in text
     assert (

@@ -111,6 +111,9 @@ def test_what_is_held_at_an_instant_never_depends_on_later_rows() -> None:
         )
 
 
+@pytest.mark.filterwarnings(
+    "ignore:prices lie more than 5 %:derivdata.errors.DataNotice"
+)  # the future's basis
 def test_a_backtest_earns_the_basis_of_its_leg_as_it_shrinks_and_its_rates_are_the_perpetuals() -> None:
     """Short the future at 105, at expiry 100; long the perpetual, which is paid twice."""
     times = pd.date_range(START, periods=3, freq="8h")
