@@ -119,4 +119,4 @@ def test_jedi_completes_without_running_the_code(tmp_path: Path, monkeypatch: py
     families = {c.name for c in jedi.Script("import derivdata as dd\ndd.funding.").complete(2, 11)}
     assert {"history", "snapshot", "settlements"} <= families
     [signature] = jedi.Script("import derivdata as dd\ndd.funding.history(").get_signatures(2, 19)
-    assert [p.name for p in signature.params] == ["symbols", "start", "end", "venues", "resolution"]
+    assert [p.name for p in signature.params] == ["symbols", "start", "end", "venues", "resolution", "by"]

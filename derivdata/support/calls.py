@@ -30,6 +30,9 @@ _MOST_NAMES, _MOST_NUMBERS = 2_000, 16
 """Labels of a coordinate that are listed one by one, so that a selection of them can be made again."""
 
 
+_PLAIN = (bool, int, float, str, type(None), np.generic, dt.date, dt.timedelta)
+
+
 class _Depth(threading.local):
     calls = 0
 
@@ -196,7 +199,10 @@ def source_of(value: Any) -> str | None:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    return dict(vars(value)) if hasattr(value, "__dict__") else {"text": str(value)}
+    """Return the plain attributes of an object: others, such as figures, may hold each other in circles."""
+    if not hasattr(value, "__dict__"):
+        return {}
+    return {name: item for name, item in vars(value).items() if isinstance(item, _PLAIN)}
 
 
 def _partial(value: functools.partial[Any]) -> dict[str, Any]:
