@@ -8,7 +8,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.faults import WordedBody, refusal
 from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Payment, Records
+from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, spelled
 
 _HOUR_MS = 3_600_000
@@ -45,14 +45,12 @@ def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
 
 def funding_rates(reading: Reading) -> Records:
     """Read payments, the newest first; the running interval, whose end is to come, is none."""
-    records = Records()
-    for row in reading.rows(_PAID):
-        with reading.row():
-            time = reading.iso(f"{str(row.time).removesuffix('Z')}Z")  # written without a zone
-            records.times.append(time)
-            if reading.at is None or time <= reading.at:
-                rate = reading.required(row.rate)
-                records.payments.append(Payment(reading.instrument(row.name, _named), time, rate))
+    rows = reading.rows(_PAID)
+    # Written without a zone
+    stated = ((row.name, f"{str(row.time).removesuffix('Z')}Z", row.rate, None) for row in rows)
+    records = reading.payments(stated, _named, unit="iso")
+    if reading.at is not None:
+        records.payments = [row for row in records.payments if row.time <= reading.at]
     return records
 
 

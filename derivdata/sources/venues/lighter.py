@@ -23,7 +23,7 @@ from derivdata.sources.venues.endpoint import (
 )
 from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
+from derivdata.sources.venues.record_types import Instrument, Liquidation, Records, State
 from derivdata.sources.venues.shapes import Figures, Level, keyed, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.support.decoders import DECODERS
@@ -120,16 +120,22 @@ class _Paid(Wire):
 def fundings(reading: Reading) -> Records:
     """Read payments: percent per hour, positive where longs pay."""
     item = _of_market(reading, reading.asked("market_id"))
-    records = Records()
+    signed = []
     for row in reading.rows(_Paid, "fundings"):
         with reading.row():
-            time = reading.seconds_or_ms(row.timestamp)
-            sign = reading.word(row.direction, {"long": 1.0, "short": -1.0})
-            rate = reading.required(row.rate)
-            if rate < 0:
-                reading.fail(f"a rate of {row.rate}, which is known to have no sign")
-            records.add_past(Payment(item, time, sign * rate / _PERCENT, 1.0))
-    return records
+            signed.append((item.name, row.timestamp, _signed(reading, row), None))
+    return reading.payments(signed, lambda _: item, 1.0, unit="seconds_or_ms")
+
+
+_SIGNS = {"long": 1.0 / _PERCENT, "short": -1.0 / _PERCENT}
+
+
+def _signed(reading: Reading, row: _Paid) -> float:
+    """Return the rate as a fraction, positive where longs pay."""
+    rate = reading.required(row.rate)
+    if rate < 0:
+        reading.fail(f"a rate of {row.rate}, which is known to have no sign")
+    return reading.word(row.direction, _SIGNS) * rate
 
 
 class _Stats(Figures[str, int], kw_only=True):

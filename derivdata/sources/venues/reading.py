@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, TypeVar
 
 import msgspec
@@ -65,6 +65,24 @@ def _whole_minute(us: int) -> int:
     return -(-us // _MINUTE_US) * _MINUTE_US
 
 
+class _Guard:
+    """What `Reading.row` returns: it keeps the error of the row that is read within."""
+
+    __slots__ = ("_problems",)
+
+    def __init__(self, problems: list[SchemaError]) -> None:
+        self._problems = problems
+
+    def __enter__(self) -> None:
+        """Nothing to begin."""
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> bool:
+        if isinstance(problem, SchemaError):
+            self._problems.append(problem)
+            return True
+        return False
+
+
 class Reading(wire.Body):
     """One body with all that is needed to read it; adapters get nothing else.
 
@@ -89,6 +107,7 @@ class Reading(wire.Body):
         self.parts = dict(parts or {})
         self._instruments: dict[str, Instrument] = {}
         self._rows, self._odd = 0, list[SchemaError]()
+        self._guard = _Guard(self._odd)
         self._encoded, self._undecoded = 0, list[SchemaError]()
 
     def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
@@ -165,14 +184,10 @@ class Reading(wire.Body):
         """Decode the rows at a path in one WebSocket frame or an array of them."""
         return [row for rows in self.pushed_each(kind, path, default) for row in rows]
 
-    @contextmanager
-    def row(self) -> Iterator[None]:
+    def row(self) -> _Guard:
         """Leave out the row that is read within if it fails its own checks; `finish` has the last word."""
         self._rows += 1
-        try:
-            yield
-        except SchemaError as problem:
-            self._odd.append(problem)
+        return self._guard
 
     def finish(self, records: Records, *, is_pushed: bool = False) -> Records:
         """Return what was read, with the reasons why some rows are left out.
@@ -335,30 +350,34 @@ class Reading(wire.Body):
 
         The rate is of `period_h` hours, by default of the interval.
         """
-        # Histories are long
-        instrument, to_us, required = self.instrument, getattr(self, unit), self.required
         stated = list(rows)
+        if not stated:
+            return Records()
+        names, stamps, figures, steps = zip(*stated, strict=True)  # histories are long: by column
         try:
-            paid = [
-                Payment(
-                    instrument(name, parse), to_us(time), required(rate), period_h, self._stated_hours(hours)
-                )
-                for name, time, rate, hours in stated
-            ]
+            times, rates = self.instants(stamps, unit), self.numbers(figures)
+            items = {name: self.instrument(name, parse) for name in dict.fromkeys(names)}
+            hours = {step: self._stated_hours(step) for step in dict.fromkeys(steps)}
         except SchemaError:
-            paid = []
-            for name, time, rate, hours in stated:
-                with self.row():
-                    paid.append(
-                        Payment(
-                            instrument(name, parse),
-                            to_us(time),
-                            required(rate),
-                            period_h,
-                            self._stated_hours(hours),
-                        )
-                    )
-        return Records(payments=paid, times=[row.time for row in paid])
+            return self._payments_by_row(stated, parse, period_h, unit)
+        named, stepped = map(items.__getitem__, names), map(hours.__getitem__, steps)
+        columns = zip(named, times, rates, repeat(period_h), stepped, strict=False)
+        return Records(payments=list(map(Payment._make, columns)), times=times)
+
+    def _payments_by_row(
+        self,
+        rows: Iterable[tuple[str, float | str, wire.NUMBER, Any]],
+        parse: Callable[[str], Instrument],
+        period_h: float | None,
+        unit: str,
+    ) -> Records:
+        """Return payments without the rows that fail."""
+        records, to_us = Records(), getattr(self, unit)
+        for name, time, rate, stated in rows:
+            with self.row():
+                item, hours = self.instrument(name, parse), self._stated_hours(stated)
+                records.add_past(Payment(item, to_us(time), self.required(rate), period_h, hours))
+        return records
 
     def _stated_hours(self, stated: Any) -> float | None:
         """Return the interval that a row of a payment states, in hours, minutes, seconds or ms; 0 is none.

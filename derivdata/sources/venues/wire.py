@@ -113,6 +113,37 @@ class Body:
         self.number(value)  # which says what is wrong with any other value
         return self.fail("a number is missing")
 
+    def numbers(self, values: Sequence[NUMBER]) -> list[float]:
+        """Return numbers that must all be there; as `required`, of many."""
+        if _are_plain(values):
+            try:
+                result = list(map(float, values))  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                return list(map(self.required, values))
+            if all(map(math.isfinite, result)):
+                return result
+        return list(map(self.required, values))
+
+    def instants(self, values: Sequence[Stamp], unit: str) -> list[int]:
+        """Return microseconds from instants, written as the method `unit` reads them; of many."""
+        kinds = {*map(type, values)}
+        if unit == "seconds_or_ms" and kinds == {int}:
+            are_ms = {value >= _FIRST_MS for value in values}  # type: ignore[operator]
+            if len(are_ms) == 1:
+                unit = "ms" if are_ms == {True} else "seconds"
+        us: list[int] = []
+        if unit == "seconds" and kinds == {int}:
+            us = [1_000_000 * value for value in values]  # type: ignore[misc]
+        elif unit == "ms" and (
+            kinds == {int} or (kinds == {str} and _are_plain(values) and all(map(str.isdecimal, values)))
+        ):  # type: ignore[arg-type]
+            us = [1000 * int(value) for value in values]
+        elif unit == "iso" and kinds == {str}:
+            us = _iso_instants(values)  # type: ignore[arg-type]
+        if us and min(us) >= _FIRST_US and max(us) < _LAST_US:
+            return us
+        return list(map(getattr(self, unit), values))
+
     def _plausible(self, us: int, value: object) -> int:
         """Refuse instants before 2014 and after 2100: seconds taken for milliseconds, or the like."""
         if not _FIRST_US <= us < _LAST_US:
@@ -185,6 +216,24 @@ def plain_digits(value: Any) -> Any:
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError(f"{value!r} is not a number in digits")
     return value
+
+
+def _are_plain(values: Sequence[Any]) -> bool:
+    """Return whether no text among values is one that only Python takes for a number; see `plain_digits`."""
+    text = "".join([value for value in values if type(value) is str])
+    return text.isascii() and "_" not in text
+
+
+def _iso_instants(values: Sequence[str]) -> list[int]:
+    """Return microseconds from ISO 8601 text with a zone; nothing where some is not of that kind."""
+    try:
+        read = list(map(datetime.fromisoformat, values))
+    except ValueError:
+        return []
+    if any(stamp.tzinfo is None for stamp in read):
+        return []
+    # A float of seconds has digits of a quarter of a microsecond until 2100
+    return [round(stamp.timestamp() * 1e6) for stamp in read]
 
 
 def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
