@@ -75,6 +75,7 @@ def test_facts_are_what_the_venues_say_themselves() -> None:
     listed = body("deribit/instruments.json")["result"]
     [row] = [row for row in listed if row["instrument_name"] == "BTC-PERPETUAL"]
     taker, maker = 1e4 * row["taker_commission"], 1e4 * row["maker_commission"]
+    hold("deribit", "BTC", contract_usd=row["contract_size"])
     hold("deribit", "BTC", taker_fee_bps=taker, maker_fee_bps=maker, option_averaging_minutes=30.0)
     ether = body("lighter/order_book_details.json")["order_book_details"][0]
     assert (float(ether["taker_fee"]), float(ether["maker_fee"])) == (0.0, 0.0)

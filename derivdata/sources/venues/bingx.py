@@ -16,17 +16,21 @@ from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, spelled
 
 _REASONS = {100410: "limit", 109415: "busy", 109500: "busy"}
+_ALIASES = {"NEIROCTO": "NEIRO", "TRUMPSOL": "TRUMP", "MONAD": "MON", "LIGHTER": "LIT"}
+"""Coins that BingX names in its own way (review of its list, 2026-11; TRUMPSOL also in ccxt 4.5.90)."""
 _NO_COINS = ("NCSK", "NCFX", "NCCO", "NCSI")  # stocks, currencies, commodities and indexes
 
 
 def _named(name: str) -> Instrument:
     """Return the contract of a name such as BTC-USDT."""
     base, _, quote = name.partition("-")
-    return Instrument(name, base, quote, 1.0, active=not base.startswith(_NO_COINS))
+    return Instrument(name, _ALIASES.get(base, base), quote, 1.0, active=not base.startswith(_NO_COINS))
 
 
 def _contract(reading: Reading, row: Listed[float, int, int]) -> Instrument:
-    return reading.contract(row, active=_named(row.name).active and row.status == 1)  # which is online
+    """Return a contract by its name: `asset` shows AI for AIINU and GENSYN, and ONE for CROSS."""
+    item = _named(row.name)
+    return reading.contract(row, symbol=item.symbol, active=item.active and row.status == 1)  # online
 
 
 _CONTRACT = spelled(

@@ -353,6 +353,12 @@ ENDPOINTS = (
         )
         for base, margin, amount in _OI_HISTORIES
     ),
+    _endpoint(
+        "settlements", "/v5/market/funding_rate_history", payments(_PAID, "data", _named),
+        params={"direct": "next"}, symbol="contract_code", margin="linear", confirmed=False,
+        note="100 a page; shape and window as gocryptotrader and HTX.Net request it (2026)",
+        paging=Paging(descending=True, start="start_time", end="end_time", limit=100),
+    ),
     _endpoint("tickers", "/linear-swap-ex/market/detail/batch_merged", merged, every=60),
     _endpoint(
         "prices", "/index/market/history/linear_swap_mark_price_kline", mark_klines,

@@ -425,7 +425,7 @@ _SUBSCRIBE = (
 
 VENUE = Venue(
     "okx",
-    "https://www.okx.com",
+    "https://openapi.okx.com",  # recommended in place of www.okx.com since 2026-05-20
     ENDPOINTS,
     refusal(CodedBody, _REASONS.get),
     budget=2.5,

@@ -115,6 +115,7 @@ def _derive(names: list[str]) -> str:
 _DYDX = _message(type="subscribe", channel="v4_markets")
 _EDGEX = _message(type="subscribe", channel="ticker.all.1s")
 _EDGEX_SOCKET = "wss://edgex-quote-prod-v2.edgex.exchange/api/v1/public/ws"
+# A frame every 13.6 s (capture of 2026-09); `activeAssetCtx` of a coin comes each second
 _HYPERLIQUID = _message(method="subscribe", subscription={"type": "allDexsAssetCtxs"})
 _LIGHTER = _message(type="subscribe", channel="market_stats/all")
 

@@ -135,8 +135,8 @@ class Body:
         if unit == "seconds" and kinds == {int}:
             us = [1_000_000 * value for value in values]  # type: ignore[misc]
         elif unit == "ms" and (
-            kinds == {int} or (kinds == {str} and _are_plain(values) and all(map(str.isdecimal, values)))
-        ):  # type: ignore[arg-type]
+            kinds == {int} or (kinds == {str} and _are_plain(values) and all(map(str.isdecimal, values)))  # type: ignore[arg-type]
+        ):
             us = [1000 * int(value) for value in values]
         elif unit == "iso" and kinds == {str}:
             us = _iso_instants(values)  # type: ignore[arg-type]
