@@ -97,14 +97,29 @@ def test_a_question_names_the_option_that_answers_it(tmp_path: Path) -> None:
     assert rows["interval_hours"].tolist() == [1.0] * 20
 
 
-def test_an_interval_that_no_row_shows_is_asked_for(tmp_path: Path) -> None:
+def test_an_interval_that_no_row_shows_is_missing_until_it_is_stated(tmp_path: Path) -> None:
     body = [{"symbol": "BTC/USDT:USDT", "fundingRate": 0.0001, "timestamp": _STAMP, "datetime": "x"}]
     path = _write(tmp_path, "okx.json", json.dumps(body))
-    with pytest.raises(ArchiveError, match="say it with --set interval_hours=8"):
-        import_files(None, path, tmp_path / "to")
+    assert import_files(None, path, tmp_path / "unknown").written == 1
+    row = open_archive(tmp_path / "unknown").read("funding_settlements", *EVER).iloc[0]
+    assert row["rate_native"] == pytest.approx(0.0001)
+    assert pd.isna(row["interval_hours"])
+    assert pd.isna(row["rate_bps_8h"])
     assert main(["import", str(path), "--to", str(tmp_path / "to"), "--set", "interval_hours=8"]) == 0
     rows = open_archive(tmp_path / "to").read("funding_settlements", *EVER)
     assert rows[["exchange", "rate_bps_8h"]].to_numpy().tolist() == [["okx", 1.0]]
+
+
+def test_a_file_of_liquidations_that_has_every_row_twice_counts_each_once(tmp_path: Path) -> None:
+    lines = [f"BTCUSDT,{_STAMP + i},long,67000,{i + 1}" for i in range(3)]
+    head = "symbol,time,side,fill_price_usd,quantity"
+    said: dict[str, Any] = {"set": {"exchange": "binance"}}
+    twice = _write(tmp_path, "twice.csv", "\n".join([head, *lines, *lines]) + "\n")
+    counts = import_files("liquidations_fills", twice, tmp_path / "to", **said)
+    assert (counts.read, counts.written, counts.present) == (6, 3, 3)
+    assert "every row stands 2 times, and is taken once" in counts.notices[0]
+    some = _write(tmp_path, "some.csv", "\n".join([head, *lines, lines[0]]) + "\n")
+    assert import_files("liquidations_fills", some, tmp_path / "some", **said).written == 4
 
 
 def test_a_market_of_no_known_spelling_is_asked_about(tmp_path: Path) -> None:

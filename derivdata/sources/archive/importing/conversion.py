@@ -224,7 +224,7 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
         for wrong, why in column.outside(values):
             rejections.reject(wrong, partial(_shown_with, name, values, why))
     if "rate_bps_8h" in columns and "interval_hours" in columns:
-        paid = np.abs(columns["rate_bps_8h"]) * columns["interval_hours"] / 8
+        paid = np.abs(columns["rate_bps_8h"]) / 8 * columns["interval_hours"]
         rejections.reject(
             paid > MOST_PAID_BPS,
             lambda row: (

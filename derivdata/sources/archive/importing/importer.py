@@ -40,6 +40,8 @@ from derivdata.sources.archive.schemas import archive_table
 HOLD_ROWS = 4_000_000
 """Rows that are held in memory before they are checked and written."""
 _FILE = 1 << 40
+_LEAST_REPEATED = 3
+"""Distinct rows of a file of liquidations from which equal repeats of all are no coincidence."""
 _SHOWN = 20
 """Rejected rows that are shown with line and reason."""
 _Path: TypeAlias = str | os.PathLike[str]
@@ -386,7 +388,9 @@ class ImportReport:
         """Return rows with ids, intervals and USD, of one contract for each symbol and venue."""
         plan = self._plan
         if plan.is_spaced:
+            before = len(frame)
             frame = spaced(frame, per_interval=RATE_UNITS[plan.unit or "bps_8h"][1] is None)
+            self.present += before - len(frame)  # of payments that stand twice, or that one row adds up
         elif plan.table.name == "funding_settlements":
             frame = paid_at(frame)
         frame = self._of_best_quote(frame)
@@ -398,11 +402,26 @@ class ImportReport:
 
     def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
         files = frame[ORIGIN].to_numpy() // _FILE
-        parts = [
-            with_ids(own, self._plan.made, self._seen.setdefault(int(file), Counter()))
-            for file, own in frame.groupby(files, sort=False)
-        ]
+        parts = []
+        for file, own in frame.groupby(files, sort=False):
+            once = self._once(own, int(file))
+            parts.append(with_ids(once, self._plan.made, self._seen.setdefault(int(file), Counter())))
         return pd.concat(parts) if len(parts) > 1 else parts[0]
+
+    def _once(self, frame: pd.DataFrame, file: int) -> pd.DataFrame:
+        """Return each row once if all rows of a file without ids stand equally often, twice or more."""
+        if "order_id" not in self._plan.made or "order_id" in frame:
+            return frame
+        columns = [name for name in frame.columns if name != ORIGIN]
+        sizes = frame.groupby(columns, sort=False, dropna=False, observed=True).size()
+        times_each = int(sizes.iloc[0])
+        if len(sizes) < _LEAST_REPEATED or times_each == 1 or (sizes != times_each).any():
+            return frame
+        again = frame.duplicated(columns).to_numpy()
+        self.present += int(again.sum())
+        name = self._tasks[file].source.name
+        self._notices[f"{name}: every row stands {times_each} times, and is taken once"] = None
+        return frame[~again]
 
     def _of_best_quote(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Keep the rows of one contract for each symbol on each venue, where a table has one value of it."""
