@@ -1,0 +1,26 @@
+"""Numbers of venues on pages are those of the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import derivdata as dd
+from derivdata.sources.venues.registry import VENUES
+from tests.docs.test_pages import DOCS, ROOT
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "connect.md"], ids=["README", "connect"])
+def test_a_page_counts_adapters_and_venues_of_the_api(page: Path) -> None:
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert f"public APIs of {len(VENUES)} [venues]" in text
+    assert f"{len(dd.tables.VENUES)} venues" in text
+
+
+def test_the_readme_names_the_adapters_of_venues_that_the_api_lacks() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    other = set(VENUES) - set(dd.tables.VENUES)
+    assert f"{len(set(VENUES) & set(dd.tables.VENUES))} of them are among the {len(dd.tables.VENUES)}" in text
+    names = text.partition("The other seven are ")[2].partition(".")[0].replace(" and ", ", ")
+    assert {name.lower() for name in names.split(", ")} == other
