@@ -122,6 +122,20 @@ def test_a_file_of_liquidations_that_has_every_row_twice_counts_each_once(tmp_pa
     assert import_files("liquidations_fills", some, tmp_path / "some", **said).written == 4
 
 
+def test_prices_are_compared_with_stored_ones_by_powers_of_ten(tmp_path: Path) -> None:
+    """ETH at 1,900 USD is stored; 1,900,000 is a thousand times that, 5,700 is another price."""
+    head = "symbol,exchange,time,kind,price_usd\n"
+    rows = {price: f"{head}ETH,okx,2026-01-01T00:00Z,mark,{price}\n" for price in (1_900_000, 5_700)}
+    known = _write(tmp_path, "known.csv", f"{head}ETH,binance,2026-01-01T00:00Z,mark,1900\n")
+    import_files("prices_history", known, tmp_path / "to")
+    scaled = _write(tmp_path, "scaled.csv", rows[1_900_000])
+    with pytest.raises(ArchiveError, match="the prices of ETH are 1e\\+03 times the stored ones"):
+        import_files("prices_history", scaled, tmp_path / "to")
+    assert import_files("prices_history", scaled, tmp_path / "to", accept=["unit"]).written == 1
+    other = _write(tmp_path, "other.csv", rows[5_700].replace("okx", "bybit"))
+    assert import_files("prices_history", other, tmp_path / "to", accept=["future"]).written == 1
+
+
 def test_a_market_of_no_known_spelling_is_asked_about(tmp_path: Path) -> None:
     head = "symbol,exchange,time,oi_usd\n"
     path = _write(

@@ -47,6 +47,7 @@ _NEAR_FACTOR = 1.15
 _SAME_GAP_HOURS = 1 / 60
 _WHOLE = 0.05  # of an interval
 _LEAST_SYMBOLS = 3
+_NEAR_POWER = 0.06  # 15 %
 # Venues that pay so many hours apart count from 00:00 UTC, or begin with half an interval, as kucoin does at
 # 04:00, 12:00 and 20:00.
 _COUNTED_FROM_MIDNIGHT = (2.0, 4.0, 8.0, 12.0, 24.0)
@@ -161,6 +162,7 @@ def audit(
                 f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock",
                 "correct its unit or zone, or say accept=['future'] (--accept future)",
             )
+    _refuse_scaled_prices(table, rows, read, questions)
     if {"symbol", "exchange", "time"} <= set(table.key):
         some = _heads_of_series(rows)
         if "rate_bps_8h" in table.columns:
@@ -169,6 +171,33 @@ def audit(
                 _refuse_intervals(rows)
         elif table.name == "oi_history" and "unit" in questions:
             _refuse_coins(some)
+
+
+def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, questions: Collection[str]) -> None:
+    """Refuse prices that are a power of ten, 100 or more, away from the stored ones of their symbol and time.
+
+    Vendors write fixed-point numbers, and prices of 1,000 coins beside those of one.
+    """
+    is_of_prices = {"symbol", "price_usd"} <= {*table.columns} and "time" in table.key
+    if "unit" not in questions or not is_of_prices:
+        return
+    around = pd.Timedelta(1, "D")
+    symbols = list(rows["symbol"].astype(object).unique())
+    stored = read(symbols, rows["time"].min() - around, rows["time"].max() + around)
+    if stored.empty:
+        return
+    new, known = (frame.groupby("symbol", observed=True)["price_usd"].median() for frame in (rows, stored))
+    ratios = (new / known).dropna()
+    power = np.log10(ratios[ratios > 0])
+    wrong = power[(power.abs() > 1.5) & ((power - power.round()).abs() < _NEAR_POWER)]
+    if len(wrong):
+        symbol = wrong.index[0]
+        raise Question(
+            f"{table.name}.price_usd: the prices of {symbol} are {10 ** wrong.iloc[0]:.3g} times the stored "
+            f"ones of these days (median {new[symbol]:.6g} against {known[symbol]:.6g})",
+            "divide them by the power of ten, or name the contract as the venue does (1000PEPE); or say "
+            "--accept unit (accept=['unit']) if they are right",
+        )
 
 
 def future_limit() -> pd.Timestamp:

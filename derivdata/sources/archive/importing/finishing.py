@@ -55,7 +55,7 @@ def spaced(frame: pd.DataFrame, *, per_interval: bool = True, default: float = n
         rate_bps_8h=rates_of(merged.native, hours * merged.counts) if per_interval else rates,
         rate_native=merged.native if per_interval else np.nan,
         payment_count=merged.counts,
-        interval_source=np.where(np.isnan(hours), None, "spacing"),
+        interval_source=pd.Series("spacing", frame.index[rows]).mask(np.isnan(hours), None),
     )
     return result.sort_values("time", kind="stable")
 
