@@ -45,6 +45,8 @@ def test_every_table_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
         {column: [*c.allowed * 3][:3] or _CELLS[c.kind] for column, c in table.columns.items()}
         | ({"symbol": ["B", "A", "Ü"]} if "symbol" in table.columns else {})
     )
+    if "expiry" in full:
+        full["expiry"] += pd.Timedelta(8, "h")  # a date would get this hour
     bare = full.drop(columns=sorted(table.optional)).assign(
         time=full["time"] + pd.Timedelta(90, "D"), **{k: full[k] for k in table.key if k != "time"}
     )
@@ -56,6 +58,26 @@ def test_every_table_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
     if "order_id" not in table.key:
         assert archive.append(name, bare) == 3
     assert archive.append(name, full) == 0
+
+
+def test_expiries_that_are_dates_get_the_hour_of_expiry(tmp_path: Path) -> None:
+    expiry = [pd.Timestamp(text) for text in ("2026-03-27T00:00Z", "2026-06-26T16:00Z")]
+    frame = pd.DataFrame(
+        {
+            "time": START,
+            "symbol": "BTC",
+            "exchange": "deribit",
+            "expiry": expiry,
+            "iv": 0.5,
+            "strike": 1e5,
+            "underlying_price": 1e5,
+        }
+    )
+    archive = open_archive(tmp_path)
+    assert archive.append("options_atm_history", frame) == 2
+    assert archive.append("options_atm_history", frame) == 0
+    back = archive.read("options_atm_history", *EVER)["expiry"]
+    assert [stamp.isoformat()[:16] for stamp in back] == ["2026-03-27T08:00", "2026-06-26T16:00"]
 
 
 def test_missing_values_come_back_missing_and_are_equal(tmp_path: Path) -> None:
