@@ -9,7 +9,6 @@ from derivdata.tables.payment_intervals import (
     VALID_HOURS,
     assign_intervals,
     confirmed_runs,
-    hours_from_any_unit,
     payment_time,
 )
 
@@ -105,10 +104,3 @@ def test_runs_of_three_are_confirmed() -> None:
 def test_stamps_are_rounded_to_the_hour(off_us: int, is_rounded: bool, sign: int) -> None:
     stamp = 100 * HOUR + sign * off_us
     assert payment_time(np.array([stamp]))[0] == (100 * HOUR if is_rounded else stamp)
-
-
-def test_intervals_are_read_in_any_unit() -> None:
-    units = np.array([1.0, 60.0, 3_600.0, 3_600_000.0])
-    for hours in VALID_HOURS:
-        assert hours_from_any_unit(units * hours).tolist() == [hours] * 4
-    assert hours_from_any_unit(np.array([5.0, 0.0, 7.0])).tolist() == [5.0, 0.0, 7.0]

@@ -53,11 +53,12 @@ def file_system_time(folder: Path) -> float:
         Path(name).unlink()
 
 
-def package_digest(*folders: str) -> str:
-    """Return a hash of the files in folders of this package: what another version made is not this one's."""
+def package_digest(*places: str) -> str:
+    """Return a hash of modules and folders of this package: what another version made is not this one's."""
     package, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=16)
-    for folder in folders:
-        for path in sorted((package / folder).rglob("*.*")):
+    for place in places:
+        module = package / f"{place}.py"
+        for path in [module] if module.is_file() else sorted((package / place).rglob("*.*")):
             if path.suffix != ".pyc":
                 digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
     return digest.hexdigest()

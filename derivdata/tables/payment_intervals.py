@@ -18,7 +18,6 @@ __all__ = [
     "AssignedIntervals",
     "assign_intervals",
     "confirmed_runs",
-    "hours_from_any_unit",
     "is_valid",
     "payment_time",
 ]
@@ -49,19 +48,6 @@ class AssignedIntervals(NamedTuple):
 def is_valid(hours: _Array) -> NDArray[np.bool_]:
     """Return where hours are an interval that venues use."""
     return np.isin(hours, VALID_HOURS)
-
-
-def hours_from_any_unit(values: _Array) -> NDArray[np.float64]:
-    """Return intervals in hours, from hours, minutes, seconds or milliseconds; others stay as they are.
-
-    The units cannot be confused: an interval of 1 to 24 hours is 60 to 1,440 minutes, 3,600 to 86,400 seconds
-    or 3.6 to 86.4 million milliseconds.
-    """
-    hours = np.asarray(values, dtype=np.float64).copy()
-    for per_hour in (60.0, 3_600.0, 3_600_000.0):
-        converted = values / per_hour
-        hours = np.where(is_valid(converted) & ~is_valid(values), converted, hours)
-    return hours
 
 
 def payment_time(times: _Array) -> NDArray[np.int64]:
@@ -174,7 +160,8 @@ def _without_anchor(gaps: NDArray[np.float64], listed: float) -> NDArray[np.floa
     """Return the hours of a short series: those of the list, or of three equal gaps among multiples."""
     known = gaps[1:]
     if np.isfinite(listed):
-        hours = np.where(_is_multiple(gaps, listed), listed, np.nan)
+        # A longer gap has missing or late payments; only a shorter one contradicts the list.
+        hours = np.where(_is_multiple(gaps, listed) | (gaps > listed), listed, np.nan)
         hours[0] = listed if len(gaps) == 1 else hours[1]
         return hours
     step = float(known.min(initial=np.inf))

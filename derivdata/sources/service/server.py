@@ -291,7 +291,7 @@ def _listen(host: str, port: int) -> socket.socket:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Return a hash of what makes answers: those that another version kept are not this one's."""
-    return package_digest("sources", "analysis/black76", "support", "tables")
+    return package_digest("sources", "analysis/black76", "support", "tables", "units")
 
 
 def _url(listener: socket.socket) -> str:

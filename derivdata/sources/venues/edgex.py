@@ -105,7 +105,8 @@ _PAID = spelled(
 def funding_page(reading: Reading) -> Records:
     """Read what was settled, the newest first; other rows are a minute's estimates."""
     rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid is not False]
-    records = reading.payments(((row.name, row.time, row.rate, row.hours) for row in rows), _named)
+    stated = ((row.name, row.time, row.rate, row.hours) for row in rows)
+    records = reading.payments(stated, _named, per_hour=60.0)
     records.cursor = reading.part(str, "data.nextPageOffsetData", "") or None
     return records
 

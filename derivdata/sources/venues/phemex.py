@@ -83,7 +83,8 @@ ENDPOINTS = (
     ),
     _endpoint(
         "settlements", "/api-data/public/data/funding-rate-history",
-        payments(_PAID, "data.rows", _of_rate, by="symbol"), symbol="symbol", names=".{}FR8H",
+        payments(_PAID, "data.rows", _of_rate, by="symbol", per_hour=_HOUR_SECONDS),
+        symbol="symbol", names=".{}FR8H",
         paging=Paging(start="start", end="end", limit=100, span_hours=100),
     ),
     _endpoint("book", "/md/v2/orderbook", books(_BOOK, "result", _named, per=1_000_000), symbol="symbol"),

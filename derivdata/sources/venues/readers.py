@@ -70,13 +70,17 @@ def payments(
     by: str = "",
     unit: Unit = "ms",
     period_h: float | None = None,
+    per_hour: float = 1.0,
 ) -> Reader:
-    """Read payments, in any order; `period_h` is what rates are quoted for, None the interval."""
+    """Read payments, in any order; `period_h` is what rates are quoted for, None the interval.
+
+    An hour is `per_hour` in the unit of the intervals that rows state.
+    """
 
     def read(reading: Reading) -> Records:
         found = reading.rows(shape, path, or_null=True)
         rows = ((row.name or reading.asked(by), row.time, row.rate, row.hours) for row in found)
-        return reading.payments(rows, named, period_h, unit=unit)
+        return reading.payments(rows, named, period_h, unit=unit, per_hour=per_hour)
 
     return read
 

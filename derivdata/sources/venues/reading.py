@@ -30,7 +30,7 @@ from derivdata.sources.venues.relations import contradictions, told, without
 from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, keyed, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
-from derivdata.tables.payment_intervals import VALID_HOURS, hours_from_any_unit, is_valid
+from derivdata.tables.payment_intervals import VALID_HOURS, is_valid
 
 T = TypeVar("T")
 _FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014
@@ -345,10 +345,12 @@ class Reading(wire.Body):
         period_h: float | None = None,
         *,
         unit: str = "ms",
+        per_hour: float = 1.0,
     ) -> Records:
         """Return payments from rows of contract, time, rate and interval (None where a row states none).
 
-        The rate is of `period_h` hours, by default of the interval.
+        The rate is of `period_h` hours, by default of the interval. An hour is `per_hour` in the unit of the
+        interval.
         """
         stated = list(rows)
         if not stated:
@@ -357,9 +359,9 @@ class Reading(wire.Body):
         try:
             times, rates = self.instants(stamps, unit), self.numbers(figures)
             items = {name: self.instrument(name, parse) for name in dict.fromkeys(names)}
-            hours = {step: self._stated_hours(step) for step in dict.fromkeys(steps)}
+            hours = {step: self._stated_hours(step, per_hour) for step in dict.fromkeys(steps)}
         except SchemaError:
-            return self._payments_by_row(stated, parse, period_h, unit)
+            return self._payments_by_row(stated, parse, period_h, unit, per_hour)
         named, stepped = map(items.__getitem__, names), map(hours.__getitem__, steps)
         columns = zip(named, times, rates, repeat(period_h), stepped, strict=False)
         return Records(payments=list(map(Payment._make, columns)), times=times)
@@ -370,17 +372,18 @@ class Reading(wire.Body):
         parse: Callable[[str], Instrument],
         period_h: float | None,
         unit: str,
+        per_hour: float,
     ) -> Records:
         """Return payments without the rows that fail."""
         records, to_us = Records(), getattr(self, unit)
         for name, time, rate, stated in rows:
             with self.row():
-                item, hours = self.instrument(name, parse), self._stated_hours(stated)
+                item, hours = self.instrument(name, parse), self._stated_hours(stated, per_hour)
                 records.add_past(Payment(item, to_us(time), self.required(rate), period_h, hours))
         return records
 
-    def _stated_hours(self, stated: Any) -> float | None:
-        """Return the interval that a row of a payment states, in hours, minutes, seconds or ms; 0 is none.
+    def _stated_hours(self, stated: Any, per_hour: float) -> float | None:
+        """Return the interval [h] that a row of a payment states; 0 is none.
 
         BitMEX writes it as a time of the day: ``2000-01-01T08:00:00.000Z`` is 8 hours.
         """
@@ -390,7 +393,7 @@ class Reading(wire.Body):
             number = float(stated[11:13]) if re.fullmatch(_HOURS_AS_TIME, stated) else np.nan
         else:
             number = self.required(stated)
-        hours = float(hours_from_any_unit(np.array([number]))[0])
+        hours = number / per_hour
         if number and not is_valid(np.array([hours]))[0]:
             valid = ", ".join(f"{valid:g}" for valid in VALID_HOURS)
             self.fail(f"a payment states an interval of {stated}: expected one of {valid} hours")

@@ -66,7 +66,7 @@ class Paid(Wire, Generic[N, S]):
     time: S
     rate: N
     name: str
-    hours: N | S | None = None  # between payments, in any unit of time
+    hours: N | S | None = None  # between payments, in the unit of the venue
 
 
 class Closed(Wire, Generic[N, S]):
