@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import api_conformance
+import carry_page
 from evidence_page import evidence
 
 from derivdata import tables
@@ -98,6 +99,7 @@ def grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def main() -> None:
     """Write the pages."""
     folder = Path(__file__).parent
+    (folder / "methods" / "does-carry-pay.md").write_text(carry_page.page(), encoding="utf-8")
     (folder / "endpoints.md").write_text(endpoints(), encoding="utf-8")
     (folder / "tables.md").write_text(tables_page(), encoding="utf-8")
     (folder / "development" / "evidence.md").write_text(evidence(), encoding="utf-8")

@@ -6,6 +6,8 @@ import importlib
 import re
 from pathlib import Path
 
+import pytest
+
 import derivdata as dd
 from derivdata.tables import endpoints
 from derivdata.tables.definitions import OPEN_TABLES
@@ -29,6 +31,20 @@ def test_endpoints_have_their_sections_and_read_as_the_api_document_has_them() -
     ):
         assert words in section
     assert "| `min_value` | number | default 10,000,000 |" in page, "section 4.5"
+
+
+def test_the_page_on_carry_is_what_its_recording_gives() -> None:
+    page = importlib.import_module("carry_page").page()
+    assert (DOCS / "methods" / "does-carry-pay.md").read_text(encoding="utf-8") == page, "run generate.py"
+
+
+@pytest.mark.parametrize("fee", [2.0, 5.0])
+def test_the_cards_of_the_page_on_carry_are_run_again(fee: float) -> None:
+    carry = importlib.import_module("carry_page")
+    again = dd.rerun(carry.card_of(fee), carry.RECORDING)
+    assert again["equal"].all(), again[~again["equal"]]
+    earned = again.set_index("figure").loc["realised_net_bps.count", "recorded"]
+    assert earned > 100
 
 
 def test_every_table_has_a_section_with_every_column() -> None:

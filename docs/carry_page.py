@@ -1,0 +1,113 @@
+"""The page "Does carry pay?": past picks of recorded payments by month and fee, computed from a recording."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pandas as pd
+import xarray as xr
+
+import derivdata as dd
+from derivdata.analysis import funding
+
+__all__ = ["FEES_BPS", "RECORDING", "WINDOW", "card_of", "page", "picks"]
+
+_FOLDER = Path(__file__).parent / "cards"
+RECORDING = _FOLDER / "carry.ddz"
+WINDOW = ("2022-01-01", "2024-01-01")
+FEES_BPS = (2.0, 5.0)
+_HEAD = """\
+<!-- Made by docs/generate.py from docs/cards/carry.ddz: change docs/carry_page.py, then run it. -->
+
+# Does carry pay?
+
+After this page you know what the best pair of venues of each week was forecast to earn, and what it earned,
+in two years of recorded payments, at two fees. You can compute every figure again:
+
+```sh
+derivdata rerun docs/cards/carry_2bps.json docs/cards/carry.ddz
+```
+
+**Data.** Settled funding of BTC and ETH on seven venues, 2022 and 2023, recorded by others (MIT licence,
+`notebooks/LICENSES.md`). These are payments of real venues, not of the simulator.
+
+**Method.** Every Thursday at 00:00 UTC `dd.analysis.funding.pick_record` selects, for each coin, the pair
+with the highest forecast after costs, from what was known then, and holds it for seven days. Costs are four
+trades. A week without a forecast above its costs is not traded. Amounts are bps of one leg's notional, after
+costs. Price moves between the venues, margin and the failure of a venue are not included.
+
+"""
+
+
+def picks(fee_bps: float) -> xr.Dataset:
+    """Return the picks of both coins at a fee, from what the session is connected to or replays."""
+    paid = dd.funding.settlements(["BTC", "ETH"], *WINDOW)
+    return funding.pick_record(dd.panel(paid), hold="7d", fee_bps=fee_bps, overlap="nan")
+
+
+def card_of(fee_bps: float) -> Path:
+    """Return the path of the card of a fee."""
+    return _FOLDER / f"carry_{fee_bps:g}bps.json"
+
+
+def page() -> str:
+    """Return the page: a verdict, one table a fee by month, and the pairs that were selected most."""
+    parts = [_HEAD]
+    with dd.replay(RECORDING), warnings.catch_warnings():
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        records = {fee: picks(fee) for fee in FEES_BPS}
+    traded = {fee: _traded(record) for fee, record in records.items()}
+    parts.append("\n".join(_verdict(fee, rows) for fee, rows in traded.items()) + "\n")
+    for fee, rows in traded.items():
+        parts.append(f"## By month, {fee:g} bps a trade\n")
+        parts.append(_table(_by_month(rows)))
+    parts.append("## Selected pairs\n")
+    rows = traded[FEES_BPS[0]]
+    counts = rows.groupby(["symbol", "long", "short"]).agg(
+        weeks=("earned", "size"), forecast=("forecast", "mean"), earned=("earned", "mean")
+    )
+    parts.append(f"The ten pairs that were selected most at {FEES_BPS[0]:g} bps; means per week.\n")
+    top = counts.sort_values(["weeks", "earned"], ascending=False).head(10).reset_index()
+    parts.append(_table(top))
+    return "\n".join(parts)
+
+
+def _traded(record: xr.Dataset) -> pd.DataFrame:
+    """Return the weeks whose forecast is above the costs and whose outcome is known."""
+    frame = record.to_dataframe().reset_index()
+    names = {"predicted_net_bps": "forecast", "realised_net_bps": "earned"}
+    frame = frame.rename(columns=names)[["symbol", "time", "long", "short", "forecast", "earned", "cost_bps"]]
+    return frame[(frame["forecast"] > 0.0) & frame["earned"].notna()]
+
+
+def _verdict(fee: float, rows: pd.DataFrame) -> str:
+    weeks, total = len(rows), rows["earned"].sum()
+    positive = (rows["earned"] > 0.0).sum()
+    by_month = _by_month(rows).set_index("month")["earned"]
+    best = by_month.idxmax()
+    return (
+        f"- **{fee:g} bps a trade:** {weeks} weeks traded, {positive} of them with a gain. "
+        f"Forecast {rows['forecast'].mean():.1f} bps, earned {rows['earned'].mean():.1f} bps a week; "
+        f"{total / 100:.1f} % of one leg's notional in all, of which {by_month[best] / 100:.1f} % in {best}."
+    )
+
+
+def _by_month(rows: pd.DataFrame) -> pd.DataFrame:
+    month = rows["time"].dt.strftime("%Y-%m")
+    table = rows.groupby(month).agg(
+        weeks=("earned", "size"),
+        forecast=("forecast", "sum"),
+        earned=("earned", "sum"),
+        costs=("cost_bps", "sum"),
+    )
+    return table.reset_index(names="month")
+
+
+def _table(frame: pd.DataFrame) -> str:
+    """Return a table in Markdown, numbers with one decimal."""
+    shown = [
+        [f"{v:.1f}" if isinstance(v, float) else str(v) for v in row] for row in frame.itertuples(index=False)
+    ]
+    lines = [list(map(str, frame.columns)), ["---"] * frame.shape[1], *shown]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
