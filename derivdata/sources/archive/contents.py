@@ -108,7 +108,9 @@ class ArchiveContents:
         ``start``, ``end``; adjacent windows are joined. ``error`` says why a window was not answered,
         ``source`` what gave the rows: ``"request"`` or ``"file"``, one of the venue's bulk files. A window
         that was answered but has no rows in the archive has no data; one that is not in the ledger was never
-        requested.
+        requested. A window whose rows are missing at the step of the series is not answered, until a second
+        answer lacks the same rows: then it is answered, with the source ``"confirmed_gap"`` and an
+        ``error`` that counts them.
         """
         return self._with_manifest(lambda state: requests_frame(self._storage, state.ledger))
 
@@ -120,16 +122,25 @@ class ArchiveContents:
         )
 
     def unanswered(
-        self, table: str, venue: str, symbol: str | None, start: times.Instant, end: times.Instant
+        self,
+        table: str,
+        venue: str,
+        symbol: str | None,
+        start: times.Instant,
+        end: times.Instant,
+        *,
+        now: times.Instant | None = None,
     ) -> list[times.Window]:
         """Return the parts of ``[start, end)`` for which the ledger has no answer of a venue.
 
         An answer about all symbols counts for each of them; with `symbol` None only such answers count.
+        A confirmed gap counts as answered; with `now`, only for 30 days after it was confirmed.
         """
+        at = None if now is None else times.instant(now, "now")
         window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
         table = archive_table(table).name
         return self._with_manifest(
-            lambda state: unanswered_windows(self._storage, state.ledger, table, venue, symbol, window)
+            lambda state: unanswered_windows(self._storage, state.ledger, table, venue, symbol, window, at)
         )
 
     def info(self) -> pd.DataFrame:

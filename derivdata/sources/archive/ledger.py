@@ -5,6 +5,9 @@ gave. Windows of one (table, venue, symbol) are kept as a union of intervals, so
 every minute for a year holds one interval and not half a million. A poll's window lasts until the next one is
 due, so the same holds of what is asked every five minutes. A file of a venue is entered under its name, with
 what tells that it was corrected.
+
+Rows that are missing at the step of a series leave their window incomplete: it is requested again. The same
+rows missing in a second answer are a confirmed gap, which is not requested again for `CONFIRMED_FOR`.
 """
 
 from __future__ import annotations
@@ -24,6 +27,12 @@ from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 
+CONFIRMED_FOR = pd.Timedelta(30, "D")
+"""How long a confirmed gap is not requested again."""
+
+CONFIRMED_GAP = "confirmed_gap"
+"""The source of such a window in `requests_frame`."""
+
 _ALL = "*"
 _DIGITS = re.compile(r"\d+")
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error", "source")
@@ -42,6 +51,8 @@ class LedgerEntry(NamedTuple):
     """One request: of which venue, about which symbol (None: all), over which window.
 
     `error` says why it was not answered, `file` is the file that gave the rows; None where a request did.
+    `incomplete_at` is the time of an answer that lacks the rows of the window at the step of the series; with
+    `is_open` no row follows yet, so that these may be late and are no confirmed gap.
     """
 
     exchange: str
@@ -50,6 +61,8 @@ class LedgerEntry(NamedTuple):
     end: times.Instant
     error: str = ""
     file: LedgerFile | None = None
+    incomplete_at: times.Instant | None = None
+    is_open: bool = False
 
 
 Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.Instant, times.Instant]
@@ -60,6 +73,8 @@ class _Windows(msgspec.Struct, omit_defaults=True):
     answered: list[tuple[int, int]] = []
     failed: list[tuple[int, int, str]] = []
     files: dict[str, tuple[int, int, LedgerFile]] = {}
+    incomplete: list[tuple[int, int, str]] = []
+    confirmed: list[tuple[int, int, str, int]] = []  # gaps, and when they were confirmed
 
     @property
     def known(self) -> list[tuple[int, int]]:
@@ -70,6 +85,19 @@ class _Windows(msgspec.Struct, omit_defaults=True):
     def filed(self) -> list[tuple[int, int]]:
         """What files answered."""
         return _union((first, end) for first, end, _ in self.files.values())
+
+    def enter_incomplete(self, start: int, end: int, error: str, at: int, *, is_open: bool) -> None:
+        """Enter a window without rows: a gap is confirmed where the answer before lacked the same rows."""
+        before = [*self.incomplete, *(gap[:3] for gap in self.confirmed)]
+        is_confirmed = not is_open and any(gap[:2] == (start, end) for gap in before)
+        self.answered = _without(self.answered, [(start, end)])
+        self.failed = _outside(self.failed, [(start, end)])
+        self.incomplete = [gap for gap in self.incomplete if gap[1] <= start or gap[0] >= end]
+        self.confirmed = [gap for gap in self.confirmed if gap[1] <= start or gap[0] >= end]
+        if is_confirmed:
+            self.confirmed = sorted([*self.confirmed, (start, end, error, at)])
+        else:
+            self.incomplete = sorted([*self.incomplete, (start, end, error)])
 
 
 _Ledger = dict[str, dict[str, dict[str, _Windows]]]
@@ -86,24 +114,33 @@ def enter_requests(
     if not requests:
         return name, []
     ledger, news = _load(storage, name), []
-    for request in itertools.starmap(LedgerEntry, requests):
+    entries = list(itertools.starmap(LedgerEntry, requests))
+    # Before what is answered: a gap is confirmed only if no row of it was answered since.
+    entries.sort(key=lambda entry: entry.incomplete_at is None)
+    for request in entries:
         start, end = micros(request.start), micros(request.end)
         if start >= end:
             raise ValueError(f"requests: the window of {request.exchange} {request.symbol} is empty")
         symbols = ledger.setdefault(table, {}).setdefault(request.exchange, {})
         windows = symbols.setdefault(request.symbol or _ALL, _Windows())
-        if request.error:
+        if request.incomplete_at is not None:
+            at = micros(request.incomplete_at)
+            windows.enter_incomplete(start, end, request.error, at, is_open=request.is_open)
+        elif request.error:
             windows.failed.append((start, end, request.error))
         elif request.file is not None:
             windows.files[request.file.name] = (start, end, request.file)
         else:
             news += [first for first, _ in _without([(start, end)], windows.answered)]
             windows.answered = _union([*windows.answered, (start, end)])
-        windows.failed = _spans([
-            (first, last, why)
-            for a, b, why in dict.fromkeys(windows.failed)
-            for first, last in _without([(a, b)], windows.known)
-        ])  # fmt: skip
+        known = windows.known
+        windows.failed = _spans(_outside(dict.fromkeys(windows.failed), known))
+        windows.incomplete = _outside(windows.incomplete, known)
+        windows.confirmed = [
+            (first, last, why, at)
+            for a, b, why, at in windows.confirmed
+            for first, last in _without([(a, b)], known)
+        ]
     return _write(storage, name, ledger), news
 
 
@@ -120,6 +157,8 @@ def forget_requests(
         for windows in (windows for symbols in exchanges.values() for windows in symbols.values()):
             windows.answered = [(max(a, cut), b) for a, b in windows.answered if b > cut]
             windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
+            windows.incomplete = [(max(a, cut), b, why) for a, b, why in windows.incomplete if b > cut]
+            windows.confirmed = [(max(a, cut), b, why, at) for a, b, why, at in windows.confirmed if b > cut]
             kept = {name: filed for name, filed in windows.files.items() if filed[1] > cut}
             windows.files = {name: (max(a, cut), b, file) for name, (a, b, file) in kept.items()}
     return _write(storage, name, ledger) if ledger else name
@@ -152,13 +191,15 @@ def _is_named_by(name: str, digest: str) -> bool:
 def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     """Return the ledger as a table: one row per table, venue, symbol (missing: all) and window."""
     rows = [
-        (table, exchange, None if symbol == _ALL else symbol, first, end, not error, _shown(error), source)
+        (table, exchange, None if symbol == _ALL else symbol, first, end, is_answered, _shown(error), source)
         for table, exchanges in sorted(_load(storage, name).items())
         for exchange, symbols in sorted(exchanges.items())
         for symbol, windows in sorted(symbols.items())
-        for source, spans in (
-            ("request", [*((a, b, "") for a, b in windows.answered), *windows.failed]),
-            ("file", [(a, b, "") for a, b in windows.filed]),
+        for source, is_answered, spans in (
+            ("request", True, [(a, b, "") for a, b in windows.answered]),
+            ("request", False, sorted([*windows.failed, *windows.incomplete])),
+            (CONFIRMED_GAP, True, [gap[:3] for gap in windows.confirmed]),
+            ("file", True, [(a, b, "") for a, b in windows.filed]),
         )
         for first, end, error in spans
     ]
@@ -181,11 +222,25 @@ def ledger_files(
 
 
 def unanswered_windows(
-    storage: Storage, name: str, table: str, exchange: str, symbol: str | None, window: times.Window
+    storage: Storage,
+    name: str,
+    table: str,
+    exchange: str,
+    symbol: str | None,
+    window: times.Window,
+    now: pd.Timestamp | None = None,
 ) -> list[times.Window]:
-    """Return the parts of a window for which no request was answered, about the symbol or about all."""
+    """Return the parts of a window for which no request was answered, about the symbol or about all.
+
+    Gaps that were confirmed less than `CONFIRMED_FOR` before `now`, or at any time, count as answered.
+    """
     symbols = _load(storage, name).get(table, {}).get(exchange, {})
-    answered = [interval for key in {_ALL, symbol or _ALL} for interval in symbols.get(key, _Windows()).known]
+    newer = None if now is None else micros(now - CONFIRMED_FOR)
+    answered: list[tuple[int, int]] = []
+    for key in {_ALL, symbol or _ALL}:
+        windows = symbols.get(key, _Windows())
+        answered += windows.known
+        answered += [(a, b) for a, b, _, at in windows.confirmed if newer is None or at > newer]
     wanted = [(micros(window.start), micros(window.end))]
     return [times.Window(stamp(a), stamp(b)) for a, b in _without(wanted, _union(answered))]
 
@@ -225,6 +280,13 @@ def _spans(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
         else:
             result.append((first, end, why))
     return result
+
+
+def _outside(
+    spans: Iterable[tuple[int, int, str]], union: list[tuple[int, int]]
+) -> list[tuple[int, int, str]]:
+    """Return the parts of windows with a text that are outside a union."""
+    return [(first, last, why) for a, b, why in spans for first, last in _without([(a, b)], union)]
 
 
 def _without(intervals: Iterable[tuple[int, int]], union: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -33,6 +33,7 @@ from derivdata.sources.collect.liquidations import (
     walks_of,
     without_other_path,
 )
+from derivdata.sources.collect.missing_rows import Surroundings, has_step, joined, summary
 from derivdata.sources.collect.questions import require_plausible
 from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession, shared_by_host
 from derivdata.sources.venues.endpoint import DATED, VenueEndpoint
@@ -269,15 +270,22 @@ class _Job:
         if table == "funding_settlements" and item.listed is None:  # since the first payment at least
             paid = self.archive.read(table, symbols=[item.symbol], venues=[self.exchange])["time"]
             item = item._replace(listed=times.us(paid.min()) if len(paid) else None)
-        for gap in self.archive.unanswered(table, self.exchange, item.symbol, *window):
+        is_stepped = has_step(table) and not any(e.paging and e.paging.thinned for e in fitting)
+        asked_at = self.session.clock.utc()
+        gaps = self.archive.unanswered(table, self.exchange, item.symbol, *window, now=asked_at)
+        for gap in joined(gaps) if is_stepped else gaps:
             now = self.session.clock.utc()
             # The venue lists all payments by then, and the step under way is a row when it is over
             listed = now - _LISTED_WITHIN
             known = {name: listed.floor("h") for name in ("volume_taker", "volatility_index_published")}
             known |= dict.fromkeys(_LISTED_LATE, listed)
             end = min(gap.end, max(gap.start, known.get(table, gap.end)))
+            stored = (
+                Surroundings(self.archive, self.exchange, table, item.symbol, gap) if is_stepped else None
+            )
             try:
-                rows, partial = self._rows(fitting, item, table, gap)
+                whole = gap if stored is None else stored.with_next_row()
+                rows, partial = self._rows(fitting, item, table, whole)
                 require_plausible(self.session, self.archive, table, rows)
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
@@ -285,7 +293,11 @@ class _Job:
             # Of dated futures those that expired may be listed no more: no window of a symbol is whole
             is_whole = end > gap.start and table != DATED
             asked = times.Window(gap.start, end)
-            entered = entries(self.exchange, item.symbol, asked, partial) if is_whole else []
+            if is_whole and stored is not None:
+                partial += stored.missing(rows, asked, now, is_active=item.active)
+            entered = entries(self.exchange, item.symbol, asked, partial, now) if is_whole else []
+            if is_whole and stored is not None:
+                entered += stored.missing_before(rows, asked, now)
             self._write(table, item.symbol, rows, entered)
 
     def _rows(
@@ -329,7 +341,8 @@ class _Job:
         counts = self.archive.merge(table, tables.TABLES[table].conform(rows), requests=requests)
         self.done.count(self.exchange, table, counts.written)
         named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
-        errors = [request.error for request in requests if request.error]
+        errors = [request.error for request in requests if request.error and request.incomplete_at is None]
+        errors += summary(request for request in requests if request.incomplete_at is not None)
         self.done.failed += [f"{named}: {error.removeprefix(f'{self.exchange} ')}" for error in errors]
         self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
 

@@ -145,10 +145,16 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpo
 
 
 class PartialPage(NamedTuple):
-    """A page of which rows were left out: the part of the window that it is about, and why."""
+    """A page of which rows were left out: the part of the window that it is about, and why.
+
+    With `missing`, so many rows of this part are missing at the step of the series; with `is_open`
+    no row follows them.
+    """
 
     window: times.Window
     error: str
+    missing: int = 0
+    is_open: bool = False
 
     @classmethod
     def of(cls, page: Records, window: times.Window) -> PartialPage | None:
@@ -172,16 +178,26 @@ class History(NamedTuple):
 
 
 def entries(
-    exchange: str, symbol: str | None, window: times.Window, partial: Iterable[PartialPage]
+    exchange: str,
+    symbol: str | None,
+    window: times.Window,
+    partial: Iterable[PartialPage],
+    at: pd.Timestamp | None = None,
 ) -> list[LedgerEntry]:
-    """Return what the ledger says of a window: answered, except for pages of which rows were left out."""
+    """Return what the ledger says of a window: answered, except for rows that were left out or are missing.
+
+    `at` is the time of the answer.
+    """
     found, start = list[LedgerEntry](), window.start
     for page in sorted(partial, key=lambda page: page.window.start):
         first, last = max(page.window.start, start), min(page.window.end, window.end)
         if first < last:
             if start < first:
                 found.append(LedgerEntry(exchange, symbol, start, first))
-            found.append(LedgerEntry(exchange, symbol, first, last, page.error))
+            incomplete_at = at if page.missing else None
+            found.append(
+                LedgerEntry(exchange, symbol, first, last, page.error, None, incomplete_at, page.is_open)
+            )
             start = last
     if start < window.end:
         found.append(LedgerEntry(exchange, symbol, start, window.end))

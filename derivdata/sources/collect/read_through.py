@@ -19,6 +19,7 @@ from derivdata.sources.collect.files import data_folder
 from derivdata.sources.collect.histories import backfill
 from derivdata.sources.collect.history_rows import TABLES as HISTORIES
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
+from derivdata.sources.collect.missing_rows import INCOMPLETE
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.state import BOOKS, STATE
 from derivdata.sources.query import Query
@@ -263,7 +264,8 @@ class ReadThrough:
             progress=self._status.show,
         )
         self._status.end()
-        texts = [f"{text}: left out" for text in done.failed] + done.notices
+        texts = [text if INCOMPLETE in text else f"{text}: left out" for text in done.failed]
+        texts += done.notices
         self._tell(texts)
         return texts
 

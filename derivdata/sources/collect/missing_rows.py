@@ -1,0 +1,180 @@
+"""Rows that an answer lacks at the step of its series, of any history with a step.
+
+The step is the resolution of the rows, of payments the interval that each row has. A window without such rows
+is incomplete: it is requested again, until a second answer lacks the same ones (see the ledger).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from derivdata import tables
+from derivdata.sources.archive import Archive
+from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.history_rows import PartialPage
+from derivdata.sources.query import Query
+from derivdata.support import times
+from derivdata.tables.payment_intervals import confirmed_runs, is_valid
+
+INCOMPLETE = "incomplete"
+"""How the text begins of a window whose rows are missing at its step."""
+
+_PAYMENTS = "funding_settlements"
+_REACH = pd.Timedelta(2, "D")
+"""How far around a window stored rows are read: two of the longest steps."""
+_JOINED_WITHIN = pd.Timedelta(1, "D")
+_LISTED_WITHIN = pd.Timedelta(1, "D")
+"""Within what time venues list a row, at the latest."""
+_MICROSECOND = pd.Timedelta(1, "us")
+_HOUR_US = 3_600_000_000
+
+
+def has_step(table: str) -> bool:
+    """Return whether rows of a table have a step."""
+    return table == _PAYMENTS or "resolution" in tables.TABLES[table].columns
+
+
+def joined(windows: Sequence[times.Window]) -> list[times.Window]:
+    """Join windows that are less than a day apart: one request answers them."""
+    result: list[times.Window] = []
+    for window in windows:
+        if result and window.start - result[-1].end < _JOINED_WITHIN:
+            result[-1] = times.Window(result[-1].start, window.end)
+        else:
+            result.append(window)
+    return result
+
+
+class Surroundings:
+    """The stored rows in and around a window of one series."""
+
+    def __init__(
+        self, archive: Archive, exchange: str, table: str, symbol: str, window: times.Window
+    ) -> None:
+        keyed = tables.TABLES[table]
+        self.table, self.window = table, window
+        self._archive, self._exchange, self._symbol = archive, exchange, symbol
+        self._groups = [name for name in keyed.key if name not in ("symbol", "exchange", "time")]
+        self._groups += ["resolution"] if table != _PAYMENTS and "resolution" not in self._groups else []
+        step = ["interval_hours", "interval_source"] if table == _PAYMENTS else []
+        self._columns = ["time", *step, *self._groups]
+        start, end = window.start - _REACH, window.end + _REACH
+        self._rows = archive.rows(Query(table, start, end, [symbol], [exchange], self._columns))
+
+    def with_next_row(self) -> times.Window:
+        """Return the window until the stored row that follows it: an answer must have this row, too."""
+        following = self._rows.loc[self._rows["time"] >= self.window.end, "time"]
+        if following.empty:
+            return self.window
+        return times.Window(self.window.start, following.min() + _MICROSECOND)
+
+    def missing(
+        self, rows: pd.DataFrame, window: times.Window, now: pd.Timestamp, *, is_active: bool
+    ) -> list[PartialPage]:
+        """Return the parts of a window in which neither an answer nor the archive has rows.
+
+        After the last row, rows of a contract that trades are missing until the end of the window.
+        """
+        known = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
+        parts: dict[times.Window, PartialPage] = {}
+        groups = known.groupby(self._groups, observed=True) if self._groups else [((), known)]
+        for _, group in groups:
+            for part in self._of_series(group, window, now, is_active=is_active):
+                parts.setdefault(part.window, part)
+        return list(parts.values())
+
+    def missing_before(
+        self, rows: pd.DataFrame, window: times.Window, now: pd.Timestamp
+    ) -> list[LedgerEntry]:
+        """Return entries for rows that are missing before a window, where the ledger says answered.
+
+        An interval that later payments confirm tells that payments before them are missing.
+        """
+        before = times.Window(window.start - _REACH, window.start)
+        parts = self.missing(rows, before, now, is_active=False)
+        if not parts:
+            return []
+        ledger = self._archive.requests()
+        is_own = (ledger["table"] == self.table) & (ledger["exchange"] == self._exchange)
+        is_own &= ledger["answered"] & (ledger["source"] == "request")
+        is_own &= ledger["symbol"].isna() | (ledger["symbol"] == self._symbol)
+        answered = ledger[is_own]
+        return [
+            LedgerEntry(self._exchange, self._symbol, *part.window, part.error, None, now)
+            for part in parts
+            if ((answered["start"] <= part.window.start) & (answered["end"] >= part.window.end)).any()
+        ]
+
+    def _of_series(
+        self, series: pd.DataFrame, window: times.Window, now: pd.Timestamp, *, is_active: bool
+    ) -> Iterable[PartialPage]:
+        series = series.drop_duplicates("time").sort_values("time")
+        stamps = series["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
+        if self.table == _PAYMENTS:
+            steps = _known_hours(series, stamps) * _HOUR_US
+        else:
+            length = times.RESOLUTIONS.get(str(series["resolution"].iloc[0]))
+            if length is None:  # polls
+                return
+            steps = np.full(len(stamps), float(times.us(length)))
+        first, end = times.us(window.start), times.us(window.end)
+        last, step = int(stamps[-1]), float(steps[-1])
+        befores, afters, of_gaps = stamps[:-1], stamps[1:], steps[1:]
+        counts = np.rint((afters - befores) / of_gaps) - 1.0  # NaN where the step is not known
+        # A payment is listed by the end of the window, another row up to a step later.
+        within = step if self.table == _PAYMENTS else 2.0 * step
+        is_sure = self.table != _PAYMENTS or len(stamps) == 1 or stamps[-1] - stamps[-2] == step
+        if is_active and is_sure and end > last + within:
+            befores, afters, of_gaps = (
+                np.append(befores, last),
+                np.append(afters, end),
+                np.append(of_gaps, step),
+            )
+            counts = np.append(counts, np.ceil((end - last) / step) - 1.0)
+        for place in np.flatnonzero(counts >= 1.0).tolist():
+            before, count = int(befores[place]), int(counts[place])
+            start, stop = max(before + int(of_gaps[place]), first), min(int(afters[place]), end)
+            if start < stop:
+                text = (
+                    f"{count} rows missing after {times.iso(_instant(before))} "
+                    f"at a step of {_length(float(of_gaps[place]))}"
+                )
+                is_open = place == len(stamps) - 1 and window.end > now - _LISTED_WITHIN
+                yield PartialPage(times.Window(_instant(start), _instant(stop)), text, count, is_open)
+
+
+def _known_hours(series: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the interval of each payment, NaN where the gap before it may be a new interval.
+
+    The interval is known where it is stated, where later payments confirm it, or where the gap is not an
+    interval that venues use.
+    """
+    hours = series["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
+    gaps = np.append(np.nan, np.rint(np.diff(stamps) / _HOUR_US))
+    is_confirmed = confirmed_runs(np.append(False, gaps[1:] == gaps[:-1])) & (gaps == hours)
+    is_followed = np.logical_or.accumulate(is_confirmed[::-1])[::-1]
+    is_stated = series["interval_source"].isin(["row", "list"]).to_numpy()
+    is_known = is_stated | is_followed | ~is_valid(gaps)
+    return np.where(is_known, hours, np.nan)
+
+
+def summary(incomplete: Iterable[LedgerEntry]) -> list[str]:
+    """Return one text for all incomplete windows of an answer."""
+    texts = [entry.error for entry in incomplete]
+    if not texts:
+        return []
+    more = f", and more in {len(texts) - 1} other windows" if len(texts) > 1 else ""
+    return [f"{INCOMPLETE}: {texts[0]}{more}"]
+
+
+def _instant(micros: int) -> pd.Timestamp:
+    return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")
+
+
+def _length(micros: float) -> str:
+    hours = micros / _HOUR_US
+    return f"{hours:g} h" if hours >= 1 else f"{hours * 60:g} min"
