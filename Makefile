@@ -83,8 +83,10 @@ SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py refills.py)
 soak: $(VENV)/.dev
 	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability $(SOAK_ON_VENUES) tests/test_report_drawing.py --durations=25
 
-docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+# In an environment of its own, as Read the Docs builds them: a package that only the tests have would hide a fault.
+docs:
+	$(MAKE) --no-print-directory $(VENV)/docs/.docs VENV=$(VENV)/docs
+	$(VENV)/docs/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo docs/_build/html/index.html
 
 # Adds what pyproject.toml asks for now; LOCK_OPTIONS=--upgrade also takes newer versions of what is there.
