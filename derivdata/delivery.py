@@ -33,16 +33,18 @@ def prices(
     Returns
     -------
     DataFrame, table ``delivery_prices``
-        One row per symbol, venue and instant of delivery; ``price_usd`` [USD], a mean of the venue's index
-        over the half hour before. A day on which nothing expired may have a row too, as Deribit's have.
+        One row per symbol, venue, contract and instant of delivery; ``price_usd`` [USD], a mean of the venue's
+        index over the half hour before. ``contract`` says what was settled: ``"option:USDT"``,
+        ``"future:USD"``, ``"index:USD"`` for all that expires on an index (Deribit), ``"unstated"`` for rows
+        that an earlier version stored. A day on which nothing expired may have a row too, as Deribit's have.
 
     Notes
     -----
-    ``GET /local/delivery/prices``, which is not part of the API document. Deribit and OKX tell those of their
-    futures' index, Binance those of its quarterly futures and of its options. An index in USDT is not one in
-    USD. Errors are those of `derivdata.prices.history`.
+    ``GET /local/delivery/prices``, which is not part of the API document. Deribit has one price of each
+    index, OKX those of futures and of options, Binance those of quarterly futures and of options, which
+    differ. An index in USDT is not one in USD. Errors are those of `derivdata.prices.history`.
 
     >>> dd.delivery.prices("BTC", "7d", venues=["deribit"]).shape
-    (7, 4)
+    (7, 5)
     """
     return quantities.table_rows(endpoints.DELIVERY_PRICES, symbols, start, end, venues)

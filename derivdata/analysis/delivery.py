@@ -17,9 +17,12 @@ from derivdata.tables.required import require_instants
 __all__ = ["calibration", "probabilities"]
 __dir__ = __all__.copy
 
+_PREFERENCE = {"option": 0, "index": 1, "unstated": 2}
+"""Which deliveries options are settled at, the best first; a future's mean may be of another window."""
+
 
 @typed
-def probabilities(surface: xr.Dataset, prices: pd.DataFrame) -> xr.Dataset:
+def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | None = None) -> xr.Dataset:
     """Compute the probability that options gave to a price at or below the one that was delivered.
 
     Parameters
@@ -29,6 +32,9 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame) -> xr.Dataset:
         over time.
     prices
         Table ``delivery_prices``; rows of the surface's symbol and venue count.
+    contract
+        Which deliveries count, such as ``"option:USD"``. By default those of options, or else of an index, or
+        else those whose contract is not stated. Those of futures count only where they are named.
 
     Returns
     -------
@@ -40,7 +46,8 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame) -> xr.Dataset:
     Raises
     ------
     ValueError
-        No surface with forwards, several symbols or venues, or `prices` is not that table.
+        No surface with forwards, several symbols or venues, or `prices` is not that table. Two contracts
+        have different prices at an expiry, or only futures were delivered: name the contract.
 
     Notes
     -----
@@ -56,15 +63,48 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame) -> xr.Dataset:
             raise ValueError(f"surface has a dim {name!r}: choose one")
         if name in surface.coords:
             prices = prices[prices[name] == surface[name].item()]
-    delivered = prices.set_index(naive_utc(prices["time"]))["price_usd"]
+    expiries = pd.DatetimeIndex(surface["expiry"].to_numpy())
+    prices = prices.assign(time=naive_utc(prices["time"]))
+    prices = _of_contract(prices[prices["time"].isin(expiries)], contract)
+    delivered = prices.set_index("time")["price_usd"]
     if not delivered.index.is_unique:
         raise ValueError("prices has several deliveries of an instant: choose one symbol and venue")
-    values = delivered.reindex(pd.DatetimeIndex(surface["expiry"].to_numpy())).to_numpy(np.float64)
+    values = delivered.reindex(expiries).to_numpy(np.float64)
     price = xr.DataArray(values, {"expiry": surface["expiry"]}, "expiry", attrs={"units": "USD"})
     k = (xr.ones_like(price) * np.log(price / surface["forward"].reset_coords(drop=True))).drop_attrs()
     found = risk_neutral.density(surface, k)
     named = {"probability": found["distribution"].where(k.notnull()), "log_moneyness": k}
     return xr.Dataset({**named, "price_usd": price, "status": found["status"]})
+
+
+def _of_contract(prices: pd.DataFrame, contract: str | None) -> pd.DataFrame:
+    """Return the deliveries that options of each expiry were settled at, of one contract."""
+    if "contract" not in prices:
+        if contract is not None:
+            raise ValueError(f"contract={contract!r}: prices has no column 'contract'")
+        return prices
+    names = prices["contract"].astype(object)
+    listed = ", ".join(sorted(set(names)))
+    if contract is not None:
+        if len(prices) and contract not in set(names):
+            raise ValueError(f"contract={contract!r}: prices at the expiries are of {listed}")
+        return prices[names == contract]
+    rank = names.str.partition(":")[0].map(_PREFERENCE)
+    if len(prices) and rank.isna().all():
+        raise ValueError(f"prices at the expiries are of {listed}: name one with contract=")
+    best = rank.groupby(prices["time"]).transform("min")
+    chosen = prices[(rank == best) & rank.notna()]
+    apart = chosen.groupby("time")["price_usd"].nunique()
+    if (apart > 1).any():
+        time = apart.index[apart > 1][0]
+        several = sorted(set(chosen.loc[chosen["time"] == time, "contract"].astype(object)))
+        if len(several) > 1:
+            raise ValueError(
+                f"prices at {time:%Y-%m-%d %H:%M} UTC differ between contracts {', '.join(several)}: "
+                "name one with contract="
+            )
+    same = chosen.duplicated(["time", "price_usd"]) & ~chosen.duplicated(["time", "contract"])
+    return chosen[~same]
 
 
 @typed

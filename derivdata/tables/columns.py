@@ -135,6 +135,11 @@ COLUMNS: dict[str, Column] = {
     "value_usd": _usd("Value that was liquidated."),
     "status": _text("State of the order; 'filled' is the one documented."),
     "fill_count": _count("Fills that make up the order."),
+    "contract": _text(
+        "What was settled: 'option', 'future', or 'index' (all that expire on an index), and the quote "
+        "currency of its index, as in 'option:USD'; unstated where it is not known.",
+        default="unstated",
+    ),
     "instrument_name": _label("Venue's name of the contract."),
     "contract_size": _coins("asset", "Coins of one contract; USD where it is inverse."),
     "multiplier": _amount("1", "Coins that one unit of the symbol stands for: 1000 of 1000PEPE."),

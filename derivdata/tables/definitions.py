@@ -64,14 +64,16 @@ define(  # the local service serves it, and the hosted service does not
 )
 define(  # as prices_history
     "delivery_prices",
-    key="symbol exchange time",
+    key="symbol exchange contract time",
     rest="price_usd",
     wire={"time": "timestamp"},
+    optional="contract",  # which archives of earlier versions do not have
+    order="symbol exchange time contract",
     changed={
         "time": {"doc": "Instant of the delivery, at the end of what is settled."},
         "price_usd": {"positive": True},
     },
-    doc="Prices that options and futures were settled at when they expired, one row per expiry.",
+    doc="Prices that options and futures were settled at when they expired, one row per expiry and contract.",
 )
 define(
     "funding_snapshot",

@@ -84,6 +84,43 @@ def test_a_delivery_has_the_lognormal_probability_of_a_flat_surface() -> None:
         delivery.probabilities(_flat(0.5, 100.0), twice)
 
 
+def _deliveries(**prices: float) -> pd.DataFrame:
+    """Prices of both expiries by contract; ``option_USD`` is that of ``option:USD``."""
+    frame = made.delivery_prices()
+    parts = []
+    for name, price in prices.items():
+        parts.append(frame.assign(contract=name.replace("_", ":"), price_usd=price))
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.mark.parametrize(
+    ("prices", "contract", "wanted"),
+    [
+        ({"future_USDT": 90.0, "option_USDT": 101.0}, None, 101.0),
+        ({"future_USDT": 90.0, "option_USDT": 101.0}, "future:USDT", 90.0),
+        ({"unstated": 90.0, "index_USD": 101.0}, None, 101.0),
+        ({"unstated": 90.0, "future_USD": 101.0}, None, 90.0),
+        ({"option_USD": 101.0, "option_USDT": 101.0}, None, 101.0),
+    ],
+)
+def test_options_are_settled_at_the_price_of_their_contract(prices, contract, wanted) -> None:
+    found = delivery.probabilities(_flat(0.5, 100.0), _deliveries(**prices), contract=contract)
+    assert found["price_usd"].values.tolist() == [wanted, wanted]
+
+
+@pytest.mark.parametrize(
+    ("prices", "contract", "message"),
+    [
+        ({"future_USD": 90.0}, None, "are of future:USD: name one with contract="),
+        ({"option_USD": 90.0, "option_USDT": 91.0}, None, "differ between contracts option:USD, option:USDT"),
+        ({"option_USD": 90.0}, "option:USDT", "prices at the expiries are of option:USD"),
+    ],
+)
+def test_a_contract_that_is_not_clear_is_asked_for(prices, contract, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        delivery.probabilities(_flat(0.5, 100.0), _deliveries(**prices), contract=contract)
+
+
 @pytest.mark.parametrize(
     ("values", "inside", "statistic"),
     [

@@ -241,6 +241,7 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             continue
         if column.kind is Kind.FLAG:
             continue
+        limit = ""
         if column.kind is Kind.TIME:
             if rows[name].min() >= times.FIRST and rows[name].max() < times.LAST:
                 continue
@@ -248,13 +249,15 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
         else:
             values = pd.to_numeric(rows[name]).to_numpy(dtype=np.float64, na_value=np.nan)
             wrong = np.zeros(len(rows), dtype=bool)
-            for outside, _ in column.outside(values):
+            for outside, reason in column.outside(values):
+                if outside.any() and not limit:
+                    limit = f", which {reason.partition(',')[0]} [{column.unit}]"
                 wrong |= outside
         if wrong.any():
             first = rows[wrong].iloc[0]
             key = ", ".join(str(first[k]) for k in table.key)
             shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
-            found = f"{wrong.sum()} rows cannot be, the first is {shown} ({key})"
+            found = f"{wrong.sum()} rows cannot be, the first is {shown} ({key}){limit}"
             raise Question(f"{table.name}.{name}: {found}", "correct them or leave them out")
 
 

@@ -163,8 +163,10 @@ def _read(
 def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFrame:
     """Give text columns the categories of the whole archive, so that all partitions have the same."""
     text = frame.select_dtypes("category").columns
-    words = {name: pd.Index(entry.values.get(name, []), dtype="str") for name in text}
+    words = {}
     for name in text:
+        listed = {*entry.values.get(name, []), table.columns[name].default} - {""}
+        words[name] = pd.Index(sorted(listed), dtype="str")
         _refuse_unlisted(table, name, frame[name].cat.categories.difference(words[name]))
     return frame.assign(**{name: frame[name].cat.set_categories(words[name]) for name in text})
 

@@ -65,7 +65,7 @@ def read(
         if newest:
             # The rows themselves are read a second time, of the few that the newest instants choose. Said so,
             # DuckDB builds its hash table of these few, and not of the rows.
-            series = _listed(schemas.latest_by(table))
+            series = _listed([name for name in schemas.latest_by(table) if name in names])
             last = f"SELECT {series}, max(time) AS newest FROM rows GROUP BY ALL"
             rows = (
                 f"WITH rows AS NOT MATERIALIZED ({rows}), last AS MATERIALIZED ({last}) "
@@ -73,7 +73,7 @@ def read(
                 f"WHERE rows.time >= newest - to_microseconds({hold_us})"
             )
         if order:
-            rows += f" ORDER BY {_listed(order)}"
+            rows += f" ORDER BY {_listed([name for name in order if name in names])}"
         found = _asked(rows, storage, group)
         if len(found):
             try:

@@ -56,7 +56,11 @@ def archive_tables() -> list[str]:
 
 def sql_columns(table: Table, stored: Collection[str]) -> str:
     """Return the table's columns as SQL selects them from files that have some of them."""
-    given = {name: f'"{name}"' if name in stored else "NULL" for name in table.columns}
+    given = {}
+    for name, column in table.columns.items():
+        given[name] = f'"{name}"' if name in stored else "NULL"
+        if column.default:
+            given[name] = f"coalesce({given[name]}, '{column.default}')"
     kinds = {name: _TYPES[column.kind][1] for name, column in table.columns.items()}
     return ", ".join(f'CAST({given[name]} AS {kinds[name]}) AS "{name}"' for name in table.columns)
 

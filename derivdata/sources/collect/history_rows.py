@@ -39,7 +39,7 @@ TABLES = {
 Some venues tell prices beside open interest or payments, and nowhere else without a doubt; Gate tells all of
 its statistics in one answer.
 """
-OF_KINDS = ("prices_history", "positioning_history")
+OF_KINDS = ("prices_history", "positioning_history", "delivery_prices")
 """Tables of which each request tells another kind."""
 
 NAMED_ONLY = (

@@ -311,9 +311,11 @@ class _Delivered(Wire):
 
 def deliveries(reading: Reading) -> Records:
     """Read what quarterly futures of a pair were delivered at: at 08:00, though some stamps say 00:00."""
-    symbol = reading.instrument(reading.asked("pair"), named).symbol
-    rows = [(reading.ms(row.deliveryTime), row.deliveryPrice) for row in reading.rows(_Delivered)]
-    days = [Delivery(symbol, time // _DAY_US * _DAY_US + _DAY_US // 3, price) for time, price in rows]
+    item = reading.instrument(reading.asked("pair"), named)
+    days = []
+    for row in reading.rows(_Delivered):
+        time = reading.ms(row.deliveryTime) // _DAY_US * _DAY_US + _DAY_US // 3
+        days.append(Delivery(item.symbol, time, row.deliveryPrice, f"future:{item.quote}"))
     return Records(deliveries=days, times=[day.time for day in days])
 
 

@@ -40,7 +40,8 @@ def exercises(reading: Reading) -> Records:
         option = reading.option(row.symbol, reading.ms(row.expiryDate))
         records.times.append(option.expiry)
         price = reading.required(row.realStrikePrice)
-        records.deliveries.append(Delivery(option.symbol, reading.ms(row.expiryDate), price))
+        delivery = Delivery(option.symbol, reading.ms(row.expiryDate), price, "option:USDT")
+        records.deliveries.append(delivery)
     return records
 
 

@@ -203,9 +203,12 @@ class _Delivered(Wire):
 
 def delivery_prices(reading: Reading) -> Records:
     """Read the prices of an index at 08:00 UTC, the newest first: its mean over the half hour before."""
-    symbol = reading.asked("index_name").partition("_")[0].upper()
+    symbol, _, quote = reading.asked("index_name").upper().partition("_")
     rows = reading.rows(_Delivered, "result.data")
-    days = [Delivery(symbol, reading.iso(f"{row.date}T08:00:00Z"), row.delivery_price) for row in rows]
+    days = [
+        Delivery(symbol, reading.iso(f"{row.date}T08:00:00Z"), row.delivery_price, f"index:{quote}")
+        for row in rows
+    ]
     seen = int(reading.params.get("offset") or 0) + len(rows)
     more = rows and seen < reading.part(int, "result.records_total")
     return Records(deliveries=days, times=[day.time for day in days], cursor=str(seen) if more else None)

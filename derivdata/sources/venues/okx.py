@@ -298,9 +298,40 @@ def delivery_prices(reading: Reading) -> Records:
         records.times.append(time)
         for row in group.details:
             if row.type == "delivery":
-                symbol = row.insId.partition("-")[0]
-                records.deliveries.append(Delivery(symbol, time, reading.required(row.px)))
+                symbol, quote, _ = row.insId.split("-", 2)
+                delivery = Delivery(symbol, time, reading.required(row.px), f"future:{quote}")
+                records.deliveries.append(delivery)
     return records
+
+
+_EXERCISED = {"exercised": True, "expired_otm": False}
+
+
+def exercise_prices(reading: Reading) -> Records:
+    """Read the prices at which options of a family were exercised or expired, the newest first.
+
+    The documentation's example has a ``px`` of 0.016, which no index of BTC was. A price on the wrong side of
+    a strike is refused, so that a payoff in coin cannot pass for the price of the index.
+    """
+    records = Records()
+    for group in reading.rows(_DeliveredGroup, "data"):
+        records.times.append(reading.ms(group.ts))
+        for row in group.details:
+            if row.type not in _EXERCISED:
+                continue
+            with reading.row():
+                option, price = reading.option(row.insId, None), reading.required(row.px)
+                gain = price - option.strike if option.side == "call" else option.strike - price
+                is_contradicted = gain < 0 if _EXERCISED[row.type] else gain > 0
+                if is_contradicted or price < _LEAST_OF_STRIKE * option.strike:
+                    reading.fail(f"{row.insId} is {row.type} at {price:g}: px is not the price of its index")
+                quote = row.insId.split("-")[1]
+                delivery = Delivery(option.symbol, option.expiry, price, f"option:{quote}")
+                records.deliveries.append(delivery)
+    return records
+
+
+_LEAST_OF_STRIKE = 0.01
 
 
 _endpoint = partial(VenueEndpoint, "okx")
@@ -401,6 +432,12 @@ ENDPOINTS = (
         symbol="instFamily", names="{symbol}-USD",
         paging=Paging(descending=True, start="", end="after", limit=100, reach_days=90),
         note="three months",
+    ),
+    _endpoint(
+        "deliveries", "/api/v5/public/delivery-exercise-history?instType=OPTION", exercise_prices,
+        symbol="instFamily", names="{symbol}-USD", confirmed=False,
+        paging=Paging(descending=True, start="", end="after", limit=100, reach_days=90),
+        note="three months; no recorded body says whether px is the index or a payoff",
     ),
     _hourly(
         "prices", f"{_CANDLES}-mark-price-candles", candles("data", _named, "mark", by="instId", step="bar"),

@@ -75,15 +75,18 @@ def trades(rows: list[Traded]) -> dict[str, Any]:
 
 
 def deliveries(rows: list[Delivery]) -> dict[str, Any]:
-    """Return one price of each instant: futures and options of an expiry have the same."""
-    prices: dict[tuple[str, int], float] = {}
+    """Return one price of each instant and contract: all options of an expiry have the same."""
+    prices: dict[tuple[str, str, int], float] = {}
     for row in rows:
-        known = prices.setdefault((row.symbol, row.time), row.price)
-        if known != row.price:
-            raise SchemaError(f"{row.symbol} is delivered at {row.price} and at {known} at once")
+        earlier = prices.setdefault((row.symbol, row.contract, row.time), row.price)
+        if earlier != row.price:
+            raise SchemaError(
+                f"{row.symbol} {row.contract} has two delivery prices at one instant: {earlier} and {row.price}"
+            )
     return {
-        "symbol": [symbol for symbol, _ in prices],
-        "time": stamps([time for _, time in prices], None),
+        "symbol": [symbol for symbol, _, _ in prices],
+        "contract": [contract for _, contract, _ in prices],
+        "time": stamps([time for _, _, time in prices], None),
         "price_usd": [*prices.values()],
     }
 

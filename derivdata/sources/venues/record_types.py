@@ -242,11 +242,15 @@ class Traded(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """The price at which what expires at an instant is settled."""
+    """The price at which what expires at an instant is settled.
+
+    `contract` is the kind of contract and the quote currency of its index, such as ``option:USD``.
+    """
 
     symbol: str
     time: int
     price: float
+    contract: str
 
 
 class IndexPoint(NamedTuple):

@@ -55,6 +55,9 @@ class Column:
     most
         The largest number that is possible: beyond it lies a wrong unit, or what a source writes for
         "undefined". None where any number is.
+    default
+        The word that rows without a value get: a column of a key that earlier versions did not have. Empty
+        where such rows stay missing.
     """
 
     kind: Kind
@@ -64,6 +67,7 @@ class Column:
     least: float | None = None
     positive: bool = False
     most: float | None = None
+    default: str = ""
 
     def outside(self, values: Array) -> Iterator[tuple[Array, str]]:
         """Yield the numbers that are impossible, as a mask, with the reason."""
@@ -96,16 +100,25 @@ def cast_columns(
     for name, column in columns.items():
         source = name if wire is None else wire.get(name, name)
         if source in given:
-            cast_ones[name] = cast(table, name, column, given[source])
+            values = _with_default(column, given[source]) if column.default else given[source]
+            cast_ones[name] = cast(table, name, column, values)
         elif name in optional:
             size = len(next(iter(given.values()))) if isinstance(given, Mapping) else len(given)
             is_number = column.kind is Kind.NUMBER
-            missing = np.full(size, np.nan) if is_number else cast(table, name, column, [None] * size)
+            empty = [column.default or None] * size
+            missing = np.full(size, np.nan) if is_number else cast(table, name, column, empty)
             cast_ones[name] = missing
         else:
             as_sent = f" (wire {source!r})" if source != name else ""
             raise SchemaError(f"{table}.{name}{as_sent} is missing; see the answer with dd.raw(path, ...)")
     return cast_ones
+
+
+def _with_default(column: Column, values: Any) -> pd.Series:
+    """Return values with the column's default for each that is missing."""
+    listed = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
+    words = pd.Series(listed, dtype=object).reset_index(drop=True)
+    return words.where(words.notna(), column.default)
 
 
 def cast(table: str, name: str, column: Column, values: Any) -> Any:

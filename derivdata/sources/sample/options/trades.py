@@ -117,7 +117,7 @@ def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str
     """Return the prices at 08:00 of each day: the mean of the index over the half hour before."""
     days = np.arange(-(-(first - EXPIRY_US) // DAY_US), -(-(last - EXPIRY_US) // DAY_US))
     time = days * DAY_US + EXPIRY_US
-    return _by_market(
+    columns = _by_market(
         chains.markets(names, venues),
         time,
         lambda symbol, _: {
@@ -126,6 +126,7 @@ def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str
             )
         },
     )
+    return columns and {**columns, "contract": _constant("index:USD", len(columns["time"]))}
 
 
 def indices(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -133,7 +134,12 @@ def indices(first: int, last: int, names: _Names, venues: _Names) -> dict[str, A
     time = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     chosen = [one for one in chains.markets(names, venues) if one[0] in INDICES.get(one[1], ())]
     columns = _by_market(chosen, time, lambda symbol, exchange: {"index_pct": index(symbol, exchange, time)})
-    return columns and {**columns, "resolution": text(np.zeros(len(columns["time"]), dtype=np.int8), ("1h",))}
+    return columns and {**columns, "resolution": _constant("1h", len(columns["time"]))}
+
+
+def _constant(word: str, size: int) -> Any:
+    """Return a column with one word in each row."""
+    return text(np.zeros(size, dtype=np.int8), (word,))
 
 
 def index(symbol: str, exchange: str, time: Ints) -> Floats:
