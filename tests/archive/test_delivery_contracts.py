@@ -84,7 +84,7 @@ def test_lazy_rows_of_an_old_table_have_the_contract(tmp_path: Path, monkeypatch
     pytest.importorskip("dask.dataframe")
     archive = _old_archive(tmp_path, monkeypatch)
     archive.append("delivery_prices", _rows(["option:USDT"], [70_100.0]))
-    rows = archive.lazy("delivery_prices", *_DAYS).compute()
+    rows = archive.lazy("delivery_prices").compute()
     assert sorted(rows["contract"]) == ["option:USDT", "unstated"]
 
 
