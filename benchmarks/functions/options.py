@@ -109,6 +109,7 @@ QUESTIONS = {
     "analysis.chain.clean": Question(_CHAIN, lambda: chain.clean(_snapshot())),
     "analysis.chain.executable": Question(_CHAIN, lambda: chain.executable(_snapshot())),
     "analysis.chain.forwards": Question(_CHAIN, lambda: chain.forwards(cleaned())),
+    "analysis.chain.greeks": Question(_CHAIN, lambda: chain.greeks(_snapshot())),
     "analysis.chain.smiles": Question(_CHAIN, lambda: chain.smiles(cleaned())),
     "analysis.exposure.gamma_exposure": Question(_CHAIN, lambda: exposure.gamma_exposure(_snapshot())),
     "analysis.exposure.history": Question(_CHAIN, lambda: exposure.history(_snapshot())),

@@ -33,7 +33,7 @@ def strikes(
     by: Literal["strike", "expiry"] | None = None,
     expiry: Instant | None = None,
     dealer: dict[str, float] | None = None,
-    contract_size: float = 1.0,
+    contract_size: float | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -58,7 +58,7 @@ def strikes(
         Of gamma: sign of the dealers' position by side, such as ``{"call": 1, "put": -1}``; then their net by
         strike and the level at which it changes sign in all are marked. None counts every option with +1.
     contract_size
-        Coins per contract.
+        Coins per contract; None takes those of `derivdata.analysis.exposure.open_interest`.
     source, ax
         As in every figure: see `derivdata.plot`.
 
@@ -76,7 +76,7 @@ def strikes(
     """
     only_for(kind, ("open_interest", "volume"), expiry=expiry, by=by)
     only_for(kind, ("gamma",), dealer=dealer)
-    if not 0 < contract_size < np.inf:
+    if contract_size is not None and not 0 < contract_size < np.inf:
         raise ValueError(f"{contract_size=} is no number of coins")
     if by == "expiry" and expiry is not None:
         raise ValueError("expiry is one of the bars by='expiry': give it with by='strike'")
@@ -88,7 +88,7 @@ def strikes(
 
 
 def _sides(
-    chain: Chain, kind: str, by: str, expiry: Instant | None, contract_size: float, ax: Axes | None
+    chain: Chain, kind: str, by: str, expiry: Instant | None, contract_size: float | None, ax: Axes | None
 ) -> tuple[Axes, pd.DataFrame]:
     """Draw calls upwards and puts downwards."""
     what, did = ("open interest", "open") if kind == "open_interest" else ("volume", "traded in 24 hours")
@@ -141,7 +141,7 @@ def _sides(
 
 
 def _gamma(
-    chain: Chain, dealer: dict[str, float] | None, contract_size: float, ax: Axes | None
+    chain: Chain, dealer: dict[str, float] | None, contract_size: float | None, ax: Axes | None
 ) -> tuple[Axes, pd.DataFrame]:
     found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike", "side"), contract_size=contract_size)
     both = _one_chain(found, ("strike", "side"))["gamma_exposure_usd"].reindex(side=["call", "put"])

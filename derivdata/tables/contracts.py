@@ -21,6 +21,9 @@ from derivdata.support.arguments import typed
 QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
 """Quote currencies by priority: where a symbol has several, the first of these is the one to take."""
 
+_OPTION_COINS = {"okx": {"BTC": 0.01, "ETH": 0.1}}
+"""Coins of one option, where these are not one: OKX' ``ctVal × ctMult``, BTC's recorded in 2024-12."""
+
 _SEPARATORS = re.compile(r"[-_/:\s]+")
 _TRADINGVIEW = re.compile(r"\.(P|PERP)$")
 _PERPETUAL = frozenset({"PERP", "PERPETUAL", "PERPETUALS", "SWAP"})
@@ -334,3 +337,9 @@ def venue_names(value: Any, argument: str = "venues") -> Any:
     if not isinstance(listed, Iterable):
         return value
     return [venue_of(name, argument) for name in listed]
+
+
+def option_coins(exchange: str, symbol: str) -> float | None:
+    """Return the coins of one option of a venue; None where its list must be asked."""
+    sizes = _OPTION_COINS.get(exchange)
+    return 1.0 if sizes is None else sizes.get(symbol)

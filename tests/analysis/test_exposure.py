@@ -135,6 +135,27 @@ class TestToyChain:
         with pytest.raises(ValueError, match="the chain has no volume"):
             exposure.put_call_ratio(toy, weight="volume")
 
+    def test_contracts_of_okx_become_coins_without_an_argument(self, toy: pd.DataFrame):
+        contracts = toy["open_interest"].sum()
+        for symbol, coins in (("BTC", 0.01), ("ETH", 0.1)):
+            options = toy.assign(exchange="okx", symbol=symbol)
+            for options_or_cleaned in (options, clean(options)):
+                held = exposure.open_interest(options_or_cleaned, by=[])["open_interest"]
+                assert held.item() == pytest.approx(coins * contracts)
+                assert held.attrs["units"] == "coin"
+            stated = options.assign(contract_size=0.5)
+            assert exposure.open_interest(stated, by=[])["open_interest"].item() == pytest.approx(
+                0.5 * contracts
+            )
+        other = toy.assign(exchange="okx", symbol="SOL")
+        with pytest.raises(ValueError, match="options of okx SOL: the coins of one contract are not known"):
+            exposure.open_interest(other)
+        held = exposure.open_interest(other, by=[], contract_size={"okx": 2.0})["open_interest"]
+        assert held.item() == pytest.approx(2.0 * contracts)
+        both = pd.concat([toy.assign(exchange=venue, symbol="BTC") for venue in ("okx", "deribit")])
+        held = exposure.open_interest(both, by=[])["open_interest"].squeeze()
+        assert held.sel(exchange=["deribit", "okx"]).values == pytest.approx([contracts, 0.01 * contracts])
+
     def test_contract_size_scales_all_but_ratios(self, toy: pd.DataFrame):
         size = {"deribit": 0.1, "okx": 0.01}
         assert gamma_of(toy, by=[], contract_size=size).item() == pytest.approx(26.0, rel=1e-11)

@@ -70,7 +70,9 @@ def test_a_stored_table_without_the_contract_is_read_as_unstated(
         assert archive.append("delivery_prices", _rows(["unstated"], [1.0])) == 0
     contracts = ["future:USDT", "option:USDT"]
     assert archive.append("delivery_prices", _rows(contracts, [70_000.0, 70_100.0])) == 2
-    assert archive.append("delivery_prices", _rows(contracts, [71_000.0, 71_100.0], _NEXT)) == 2  # merges March
+    assert (
+        archive.append("delivery_prices", _rows(contracts, [71_000.0, 71_100.0], _NEXT)) == 2
+    )  # merges March
     rows = archive.read("delivery_prices", *_DAYS)
     assert rows["contract"].tolist() == [*contracts, "unstated", *contracts]
     assert rows["price_usd"].tolist() == [70_000.0, 70_100.0, 69_000.0, 71_000.0, 71_100.0]

@@ -7,6 +7,7 @@
     chain.arbitrage(quotes)                what the quotes themselves allow
     chain.executable(snapshot)             what could be traded, at bid and ask and net of fees
     chain.basis(chain.forwards(options), spot=...)
+    chain.greeks(snapshot)                 in one unit over venues, next to the venues' own
 
 A chain is the table ``options_snapshot`` or a surface; several symbols, venues and instants may stand in
 one table, and what differs becomes a dim of the result.
@@ -16,6 +17,7 @@ from derivdata.analysis.chain.cleaning import clean
 from derivdata.analysis.chain.forward import basis, forwards
 from derivdata.analysis.chain.smile_quotes import arbitrage, smiles
 from derivdata.analysis.chain.static_arbitrage import executable
+from derivdata.analysis.chain.venue_greeks import greeks
 
-__all__ = ["arbitrage", "basis", "clean", "executable", "forwards", "smiles"]
+__all__ = ["arbitrage", "basis", "clean", "executable", "forwards", "greeks", "smiles"]
 __dir__ = __all__.copy

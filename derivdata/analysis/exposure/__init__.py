@@ -1,9 +1,9 @@
 """Sums over open options: gamma, vanna and charm exposure, max pain, put-call ratios.
 
 All functions take the table ``options_snapshot``, a surface, or what `chain.clean` gave, of one chain or of
-many: symbols, venues and instants that differ become dims of the result. Open interest counts contracts of
-`contract_size` coins. An option whose open interest is missing is left out of every sum and counted in
-``missing``: it is never taken for zero.
+many: symbols, venues and instants that differ become dims of the result. Open interest counts contracts, and
+sums are in coins: `contract_size` says how many coins a contract is of. An option whose open interest is
+missing is left out of every sum and counted in ``missing``: it is never taken for zero.
 """
 
 from derivdata.analysis.exposure.gamma import gamma_exposure, history, zero_gamma

@@ -26,7 +26,7 @@ def gamma_exposure(
     *,
     dealer: Mapping[str, float] | None = None,
     by: Sequence[Place] = ("expiry", "strike"),
-    contract_size: float | Mapping[str, float] = 1.0,
+    contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
     """Compute the underlying traded per 1 % move, ``sign · Γ · OI · F² · 0.01``, by expiry and strike.
@@ -63,7 +63,7 @@ def history(
     which: Sequence[Literal["gamma", "vanna", "charm"]] = ("gamma", "vanna", "charm"),
     dealer: Mapping[str, float] | None = None,
     by: Sequence[Place] = ("expiry", "strike"),
-    contract_size: float | Mapping[str, float] = 1.0,
+    contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
     """Compute what hedgers of all open options must trade, by expiry and strike, over time.
@@ -111,7 +111,7 @@ def zero_gamma(
     chain: pd.DataFrame | xr.Dataset,
     *,
     dealer: Mapping[str, float],
-    contract_size: float | Mapping[str, float] = 1.0,
+    contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
     """Find the level of the underlying, nearest to where it is, at which the dealers' gamma changes sign.

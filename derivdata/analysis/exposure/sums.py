@@ -15,6 +15,7 @@ from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
 from derivdata.support.arguments import typed
 from derivdata.support.times import year_fraction
+from derivdata.tables.contracts import option_coins
 
 Place = Literal["expiry", "strike", "side"]
 
@@ -24,7 +25,7 @@ def open_interest(
     chain: pd.DataFrame | xr.Dataset,
     *,
     by: Sequence[Place] = ("expiry", "strike", "side"),
-    contract_size: float | Mapping[str, float] = 1.0,
+    contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
     """Sum open interest by any of expiry, strike and side.
@@ -36,7 +37,8 @@ def open_interest(
     by
         Dims that stay.
     contract_size
-        Coins per contract, one number or one by exchange.
+        Coins per contract, one number or one by exchange. None takes the chain's column ``contract_size``,
+        and else 0.01 BTC or 0.1 ETH for OKX and one coin for other venues.
     at
         Instant of the quotes, where the chain has no ``time``.
 
@@ -49,7 +51,8 @@ def open_interest(
     Raises
     ------
     ValueError
-        A column or dim is missing, `by` names another, an exchange has no contract size.
+        A column or dim is missing, `by` names another, an exchange has no contract size, or the size is not
+        known (OKX' options on other coins).
     """
     options = sized(chain, contract_size, at)
     return summed(options, "open_interest", options["oi_coin"], by, "coin")
@@ -61,7 +64,7 @@ def put_call_ratio(
     *,
     weight: Literal["oi", "notional", "index_value", "premium", "volume"] = "oi",
     by: Sequence[Place] = (),
-    contract_size: float | Mapping[str, float] = 1.0,
+    contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
     """Divide the open interest of puts by that of calls, or what was traded of them.
@@ -111,7 +114,7 @@ def put_call_ratio(
 
 def sized(
     chain: pd.DataFrame | xr.Dataset,
-    contract_size: float | Mapping[str, float],
+    contract_size: float | Mapping[str, float] | None,
     at: Any,
     *,
     volatilities: bool = False,
@@ -125,12 +128,30 @@ def sized(
         options = with_volatilities(options)
     if is_cleaned(chain) and chain.attrs.get("left_out", {}).get("open_interest"):
         options = _with_left_out(options, chain.attrs["left_out"])
-    size: Any = contract_size
+    size: Any = _sizes(options) if contract_size is None else contract_size
     if isinstance(contract_size, Mapping):
         size = options["exchange"].astype(object).map(contract_size)
         if size.isna().any():
             raise ValueError(f"contract_size has none for {options.loc[size.isna(), 'exchange'].iloc[0]}")
     return options.assign(oi_coin=options["open_interest"] * size, contract_size=size)
+
+
+def _sizes(options: pd.DataFrame) -> pd.Series:
+    """Return the coins of one contract of each option: of its row, or else of its venue and symbol."""
+    nothing = pd.Series(np.nan, index=options.index)
+    own = options.get("contract_size", nothing).astype(np.float64)
+    if "exchange" not in options:
+        return own.fillna(1.0)
+    symbols = options["symbol"].astype(str) if "symbol" in options else pd.Series("", index=options.index)
+    series = options["exchange"].astype(str) + " " + symbols
+    coins = {name: option_coins(*name.split(" ", 1)) for name in series.unique()}
+    size = own.fillna(series.map(coins).astype(np.float64))
+    if size.isna().any():
+        raise ValueError(
+            f"options of {series[size.isna()].iloc[0]}: the coins of one contract are not known; "
+            "pass contract_size="
+        )
+    return size
 
 
 def _volume(options: pd.DataFrame) -> pd.Series:
@@ -173,7 +194,7 @@ def max_pain(
     *,
     settle: Literal["usd", "coin"] = "usd",
     weight: Literal["oi", "volume"] = "oi",
-    contract_size: float | Mapping[str, float] = 1.0,
+    contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
     """Compute what the writers of each expiry pay at each of its strikes, and find where they pay least.

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -241,24 +242,29 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             continue
         if column.kind is Kind.FLAG:
             continue
-        limit = ""
-        if column.kind is Kind.TIME:
-            if rows[name].min() >= times.FIRST and rows[name].max() < times.LAST:
-                continue
-            wrong = ((rows[name] < times.FIRST) | (rows[name] >= times.LAST)).to_numpy()
-        else:
-            values = pd.to_numeric(rows[name]).to_numpy(dtype=np.float64, na_value=np.nan)
-            wrong = np.zeros(len(rows), dtype=bool)
-            for outside, reason in column.outside(values):
-                if outside.any() and not limit:
-                    limit = f", which {reason.partition(',')[0]} [{column.unit}]"
-                wrong |= outside
+        wrong, limit = _impossible(column, rows[name])
         if wrong.any():
             first = rows[wrong].iloc[0]
             key = ", ".join(str(first[k]) for k in table.key)
             shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
             found = f"{wrong.sum()} rows cannot be, the first is {shown} ({key}){limit}"
             raise Question(f"{table.name}.{name}: {found}", "correct them or leave them out")
+
+
+def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_], str]:
+    """Return which instants or numbers are impossible, and the limit that the first kind of them breaks."""
+    wrong = np.zeros(len(values), dtype=bool)
+    if column.kind is Kind.TIME:
+        if values.min() >= times.FIRST and values.max() < times.LAST:
+            return wrong, ""
+        return ((values < times.FIRST) | (values >= times.LAST)).to_numpy(), ""
+    numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    limit, unit = "", f" [{column.unit}]" if column.unit else ""
+    for outside, reason in column.outside(numbers):
+        if outside.any() and not limit:
+            limit = f", which {reason.partition(',')[0]}{unit}"
+        wrong |= outside
+    return wrong, limit
 
 
 def _refuse_hidden(name: str, values: pd.Series) -> None:

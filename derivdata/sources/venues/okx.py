@@ -33,6 +33,7 @@ from derivdata.sources.venues.record_types import (
 )
 from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Data, Stamp, Wire, expiry_in
+from derivdata.tables.contracts import option_coins
 
 _HOUR_US = 3_600_000_000
 _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
@@ -269,13 +270,12 @@ _OPTION_TRADE = spelled(
     Bargain[str, str, str], name="instId", time="ts", id="tradeId", side="side", price="px", amount="sz",
     iv="fillVol", index_price="idxPx", underlying="fwdPx",
 )  # fmt: skip
-_OPTION_COINS = {"BTC": 0.01, "ETH": 0.1}
-"""Coins of one option, ``ctVal × ctMult``, where no list of instruments is at hand."""
 
 
 def _option_coins(reading: Reading, name: str) -> float:
     listed = reading.context.instruments.get(name)
-    size = (listed and listed.size) or reading.context.contract_size or _OPTION_COINS.get(name.split("-")[0])
+    stated = (listed and listed.size) or reading.context.contract_size
+    size = stated or option_coins("okx", name.split("-")[0])
     return size or reading.fail(f"how many coins an option {name} is of is not known: give the instruments")
 
 

@@ -23,6 +23,9 @@ CALLS: Calls = {
     "analysis.chain.basis": lambda: {"forward": made.forwards(), "spot": 100.0},
     "analysis.chain.smiles": lambda: {"options": made.cleaned(), "methods": ("underlying",)},
     "analysis.chain.arbitrage": lambda: {"quotes": made.quotes()},
+    "analysis.chain.greeks": lambda: {
+        "chain": made.options(), "at": made.AS_OF, "interest_rate": 0.04,
+    },
     "analysis.chain.executable": lambda: {
         "options": made.quoted_options(), "fee_rate": 0.0003, "fee_cap": 0.125, "future_fee_rate": 0.0005,
         "at": made.AS_OF,

@@ -31,6 +31,7 @@ from derivdata.sources.sample.options.listings import (
 )
 from derivdata.sources.sample.universe import symbols, text
 from derivdata.support.arrays import Floats, Ints
+from derivdata.tables.contracts import option_coins
 from derivdata.tables.endpoints import OPTIONS_MATRIX
 
 SYMBOLS = tuple(sorted(OPTIONS_MATRIX))
@@ -116,8 +117,13 @@ def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> F
     today, tomorrow = drawn[:, day - day[0]], drawn[:, day - day[0] + 1]
     drift = today + (tomorrow - today) * (time / DAY_US - day)
     own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
-    contracts = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
-    return np.asarray(np.round(contracts, 1))
+    coins = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
+    return np.asarray(np.round(coins / contract_coins(symbol, exchange), 1))
+
+
+def contract_coins(symbol: str, exchange: str) -> float:
+    """Return the coins of one contract."""
+    return option_coins(exchange, symbol) or 1.0
 
 
 def _joined(
@@ -282,8 +288,8 @@ def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     for day in np.unique(days).tolist():
         listed, at = listing(symbol, exchange, day), hours[days == day] * HOUR_US
         forward = forwards(symbol, exchange, listed.expiry, at).underlying_price[listed.place]
-        contracts = open_interest(symbol, exchange, day, at)
-        parts.append(np.round((contracts * np.round(forward, 6)).sum(axis=0), 2))
+        coins = open_interest(symbol, exchange, day, at) * contract_coins(symbol, exchange)
+        parts.append(np.round((coins * np.round(forward, 6)).sum(axis=0), 2))
     oi = np.concatenate(parts)
     running = np.concatenate([[0.0], np.cumsum(turnover(symbol, exchange, hours) * oi)])
     volume = running[_HOURS:-1] - running[: -_HOURS - 1]

@@ -69,7 +69,8 @@ def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]
         name: noise.uniform(np.tile(listed.streams, count) ^ stream, hour) for name, stream in _DRAWS.items()
     }
     turnover = chains.turnover(symbol, exchange, hours // HOUR_US)
-    volume = rows["open_interest"] * np.repeat(turnover, len(listed.strike))
+    coins = rows["open_interest"] * chains.contract_coins(symbol, exchange)
+    volume = coins * np.repeat(turnover, len(listed.strike))
     usual = chains.TURNOVER * chains.usual_size(symbol, exchange)
     chance = -np.expm1(-volume / usual)
     is_call, is_block = rows["side"] == 0, drawn["block"] < BLOCK_PROBABILITY

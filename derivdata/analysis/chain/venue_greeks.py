@@ -1,0 +1,158 @@
+"""Greeks of a chain in one unit over venues, next to those that each venue publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.black76 import formulas
+from derivdata.analysis.chain.cleaning import with_volatilities
+from derivdata.analysis.chain.forward import row_terms
+from derivdata.analysis.chain.normalise import keys_of, option_rows
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
+
+GREEKS = ("delta", "gamma", "vega", "theta")
+GreekUnit = Literal["usd", "coin"]
+_PLACE = ("instrument_name", "expiry", "strike", "side", "iv", "year_fraction")
+_SCALE = {"delta": 1.0, "gamma": 1.0, "vega": 1.0 / 100.0, "theta": 1.0 / 365.0}
+
+
+class VenueUnit(NamedTuple):
+    """The unit of a venue's greeks in ``options_snapshot``, and whether recorded values confirm it."""
+
+    unit: GreekUnit
+    is_confirmed: bool
+
+
+VENUE_UNITS = {
+    # Ticker of ETH-30JUL21-2800-C, recorded 2021-07-22 (cryptofeed 57d5f18d): Black-76 to all digits.
+    "deribit": VenueUnit("usd", True),
+    # Tickers of BTC-26JAN24-39000-C, 2023-11-10 (ccxt 4.5.90): Black-76 to 1e-4.
+    "bybit": VenueUnit("usd", True),
+    # Mark of BTC-231229-40000-C (ccxt 4.5.90): theta and gamma give the forward, vega the expiry, and these
+    # two the delta.
+    "binance": VenueUnit("usd", True),
+    # Slim ticker of an ETH call, recorded 2026-05-28 (nautilus_trader a95c8042): theta to 4 digits, and vega
+    # gives an expiry at 08:00 UTC.
+    "derive": VenueUnit("usd", True),
+    # The fields with BS, of opt-summary. They are those of Black-Scholes to spot at a rate that is not
+    # published: 1 to 15 % from Black-76 (BTC-USD-240329-32000-C of 2023-11-10 in ccxt 4.5.90).
+    "okx": VenueUnit("usd", False),
+}
+"""Units by venue. A venue that is not listed has no converted greeks."""
+
+
+@typed
+def greeks(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    at: Any = None,
+    venue_units: Mapping[str, GreekUnit] | None = None,
+    interest_rate: float | None = None,
+) -> pd.DataFrame:
+    """Compute the greeks of each option in one unit, next to the venue's own and these in that unit.
+
+    Parameters
+    ----------
+    chain
+        The table ``options_snapshot``, of one chain or of many, a cleaned chain, or a surface. A missing
+        ``iv`` is computed from prices, as in `clean`.
+    at
+        Instant of the quotes, where the chain has no ``time``.
+    venue_units
+        Unit of the venue's greeks by venue, where it is another than that of the library's own readers:
+        ``"usd"``, or ``"coin"`` (premium-adjusted and in coin: OKX's fields without ``BS``, as in Tardis'
+        files of its chains).
+    interest_rate
+        Continuous rate [1/year] at which premiums are discounted; None takes the chain's column
+        ``interest_rate``, and else 0.
+
+    Returns
+    -------
+    DataFrame
+        One row per option, with ``forward`` [USD], and of each greek three columns. ``delta`` [coins of the
+        forward per coin of the option], ``gamma`` [1/USD], ``vega`` [USD per volatility point] and ``theta``
+        [USD per day, forward fixed] are those of Black-76 of an option on one coin, at the row's own
+        volatility; delta is not discounted. ``delta_venue`` and so on are what the venue published, and
+        ``delta_converted`` the same in the unit of ``delta``. ``venue_unit`` says how they were converted,
+        and ``is_confirmed`` whether recorded values agree with Black-76. NaN where a volatility, a forward or
+        the venue's greek is missing, or the venue's unit is not known.
+
+    Raises
+    ------
+    ValueError
+        As `clean`; `venue_units` names a venue that the chain does not have.
+
+    Warns
+    -----
+    DataNotice
+        Volatilities were missing and were computed from prices.
+
+    Notes
+    -----
+    In coin, with the premium ``v`` in coin and the forward ``F``, OKX states ``delta = F v'`` and
+    ``gamma = F² v''``. The value in USD is ``F v``, so that its delta is ``delta + v`` and its gamma
+    ``(2 delta + gamma) / F``; vega and theta are multiplied by ``F``. ``v`` is that of Black-76. Checked on
+    BTC-USD-240329-32000-C (ccxt 4.5.90) and on the documentation's BTC-USD-241013-70000-P.
+
+    Examples
+    --------
+    >>> table = dd.analysis.chain.greeks(dd.options.snapshot("BTC", "deribit"))
+    >>> float((table["delta"] - table["delta_converted"]).abs().max()) < 0.01
+    True
+    """
+    rows = with_volatilities(option_rows(chain, at=at, interest_rate=interest_rate))
+    forward = row_terms(rows).forward.to_numpy(np.float64)
+    rate = rows["interest_rate"].to_numpy(np.float64) if "interest_rate" in rows else 0.0
+    terms = (forward, *(rows[name].to_numpy(np.float64) for name in ("strike", "year_fraction", "iv")))
+    values = formulas.greeks(*terms, rows["side"].to_numpy(), which=GREEKS, interest_rate=rate)
+    premium = formulas.price(*terms, rows["side"].to_numpy(), interest_rate=rate, premium="inverse")
+    units = _units(rows, venue_units or {})
+    names = [*keys_of(rows), *(name for name in _PLACE if name in rows)]
+    table = rows[names].assign(forward=forward)
+    for name in GREEKS:
+        table[name] = values[name] * _SCALE[name]
+    own = {name: _numbers(rows, name) for name in GREEKS}
+    converted = _converted(own, forward, premium, units["venue_unit"])
+    for name in GREEKS:
+        table[f"{name}_venue"] = own[name]
+        table[f"{name}_converted"] = converted[name]
+    return table.assign(**units)
+
+
+def _numbers(rows: pd.DataFrame, name: str) -> Floats:
+    if name not in rows:
+        return np.full(len(rows), np.nan)
+    return rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _units(rows: pd.DataFrame, named: Mapping[str, GreekUnit]) -> dict[str, pd.Series]:
+    """Return the unit of each row's greeks, and whether recorded values confirm it."""
+    nowhere = pd.Series("", index=rows.index)
+    venues = rows["exchange"].astype(object) if "exchange" in rows else nowhere
+    absent = sorted(set(named) - set(venues))
+    if absent:
+        raise ValueError(f"venue_units names {', '.join(absent)}, which the chain does not have")
+    known = {**VENUE_UNITS, **{venue: VenueUnit(unit, False) for venue, unit in named.items()}}
+    unit = {venue: known[venue].unit if venue in known else "unknown" for venue in set(venues)}
+    confirmed = {venue: venue in known and known[venue].is_confirmed for venue in set(venues)}
+    return {"venue_unit": venues.map(unit), "is_confirmed": venues.map(confirmed).astype(bool)}
+
+
+def _converted(
+    own: Mapping[str, Floats], forward: Floats, premium: Floats, unit: pd.Series
+) -> dict[str, Floats]:
+    """Return a venue's greeks in USD of an option on one coin."""
+    in_coin = {
+        "delta": own["delta"] + premium,
+        "gamma": (2.0 * own["delta"] + own["gamma"]) / forward,
+        "vega": own["vega"] * forward,
+        "theta": own["theta"] * forward,
+    }
+    is_usd, is_coin = (unit == "usd").to_numpy(), (unit == "coin").to_numpy()
+    return {name: np.where(is_usd, own[name], np.where(is_coin, in_coin[name], np.nan)) for name in GREEKS}
