@@ -10,13 +10,14 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.black76 import formulas
+from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.chain.cleaning import with_volatilities
 from derivdata.analysis.chain.forward import row_terms
 from derivdata.analysis.chain.normalise import keys_of, option_rows
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
-GREEKS = ("delta", "gamma", "vega", "theta")
+GREEKS: tuple[Greek, ...] = ("delta", "gamma", "vega", "theta")
 GreekUnit = Literal["usd", "coin"]
 _PLACE = ("instrument_name", "expiry", "strike", "side", "iv", "year_fraction")
 _SCALE = {"delta": 1.0, "gamma": 1.0, "vega": 1.0 / 100.0, "theta": 1.0 / 365.0}
@@ -109,15 +110,16 @@ def greeks(
     rows = with_volatilities(option_rows(chain, at=at, interest_rate=interest_rate))
     forward = row_terms(rows).forward.to_numpy(np.float64)
     rate = rows["interest_rate"].to_numpy(np.float64) if "interest_rate" in rows else 0.0
-    terms = (forward, *(rows[name].to_numpy(np.float64) for name in ("strike", "year_fraction", "iv")))
-    values = formulas.greeks(*terms, rows["side"].to_numpy(), which=GREEKS, interest_rate=rate)
-    premium = formulas.price(*terms, rows["side"].to_numpy(), interest_rate=rate, premium="inverse")
+    strike, years, iv = (rows[name].to_numpy(np.float64) for name in ("strike", "year_fraction", "iv"))
+    side = rows["side"].to_numpy()
+    values = formulas.greeks(forward, strike, years, iv, side, which=GREEKS, interest_rate=rate)
+    premium = formulas.price(forward, strike, years, iv, side, interest_rate=rate, premium="inverse")
     units = _units(rows, venue_units or {})
     names = [*keys_of(rows), *(name for name in _PLACE if name in rows)]
     table = rows[names].assign(forward=forward)
     for name in GREEKS:
         table[name] = values[name] * _SCALE[name]
-    own = {name: _numbers(rows, name) for name in GREEKS}
+    own: dict[str, Floats] = {name: _numbers(rows, name) for name in GREEKS}
     converted = _converted(own, forward, premium, units["venue_unit"])
     for name in GREEKS:
         table[f"{name}_venue"] = own[name]
@@ -128,7 +130,8 @@ def greeks(
 def _numbers(rows: pd.DataFrame, name: str) -> Floats:
     if name not in rows:
         return np.full(len(rows), np.nan)
-    return rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
+    values: Floats = rows[name].to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
 
 
 def _units(rows: pd.DataFrame, named: Mapping[str, GreekUnit]) -> dict[str, pd.Series]:
