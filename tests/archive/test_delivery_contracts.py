@@ -14,6 +14,7 @@ import pytest
 import derivdata as dd
 from derivdata import tables, venues
 from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.archive.importing.importer import import_files
 
 _OLD = Path(__file__).parents[1] / "data" / "archive_format_4"
 _EXPIRY = pd.Timestamp("2026-03-27T08:00Z")
@@ -94,3 +95,16 @@ def test_an_archive_of_format_4_takes_delivery_prices(tmp_path: Path) -> None:
     archive = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
     assert archive.append("delivery_prices", _rows(["option:USDT"], [70_100.0])) == 1
     assert archive.read("delivery_prices", *_DAYS)["contract"].tolist() == ["option:USDT"]
+
+
+def test_an_imported_file_need_not_have_the_contract(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    line = "BTC,deribit,{contract}2026-03-{day}T08:00:00Z,70000\n"
+    header = "symbol,exchange,{contract}time,price_usd\n"
+    file.write_text(header.format(contract="") + line.format(contract="", day=27))
+    assert import_files("delivery_prices", file, tmp_path / "archive").written == 1
+    both = line.format(contract="index:USD,", day=27) + line.format(contract=",", day=28)
+    file.write_text(header.format(contract="contract,") + both)
+    assert import_files("delivery_prices", file, tmp_path / "archive").written == 2
+    rows = open_archive(tmp_path / "archive").read("delivery_prices", *_DAYS)
+    assert rows["contract"].tolist() == ["index:USD", "unstated", "unstated"]

@@ -446,7 +446,8 @@ class ImportReport:
     def _store(self, frame: pd.DataFrame) -> None:
         table = self._plan.table
         columns = [name for name in table.columns if name in frame.columns]
-        again = frame.duplicated(list(table.key)).to_numpy()
+        key = [name for name in table.key if name in frame.columns]
+        again = frame.duplicated(key).to_numpy()
         if again.any():
             equal = frame.duplicated(columns).to_numpy()
             self.present += int((again & equal).sum())
