@@ -24,6 +24,8 @@ TABLE = "funding_settlements"
 _REACH = pd.Timedelta(30, "D")
 """How far from new rows stored ones are read: 30 payments of a contract that pays once a day."""
 _STATED = ("row", "list")
+_RATES_PER_HOUR = ("derive", "dydx", "extended", "kraken")
+"""Venues that quote each rate per hour: a wrong interval multiplied the payment, and not the rate."""
 
 Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
 
@@ -39,6 +41,13 @@ class CompletedPayments(NamedTuple):
     """Stored rows whose interval was not known and now is."""
     changed: pd.DataFrame
     """Stored rows whose interval, which spacing told, is now another one."""
+
+
+class WrongIntervals(NamedTuple):
+    """Stored payments with another interval than the spacing of the series, and the right rows."""
+
+    stored: pd.DataFrame
+    right: pd.DataFrame
 
 
 class _Columns:
@@ -118,6 +127,32 @@ def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
     )
     present = len(rows) - len(fresh) - len(conflicts)
     return CompletedPayments(result, present, conflicts, completed, changed)
+
+
+def wrong_intervals(rows: pd.DataFrame) -> WrongIntervals:
+    """Return the stored payments of one series whose interval later payments contradict.
+
+    Rows of earlier versions do not say where their interval is from: it does not count as stated.
+    """
+    stored = _Columns(rows.reset_index(drop=True))
+    is_stated = np.isin(stored.source, _STATED) & np.isfinite(stored.hours)
+    stated = np.where(is_stated, stored.interval, np.nan)
+    series = np.zeros(len(rows), dtype=np.intp)
+    hours, is_confirmed = _assigned(series, payment_time(stored.times), stated, stored.names[:1])
+    # After the last confirmed payment the spacing may be of a new interval.
+    order = np.argsort(stored.times, kind="stable")
+    is_followed = np.empty(len(rows), dtype=np.bool_)
+    is_followed[order] = np.logical_or.accumulate(is_confirmed[order][::-1])[::-1]
+    is_wrong = ~is_stated & is_followed & np.isfinite(stored.interval) & np.isfinite(hours)
+    is_wrong &= stored.interval != hours
+    places = np.flatnonzero(is_wrong)
+    if places.size and rows["exchange"].iloc[0] in _RATES_PER_HOUR:
+        # A catch-up row has the sum of its payments, and its rate is their mean.
+        is_old = pd.isna(stored.source)
+        per_hour = stored.rate * hours * stored.count / 8.0 / BPS
+        stored.native = np.where(is_old, per_hour, stored.native)
+    right = stored.updated(places, hours[places], "spacing")
+    return WrongIntervals(stored.frame.iloc[places], right)
 
 
 def _merged(new: _Columns, conflicts: list[str]) -> _Columns:

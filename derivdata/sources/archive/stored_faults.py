@@ -12,10 +12,14 @@ from typing import NamedTuple
 import pandas as pd
 
 from derivdata.sources.archive.archive import Archive
+from derivdata.sources.archive.payments import TABLE as PAYMENTS
+from derivdata.sources.archive.payments import wrong_intervals
+from derivdata.tables import TABLES
 from derivdata.tables.chain_snapshots import aligned
 
 _CHAINS = "options_snapshot"
 _DAY = pd.Timedelta(1, "D")
+_MICROSECOND = pd.Timedelta(1, "us")
 
 
 class Finding(NamedTuple):
@@ -67,7 +71,39 @@ def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
         yield Finding(*label, len(rows), text, repair)
 
 
-CHECKS: tuple[Callable[[Archive], Iterator[Finding]], ...] = (_chains_row_by_row,)
+def _payment_intervals(archive: Archive) -> Iterator[Finding]:
+    """Find payments whose interval contradicts the spacing of all payments of their series."""
+    if PAYMENTS not in archive.tables():
+        return
+    series = archive.sql(f"SELECT DISTINCT symbol, exchange FROM {PAYMENTS} ORDER BY ALL")
+    for symbol, exchange in series.itertuples(index=False):
+        names = {"symbols": [symbol], "venues": [exchange]}
+        stored, right = wrong_intervals(archive.read(PAYMENTS, **names))
+        if stored.empty:
+            continue
+        start, end = stored["time"].min(), stored["time"].max() + _MICROSECOND
+        where = {"symbol": symbol, "exchange": exchange}
+
+        def repair(
+            right: pd.DataFrame = right,
+            where: dict[str, str] = where,
+            names: dict[str, list[str]] = names,
+            start: pd.Timestamp = start,
+            end: pd.Timestamp = end,
+        ) -> None:
+            rows = archive.read(PAYMENTS, start, end, **names)
+            unchanged = rows[~rows["time"].isin(right["time"])]
+            whole = TABLES[PAYMENTS].conform(pd.concat([unchanged, right], ignore_index=True))
+            reason = "all payments of the series tell another interval"
+            archive.replace(PAYMENTS, whole, where, start=start, end=end, reason=reason)
+
+        wrong, hours = stored["interval_hours"].iloc[0], right["interval_hours"].iloc[0]
+        text = f"{len(stored):,} payments with a wrong interval"
+        text += f"; the first has {wrong:g} h instead of {hours:g} h"
+        yield Finding("intervals", PAYMENTS, symbol, exchange, start, end, len(stored), text, repair)
+
+
+CHECKS: tuple[Callable[[Archive], Iterator[Finding]], ...] = (_chains_row_by_row, _payment_intervals)
 """Every check of stored rows."""
 
 
