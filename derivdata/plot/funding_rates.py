@@ -185,8 +185,8 @@ def funding_heatmap(
         return interactive.figure([strip], title, table, data, source=source, height=height)
     ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
-    colours = {"cmap": DIVERGING, "vmin": centre - reach, "vmax": centre + reach}
-    ax.set_facecolor(NO_DATA)
+    cmap = style.colours_with_gaps(DIVERGING)
+    colours = {"cmap": cmap, "vmin": centre - reach, "vmax": centre + reach}
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     for place in map(int, np.flatnonzero(~np.isin(rows, means.index))):  # headings
         ax.axhspan(place, place + 1, color="white", lw=0)

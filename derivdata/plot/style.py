@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Colormap
     from matplotlib.text import Text
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F3C8D")
@@ -49,6 +50,13 @@ def shades(count: int) -> Any:
     from matplotlib import colormaps
 
     return colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(count) / max(count - 1, 1))
+
+
+def colours_with_gaps(name: str) -> Colormap:
+    """Return a colour map that draws missing cells in grey, also where the figure's ground is transparent."""
+    from matplotlib import colormaps
+
+    return colormaps[name].with_extremes(bad=NO_DATA)
 
 
 def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:

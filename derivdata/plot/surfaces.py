@@ -15,7 +15,7 @@ from derivdata.analysis.panels import hours_of
 from derivdata.plot import interactive, style
 from derivdata.plot.fits import apart, at_the_money, days, expiry_label, fit_of, fitted, name_of, single
 from derivdata.plot.frames import Chain, Engine, Source, figure_function, finish, long_table
-from derivdata.plot.style import DIVERGING, GREY, NO_DATA, SEQUENTIAL
+from derivdata.plot.style import DIVERGING, GREY, SEQUENTIAL
 from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ def venue_difference(
     cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
     ax = style.axes(ax, size=style.row_size(len(rows), 0.26))
     limit = max(float(np.nanmax(np.abs(cells), initial=0.0)), 0.1) if np.isfinite(cells).any() else 1.0
-    ax.set_facecolor(NO_DATA)
-    drawn = ax.pcolormesh(cells, cmap=DIVERGING, vmin=-limit, vmax=limit, edgecolor="#fdfdfd", lw=0.5)
+    cmap = style.colours_with_gaps(DIVERGING)
+    drawn = ax.pcolormesh(cells, cmap=cmap, vmin=-limit, vmax=limit, edgecolor="#fdfdfd", lw=0.5)
     for (i, j), value in np.ndenumerate(cells):
         if np.isfinite(value):
             ink = "#fcfcfc" if abs(value) > 0.65 * limit else "#222222"

@@ -72,10 +72,9 @@ def test_plain_calls_end_with_disconnect_or_close(service: Service, path: Path) 
     assert "ended" in repr(recording)
     replay = bundle.replay(path)
     pd.testing.assert_frame_equal(fetched(), live)
-    with pytest.raises(ValueError, match="a replay is under way"):
-        transport.connect("https://api.example.com")
-    transport.disconnect()
+    transport.connect("https://api.example.com", api_key="k" * 20)
     assert "ended" in repr(replay)
+    transport.disconnect()
     with pytest.raises(errors.NotConnected):
         fetched()
     bundle.replay(path).close()
@@ -92,17 +91,39 @@ def test_after_a_replay_the_connection_is_there_again(service: Service, path: Pa
     assert fetched()["rate_bps_8h"].tolist() == [9.0, 9.0, 3.0, 4.0]
 
 
-def test_one_at_a_time(service: Service, path: Path, tmp_path: Path) -> None:
+def test_the_first_cell_of_a_notebook_can_be_run_again(service: Service, path: Path, tmp_path: Path) -> None:
+    """A recording and a replay replace what is active; what was recorded before is in its file."""
+    first = bundle.record(path)
+    live = fetched()
+    second = bundle.record(tmp_path / "other.ddz")
+    assert "ended" in repr(first)
+    fetched()
+    again = bundle.replay(path)
+    assert "ended" in repr(second)
+    pd.testing.assert_frame_equal(fetched(), live)
+    once_more = bundle.replay(path)
+    assert "ended" in repr(again)
+    pd.testing.assert_frame_equal(fetched(), live)
+    third = bundle.record(tmp_path / "third.ddz")
+    assert "ended" in repr(once_more)
+    fetched()
+    third.close()
+    assert [bundle.verify(tmp_path / name) for name in (path.name, "other.ddz", "third.ddz")] == [2, 2, 2]
+    bundle.record(path)
+    bundle.record(path).close()
+    assert bundle.verify(path) == 0, "the second recording of one path replaced the first"
+
+
+def test_a_replay_that_cannot_be_opened_leaves_the_active_one(
+    service: Service, path: Path, tmp_path: Path
+) -> None:
     with bundle.record(path):
-        with pytest.raises(ValueError, match="end it first"):
-            bundle.record(tmp_path / "other.ddz")
-        fetched()
+        live = fetched()
+    (tmp_path / "broken.ddz").write_bytes(b"no bundle")
     with bundle.replay(path):
-        with pytest.raises(ValueError, match="replay is under way"):
-            bundle.replay(path)
-        with pytest.raises(ValueError, match="replay is under way"):
-            bundle.record(tmp_path / "other.ddz")
-    assert not (tmp_path / "other.ddz").exists()
+        with pytest.raises(errors.BundleError):
+            bundle.replay(tmp_path / "broken.ddz")
+        pd.testing.assert_frame_equal(fetched(), live)
 
 
 def test_the_clock_of_a_recording_stands_still(service: Service, path: Path) -> None:

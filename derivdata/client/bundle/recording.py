@@ -132,20 +132,24 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
     Raises
     ------
     ValueError, TypeError
-        A recording or a replay is under way already, the path holds something that is no bundle, or
-        `about` holds the API key or what JSON cannot say.
+        The path is an existing file that is not a bundle, or `about` holds the API key or a value that
+        JSON does not have.
     BundleError
         The file cannot be written; later, from a fetch: the same, or its answer holds the API key.
     NotCached, NetworkError
         The connection cannot tell the time.
+
+    Notes
+    -----
+    A replay or another recording that is active ends first, so that a cell can be run again; what the other
+    recording had is in its file.
     """
     global _current
-    if _current is not None:
-        raise ValueError(f"{_current!r}: end it first, with dd.disconnect() or its close()")
-    if SESSION.responder is not None:
-        raise ValueError("a replay is under way: end it first, with dd.disconnect()")
     target, description = Path(path), _plain(about or {})
-    _refuse_other_files(target)
+    is_own = _current is not None and target.absolute() == _current.path.absolute()
+    if not is_own:
+        _refuse_other_files(target)
+    SESSION.end_active()
     _current = Recording(target, description)
     try:
         _current._start()

@@ -56,14 +56,13 @@ def connect(
     Raises
     ------
     NotConnected, ValueError, TypeError
-        No source is named; an argument or the key makes no sense, the key would travel in clear, or a
-        replay is under way.
+        No source is named, an argument or the key is not valid, or the key would travel in clear.
     NetworkError
         Of ``"venues"``: none of them could be reached, within about ten seconds; the message says why.
 
     Notes
     -----
-    The key goes to the origin of `source` only, by https or on this machine.
+    The key goes to the origin of `source` only, by https or on this machine. A replay that is active ends.
 
     Examples
     --------
@@ -71,8 +70,6 @@ def connect(
     >>> dd.asof()
     Timestamp('2026-03-02 08:00:00+0000', tz='UTC')
     """
-    if SESSION.responder is not None:
-        raise ValueError("a replay is under way and asks nobody: end it first, with dd.disconnect()")
     given, api_key = (None if api_key is None else Secret(api_key)), None
     _check(source, attribution_url, cache=cache, offline=offline)
     source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
@@ -92,6 +89,8 @@ def connect(
         instant = None if now is None else times.instant(now, "now")
         options = _venue_options(source, archive, venues)
         connection = _local(source, instant, attribution_url, cache=cache, offline=offline, options=options)
+    if SESSION.responder is not None:
+        SESSION.end_active()
     SESSION.replace_connection(connection)
     return connection
 
@@ -99,8 +98,7 @@ def connect(
 def disconnect() -> None:
     """End a recording or a replay that is under way, and close the connection, if there is one."""
     try:
-        while SESSION.closers:
-            SESSION.closers.pop()()
+        SESSION.end_active()
     finally:
         SESSION.replace_connection(None)
 

@@ -129,6 +129,11 @@ class Session:
         """Return whether the key of the connection is in `data`."""
         return self.connection is not None and self.connection._holds_key(data)
 
+    def end_active(self) -> None:
+        """End the recording or replay that is active, the newest first."""
+        while self.closers:
+            self.closers.pop()()
+
     def replace_connection(self, connection: Connection | None) -> None:
         """Take a connection as the current one, and close the one before."""
         before, self.connection = self.connection, connection
