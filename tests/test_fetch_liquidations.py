@@ -52,7 +52,7 @@ FIELDS = st.fixed_dictionaries(
         "side": st.sampled_from(["long", "short"]),
     },
     optional={
-        "price": st.one_of(st.none(), st.floats(0, 1e9)),
+        "price": st.one_of(st.none(), st.floats(0, 1e8)),
         "avg_price": st.integers(0, 10**6),
         "quantity": st.floats(0, 1e9),
         "filled_quantity": st.none(),

@@ -85,8 +85,9 @@ def asof() -> pd.Timestamp:
 def machine_now() -> dt.datetime:
     """Return the time of this machine's clock, in UTC.
 
-    For four uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
-    when a message arrived while collecting, and whether rows to be archived are of the future.
+    For five uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
+    how long a limit lasts that a server without ``Date`` states the end of, when a message arrived while
+    collecting, and whether rows to be archived are of the future.
     """
     return dt.datetime.now(dt.UTC)
 

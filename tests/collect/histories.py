@@ -97,7 +97,7 @@ def _states(fakes: Any, shape: Row, params: Row, symbol: str) -> list[Row]:
         }
         for second, coins, mark in fakes.truth.oi(symbol)[-shape.get("last", 0) :]
         for bought, sold in [taken(symbol, second)]
-        if (not by_hour or second % HOUR == 0) and (second <= now or "last" in shape or not by_hour)
+        if (not by_hour or second % HOUR == 0) and (second <= now or "last" in shape or "end" in shape)
     ]  # fmt: skip
 
 

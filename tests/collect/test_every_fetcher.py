@@ -169,11 +169,16 @@ def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_
 
 def test_open_interest_of_the_past_is_the_truth(market: Fakes) -> None:
     rows = _call("oi.history", "BTC", *DAY, resolution="raw")
-    hours = rows["time"] == rows["time"].dt.floor("h")
-    rows = rows[hours | (rows["exchange"] != "huobi")]  # it tells of full hours, which stand until the next
-    assert rows.groupby("exchange", observed=True).size().to_dict() == {
-        "binance": 288, "bybit": 288, "okx": 288, "gateio": 288, "huobi": 24,
+    counts = rows.groupby("exchange", observed=True).size().to_dict()
+    of_htx = rows.loc[rows["exchange"] == "huobi", "time"]
+    assert counts == {
+        "binance": 288, "bybit": 288, "okx": 288, "gateio": 288, "huobi": len(of_htx),
     }, "bybit's is in coins, at its marks of the same instants"  # fmt: skip
+    # The newest 200 steps of five minutes: those of the last 16 hours and 40 minutes.
+    now = pd.Timestamp(market.now())
+    assert pd.Timedelta("16h20min") < now - of_htx.min() < pd.Timedelta("16h40min")
+    assert of_htx.diff().dropna().eq(pd.Timedelta("5min")).all()
+    assert of_htx.max() == pd.Timestamp("2026-01-19T23:55Z")
     seconds = rows["time"].map(lambda at: int(at.timestamp()))
     truth = [coins * mark for _, coins, mark in (market.truth.oi_at("BTC", at) for at in seconds)]
     assert rows["oi_usd"].tolist() == pytest.approx(truth)

@@ -124,7 +124,7 @@ CASES: dict[str, tuple[str, str, str, Lie, str]] = {
         "binance", FUNDING, "fundingRate", scaled(100.0, "fundingRate"), "half of the rates are over",
     ),
     "bps from okx": (
-        "okx", FUNDING, "funding-rate-history", scaled(1e4, "realizedRate"), "rate_bps_8h: 9 rows cannot be",
+        "okx", FUNDING, "funding-rate-history", scaled(1e4, "realizedRate"), "rate_bps_8h: 17 rows cannot be",
     ),
     "a hundredth from bybit": (
         "bybit", FUNDING, "funding/history", scaled(0.01, "fundingRate"), "looks like a fraction",

@@ -21,6 +21,7 @@ from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
 from derivdata.client.transport.response import http_date, retry_after
 from derivdata.errors import NetworkError, VenueError
 from derivdata.support.forking import renew_in_child
+from derivdata.support.times import machine_now
 
 _CONNECT_SECONDS, _SECONDS = 5.0, 10.0
 """Longest wait for a connection, and longest silence."""
@@ -182,7 +183,7 @@ def stated_wait(reply: KeylessReply) -> float | None:
     if wait is not None:
         return wait
     date = http_date(headers.get("Date"))
-    now = time.time() if date is None else date.timestamp()
+    now = (machine_now() if date is None else date).timestamp()
     left = headers.get(_LEFT, "")
     if left.isdecimal():
         return int(left) / 1000

@@ -267,7 +267,9 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
         words.codes,
     )
     year = _year(columns)
-    expiries = [m.expiry if m.expiry is not None else cme_expiry(m.name, year) for m in markets]
+    expiries = [
+        m.expiry if m.expiry is not None or year is None else cme_expiry(m.name, year) for m in markets
+    ]
     named = np.array(
         [*(np.iinfo(np.int64).min if e is None else e for e in expiries), np.iinfo(np.int64).min]
     )
@@ -306,10 +308,10 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
         rejections.reject(differs, lambda row: f"instrument_name={texts[row]!r} is not a {stated_sides[row]}")
 
 
-def _year(columns: dict[str, Any]) -> int:
+def _year(columns: dict[str, Any]) -> int | None:
     stamps = columns.get("time")
     known = None if stamps is None else stamps[~stamps.isna()]
-    return dt.datetime.now(dt.UTC).year if known is None or not len(known) else int(known[0].year)
+    return None if known is None or not len(known) else int(known[0].year)
 
 
 def _made_names(columns: dict[str, Any]) -> Words:

@@ -28,6 +28,8 @@ _CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(\d{2})?(\d{2})?(\d{2})?")
 """A date, hour, minute or second in digits alone: ``20240301``, ``2024030108``."""
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 _EARLIEST, _LATEST = 1_200_000_000, 4_200_000_000
+_FIRST_DATE_AND_HOUR = 2_000_010_100
+"""2000-01-01 00 in digits alone: smaller numbers of ten digits are seconds since 1970."""
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
 _MISSING = np.datetime64("NaT", "us")
 _SHOWN = 20
@@ -274,12 +276,11 @@ def _stamps(micros: pa.ChunkedArray) -> Array:
 def _whole_epochs(amounts: Array) -> Array:
     """Return the instants of whole numbers since 1970, whose size says whether they are s, ms, µs or ns.
 
-    Ten digits such as 2024030108, which as seconds are of the future, are left to be read as a date and hour.
+    Ten digits such as 2024030108, which as seconds are after 2033, are left to be read as a date and hour.
     """
     result = np.full(len(amounts), _MISSING)
-    limit = int(dt.datetime.now(dt.UTC).timestamp()) + 366 * 86_400
     for scale in _MICROS_PER:
-        most = min(_LATEST, limit) if scale == 1 else _LATEST
+        most = _FIRST_DATE_AND_HOUR if scale == 1 else _LATEST
         rows = (amounts >= _EARLIEST * scale) & (amounts < most * scale)
         some = amounts[rows]
         micros = some * (1_000_000 // scale) if scale <= 1_000_000 else some // (scale // 1_000_000)
@@ -309,9 +310,9 @@ def _read_texts(
 
 
 def _of_calendar(text: str) -> str:
-    """Return a date and hour in digits alone as ISO 8601; seconds since 1970 are not of the future."""
+    """Return a date and hour in digits alone as ISO 8601; seconds since 1970 are before 2033-05-18."""
     match = _CALENDAR.fullmatch(text)
-    if match is None or (len(text) == 10 and int(text) < dt.datetime.now(dt.UTC).timestamp() + 366 * 86_400):
+    if match is None or (len(text) == 10 and int(text) < _FIRST_DATE_AND_HOUR):
         return text
     year, month, day, hour, minute, second = match.groups("00")
     return f"{year}-{month}-{day}T{hour}:{minute}:{second}"
