@@ -382,6 +382,28 @@ def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert liquidations(tmp_path, content).present == 6
 
 
+def test_a_chain_that_comes_in_several_bites_keeps_one_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two chains of five options, a second between rows, and bites of three rows."""
+    monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
+    monkeypatch.setattr("derivdata.sources.archive.importing.importer.HOLD_ROWS", 3)
+    lines = ["symbol,exchange,time,instrument_name,expiry,strike,side,iv,open_interest,underlying_price"]
+    for hour in (0, 2):
+        for second, strike in enumerate((80, 90, 100, 110, 120)):
+            time = f"2026-01-01T{hour:02}:00:{second:02}Z"
+            name = f"BTC-27MAR26-{strike}-C"
+            lines.append(f"BTC,deribit,{time},{name},2026-03-27T08:00:00Z,{strike},call,0.5,1,100")
+    path = text(tmp_path, "\n".join(lines) + "\n")
+    assert import_files("options_snapshot", path, tmp_path / "to").written == 10
+    window = pd.Timestamp("2026-01-01", tz="UTC"), pd.Timestamp("2026-01-02", tz="UTC")
+    rows = open_archive(tmp_path / "to").read("options_snapshot", *window)
+    stamps = rows["time"].value_counts().sort_index()
+    assert stamps.index.strftime("%H:%M:%S").tolist() == ["00:00:04", "02:00:04"]
+    assert stamps.tolist() == [5, 5]
+    assert rows["quoted_at"].dt.second.tolist() == [0, 1, 2, 3, 4] * 2
+
+
 def test_words_that_would_poison_the_archive_are_turned_down(tmp_path: Path) -> None:
     path = text(tmp_path, "symbol,exchange,time,rate_bps_8h\nBTC,okx,2026-01-01T00:00:00Z,1.5\n")
     for column, word, told in (

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
+import derivdata as dd
 from tests.service.conftest import Caller
 
 PAIR = {"symbol": "BTC", "exchange": "deribit"}
@@ -53,3 +57,21 @@ def test_pairs_are_those_of_the_snapshot(ask: Caller, path: str) -> None:
     ask.error(f"/options/{path}", 400, symbol="BTC")
     empty = ask.body(f"/options/{path}", symbol="ZEC", exchange="derive")
     assert len(empty["hours" if path == "surface-history" else "data"]) == 0
+
+
+def test_a_chain_that_was_stored_in_parts_has_all_expiries_at_the_money(tmp_path: Path) -> None:
+    """Two expiries of each hour, appended five seconds apart."""
+    archive = dd.open_archive(tmp_path)
+    hours = pd.date_range("2026-01-01T01:00", periods=3, freq="h", tz="UTC")
+    for hour in hours:
+        for second, (expiry, iv) in enumerate((("27MAR26", 0.5), ("26JUN26", 0.6))):
+            row = {
+                "symbol": "BTC", "exchange": "deribit", "time": hour - pd.Timedelta(10 - 5 * second, "s"),
+                "instrument_name": f"BTC-{expiry}-100-C", "expiry": pd.Timestamp(expiry, tz="UTC"),
+                "strike": 100.0, "side": "call", "iv": iv, "underlying_price": 100.0, "open_interest": 1.0,
+            }  # fmt: skip
+            assert archive.append("options_snapshot", pd.DataFrame([row])) == 1
+    dd.connect(str(tmp_path))
+    rows = dd.options.atm_history("BTC", "deribit", hours[0], hours[-1] + pd.Timedelta("1min"))
+    assert rows["time"].tolist() == [hour for hour in hours for _ in range(2)]
+    assert rows["iv"].tolist() == [0.5, 0.6] * 3

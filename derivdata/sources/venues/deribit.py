@@ -55,7 +55,7 @@ _SUMMARY = spelled(
 _OPTION_SUMMARY = spelled(
     Greeks[float, int], name="instrument_name", time="creation_timestamp", open_interest="open_interest",
     underlying="underlying_price", bid="bid_price", ask="ask_price", mark="mark_price", volume="volume",
-    index_price="estimated_delivery_price", iv="mark_iv",
+    index_price="estimated_delivery_price", iv="mark_iv", interest_rate="interest_rate",
 )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ _OPTION_TICKER = spelled(
     Greeks[float, int], name="instrument_name", time="timestamp", open_interest="open_interest", iv="mark_iv",
     delta="greeks.delta", gamma="greeks.gamma", vega="greeks.vega", theta="greeks.theta", rho="greeks.rho",
     underlying="underlying_price", bid="best_bid_price", ask="best_ask_price", mark="mark_price",
-    index_price="index_price", volume="stats.volume",
+    index_price="index_price", volume="stats.volume", interest_rate="interest_rate",
 )  # fmt: skip
 
 

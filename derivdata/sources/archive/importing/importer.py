@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from tqdm import tqdm
 
@@ -36,6 +37,7 @@ from derivdata.sources.archive.importing.serving import unservable
 from derivdata.sources.archive.importing.understanding import understood
 from derivdata.sources.archive.importing.values import Rejections
 from derivdata.sources.archive.schemas import archive_table
+from derivdata.tables.chain_snapshots import aligned
 
 HOLD_ROWS = 4_000_000
 """Rows that are held in memory before they are checked and written."""
@@ -322,7 +324,7 @@ class ImportReport:
         if self._held_rows >= HOLD_ROWS:
             if self._best is None and len(self._tasks) + len(self._starts) > 1:
                 self._best = _best_ranks(self._tasks)
-            self._flush()
+            self._flush(is_last=False)
 
     def finished(self) -> Imported:
         """Write what is held, and return the counts."""
@@ -368,11 +370,17 @@ class ImportReport:
             (line,), _ = lines_of([origin - start], [])
             self._reasons.append((origin // _FILE, line, reasons[row]))
 
-    def _flush(self) -> None:
-        """Check and append what is held."""
+    def _flush(self, *, is_last: bool = True) -> None:
+        """Check and append what is held; unless it is the last, chains that may have more rows stay held."""
         held = [frame for frame in self._held if len(frame)]
         self._held, self._held_rows = [], 0
         frame = joined(held) if held else None
+        if frame is not None and not is_last and self._plan.table.name == "options_snapshot":
+            is_open = _of_open_chains(frame)
+            self._held = [frame[is_open]]
+            if is_open.all():
+                return
+            frame = frame[~is_open].reset_index(drop=True)
         if frame is not None:
             frame = self._prepared(frame)
         if self._show is not None or self._dry_run or not self._understood:
@@ -471,6 +479,21 @@ class ImportReport:
         self.written += counts.written
         self.present += counts.present
         self.differing += counts.differing
+
+
+def _of_open_chains(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which rows are of the newest chain of their symbol and venue, which may have more rows."""
+    try:
+        chains, _ = aligned(frame)
+    except ValueError as problem:
+        raise ArchiveError(f"options_snapshot: {problem}") from None
+    series = [name for name in ("symbol", "exchange") if name in frame]
+    keys = [frame[name].astype(str) for name in series] or [pd.Series("", index=frame.index)]
+    newest = chains["time"].groupby([key[chains.index] for key in keys]).transform("max")
+    quoted_at = chains["quoted_at"].fillna(chains["time"]) if "quoted_at" in chains else chains["time"]
+    begins = quoted_at.where(chains["time"] == newest).groupby([key[chains.index] for key in keys]).min()
+    names = pd.MultiIndex.from_arrays(keys) if len(keys) > 1 else pd.Index(keys[0])
+    return np.asarray(pd.DatetimeIndex(frame["time"]) >= pd.DatetimeIndex(begins.reindex(names)))
 
 
 def _codes(frame: pd.DataFrame, names: Sequence[str]) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ from derivdata.sources.service.window import INSTANT, AnswerWindow
 from derivdata.support import times
 from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints
+from derivdata.tables.chain_snapshots import HOLD, aligned
 from derivdata.tables.schema import Table
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
@@ -34,7 +35,7 @@ _CAP_DAYS = 90
 _STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
 _LONGEST = "1d"
 _ATM = ("time", "expiry", "strike", "iv", "underlying_price")
-"""What `at_the_money` and `at_hours` read of a chain, and return."""
+"""What `at_the_money` reads of a chain, and returns."""
 
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
@@ -168,8 +169,14 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
-    """Return the same for each hour: of the newest chain that still holds, stamped with the hour."""
+    """Return the same for each hour: of the newest chain that still holds, stamped with the hour.
+
+    Rows that were stored with their own timestamps are one chain, as in `derivdata.tables.snapshots`.
+    """
     stamps = np.unique(chains["time"].array.asi8)
+    if (np.diff(stamps) < times.us(HOLD)).any():  # a chain of each hour or less often is one already
+        chains, _ = aligned(chains)
+        stamps = np.unique(chains["time"].array.asi8)
     full = hours.as_unit("us").asi8
     newest = np.searchsorted(stamps, full, side="right") - 1
     full, newest = full[newest >= 0], newest[newest >= 0]
@@ -251,7 +258,8 @@ def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
 
     def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
         start = part.start - buckets.HOLD
-        query = Query("options_snapshot", start, part.end, [symbol], [exchange], _ATM, near_money=True)
+        columns = (*_ATM, "side")
+        query = Query("options_snapshot", start, part.end, [symbol], [exchange], columns, near_money=True)
         chains = view.rows(query)
         hours = pd.date_range(part.start.ceil("1h"), part.end, freq="1h", inclusive="left", unit="us")
         return at_hours(chains, pd.DatetimeIndex(hours)), len(chains)
