@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.coin_contracts import By, symbols_to_request
 from derivdata.client.reading import Envelope, Point, Settlement, answer_time, series
-from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.retrieval import By, get_windows, pieces, symbols_to_request, tabulate
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times

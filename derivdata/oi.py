@@ -14,10 +14,9 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import quantities, transport
-from derivdata.client.coin_contracts import By
 from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope
-from derivdata.client.retrieval import tabulate
+from derivdata.client.retrieval import By, tabulate
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed

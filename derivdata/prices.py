@@ -8,7 +8,7 @@ from typing import Literal
 import pandas as pd
 
 from derivdata.client import quantities
-from derivdata.client.coin_contracts import By
+from derivdata.client.retrieval import By
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints

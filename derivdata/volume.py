@@ -14,10 +14,9 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import quantities
-from derivdata.client.coin_contracts import By
 from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope, instants
-from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.retrieval import By, get_windows, pieces, tabulate
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed

@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from derivdata.client.coin_contracts import By, symbols_to_request
 from derivdata.client.reading import Envelope, decode_raw, instants
-from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.retrieval import By, get_windows, pieces, symbols_to_request, tabulate
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.decoders import DECODERS

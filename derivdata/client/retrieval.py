@@ -7,11 +7,12 @@ the cache; what is unlikely is a `DataNotice`, which stays in the provenance.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import pandas as pd
@@ -24,8 +25,14 @@ from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
 from derivdata.support.text import nearest_symbols
 from derivdata.tables import endpoints
+from derivdata.tables.contracts import BUNDLED_COINS, base
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import Table
+from derivdata.tables.tickers import other_tickers
+from derivdata.tables.venue_facts import FACTS
+
+By: TypeAlias = Literal["symbol", "coin"]
+"""Whether to request symbols as they are, or all contracts of their coins: ``PEPE`` is also ``1000PEPE``."""
 
 T = TypeVar("T")
 
@@ -237,6 +244,53 @@ def _require_listed(
                 f"{len(listed)} symbols of {endpoints.FUNDING_METADATA.path}; "
                 f"did you mean {', '.join(near)}?",
             )
+
+
+@functools.cache
+def _bundled() -> frozenset[str]:
+    """Return the coins of which contracts of several coins are known."""
+    stated = {base(fact.symbol)[0] for fact in FACTS if fact.fact == "multiplier"}
+    return frozenset({*BUNDLED_COINS, *stated})
+
+
+def _contracts(symbol: str, listed: Iterable[str]) -> list[str]:
+    """Return the listed symbols that are contracts of a symbol's coin, or of one that it was renamed from."""
+    coin = base(symbol)[0]
+    coins = {coin, *other_tickers(coin)}
+    return [name for name in listed if base(name)[0] in coins]
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_several_contracts(symbol: str) -> bool:
+    coin = base(symbol)[0]
+    return coin in _bundled() or bool(other_tickers(coin))
+
+
+def symbols_to_request(endpoint: Endpoint, symbols: Sequence[str], by: By) -> list[str]:
+    """Return the symbols to request: with ``by="coin"`` all contracts of their coins that the source lists.
+
+    By symbol they are the symbols given. Where the source lists other contracts of their coins, a notice
+    names these.
+    """
+    if by == "coin":
+        listed = listed_symbols()
+        contracts = [_contracts(symbol, listed) or [symbol] for symbol in symbols]
+        return list(dict.fromkeys(name for names in contracts for name in names))
+    suspects = [symbol for symbol in symbols if _has_several_contracts(symbol)]
+    if suspects:
+        try:
+            listed = listed_symbols()
+        except DerivdataError:  # the tier, the recording or the archive does not have the list
+            return list(symbols)
+        for symbol in suspects:
+            others = [name for name in _contracts(symbol, listed) if name not in symbols]
+            if others:
+                transport.notify(
+                    endpoint.path,
+                    f"{symbol} is also traded as {', '.join(others)}, which are other symbols: by='coin' "
+                    "returns them too, and dd.panel(table, by='coin') joins them",
+                )
+    return list(symbols)
 
 
 def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
