@@ -223,6 +223,12 @@ class _Job:
             for table in self.names
             if not requests[table]
         ]
+        self.done.notices += dict.fromkeys(
+            f"{self.exchange} {table}: unconfirmed: {endpoint.note}"
+            for table, endpoints in requests.items()
+            for endpoint in endpoints
+            if endpoint.note and not endpoint.confirmed
+        )
         if not any(requests.values()):
             return
         contracts = list_contracts(self.session, intervals=False)

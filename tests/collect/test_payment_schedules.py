@@ -1,0 +1,112 @@
+"""Payments that venues skip, list late or pay at other intervals, in each venue's shape.
+
+The right rows come from a schedule that the test writes down, payment by payment, and not from spacing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.sources.archive import Archive
+from tests.collect.fakes import Fakes
+from tests.collect.test_backfill import LAST as LAST
+from tests.collect.test_backfill import NOW as NOW
+from tests.collect.test_backfill import SETTLING, UNCONFIRMED
+from tests.collect.truth import HOURLY
+
+START, END = "2026-01-01", "2026-02-01"
+TABLE = "funding_settlements"
+FIRST = int(pd.Timestamp("2025-12-29", tz="UTC").timestamp())
+STOP = int(pd.Timestamp(END, tz="UTC").timestamp())
+WINDOW = int(pd.Timestamp("2026-01-03", tz="UTC").timestamp())
+HOUR = 3600
+
+Schedule = list[tuple[int, int, float]]  # second, hours since the one before, fraction
+
+
+def scheduled(phases: list[tuple[int, int]]) -> Schedule:
+    """Pay so many times at each interval, at the last one until the end."""
+    rows: Schedule = []
+    second, number = FIRST, 0
+    for hours, count in [*phases[:-1], (phases[-1][0], 10**6)]:
+        for _ in range(count):
+            if second >= STOP:
+                return rows
+            second += hours * HOUR
+            number += 1
+            rows.append((second, hours, (number * 37 % 101 + 1) * 1e-6))
+    return rows
+
+
+def skipping(rows: Schedule, first: int, count: int) -> Schedule:
+    return rows[:first] + rows[first + count :]
+
+
+def schedules(exchange: str) -> dict[str, tuple[Schedule, Schedule]]:
+    """Return by name what is paid and what the venue lists of it."""
+    hours = [1] if exchange in HOURLY else [4, 8]
+    result = {}
+    for step in hours:
+        whole = scheduled([(step, 1)])
+        for missing in range(1, 13):
+            place = len(whole) // 2 + 3 * missing
+            result[f"{missing} of {step} h"] = whole, skipping(whole, place, missing)
+        twice = skipping(skipping(whole, len(whole) // 2, 2), len(whole) // 2 + 1, 3)
+        result[f"two gaps of {step} h"] = whole, twice
+    young = scheduled([(hours[0], 1)])
+    result["listing"] = young[len(young) // 2 :], young[len(young) // 2 :]
+    if exchange not in HOURLY:
+        for step in (12, 24):
+            result[f"{step} h"] = scheduled([(step, 1)]), scheduled([(step, 1)])
+        phases = scheduled([(8, 30), (4, 12), (1, 24), (6, 4), (8, 1)])
+        result["phases"] = phases, phases
+    return result
+
+
+CASES = [(exchange, name) for exchange in SETTLING for name in schedules(exchange)]
+# One venue of each way to state payments has all cases, the others those that differ most.
+_FEW = ("1 of", "7 of", "two gaps", "phases", "12 h", "24 h", "listing")
+_FULL = ("binance", "dydx", "kraken", "okx")
+
+
+@pytest.mark.parametrize(
+    ("exchange", "name"),
+    [case for case in CASES if case[0] in _FULL or case[1].startswith(_FEW)],
+)
+def test_payments_equal_their_schedule(
+    exchange: str, name: str, fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid, listed = schedules(exchange)[name]
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: listed)
+    done = fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+    assert all("incomplete" in text for text in done.failed), done.failed
+    first = hold(archive, paid, listed)
+    assert (first <= WINDOW) == (name != "listing")
+    if listed != paid:
+        assert done.failed
+        monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: paid)
+        again = fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+        assert again.failed == []
+        assert again.written == {(exchange, TABLE): len(paid) - len(listed)}
+        hold(archive, paid, paid)
+
+
+def hold(archive: Archive, paid: Schedule, listed: Schedule) -> int:
+    """Hold the stored rows to the payments that the venue lists; return the first payment's second."""
+    rows = archive.read(TABLE)
+    first = int(rows["time"].min().timestamp())
+    expected = [row for row in listed if first <= row[0] < STOP]
+    assert rows["time"].tolist() == [pd.Timestamp(row[0], unit="s", tz="UTC") for row in expected]
+    assert rows["interval_hours"].tolist() == [row[1] for row in expected]
+    np.testing.assert_allclose(rows["rate_bps_8h"], [row[2] * 8e4 / row[1] for row in expected], rtol=1e-4)
+    np.testing.assert_allclose(rows["rate_native"], [row[2] for row in expected], rtol=1e-4)
+    last = dd.analysis.funding.cumulative(dd.panel(rows), gaps="skip").isel(time=-1)
+    np.testing.assert_allclose(last["funding_bps"].item(), sum(row[2] for row in expected) * 1e4, rtol=1e-4)
+    missing = [row[1] for row in paid if first <= row[0] < STOP and row not in listed]
+    assert last["missing_hours"].item() == sum(missing)
+    return first
