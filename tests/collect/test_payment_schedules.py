@@ -110,3 +110,9 @@ def hold(archive: Archive, paid: Schedule, listed: Schedule) -> int:
     missing = [row[1] for row in paid if first <= row[0] < STOP and row not in listed]
     assert last["missing_hours"].item() == sum(missing)
     return first
+
+
+def test_unconfirmed_times_of_payments_come_with_a_notice(fill: Any) -> None:
+    notices = fill(TABLE, "kraken", unconfirmed=True).notices
+    assert any("whether a stamp is the hour's start or end is unconfirmed" in text for text in notices)
+    assert fill(TABLE, "binance").notices == []
