@@ -74,6 +74,8 @@ def test_a_list_tells_the_interval_of_the_newest_payments() -> None:
     assert assigned([8], listed=4.0) == [4, 4]
     assert assigned([8, 8, 8, 4], listed=4.0) == [8, 8, 8, 8, 4]
     assert assigned([8, 8, 8, 8], listed=4.0) == [8] * 5, "the spacing of the past stays"
+    assert assigned([17], listed=8.0) == [8, 8], "a halt: no venue pays each 17 hours"
+    np.testing.assert_array_equal(assigned([6], listed=8.0), [NAN, NAN])
 
 
 def test_a_row_that_states_its_interval_keeps_it() -> None:

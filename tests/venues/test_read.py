@@ -275,6 +275,56 @@ def test_a_contract_that_no_one_names_and_an_unknown_venue_or_path_are_refused()
         dd.venues.read("binance", "/x", "[]")
 
 
+def test_a_venue_may_have_another_of_its_names() -> None:
+    body = json.dumps([{"t": MS // 1000, "r": "0.0001"}])
+    rows = dd.venues.read("Gate.io", "/futures/usdt/funding_rate?contract=ETH_USDT", body)
+    assert rows["funding_settlements"]["exchange"].tolist() == ["gateio"]
+    assert dd.venues.read("orderly", "any", "{}") == {}
+    assert set(dd.venues.facts(["okex", "HTX"])["exchange"]) == {"okx", "huobi"}
+    with pytest.raises(ValueError, match="venue='binanec' is no venue; did you mean 'binance'"):
+        dd.venues.read("binanec", "/x", "[]")
+
+
+X_PERP = "SUI-USD_UM_XPERP-310404"
+
+
+def test_an_x_perp_of_okx_is_a_linear_perpetual_and_no_dated_future() -> None:
+    rate = {
+        "instId": X_PERP, "instType": "FUTURES", "fundingRate": "0.0002", "fundingTime": str(MS + 8 * HOUR),
+        "nextFundingTime": str(MS + 16 * HOUR), "ts": str(MS),
+    }  # fmt: skip
+    of_all = {"code": "0", "data": [rate, {**rate, "instId": "BTC-USDT-SWAP", "instType": "SWAP"}]}
+    path = "/api/v5/public/funding-rate"
+    found = dd.venues.read("okx", path, json.dumps(of_all))["funding_history"]
+    assert found["symbol"].tolist() == ["BTC"]
+    for request, body in (
+        (f"{path}?instId={X_PERP}", {"code": "0", "data": [rate]}),
+        ("funding-rate", {"arg": {"channel": "funding-rate", "instId": X_PERP}, "data": [rate]}),
+    ):
+        found = dd.venues.read("okx", request, json.dumps(body))["funding_history"]
+        assert found[["symbol", "rate_bps_8h"]].to_numpy().tolist() == [["SUI", 2.0]]
+    marks = [{"instId": name, "instType": "FUTURES", "markPx": "0.82", "ts": str(MS)}
+             for name in (X_PERP, "BTC-USD_UM-261225")]  # fmt: skip
+    body = json.dumps({"code": "0", "data": marks})
+    found = dd.venues.read("okx", "/api/v5/public/mark-price?instType=FUTURES", body)["futures_history"]
+    assert found["instrument_name"].tolist() == ["BTC-USD_UM-261225"]
+
+
+def test_the_list_of_okx_states_an_x_perp_with_its_last_day() -> None:
+    row = {
+        "instId": X_PERP, "instType": "FUTURES", "ruleType": "xperp", "ctType": "linear", "ctVal": "1",
+        "ctMult": "1", "ctValCcy": "SUI", "settleCcy": "USDC", "uly": "SUI-USD", "state": "live",
+        "listTime": str(MS), "expTime": "1933056000000", "tickSz": "0.0001", "lotSz": "1",
+    }  # fmt: skip
+    body = json.dumps({"code": "0", "data": [row]})
+    listed = dd.venues.read("okx", "/api/v5/public/instruments?instType=FUTURES", body)["instruments"]
+    item = listed.iloc[0]
+    assert (item["symbol"], item["quote"], item["contract_size"]) == ("SUI", "USD", 1.0)
+    assert (item["is_perpetual"], item["is_active"], item["is_inverse"]) == (True, True, False)
+    assert pd.isna(item["expiry"])
+    assert item["delisted"] == pd.Timestamp("2031-04-04T08:00Z")
+
+
 def test_depth_is_the_value_near_the_mid_price_and_missing_where_the_book_ends_before() -> None:
     body = {
         "T": MS,

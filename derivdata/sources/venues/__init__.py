@@ -28,6 +28,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
 from derivdata.support.text import did_you_mean
 from derivdata.tables import venue_facts
+from derivdata.tables.contracts import venue_names, venue_of
 
 __all__ = ["endpoints", "facts", "read"]
 __dir__ = __all__.copy
@@ -74,7 +75,7 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
     Parameters
     ----------
     venues
-        Slugs of venues; None takes all.
+        Slugs or other names of venues; None takes all.
     day
         The day in question: of each fact, the newest that is not later. None returns all of them, also
         those that a newer one has replaced.
@@ -108,6 +109,7 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
     """
     rows = venue_facts.frame()
     if venues is not None:
+        venues = venue_names(venues)
         unknown = [venue for venue in venues if venue not in set(rows["exchange"])]
         if unknown:
             known = rows["exchange"].unique().tolist()
@@ -139,9 +141,9 @@ def read(
     Parameters
     ----------
     venue
-        The venue's slug. A HIP-3 dex of Hyperliquid that the API knows as a venue has a slug of its own, such
-        as ``"tradexyz"``, and its symbols are coins; contracts of other dexes have the symbol ``dex:COIN`` on
-        ``"hyperliquid"``.
+        The venue's slug or another of its names, such as ``"htx"`` for ``"huobi"``. A HIP-3 dex of
+        Hyperliquid that the API knows as a venue has a slug of its own, such as ``"tradexyz"``, and its
+        symbols are coins; contracts of other dexes have the symbol ``dex:COIN`` on ``"hyperliquid"``.
     request
         The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
         name it: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
@@ -228,6 +230,7 @@ def _opened(
     context: Mapping[str, Any] | Context | None = None,
 ) -> tuple[VenueEndpoint | None, Reading]:
     """Return the endpoint that a body answers, and the body ready to be read; an error is raised."""
+    venue = venue_of(venue)
     if venue not in VENUES:
         raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}{did_you_mean(venue, VENUES)}")
     place, params = _parsed(request)

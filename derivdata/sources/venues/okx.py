@@ -36,17 +36,25 @@ from derivdata.sources.venues.wire import Data, Stamp, Wire, expiry_in
 from derivdata.tables.contracts import option_coins
 
 _HOUR_US = 3_600_000_000
+_EXTENDED = "_XPERP"
+"""Ending of the family of X-Perps (ccxt 4.5.90, okx.py fetch_funding_rate; a recorded rate of 2026-09)."""
+_RATE_CHANNEL = "funding-rate"
 _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of an id such as BTC-USDT-SWAP or BTC-USD-241227; those in USD are inverse."""
+    """Return the contract of an id such as BTC-USDT-SWAP or BTC-USD-241227; those in USD are inverse.
+
+    BTC-USD_UM_XPERP-310404 is linear, and a perpetual: it pays funding until a far day on which it ends.
+    """
     parts = name.split("-")
-    quote = parts[1] if len(parts) > 1 else ""
+    family = parts[1] if len(parts) > 1 else ""
+    quote = family.partition("_")[0]
     if len(parts) != 3:
         return Instrument(name, parts[0], quote, perpetual=False)
-    swap, expiry = parts[2] == "SWAP", expiry_in(name)
-    return Instrument(name, parts[0], quote, inverse=quote == "USD", perpetual=swap, expiry=expiry)
+    perpetual = parts[2] == "SWAP" or family.endswith(_EXTENDED)
+    expiry = None if perpetual else expiry_in(name)
+    return Instrument(name, parts[0], quote, inverse=family == "USD", perpetual=perpetual, expiry=expiry)
 
 
 def _of_pair(name: str) -> Instrument:
@@ -58,26 +66,41 @@ class _Funding(Wire):
     instType: str
     fundingRate: str
     fundingTime: Stamp
-    nextFundingTime: Stamp
-    ts: Stamp
+    # Frames of 2021 have neither of the two (tardis-node, test/mappers.test.ts, 2021-12)
+    nextFundingTime: Stamp | None = None
+    ts: Stamp | None = None
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read running rates, also of the stream; the interval is the time between the next two payments."""
+    """Read running rates, also of the stream; the interval is the time between the next two payments.
+
+    The answer about all contracts has X-Perps among the swaps. They are left out there: a coin has the rate
+    of its swap. A request or a frame that names an X-Perp gives its rate.
+    """
     records = Records()
+    is_of_all = reading.params.get("instId", "ANY") == "ANY" and reading.place != _RATE_CHANNEL
     for row in reading.pushed(_Funding, "data"):
         with reading.row():
             item = reading.instrument(row.instId, _named)
-            if row.instType != "SWAP" or row.fundingRate == "":
+            if not item.perpetual or row.fundingRate == "" or (is_of_all and row.instType != "SWAP"):
                 continue
-            hours: float | None = None
-            if row.nextFundingTime and row.fundingTime:
-                hours = (reading.ms(row.nextFundingTime) - reading.ms(row.fundingTime)) / _HOUR_US
-                if not 0 < hours <= 24:
-                    reading.fail(f"{row.instId}: {hours:g} hours between two payments")
-            rate = reading.required(row.fundingRate)
-            records.states.append(State(item, reading.ms(row.ts), rate, hours, hours))
+            time = None if row.ts is None else reading.ms(row.ts)
+            hours = _hours_between(reading, row, item, time)
+            records.states.append(State(item, time, reading.required(row.fundingRate), hours, hours))
     return records
+
+
+def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int | None) -> float | None:
+    """Return the hours between the next two payments, else those of another answer that agrees."""
+    if not row.fundingTime:
+        return None
+    payment, now = reading.ms(row.fundingTime), reading.at if time is None else time
+    if not row.nextFundingTime:
+        return reading.interval(item) if now is None else reading.current_interval(item, now, payment)
+    hours = (reading.ms(row.nextFundingTime) - payment) / _HOUR_US
+    if not 0 < hours <= 24:
+        reading.fail(f"{row.instId}: {hours:g} hours between two payments")
+    return hours
 
 
 _PAID = spelled(Paid[str, str], name="instId", rate="realizedRate", time="fundingTime")
@@ -163,22 +186,23 @@ _CONTRACT = spelled(
 def _contract(reading: Reading, row: _Contract) -> Instrument:
     """Return a swap, future or option; the base of a linear one is its currency, else the underlying.
 
-    Of futures those that pay funding (``xperp``) are no dated ones.
+    A future of the rule type ``xperp`` pays funding: it is a perpetual that is delisted on its last day.
     """
     base, _, quote = row.underlying.partition("-")
     inverse = row.kind != "OPTION" and reading.word(row.margin, {"inverse": True, "linear": False})
     if inverse != (row.currency == "USD"):
         reading.fail(f"{row.name}: {row.margin} with contracts in {row.currency}")
-    return reading.contract(
+    item = reading.contract(
         row,
         symbol=base if inverse else row.currency,
-        quote=quote,
+        quote=quote.partition("_")[0],
         size=reading.required(row.value) * reading.required(row.times),
         inverse=inverse,
-        perpetual=row.kind == "SWAP",
-        active=row.status == "live" and row.stage not in ("pre_market", "xperp"),
+        perpetual=row.kind == "SWAP" or row.stage == "xperp",
+        active=row.status == "live" and row.stage != "pre_market",
         strike=reading.number(row.strike),
     )
+    return item._replace(expiry=None, delisted=item.expiry) if item.perpetual else item
 
 
 instruments = contracts(_CONTRACT, "data", _contract)
@@ -448,7 +472,7 @@ ENDPOINTS = (
         "spot", f"{_CANDLES}-candles", candles("data", _of_pair, "spot", by="instId", step="bar"),
         names="{base}-{quote}", margin="linear",
     ),
-    _endpoint("funding", "funding-rate", funding_rates, tables=RATE_TABLES, method="WS"),
+    _endpoint("funding", _RATE_CHANNEL, funding_rates, tables=RATE_TABLES, method="WS"),
     _endpoint("book", "books", book_frames, method="WS"),
     _endpoint("oi", "open-interest", states(_OI, "data", _named, pushed=True), method="WS"),
     _endpoint("liquidations", "liquidation-orders", liquidations, method="WS"),

@@ -210,6 +210,8 @@ class Reading(wire.Body):
     def _leave_out_contradictions(self, records: Records, kind: str) -> None:
         """Leave out figures that cannot be; raise where they are those of more than half of the rows."""
         rows = getattr(records, kind)
+        if not rows:
+            return
         found = contradictions(rows)
         texts = [f"{self.where}: {told(rows[place], names)} cannot be" for place, names in found.items()]
         if 2 * len(found) > len(rows):

@@ -196,8 +196,9 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
     series = series[merged.rows]
     period = np.array([row.period_h for row in rows], dtype=np.float64)[merged.rows]
     stated = np.array([row.stated_h for row in rows], dtype=np.float64)[merged.rows]
-    now = {symbols[r.instrument.symbol]: listed(r.instrument) for r in rows}
-    of_list = np.array([now[number] for number in series], dtype=np.float64)
+    contracts = {row.instrument.symbol: row.instrument for row in rows}
+    now = np.array([listed(contracts[name]) for name in names], dtype=np.float64)
+    of_list = now[series]
     is_first = np.append(True, series[1:] != series[:-1])[: len(series)]
     for first, end in pairwise([*np.flatnonzero(is_first).tolist(), len(series)]):
         _check_payments(names[series[first]], merged.times[first:end])
