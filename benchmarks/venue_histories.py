@@ -85,7 +85,20 @@ def _history(exchange: str, clock: fakes.SimulatedClock, told: fakes.Fakes) -> H
             break
     names = [f"C{number:02}" for number in range(_CONTRACTS)]
     made = [_renamed(name, *one) for name in names for one in asked]
-    return History(exchange, made, Context(session.context, exchange))
+    context = dict(session.context)
+    context["instruments"] = _with_renamed(context["instruments"], item.name, names)
+    return History(exchange, made, Context(context, exchange))
+
+
+def _with_renamed(listed: pd.DataFrame, contract: str, names: list[str]) -> pd.DataFrame:
+    """Return a list of contracts with one under other names too, where its name is of its coin."""
+    row = listed[listed["instrument_name"].astype(str) == contract]
+    others = [
+        row.assign(instrument_name=renamed, symbol=name)
+        for name in names
+        if (renamed := _renamed(name, contract, b"")[0]) != contract
+    ]
+    return pd.concat([listed, *others], ignore_index=True)
 
 
 def _renamed(name: str, request: str, body: bytes) -> tuple[str, bytes]:

@@ -93,7 +93,7 @@ def merge_payments(
         return Payments(order, hours, native, count)
     groups = _Groups(series, stamps, bins, native, np.flatnonzero(~is_again))
     catch_ups = groups.catch_ups()
-    is_kept = np.ones(len(order), dtype=bool)
+    is_kept = ~groups.is_copy
     hours, native, count = hours.copy(), native.copy(), count.copy()
     found: list[str] = []
     for place in groups.several:
@@ -124,7 +124,16 @@ class _Groups:
         self._series, self._stamps, self._bins, self._native = series, stamps, bins, native
         self._starts = starts
         self._ends = np.append(starts[1:], len(series))
-        self.several: list[int] = np.flatnonzero(self._ends - starts > 1).tolist()
+        counts = self._ends - starts
+        first = np.repeat(starts, counts)
+        is_copy = (stamps == stamps[first]) & is_same_rate(native, native[first])
+        is_copied = np.logical_and.reduceat(is_copy, starts) & (counts > 1)
+        self._copied_series = {*series[starts[is_copied]].tolist()}
+        self.is_copy: Bools = is_copy & np.repeat(is_copied, counts)
+        """Rows of groups that have one payment, stamp and rate, several times: pages overlap."""
+        self.is_copy[starts] = False
+        self.several: list[int] = np.flatnonzero((counts > 1) & ~is_copied).tolist()
+        """Groups of rows that differ."""
 
     def bounds(self, place: int) -> tuple[int, int]:
         """Return the first row of a group, and the one after its last."""
@@ -152,7 +161,7 @@ class _Groups:
         are not after a gap, its payments are there twice, and so are equal ones after a gap.
         """
         found: dict[int, list[int]] = {}
-        with_duplicates = set()
+        with_duplicates = set(self._copied_series)
         for place in self.several:
             rows = self._distinct(place)
             gap, step = self._gap_and_step(place)

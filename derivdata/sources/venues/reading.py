@@ -30,7 +30,7 @@ from derivdata.sources.venues.relations import contradictions, told, without
 from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, keyed, leaf, many, placed
 from derivdata.support import times
 from derivdata.tables import contract
-from derivdata.tables.payment_intervals import VALID_HOURS, is_valid
+from derivdata.tables.payment_intervals import VALID_HOURS
 
 T = TypeVar("T")
 _FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014
@@ -396,7 +396,7 @@ class Reading(wire.Body):
         else:
             number = self.required(stated)
         hours = number / per_hour
-        if number and not is_valid(np.array([hours]))[0]:
+        if number and hours not in VALID_HOURS:
             valid = ", ".join(f"{valid:g}" for valid in VALID_HOURS)
             self.fail(f"a payment states an interval of {stated}: expected one of {valid} hours")
         return hours or None

@@ -329,11 +329,14 @@ class Records:
 
     def add(self, other: Records) -> None:
         """Add the records of another body; its cursor becomes the cursor."""
-        for member in fields(self):
-            value = getattr(other, member.name)
-            if isinstance(value, list):
-                getattr(self, member.name).extend(value)
+        for name in _LISTS:
+            value = getattr(other, name)
+            if value:
+                getattr(self, name).extend(value)
         self.cursor = other.cursor
+
+
+_LISTS = [member.name for member in fields(Records) if member.default_factory is list]
 
 
 def filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
