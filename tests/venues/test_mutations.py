@@ -22,7 +22,7 @@ MAY_DIFFER = {
     r"market/funding-rate": r"number at .*'nextFundingRate'",
     r"futures.public_liquidates": r"number at .*'price'",
     r"/contract-biz/public/real-funding-rates": r"number at .*'fundingRate'",
-    r"/api-data/public/data/funding-rate-history": r"number at .*('fundingRate'|'intervalSeconds')",  # 3 h
+    r"/api-data/public/data/funding-rate-history": r"number at .*'fundingRate'",
     r"/full/v1/(ticker|funding)": r"number at .*'funding_interval_hours'",
 }
 """By request; a number may come as text and as a number where clients have seen both."""

@@ -65,19 +65,23 @@ class WordedBody(wire.Wire):
 
 
 class NumberedBody(RefusedBody):
-    """A body whose ``code`` is a number; a venue with another `success` has a subclass."""
+    """A body whose ``code`` is a number; a venue with another `success` has a subclass.
+
+    Samples of Phemex have it as text too (ccxt 4.5.90, phemex.py fetch_funding_rate_history).
+    """
 
     success: ClassVar[int] = 0
-    code: int | None = None
+    code: int | str | None = None
     msg: str | None = None
     message: str | None = None
 
     @property
     def fault(self) -> Fault:
         """The error."""
-        if self.code in (None, self.success):
+        code = int(self.code) if isinstance(self.code, str) and self.code.isdecimal() else self.code
+        if code in (None, self.success):
             return super().fault
-        return self.code, self.msg or self.message or ""
+        return code, self.msg or self.message or ""
 
 
 def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:

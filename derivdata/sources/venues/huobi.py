@@ -136,7 +136,7 @@ def _one_side(both: float | None) -> float | None:
 
 class _OiTick(Wire):
     volume: float | str
-    amount_type: int  # 1: contracts, 2: coins
+    amount_type: int | str  # 1: contracts, 2: coins; text in ccxt 4.5.90, htx.py
     ts: Stamp
     value: float | str | None = None  # USD; inverse contracts have none
 
