@@ -43,6 +43,8 @@ class _Snapshot(Envelope):
     funding_rates_raw: dict[str, dict[str, str | float | None]] = msgspec.field(default_factory=dict)
     funding_intervals: dict[str, dict[str, float | str | None]] = msgspec.field(default_factory=dict)
     oi_rankings: dict[str, float | str | None] = msgspec.field(default_factory=dict)
+    symbols: Any = None
+    exchanges: Any = None
 
 
 class _Venue(msgspec.Struct):

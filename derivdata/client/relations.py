@@ -76,8 +76,7 @@ PROMISED: dict[str, Relations] = {
 """What the document promises, by rule."""
 
 LIKELY: dict[str, Relations] = {
-    "unlikely spacing": {  # an interval may become one of an hour, or of eight
-        **_spacing(1.9),
+    "unlikely interval": {  # an interval may become one of an hour, or of eight
         "@settled,interval_hours,typical interval_hours": lambda _, h, usual: _far(9)(h, usual),
     },
     "off the resolution": {

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 import pandas as pd
 
-from derivdata.client import transport
+from derivdata.client import requested_rows, transport
 from derivdata.client.reading import CheckedAnswer
 from derivdata.client.rules import check
 from derivdata.client.transport import Answer, progress
@@ -154,15 +154,17 @@ def tabulate(
     """Return the table of some answers that keep the rules, with their provenance in ``attrs``."""
     seen: list[Answer[Any]] = []
     parts: list[dict[str, Any]] = []
+    windows: list[requested_rows.RequestedWindow | None] = []
     facts: dict[str, Any] = {}
     for answer in answers:
-        part, notices, answer_facts = columns_of(table, answer, columns, within=within)
+        part, notices, answer_facts = columns_of(table, answer, columns, within=within, windows=windows)
         for notice in notices:
             if not any(notice in earlier.notices for earlier in seen):
                 transport.notify(answer.request, notice)
         seen.append(replace(answer, body=None, notices=(*answer.notices, *notices)))  # type: ignore[arg-type]
         parts.append(part)
         facts |= answer_facts
+    _notify_missing(table, seen, parts, windows)
     _notify_empty(seen, parts)
     _require_listed(seen, listed, parts)
     try:
@@ -183,8 +185,12 @@ def columns_of(
     columns: Callable[[Answer[T]], Mapping[str, Any]],
     *,
     within: times.Window | None = None,
+    windows: list[requested_rows.RequestedWindow | None] | None = None,
 ) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
-    """Return typed columns of an answer that keeps the rules, notices about it, and facts for provenance."""
+    """Return typed columns of an answer that keeps the rules, notices about it, and facts for provenance.
+
+    `windows` takes the window that the rows are compared with.
+    """
     try:
         raw = columns(answer)
         evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
@@ -196,7 +202,22 @@ def columns_of(
         start, end = map(times.us, within)
         stamps = evidence.columns["time"].asi8
         evidence.keep((stamps >= start) & (stamps < end))
+    if windows is not None:
+        windows.append(requested_rows.requested_window(evidence, within))
     return evidence.columns, notices, evidence.facts
+
+
+def _notify_missing(
+    table: Table,
+    seen: list[Answer[Any]],
+    parts: Sequence[Mapping[str, Any]],
+    windows: Sequence[requested_rows.RequestedWindow | None],
+) -> None:
+    """Warn of rows that the requested windows lack."""
+    for place, notice in requested_rows.notices(table, seen, parts, windows):
+        answer = seen[place]
+        seen[place] = replace(answer, notices=(*answer.notices, notice))
+        transport.notify(answer.request, notice)
 
 
 def _notify_empty(seen: list[Answer[Any]], parts: Sequence[Mapping[str, Any]]) -> None:

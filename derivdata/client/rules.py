@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -31,7 +31,10 @@ from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
+from derivdata.tables.missing_rows import shown_time
+from derivdata.tables.payment_intervals import contradicted
 from derivdata.tables.schema import Column
+from derivdata.tables.unit_changes import level_changes, rate_changes
 
 
 class Rule(NamedTuple):
@@ -314,6 +317,67 @@ def _beyond_limit(e: CheckedAnswer) -> Iterator[str]:
         yield f"asked for {most} orders at most, the answer holds {e.size}; all were kept"
 
 
+def _contradicted_interval(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the interval of each payment with the payments before and after it."""
+    stated, counts = e.numbers("interval_hours"), e.numbers("payment_count")
+    if stated is None or counts is None or e.time_us is None or "settled" not in e.words.get("kind", ()):
+        return
+    hours = np.where(counts > 1, np.nan, stated)  # a row that adds up payments is longer than its interval
+    groups = e.series("time")
+    order = np.lexsort((e.time_us, groups))
+    spacing = contradicted(groups[order], e.time_us[order], hours[order])
+    rows = order[spacing.rows]
+    if not rows.size:
+        return
+    first = rows[np.argmin(e.time_us[rows])]
+    gap = spacing.gaps[np.flatnonzero(order == first)[0]]
+    where = f"{e.columns['symbol'][first]} {e.columns['exchange'][first]}"
+    yield (
+        f"{where}: interval_hours is {hours[first]:g} h at "
+        f"{shown_time(e.time_us[first])}, {gap:g} h after the payment before ({rows.size} of {e.size} "
+        "payments contradict their interval)"
+    )
+
+
+def _unit_change(e: CheckedAnswer) -> Iterator[str]:
+    """Find series whose figures are in another unit from some row on."""
+    if e.table is None or e.time_us is None or "time" not in e.table.key:
+        return
+    for name in ("rate_bps_8h", "oi_usd", "total_oi_usd", "price_usd"):
+        values = e.numbers(name)
+        if values is None or name not in e.table.columns:
+            continue
+        groups = e.series("time")
+        order = np.lexsort((e.time_us, groups))
+        find = rate_changes if name == "rate_bps_8h" else level_changes
+        changes = find(groups[order], values[order])
+        for change in changes[:1]:
+            row = order[change.row]
+            where = " ".join(str(e.columns[key][row]) for key in e.table.key if key in e.words)
+            others = f"; {len(changes) - 1} more series change" if len(changes) > 1 else ""
+            yield (
+                f"{name} of {where} is {change.factor:.3g} times as large from "
+                f"{shown_time(e.time_us[row])} on ({change.rows} rows): another unit{others}"
+            )
+
+
+def _listed_without_rows(e: CheckedAnswer) -> Iterator[str]:
+    """Name the venues and symbols that a response lists and has no rows of."""
+    if e.table is None or not e.size:
+        return
+    for column, field in (("exchange", "exchanges"), ("symbol", "symbols")):
+        listed = e.stated.get(field)
+        if isinstance(listed, Mapping):
+            listed = listed.get(field)
+        if column not in e.words or not isinstance(listed, list | tuple):
+            continue
+        names = dict.fromkeys(name for name in listed if isinstance(name, str))
+        missing = sorted(names.keys() - {*e.words[column]})
+        if missing:
+            shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+            yield f"{len(missing)} of {len(names)} listed {field} have no rows: {shown}"
+
+
 _LATE_US = 600_000_000
 _BOOK = "/orderbook/book"
 """Path whose response is of the time that was requested as its end."""
@@ -384,6 +448,9 @@ RULES = (
     Rule("unread name", "notice", unread_names, "instrument_name strike side"),
     Rule("option twice", "notice", options_twice, "instrument_name strike side"),
     Rule("rows in disorder", "notice", _unsorted_rows),
+    Rule("listed without rows", "notice", _listed_without_rows),
+    Rule("interval against payments", "notice", _contradicted_interval, "interval_hours payment_count kind"),
+    Rule("unit change", "notice", _unit_change, "time"),
     *(Rule(name, "notice", partial(related, name=name, relations=each)) for name, each in LIKELY.items()),
 )
 """Every rule about one answer, in the order in which they are applied.

@@ -18,6 +18,7 @@ __all__ = [
     "AssignedIntervals",
     "assign_intervals",
     "confirmed_runs",
+    "contradicted",
     "is_valid",
     "payment_time",
 ]
@@ -33,6 +34,8 @@ MINUTE_US = 60_000_000
 _ROUNDING = 1 / 60  # hours: payments that are not stamped at a whole hour
 _NO_FIT = 100.0  # missing payments that count as an impossible interval
 _EARLY_CHANGE = 1.5  # missing payments as unlikely as a first payment before a whole new interval
+
+_OVERLAP = 0.75  # of an interval: a payment may come some minutes late, and the next one in time
 
 _Array = NDArray[Any]
 
@@ -128,6 +131,54 @@ def assign_intervals(
         part = slice(first, end)
         hours[part] = _filled(gaps[part], anchors[part], float(listed[end - 1]))
     return AssignedIntervals(hours, has_statement | confirmed)
+
+
+class Contradiction(NamedTuple):
+    """Payments whose stated interval other payments contradict."""
+
+    rows: NDArray[np.bool_]
+    gaps: NDArray[np.float64]
+    """Hours since the payment before; NaN for the first of a series."""
+    hours: NDArray[np.float64]
+    """The stated hours, of contradicted rows in a confirmed run the gap."""
+
+
+def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction:
+    """Return which stated intervals the spacing of payments contradicts.
+
+    Equal gaps that are an interval of venues contradict another statement: three in a row, or all of a short
+    series. A payment
+    well before the end of its interval contradicts it, except the first after a change: a new schedule counts
+    from midnight.
+
+    Parameters
+    ----------
+    series, times
+        As in `assign_intervals`.
+    stated
+        Hours that each row states; NaN for none.
+    """
+    if not len(times):
+        return Contradiction(np.zeros(0, dtype=np.bool_), np.zeros(0), np.zeros(0))
+    starts = np.append(True, series[1:] != series[:-1])
+    gaps = _gaps(np.asarray(times, dtype=np.int64), starts)
+    equal = np.append(False, gaps[1:] == gaps[:-1])
+    has_run = (confirmed_runs(equal) | _is_even(gaps, starts)) & is_valid(gaps) & np.isfinite(stated)
+    is_other = has_run & (np.abs(gaps - stated) > _ROUNDING)
+    before = np.append(np.nan, stated[:-1])
+    is_change = (stated != before) & (gaps > stated / 2 - _ROUNDING)
+    is_early = (gaps < _OVERLAP * stated) & ~is_change
+    return Contradiction(is_other | is_early, gaps, np.where(is_other, gaps, stated))
+
+
+def _is_even(gaps: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the rows of series whose gaps are all equal, two of them at least."""
+    leads = np.flatnonzero(starts)
+    lengths = np.diff(np.append(leads, len(gaps)))
+    lowest = np.minimum.reduceat(np.where(starts, np.inf, gaps), leads)
+    highest = np.maximum.reduceat(np.where(starts, -np.inf, gaps), leads)
+    is_even = (lowest == highest) & (lengths > CONFIRMING_GAPS - 1)
+    return np.repeat(is_even, lengths)
 
 
 def _gaps(times: NDArray[np.int64], starts: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -212,6 +212,59 @@ def nothing(body: Body, query: Body) -> None:
     raise Unfit
 
 
+def lists_of(body: Body, query: Body) -> dict[str, list[Body]]:
+    """Rows at times, by venue where the body has them so, else as one list under \"\"."""
+    need("success" not in body and ("start" in query or "range" in query))
+    for name in ("series", "data"):
+        if isinstance(body.get(name), dict):
+            return body[name]  # type: ignore[no-any-return]
+    for name in ("data", "timeseries"):
+        if isinstance(body.get(name), list):
+            need(body[name] and isinstance(body[name][0], dict))
+            return {name: body[name]}
+    raise Unfit
+
+
+def kept_where(kept: Callable[[float, Body], bool], body: Body, query: Body) -> None:
+    """Remove the rows at places of the window (0 is its first row, 1 its last one), by a condition."""
+    lists = lists_of(body, query)
+    stamps = sorted({stamp_of(row) for rows in lists.values() for row in rows})
+    need(len(stamps) > 5)
+    need("exchanges" not in stamped(body)[0])  # liquidations: steps without one have no row
+    span = stamps[-1] - stamps[0]
+    for rows in lists.values():
+        rows[:] = [row for row in rows if kept((stamp_of(row) - stamps[0]) / span, row)]
+    body |= {"count": sum(map(len, lists.values()))} if "count" in body else {}
+
+
+def false_interval(minutes: float, first: int, last: int, body: Body, query: Body) -> None:
+    """Another interval in a run of payments."""
+    for rows in series_of(body).values():
+        need(len(rows) >= 3 and "intervalMinutes" in rows[0])
+        for row in rows[first:last]:
+            row["intervalMinutes"] = minutes
+
+
+def other_unit_from(field: str, factor: float, start: float, body: Body, query: Body) -> None:
+    """Multiply a field from a place of the window on."""
+    for rows in lists_of(body, query).values():
+        found = [row for row in rows if isinstance(row.get(field), int | float)]
+        need(len(found) > 12 and len({str(row.get("exchange")) for row in found}) == 1)
+        for row in found[int(start * len(found)) :]:
+            row[field] *= factor
+
+
+def unlisted(where: str, body: Body, query: Body) -> None:
+    """Nothing of a venue or a symbol that the response lists."""
+    need("funding_rates" in body)
+    for name in ("funding_rates", "funding_rates_raw", "funding_intervals"):
+        if where == "venue":
+            body[name].pop("binance", None)
+        for venue in body[name].values():
+            if where == "symbol":
+                venue.pop("BTC", None)
+
+
 def old_time(body: Body, query: Body) -> None:
     need(isinstance(body.get("timestamp"), str))
     body["timestamp"] = (pd.Timestamp(body["timestamp"]) - pd.Timedelta(365, "D")).strftime(
@@ -532,7 +585,9 @@ LIES: dict[str, Lie] = {
         partial(minutes, 8), "interval against spacing", r"hours_apart 8, typical interval_hours 0\.133"
     ),
     "eight hours for one": Lie(
-        partial(minutes, 60), "unlikely spacing", "hours_apart 8, typical interval_hours 1 "
+        partial(minutes, 60),
+        "interval against payments",
+        "interval_hours is 1 h at .*, 8 h after the payment",
     ),
     "a raw rate of nothing": Lie(partial(raw_rate, 5.0), "raw rate against rate", "agree by no reading"),
     "shares in percent": Lie(partial(shares, 100.0), "impossible figure", "shares are fractions from 0 to 1"),
@@ -551,6 +606,36 @@ LIES: dict[str, Lie] = {
         high_rate, "high rate", "high rate: rate_bps_8h|high rate: funding_current_bps_8h"
     ),
     "no rows": Lie(nothing, "", "has no rows, and no notice"),
+    "only the first third of the window": Lie(
+        partial(kept_where, lambda place, row: place < 0.34),
+        "missing rows",
+        "rows end at .* are missing, first",
+    ),
+    "only the last third of the window": Lie(
+        partial(kept_where, lambda place, row: place > 0.66),
+        "missing rows",
+        "rows begin at .* are missing, first",
+    ),
+    "a hole in the middle": Lie(
+        partial(kept_where, lambda place, row: not 0.3 < place < 0.7),
+        "missing rows",
+        r"\d+ of \d+ (rows of the \d+ \w+ grid|payments) are missing, first 2026-06",
+    ),
+    "intervals of 4 hours for 8": Lie(
+        partial(false_interval, 240, 1, 4), "interval against payments", "interval_hours is 4 h at"
+    ),
+    "open interest in thousands from the middle on": Lie(
+        partial(other_unit_from, "oi_usd", 0.001, 0.5), "unit change", "oi_usd of okx .* another unit"
+    ),
+    "one payment of 48 minutes": Lie(
+        partial(false_interval, 48, 1, 2), "unlikely interval", r"interval_hours 0\.8, typical interval_hours 8"
+    ),
+    "a listed venue without rates": Lie(
+        partial(unlisted, "venue"), "listed without rows", "1 of 43 listed exchanges have no rows: binance"
+    ),
+    "a listed symbol without rates": Lie(
+        partial(unlisted, "symbol"), "listed without rows", r"1 of \d+ listed symbols have no rows: BTC"
+    ),
     "a number with a line": Lie(partial(raw_rate, "1_000"), "", "'1_000' is not a number"),
     "a row between each two": Lie(
         halved, "closer than the resolution", r"step_hours \d, hours_apart [0-2]\b"
@@ -609,13 +694,13 @@ LIES: dict[str, Lie] = {
         "it cannot be below -100",
     ),
     "volatility in percent": Lie(
-        partial(each, "iv", lambda v: 100 * v), "volatility in percent", "middle iv"
+        partial(each, "iv", lambda v: 12.0), "volatility in percent", "middle iv"
     ),
     "volatility at the money in percent": Lie(
-        partial(each, "atm_iv", lambda v: 100 * v), "volatility in percent", "middle atm_iv"
+        partial(each, "atm_iv", lambda v: 12.0), "volatility in percent", "middle atm_iv"
     ),
     "one volatility in percent": Lie(
-        partial(options, lambda r: {"iv": 47.0}, 99), "unlikely volatility", "iv 47"
+        partial(options, lambda r: {"iv": 27.0}, 99), "unlikely volatility", "iv 27"
     ),
     "deltas of the other side": Lie(
         partial(each, "delta", lambda v: -v), "unlikely greek", "delta .*, side=call"
@@ -647,7 +732,7 @@ LIES: dict[str, Lie] = {
         "expiry",
     ),
     "payments again": Lie(
-        again, "interval against spacing", "hours_apart 0.00555556, least interval_hours 8"
+        again, "interval against spacing", "least hours_apart 0, least interval_hours 8"
     ),
     "payments without an interval": Lie(
         partial(each, "intervalMinutes", lambda v: None), "payment without an interval", "interval_hours nan"
@@ -708,7 +793,10 @@ UNREAD = {
 }
 """Lies about fields that are no part of the table, or are no rates in it: 2,048 is a price like another."""
 
-NOTICES = {rule.name for rule in RULES if rule.outcome == "notice"}
+MISSING = "missing rows"
+"""What is compared with all responses to one question, beside the rules about each of them."""
+
+NOTICES = {rule.name for rule in RULES if rule.outcome == "notice"} | {MISSING}
 """Rules whose breach leaves the table."""
 
 
@@ -851,7 +939,7 @@ def fits(lie: Lie, name: str, liar: Liar) -> bool:
 def test_every_fetcher_meets_the_liar_and_every_rule_has_a_lie() -> None:
     public = {f"{family}.{name}" for family, module in FAMILIES.items() for name in module.__all__}
     assert set(CALLS) == public
-    assert {lie.rule for lie in LIES.values()} == {rule.name for rule in RULES} | {""}
+    assert {lie.rule for lie in LIES.values()} == {rule.name for rule in RULES} | {"", MISSING}
 
 
 def test_an_honest_answer_says_nothing(liar: Liar) -> None:

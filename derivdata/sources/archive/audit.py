@@ -24,8 +24,9 @@ from derivdata.errors import ArchiveError
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.contracts import contract, venue_slug
-from derivdata.tables.payment_intervals import HOUR_US, confirmed_runs, payment_time
+from derivdata.tables.payment_intervals import HOUR_US, confirmed_runs, contradicted, payment_time
 from derivdata.tables.schema import Column, Kind, Table
+from derivdata.tables.unit_changes import level_changes, rate_changes
 
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""
@@ -165,13 +166,21 @@ def audit(
             )
     _refuse_scaled_prices(table, rows, read, questions)
     if {"symbol", "exchange", "time"} <= set(table.key):
-        some = _heads_of_series(rows)
-        if "rate_bps_8h" in table.columns:
-            _ask_about_rates(some, {*venues}, read, questions, unit)
-            if "interval" in questions and "interval_hours" in table.columns:
-                _refuse_intervals(rows)
-        elif table.name == "oi_history" and "unit" in questions:
-            _refuse_coins(some)
+        _ask_about_series(table, rows, {*venues}, read, questions, unit)
+
+
+def _ask_about_series(
+    table: Table, rows: pd.DataFrame, venues: set[str], read: Read, questions: set[str], unit: str | None
+) -> None:
+    some = _heads_of_series(rows)
+    if "rate_bps_8h" in table.columns:
+        _ask_about_rates(some, venues, read, questions, unit)
+        if "interval" in questions and "interval_hours" in table.columns:
+            _refuse_intervals(rows)
+    elif table.name == "oi_history" and "unit" in questions:
+        _refuse_coins(some)
+    if "unit" in questions:
+        _refuse_unit_changes(table, rows)
 
 
 def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, questions: Collection[str]) -> None:
@@ -322,8 +331,8 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
 def _refuse_intervals(rows: pd.DataFrame) -> None:
     """Refuse settlements whose stated interval is not the time between them.
 
-    Missing payments make some spacings a multiple of the interval. Three equal spacings in a row that are no
-    multiple contradict it, and so do multiples that are the rule.
+    Missing payments make some spacings a multiple of the interval. Three equal spacings in a row contradict
+    it, and so does a payment well before the end of its interval, and multiples that are the rule.
     """
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
     stamps = payment_time(rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
@@ -333,6 +342,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
     ratio = gaps / stated
     is_run = confirmed_runs(np.append(False, np.abs(gaps[1:] - gaps[:-1]) < _SAME_GAP_HOURS))
     wrong = is_run & (np.abs(ratio - np.maximum(np.rint(ratio), 1.0)) > _WHOLE)
+    wrong |= contradicted(series, stamps, stated).rows
     if not wrong.any():
         multiples = pd.Series(ratio).groupby(series).agg(["size", lambda values: values.quantile(0.25)])
         thinned = multiples.index[(multiples.iloc[:, 0] >= _LEAST_ROWS) & (multiples.iloc[:, 1] > 1.7)]
@@ -348,6 +358,25 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
             f"spacing, say --set interval_hours={spacing:g} (and --unit), or --accept interval "
             "(accept=['interval']) if rows are missing",
         )
+
+
+def _refuse_unit_changes(table: Table, rows: pd.DataFrame) -> None:
+    """Refuse series whose figures are in another unit from some row on."""
+    for name in ("rate_bps_8h", "oi_usd", "price_usd"):
+        if name not in table.columns:
+            continue
+        keys = [key for key in table.key if key != "time"]
+        ordered = rows if table.key[-1] == "time" else rows.sort_values([*keys, "time"], kind="stable")
+        series = ordered.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
+        find = rate_changes if name == "rate_bps_8h" else level_changes
+        values = ordered[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        for change in find(series, values)[:1]:
+            first = ordered.iloc[change.row]
+            raise Question(
+                f"{name}: {first['exchange']} {first['symbol']} is {change.factor:.3g} times as large from "
+                f"{times.iso(first['time'])} on ({change.rows:,} rows)",
+                "correct the unit of these rows, or say --accept unit (accept=['unit']) if they are right",
+            )
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:

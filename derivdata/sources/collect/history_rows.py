@@ -19,6 +19,7 @@ from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
+from derivdata.tables.missing_rows import is_off_grid, shown_time, step_text
 
 TABLES = {
     "funding_settlements": ("settlements",),
@@ -267,10 +268,22 @@ def _require_whole(
         )
     words = list(frame["resolution"].unique()) if "resolution" in frame else []
     step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
+    if step is not None:
+        _require_grid(frame, times.us(step), where)
     apart = frame["time"].sort_values().diff().median()
     is_thinned = endpoint.paging is not None and endpoint.paging.thinned
     if step is not None and len(frame) > 3 and not is_thinned and apart > 1.5 * step:
         raise SchemaError(f"{where}: rows are {apart} apart, and not {step}")
+
+
+def _require_grid(frame: pd.DataFrame, step: int, where: str) -> None:
+    """Refuse rows that are off the grid of their step [µs]: of a finer step, or between two steps."""
+    stamps = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
+    is_off = is_off_grid(stamps, step)
+    if is_off.any():
+        first = shown_time(int(stamps[is_off].min()))
+        count = f"{int(is_off.sum())} of {len(stamps)}"
+        raise SchemaError(f"{where}: {count} rows are off the {step_text(step)} grid, first {first}")
 
 
 def _tells_of_another(

@@ -261,7 +261,9 @@ def require_even(table: str, rows: pd.DataFrame) -> None:
     if name in (None, "rate_bps_8h"):
         return
     for _, part in rows.groupby(["symbol", "kind"] if "kind" in rows else ["symbol"], observed=True):
-        values = part.sort_values("time")[name].to_numpy()
+        ordered = part.sort_values("time")
+        values = ordered[name].to_numpy()
+        _require_no_zeros(name, ordered, values)
         before, value, after = values[:-2], values[1:-1], values[2:]
         high, low = value > _FACTOR * np.fmax(before, after), value * _FACTOR < np.fmin(before, after)
         if (high | low).any():
@@ -270,6 +272,17 @@ def require_even(table: str, rows: pd.DataFrame) -> None:
                 f"{name} of {part['symbol'].iloc[0]} is {value[place]:g} between {before[place]:g} and "
                 f"{after[place]:g}: one of them is not right"
             )
+
+
+def _require_no_zeros(name: str, rows: pd.DataFrame, values: Any) -> None:
+    """Refuse zeros between rows that are not zero."""
+    held = np.flatnonzero(values > 0)
+    if held.size and (between := values[held[0] : held[-1]] == 0).any():
+        first = int(held[0] + np.argmax(between))
+        raise SchemaError(
+            f"{name} of {rows['symbol'].iloc[0]} is 0 in {int(between.sum())} rows between others, first "
+            f"{times.iso(rows['time'].iloc[first])}"
+        )
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
