@@ -39,8 +39,15 @@ class MissingRuns(NamedTuple):
 
     def of(self, chosen: _Array) -> MissingRuns:
         """Return some of the runs."""
-        runs = (self.series, self.start, self.end, self.rows, self.is_head, self.is_tail)
-        return MissingRuns(*(values[chosen] for values in runs), expected=self.expected)
+        return MissingRuns(
+            self.series[chosen],
+            self.start[chosen],
+            self.end[chosen],
+            self.rows[chosen],
+            self.is_head[chosen],
+            self.is_tail[chosen],
+            self.expected,
+        )
 
 
 def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -> MissingRuns:
@@ -160,7 +167,13 @@ def _runs(
 
 
 def _joined(some: MissingRuns, others: MissingRuns, expected: Sequence[int] | _Array) -> MissingRuns:
-    pairs = zip(some[:6], others[:6], strict=True)
-    values = [np.concatenate([first, second]) for first, second in pairs]
-    order = np.lexsort((values[1], values[0]))
-    return MissingRuns(*(value[order] for value in values), expected=np.asarray(expected, dtype=np.int64))
+    whole = MissingRuns(
+        np.concatenate([some.series, others.series]),
+        np.concatenate([some.start, others.start]),
+        np.concatenate([some.end, others.end]),
+        np.concatenate([some.rows, others.rows]),
+        np.concatenate([some.is_head, others.is_head]),
+        np.concatenate([some.is_tail, others.is_tail]),
+        np.asarray(expected, dtype=np.int64),
+    )
+    return whole.of(np.lexsort((whole.start, whole.series)))

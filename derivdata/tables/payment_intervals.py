@@ -147,9 +147,9 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
     """Return which stated intervals the spacing of payments contradicts.
 
     Equal gaps that are an interval of venues contradict another statement: three in a row, or all of a short
-    series. A payment
-    well before the end of its interval contradicts it, except the first after a change: a new schedule counts
-    from midnight.
+    series. Three
+    payments in a row well before the end of their interval contradict it, except the first after a change: a
+    new schedule counts from midnight.
 
     Parameters
     ----------
@@ -168,6 +168,8 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
     before = np.append(np.nan, stated[:-1])
     is_change = (stated != before) & (gaps > stated / 2 - _ROUNDING)
     is_early = (gaps < _OVERLAP * stated) & ~is_change
+    # A single payment between two others makes two of them early.
+    is_early &= confirmed_runs(np.append(False, is_early[1:] & is_early[:-1] & ~starts[1:]))
     return Contradiction(is_other | is_early, gaps, np.where(is_other, gaps, stated))
 
 

@@ -25,10 +25,11 @@ _REPEATED_TOLERANCE = 1.001
 _LEAST_REPEATED = 4
 _REPEATED_SHARE = 0.2
 _RATE_ROWS = 50
-_RATE_LASTS = 8
-_RATE_FACTOR = 20.0
-_USUAL_BPS = 1.0
-"""Rates below it count as it."""
+_RATE_LASTS = 12
+_ABOVE_LARGEST = 5.0  # a market moves so for some payments
+_RATE_FACTORS = ((60.0, 170.0), (6e3, 1.7e4))
+"""Between which a lasting change of the median rate is taken for a factor of 100 or 10,000."""
+_LEAST_BPS = 5.0
 
 
 class UnitChange(NamedTuple):
@@ -114,21 +115,21 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
 
 
 def _far_change(rates: _Array) -> UnitChange | None:
-    """Return where the median of eight or more rates is 20 times the largest one before."""
+    """Return where rates become 100 or 10,000 times as large, far above the largest one before."""
     known = np.flatnonzero(np.isfinite(rates))
     values = rates[known]
     if values.size < 2 * _RATE_LASTS:
         return None
-    largest = np.fmax(np.maximum.accumulate(values), _USUAL_BPS)
-    candidates = np.flatnonzero(values[1:] > _RATE_FACTOR * largest[:-1]) + 1
-    for row in candidates.tolist():
+    largest = np.maximum.accumulate(values)
+    candidates = np.flatnonzero(values[1:] > np.fmax(largest[:-1], _LEAST_BPS)) + 1
+    for row in candidates[candidates >= _RATE_LASTS].tolist():
         after = values[row : row + _RATE_ROWS]
+        before = float(np.median(values[max(0, row - _RATE_ROWS) : row]))
         usual = float(np.median(after))
-        if row >= _RATE_LASTS and after.size >= _RATE_LASTS and usual > _RATE_FACTOR * largest[row - 1]:
-            before = float(np.median(values[max(0, row - _RATE_ROWS) : row]))
-            factor = usual / before if before > 0 else np.inf
-            return UnitChange(int(known[row]), factor, int(rates.size - known[row]))
-        break  # a single payment: what comes after it is compared with it
+        if after.size < _RATE_LASTS or before == 0 or usual < _ABOVE_LARGEST * largest[row - 1]:
+            continue
+        if any(low < usual / before < high for low, high in _RATE_FACTORS):
+            return UnitChange(int(known[row]), usual / before, int(rates.size - known[row]))
     return None
 
 

@@ -628,7 +628,9 @@ LIES: dict[str, Lie] = {
         partial(other_unit_from, "oi_usd", 0.001, 0.5), "unit change", "oi_usd of okx .* another unit"
     ),
     "one payment of 48 minutes": Lie(
-        partial(false_interval, 48, 1, 2), "unlikely interval", r"interval_hours 0\.8, typical interval_hours 8"
+        partial(false_interval, 48, 1, 2),
+        "unlikely interval",
+        r"interval_hours 0\.8, typical interval_hours 8",
     ),
     "a listed venue without rates": Lie(
         partial(unlisted, "venue"), "listed without rows", "1 of 43 listed exchanges have no rows: binance"
@@ -693,9 +695,7 @@ LIES: dict[str, Lie] = {
         "impossible figure",
         "it cannot be below -100",
     ),
-    "volatility in percent": Lie(
-        partial(each, "iv", lambda v: 12.0), "volatility in percent", "middle iv"
-    ),
+    "volatility in percent": Lie(partial(each, "iv", lambda v: 12.0), "volatility in percent", "middle iv"),
     "volatility at the money in percent": Lie(
         partial(each, "atm_iv", lambda v: 12.0), "volatility in percent", "middle atm_iv"
     ),
@@ -731,9 +731,7 @@ LIES: dict[str, Lie] = {
         "unlikely hour of expiry",
         "expiry",
     ),
-    "payments again": Lie(
-        again, "interval against spacing", "least hours_apart 0, least interval_hours 8"
-    ),
+    "payments again": Lie(again, "interval against spacing", "least hours_apart 0, least interval_hours 8"),
     "payments without an interval": Lie(
         partial(each, "intervalMinutes", lambda v: None), "payment without an interval", "interval_hours nan"
     ),

@@ -332,7 +332,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
     """Refuse settlements whose stated interval is not the time between them.
 
     Missing payments make some spacings a multiple of the interval. Three equal spacings in a row contradict
-    it, and so does a payment well before the end of its interval, and multiples that are the rule.
+    it, and so do payments well before the end of their interval, and multiples that are the rule.
     """
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
     stamps = payment_time(rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())

@@ -50,6 +50,8 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
         "rate": lambda rate: abs(rate) > 1,  # no venue lets a contract pay its whole value at once
         "change_pct": lambda percent: percent < -100,
         # Some venues name a payment as the next for a while after it was made.
+        # A payment is due within one interval; some venues count the hours from another minute.
+        "next_payment time period_h": lambda due, now, hours: due - now > (hours + 0.25) * _HOUR_US,
         "next_payment time": lambda due, now: not -_HOUR_US <= due - now <= _DAY_US + _HOUR_US,
     },
     Option: {
