@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
+from derivdata.errors import DataNotice
 from tests.support.instants import at
 from tests.support.real_archive import real_archive
 
@@ -53,7 +55,12 @@ def test_snapshots_of_39_venues_come_back_as_history() -> None:
     assert "txflow" not in rates
     eth = dd.funding.history("ETH", "2026-08-09T21:45", "2026-08-09T22:00", resolution="raw")
     assert eth.set_index("exchange").loc["vest", "rate_bps_8h"] == -2.3208
-    week = dd.funding.history("BTC", "2026-08-09", "2026-08-16")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataNotice)
+        week = dd.funding.history("BTC", "2026-08-09", "2026-08-16")
+    assert "all 39 series: rows begin at 2026-08-09 21:00; 21 of 168 rows of the 1 h grid are missing" in str(
+        caught[0].message
+    )
     assert week["exchange"].nunique() == 39
     assert set(week["resolution"]) == {"1h"}
 
@@ -62,7 +69,13 @@ def test_snapshots_of_39_venues_come_back_as_history() -> None:
 def test_open_interest_comes_back_to_the_cent() -> None:
     frame = dd.oi.history("BTC", "2025-03-08T08:00", "2025-03-08T10:00", resolution="raw")
     assert frame["oi_usd"].iloc[0] == pytest.approx(898_745_447.79, abs=0.005)
-    whole = dd.oi.history("BTC", "2025-03-08", "2026-03-08")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataNotice)
+        whole = dd.oi.history("BTC", "2025-03-08", "2026-03-08")
+    said = " ".join(str(warning.message) for warning in caught)
+    assert "rows begin at 2025-03-08 08:00; 8 of 8760 rows of the 1 h grid are missing" in said
+    assert "rows end at 2026-03-07 07:00; 16 of 8760 rows of the 1 h grid are missing" in said
+    assert "BTC hyperliquid: 18 of 8760 rows of the 1 h grid are missing" in said  # 8760 - 8718 - 8 - 16
     assert len(whole) == 8718
     assert whole["oi_usd"].iloc[-1] == pytest.approx(1_706_639_341.00, abs=0.005)
     assert whole["time"].iloc[-1] == at("2026-03-07T07:00")
