@@ -89,7 +89,7 @@ def _of_contract(prices: pd.DataFrame, contract: str | None) -> pd.DataFrame:
         if len(prices) and contract not in set(names):
             raise ValueError(f"contract={contract!r}: prices at the expiries are of {listed}")
         return prices[names == contract]
-    rank = names.str.partition(":")[0].map(_PREFERENCE)
+    rank = names.map(lambda name: _PREFERENCE.get(name.partition(":")[0], np.nan)).astype(np.float64)
     if len(prices) and rank.isna().all():
         raise ValueError(f"prices at the expiries are of {listed}: name one with contract=")
     best = rank.groupby(prices["time"]).transform("min")

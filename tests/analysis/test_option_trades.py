@@ -77,6 +77,8 @@ def test_a_delivery_has_the_lognormal_probability_of_a_flat_surface() -> None:
     np.testing.assert_allclose(found["log_moneyness"], k, atol=1e-12)
     np.testing.assert_allclose(found["probability"], norm.cdf(k / deviation + deviation / 2), atol=2e-6)
     later = made.delivery_prices().assign(time=lambda rows: rows["time"] + pd.Timedelta("1D"))
+    for none in (later[:0], later.assign(time=lambda rows: rows["time"] + pd.Timedelta("90D"))):
+        assert delivery.probabilities(_flat(0.5, 100.0), none)["probability"].isnull().all()
     missing = delivery.probabilities(_flat(0.5, 100.0), later)["probability"]
     assert np.isnan(missing.values).tolist() == [True, False]
     twice = pd.concat([made.delivery_prices()] * 2)
