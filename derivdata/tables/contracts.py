@@ -19,7 +19,11 @@ from typing import Any, NamedTuple
 from derivdata.support.arguments import typed
 
 QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
-"""Quote currencies by priority: where a symbol has several, the first of these is the one to take."""
+"""Quote currencies by priority: where a symbol has several, the first of these is the one to take.
+
+The list is that of the API, and a test holds it to that. Contracts in other currencies, such as USD1 of Gate
+and MEXC, are read by the adapters of their venues and come after these.
+"""
 
 _OPTION_COINS = {"okx": {"BTC": 0.01, "ETH": 0.1}}
 """Coins of one option, where these are not one: OKX' ``ctVal × ctMult``, BTC's recorded in 2024-12."""

@@ -9,8 +9,17 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata.sources.venues.hyperliquid import DEX_VENUES
+from derivdata.sources.venues.registry import VENUES
 from derivdata.tables.venue_facts import FACTS, fact_value
 from tests.support.shared import shared_path
+from tests.venues.test_read import _TYPED, CORPUS
+
+_BODIES = [*_TYPED, *CORPUS]
+_CONFIRMED_TABLES = {
+    "funding_history", "funding_settlements", "oi_history", "liquidations_fills", "options_snapshot",
+    "options_trades", "delivery_prices",
+}  # fmt: skip
 
 
 def body(name: str) -> Any:
@@ -43,6 +52,18 @@ def test_the_newest_fact_of_the_day_counts_and_the_symbol_before_the_venue() -> 
     assert then[("BTC", "maker_fee_bps")] == -1.52
     with pytest.raises(ValueError, match="no fact of 'ftx'"):
         dd.venues.facts(["ftx"])
+
+
+def test_a_body_confirms_the_unit_of_every_main_table_of_a_venue() -> None:
+    confirmed = {(case["venue"], place.partition(".")[0]) for case in _BODIES for place in case["expected"]}
+    lacking = {
+        (endpoint.exchange, table)
+        for venue in VENUES.values()
+        for endpoint in venue.endpoints
+        for table in {*endpoint.tables} & _CONFIRMED_TABLES
+        if venue not in DEX_VENUES and (endpoint.exchange, table) not in confirmed
+    }
+    assert lacking == {("aster", "oi_history"), ("phemex", "oi_history")}
 
 
 def hold(exchange: str, coin: str, **stated: float) -> None:

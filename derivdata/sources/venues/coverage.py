@@ -1,7 +1,9 @@
 """Summary of each venue's tables: units, cadence, history, limits and completeness.
 
 Cadence, history and limits follow from the endpoints. The units and the completeness are facts of the venues
-that no endpoint states: they are written here once, from the venues' documentation.
+that no endpoint states: they are written here once, from the venues' documentation. Bodies with
+sources and dates confirm the units of rates, payments, liquidations, options and open interest, except the
+open interest of aster and phemex (docs/development/evidence.md; a test holds this).
 """
 
 from __future__ import annotations

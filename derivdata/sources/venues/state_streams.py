@@ -75,7 +75,10 @@ def _okx(channel: str) -> Stream:
 
 
 _BITGET_BYTES = 4096
-"""The longest message that Bitget accepts (its WebSocket page, read 2026-11; 100 contracts have 7,000)."""
+"""The longest message that Bitget accepts (its WebSocket page, read 2026-11; 100 contracts have 7,000).
+
+This is the limit of v2, whose channel is used. Messages of v3 may have 20 topics (venue's pages, 2026-11).
+"""
 
 
 def _bitget(names: list[str]) -> str:
