@@ -218,7 +218,8 @@ def test_what_is_broken_of_hostile_venues_takes_nothing_else_away(
             assert len({at for at in whole if at >= well} - by_venue[name]) <= kills, (table, name)
     lost = archive.requests().query("not answered")
     named = dict(zip(lost["exchange"], lost["error"], strict=True))
-    assert {*named} == {*TROUBLES} - {"bybit", "mexc", "kucoin", "kraken", "dydx"}, named
+    assert {*named} == {*TROUBLES} - {"mexc", "kucoin", "kraken", "dydx"}, named
+    assert named["bybit"].startswith("1 left out: "), "the contract whose two figures contradict each other"
     assert "90 s apart: set the clock" in named["deribit"]
     settling = [name for name in venues if name != "kraken"]
     payments = hold_settlements(archive, fakes, settling, start.floor("h") - 24 * HOUR, end)
