@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Unclear
 from derivdata.sources.archive.importing.layouts import Layout, layouts, listing
 from tests.archive.rates import EVER
 
@@ -93,6 +97,141 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
             "side": "put", "iv": 0.6289, "bid_coin": 0.0165, "delta": -0.61,
         }
     },
+    "binance fundingRate": {
+        "funding_settlements": {
+            "symbol": "BTC", "time": "2026-01-01T00:00Z", "rate_bps_8h": 1.0, "interval_hours": 8.0
+        }
+    },
+    # 5,578,700 contracts of 100 USD, five minutes after the label; 3 longs to a short are 75 %.
+    "binance metrics of coin-margined contracts": {
+        "oi_history": {"symbol": "BTC", "time": "2023-06-25T00:05Z", "oi_usd": 557870000.0},
+        "positioning_history": {"kind": "accounts", "long_share": 0.75},
+    },
+    "binance metrics": {
+        "oi_history": {"symbol": "ETH", "time": "2024-01-05T00:05Z", "oi_usd": 2250000000.0},
+        "positioning_history": {"kind": "accounts", "long_short_ratio": 3.0, "short_share": 0.25},
+    },
+    "binance markPriceKlines": {
+        "prices_history": {"kind": "mark", "time": "2024-01-01T00:00Z", "price_usd": 42000.5}
+    },
+    "binance indexPriceKlines": {"prices_history": {"kind": "index", "price_usd": 42000.5}},
+    "binance klines of USD-margined perpetual contracts": {
+        "prices_history": {"symbol": "BTC", "kind": "last", "price_usd": 42000.5, "resolution": "1h"},
+        "volume_taker": {"buy_usd": 168000.0, "sell_usd": 252000.0},
+    },
+    "binance klines of coin-margined perpetual contracts": {
+        "prices_history": {"symbol": "BTC", "kind": "last", "price_usd": 42000.5}
+    },
+    # The last Friday of March 2024 is the 29th.
+    "binance klines of dated futures": {
+        "futures_history": {"symbol": "BTC", "expiry": "2024-03-29T08:00Z", "price_usd": 42000.5}
+    },
+    # One second of the hour that ends at 01:00.
+    "binance BVOLIndex": {
+        "volatility_index_published": {"symbol": "BTC", "time": "2026-10-01T01:00Z", "index_pct": 37.2172}
+    },
+    "bybit spot_index": {
+        "prices_history": {"symbol": "BTC", "time": "2019-10-01T00:00Z", "kind": "index", "price_usd": 8300.5}
+    },
+    "ccxt fetch_long_short_ratio_history": {
+        "positioning_history": {"kind": "accounts", "long_share": 0.6, "long_short_ratio": 1.5}
+    },
+    "coinglass open-interest/history": {"oi_history": {"exchange": "okx", "oi_usd": 2010033500.5}},
+    "coinglass global-long-short-account-ratio/history": {
+        "positioning_history": {"kind": "accounts", "long_share": 0.75, "long_short_ratio": 3.0}
+    },
+    "coinglass top-long-short-account-ratio/history": {
+        "positioning_history": {"kind": "top_accounts", "long_share": 0.75}
+    },
+    "coinglass top-long-short-position-ratio/history": {
+        "positioning_history": {"kind": "top_positions", "short_share": 0.25}
+    },
+    "coinglass taker-buy-sell-volume/history": {
+        "volume_taker": {"buy_usd": 2000000.5, "sell_usd": 1000000.0}
+    },
+    "cryptohftdata mark_price": {
+        "prices_history": {"exchange": "binance", "kind": "index", "price_usd": 67010.25}
+    },
+    "cryptohftdata open_interest": {
+        "oi_history": {"symbol": "BTC", "exchange": "okx", "oi_usd": 2360916466.88}
+    },
+    # The order sold 2 ETH at 1,901.5: it closed a long of 3,803 USD.
+    "cryptohftdata liquidations": {
+        "liquidations_fills": {"symbol": "ETH", "exchange": "binance", "side": "long", "value_usd": 3803.0}
+    },
+    "deribit get_funding_rate_history": {
+        "funding_settlements": {
+            "symbol": "BTC", "exchange": "deribit", "rate_bps_8h": 1.0, "interval_hours": 1.0
+        },
+        "prices_history": {"kind": "index", "price_usd": 67000.5},
+    },
+    "deribit trades of options": {
+        "options_trades": {
+            "symbol": "BTC", "expiry": "2026-08-01T08:00Z", "strike": 63000.0, "side": "call",
+            "taker_side": "buy", "size": 12.5, "price_coin": 0.0008, "iv": 0.1335,
+        }
+    },
+    "deribit DVOL": {"volatility_index_published": {"symbol": "BTC", "index_pct": 50.1, "resolution": "1h"}},
+    "gate funding_applies": {
+        "funding_settlements": {"symbol": "BTC", "exchange": "gateio", "rate_bps_8h": 1.0}
+    },
+    "gate mark_prices": {
+        "prices_history": {"symbol": "ETH", "exchange": "gateio", "kind": "mark", "price_usd": 1900.5}
+    },
+    "htx funding": {"funding_settlements": {"symbol": "BTC", "exchange": "huobi", "rate_bps_8h": 1.0}},
+    # 1,000.5 coins at the mark of 42,005.5.
+    "hyperliquid asset_ctxs": {
+        "oi_history": {"oi_usd": 42026502.75},
+        "prices_history": {"kind": "index", "price_usd": 42010.0},
+        "funding_history": {"exchange": "hyperliquid", "rate_bps_8h": 1.0},
+    },
+    "hyperliquid-data candles": {
+        "prices_history": {"exchange": "hyperliquid", "kind": "last", "price_usd": 67000.5, "resolution": "1h"}
+    },
+    "kucoin fundingRates": {
+        "funding_settlements": {"symbol": "BTC", "exchange": "kucoin", "rate_bps_8h": 1.0}
+    },
+    "lighter-data funding": {
+        "funding_settlements": {"symbol": "ETH", "exchange": "lighter", "rate_bps_8h": 1.0}
+    },
+    "lighter-data raw funding": {
+        "funding_settlements": {"symbol": "ETH", "exchange": "lighter", "rate_bps_8h": 1.0}
+    },
+    "okx fundingrates": {
+        "funding_settlements": {
+            "symbol": "BTC", "exchange": "okx", "time": "2023-12-31T16:00Z", "rate_bps_8h": 2.955843024083
+        }
+    },
+    # The first row names the payment of 2024-03-04 00:00, which follows the one whose rate it states.
+    "okx allswaprate of 2021 to 2025": {
+        "funding_settlements": {"symbol": "BTC", "time": "2024-03-03T16:00Z", "rate_bps_8h": 2.0}
+    },
+    "okx candlesticks of swaps": {
+        "prices_history": {"kind": "last", "price_usd": 67000.5, "resolution": "1m"}
+    },
+    # 30,000.5 coins at the mark of 67,000.
+    "oxarchive open interest": {
+        "oi_history": {"symbol": "BTC", "exchange": "hyperliquid", "oi_usd": 2010033500.0},
+        "prices_history": {"kind": "index", "price_usd": 67010.5},
+    },
+    "oxarchive liquidations": {
+        "liquidations_fills": {"side": "long", "value_usd": 33500.0, "quantity": 0.5}
+    },
+    # 2,800,476 contracts of 0.01 coins at 67,000.5; the next payments are 8 hours apart.
+    "tardis derivative_ticker": {
+        "prices_history": {"kind": "index", "price_usd": 67002.0},
+        "funding_history": {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0},
+        "oi_history": {"oi_usd": 1876332922.38},
+    },
+    "tardis liquidations": {
+        "liquidations_fills": {"symbol": "BTC", "exchange": "bitmex", "side": "short", "value_usd": 1000.0}
+    },
+    "velo futures": {
+        "oi_history": {"symbol": "BTC", "exchange": "binance", "oi_usd": 6041490500.5},
+        "funding_history": {"rate_bps_8h": 1.0},
+        "volume_taker": {"buy_usd": 2000000.0, "sell_usd": 1000000.0},
+        "prices_history": {"kind": "last", "price_usd": 67000.5},
+    },
 }  # fmt: skip
 SAMPLES = [layout for layout in layouts() if layout.sample]
 
@@ -100,8 +239,21 @@ SAMPLES = [layout for layout in layouts() if layout.sample]
 def _sample(folder: Path, layout: Layout, name: str = "") -> Path:
     path = folder / (name or layout.sample_name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(layout.sample.lstrip("\n"))
+    text = layout.sample.lstrip("\n")
+    if path.suffix == ".parquet":
+        pd.read_csv(io.StringIO(text), dtype={"price": str, "quantity": str}).to_parquet(path)
+    else:
+        path.write_text(text)
     return path
+
+
+def _stated(layout: Layout) -> dict[str, Any]:
+    """Return the options that a sample needs: none, unless its columns are those of many files."""
+    return {"source": layout.source} if layout.named_only else {}
+
+
+def _table(layout: Layout) -> str | None:
+    return layout.reads[0].table if layout.named_only else None
 
 
 def test_every_sample_has_an_expectation() -> None:
@@ -115,7 +267,12 @@ def test_every_sample_has_an_expectation() -> None:
 def test_a_sample_is_recognised_without_an_option(tmp_path: Path, layout: Layout) -> None:
     shown: list[str] = []
     counts = import_files(
-        None, _sample(tmp_path, layout), tmp_path / "to", accept=["unit"], show=shown.append
+        _table(layout),
+        _sample(tmp_path, layout),
+        tmp_path / "to",
+        accept=["unit"],
+        show=shown.append,
+        **_stated(layout),
     )
     assert counts.written + counts.rejected == counts.read
     archive = open_archive(tmp_path / "to", create=False)
@@ -139,19 +296,19 @@ def test_a_sample_is_recognised_without_an_option(tmp_path: Path, layout: Layout
 @pytest.mark.parametrize("layout", SAMPLES, ids=lambda layout: layout.label)
 def test_a_sample_is_written_once_in_any_order(tmp_path: Path, layout: Layout) -> None:
     path = _sample(tmp_path, layout)
-    first = import_files(None, path, tmp_path / "to", accept=["unit"])
-    again = import_files(None, [path, path], tmp_path / "to", accept=["unit"])
+    first = import_files(_table(layout), path, tmp_path / "to", accept=["unit"], **_stated(layout))
+    again = import_files(_table(layout), [path, path], tmp_path / "to", accept=["unit"], **_stated(layout))
     assert again.written == 0
     assert again.present == 2 * first.written
     for table in EXPECTED[layout.label]:
-        if layout.sample.lstrip().startswith(("[", "{")):
+        if layout.sample.lstrip().startswith(("[", "{")) or path.suffix == ".parquet":
             continue
         head, *lines = layout.sample.lstrip("\n").splitlines()
         if head.startswith("http"):
             head, *lines = lines
         turned = _sample(tmp_path / "turned", layout)
         turned.write_text("\n".join([head, *lines[::-1], *lines]) + "\n")
-        import_files(None, turned, tmp_path / "other", accept=["unit"])
+        import_files(_table(layout), turned, tmp_path / "other", accept=["unit"], **_stated(layout))
         left, right = (open_archive(tmp_path / name).read(table, *EVER) for name in ("to", "other"))
         made = [name for name in ("order_id", "fill_id") if name in left]
         pd.testing.assert_frame_equal(
@@ -162,7 +319,9 @@ def test_a_sample_is_written_once_in_any_order(tmp_path: Path, layout: Layout) -
 @pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")
 @pytest.mark.parametrize("layout", SAMPLES, ids=lambda layout: layout.label)
 def test_what_a_sample_stored_is_served(tmp_path: Path, layout: Layout) -> None:
-    import_files(None, _sample(tmp_path, layout), tmp_path / "to", accept=["unit"])
+    import_files(
+        _table(layout), _sample(tmp_path, layout), tmp_path / "to", accept=["unit"], **_stated(layout)
+    )
     for table in EXPECTED[layout.label]:
         rows = open_archive(tmp_path / "to").read(table, *EVER)
         dd.connect(str(tmp_path / "to"), now=rows["time"].max() + pd.Timedelta(1, "min"))
@@ -182,5 +341,106 @@ def _served(table: str, rows: pd.DataFrame) -> pd.DataFrame:
         return dd.funding.settlements(symbol, *window)
     if table == "prices_history":
         return dd.prices.history(symbol, *window, kind=str(rows["kind"].iloc[0]), resolution="raw")
+    held = rows["resolution"].iloc[0] if "resolution" in rows else "raw"
+    step = None if held == "raw" else held
+    if table == "positioning_history":
+        return dd.positioning.history(symbol, *window, kind=rows["kind"].iloc[0], resolution=step)
+    if table == "volume_taker":
+        return dd.volume.taker(symbol, *window, resolution=step)
+    if table == "options_trades":
+        return dd.options.trades(symbol, *window)
+    if table == "volatility_index_published":
+        return dd.volatility.index_published(symbol, *window)
     family = {"funding_history": dd.funding, "oi_history": dd.oi, "futures_history": dd.futures}[table]
     return family.history(symbol, *window, resolution="raw")
+
+
+CCXT_LIQUIDATION = {
+    "info": {},
+    "timestamp": 1772323200000,
+    "datetime": "2026-03-01T00:00:00.000Z",
+}
+INVERSE = {
+    # 1 contract of 100 USD at 11,326.9 is 0.00882854 BTC.
+    "binance": ({"contracts": 1.0, "contractSize": 100.0, "price": 11326.9, "side": "sell",
+                 "baseValue": 0.00882854, "quoteValue": 100.0}, "long", 100.0),
+    # Gate's contract is 1 USD; ccxt multiplies these USD by the price.
+    "gate": ({"contracts": 1000.0, "contractSize": 1.0, "price": 10000.0, "side": "buy",
+              "baseValue": 1000.0, "quoteValue": 10000000.0}, "long", 1000.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("venue", sorted(INVERSE))
+def test_liquidations_of_inverse_contracts_are_in_usd(tmp_path: Path, venue: str) -> None:
+    row, side, usd = INVERSE[venue]
+    path = tmp_path / f"{venue}-liquidations.json"
+    path.write_text(json.dumps([{**CCXT_LIQUIDATION, "symbol": "BTC/USD:BTC", **row}]))
+    import_files(None, path, tmp_path / "to")
+    stored = open_archive(tmp_path / "to").read("liquidations_fills", *EVER).iloc[0]
+    assert stored["side"] == side
+    assert stored["value_usd"] == usd
+    assert stored["quantity"] == pytest.approx(usd / row["price"], rel=1e-12)
+
+
+def test_open_interest_in_coins_takes_its_price_from_the_archive(tmp_path: Path) -> None:
+    row = {"symbol": "BTC/USDT:USDT", "openInterestAmount": 64757.5, "openInterestValue": None}
+    path = tmp_path / "bybit-oi.json"
+    path.write_text(json.dumps([{**CCXT_LIQUIDATION, **row}]))
+    with pytest.raises(ArchiveError, match="import prices_history first"):
+        import_files(None, path, tmp_path / "to")
+    price = {"symbol": "BTC", "exchange": "bybit", "time": "2026-03-01T00:00Z", "kind": "mark"}
+    prices = pd.DataFrame([{**price, "price_usd": 67000.0, "resolution": "raw"}])
+    open_archive(tmp_path / "to").append("prices_history", prices)
+    import_files(None, path, tmp_path / "to")
+    # 64,757.5 coins at 67,000 USD.
+    assert open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"].tolist() == [4338752500.0]
+
+
+CANDLES = "timestamp,open,high,low,close\n1772323200000,{0},{0},{0},{1}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("binance-BTCUSDT-funding.csv", "funding_history"),
+        ("binance-BTCUSDT-open_interest.csv", "oi_history"),
+        ("BTCUSDT_oi.csv", "oi_history"),
+        ("binance-ETHUSDT-premium.csv", "funding_history"),
+        ("binance-ETH-USDT-volatility-index.csv", "volatility_index_published"),
+    ],
+)
+def test_candles_of_something_else_are_not_prices(tmp_path: Path, name: str, table: str) -> None:
+    path = tmp_path / name
+    path.write_text(CANDLES.format(0.0046, 0.0041))
+    if table == "volatility_index_published":
+        path.write_text(CANDLES.format(50.5, 50.0).replace("timestamp", "date"))
+    with pytest.raises(Unclear, match=f"--table {table}"):
+        import_files(None, path, tmp_path / "to")
+    assert not (tmp_path / "to" / "data").exists()
+
+
+def test_candles_are_of_the_price_at_their_label(tmp_path: Path) -> None:
+    path = tmp_path / "binance-BTCUSDT-candles.csv"
+    path.write_text(CANDLES.format(67000.5, 67100.0))
+    import_files(None, path, tmp_path / "to")
+    assert open_archive(tmp_path / "to").read("prices_history", *EVER)["price_usd"].tolist() == [67000.5]
+
+
+@pytest.mark.parametrize(("symbol", "price"), [("BTC", 50.1), ("BTC", 0.0041), ("ETH", 0.0002)])
+def test_a_rate_or_volatility_is_not_a_price(tmp_path: Path, symbol: str, price: float) -> None:
+    path = tmp_path / f"binance-{symbol}USDT.csv"
+    path.write_text(f"time,price\n2026-03-01T00:00:00Z,{price}\n")
+    with pytest.raises(ArchiveError, match="were never under"):
+        import_files(None, path, tmp_path / "to")
+    assert import_files(None, path, tmp_path / "to", accept=["unit"]).written == 1
+
+
+def test_one_name_of_several_kinds_of_file_is_asked_about(tmp_path: Path) -> None:
+    path = tmp_path / "BTC_USDT-202603.csv"
+    path.write_text("1772323200,0.5\n1772323260,0.5\n1772323320,0.5\n")
+    with pytest.raises(ArchiveError):
+        import_files(None, path, tmp_path / "to")
+    cg = tmp_path / "okx_BTCUSDT.json"
+    cg.write_text('{"code": "0", "data": [{"time": 1772323200000, "open": "0.0046", "close": "0.0041"}]}')
+    with pytest.raises(Unclear, match="--table oi_history or --table funding_history"):
+        import_files(None, cg, tmp_path / "to", source="coinglass")

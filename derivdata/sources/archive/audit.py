@@ -191,6 +191,7 @@ def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, question
     is_of_prices = {"symbol", "price_usd"} <= {*table.columns} and "time" in table.key
     if "unit" not in questions or not is_of_prices:
         return
+    _refuse_no_prices(table, rows)
     around = pd.Timedelta(1, "D")
     symbols = list(rows["symbol"].astype(object).unique())
     stored = read(symbols, rows["time"].min() - around, rows["time"].max() + around)
@@ -435,6 +436,24 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
                     f"{', '.join(map(str, those[near][:5]))}",
                     f"is their {what} right? correct it, or say --accept venues (accept=['venues']) if it is",
                 )
+
+
+_LEAST_PRICES = {"BTC": 100.0, "ETH": 1.0}
+"""Prices [USD] under which no perpetual or dated future of a coin has ever traded."""
+
+
+def _refuse_no_prices(table: Table, rows: pd.DataFrame) -> None:
+    """Refuse prices of BTC and ETH that are those of something else: a rate, a volatility, another unit."""
+    for symbol, least in _LEAST_PRICES.items():
+        prices = rows["price_usd"][(rows["symbol"] == symbol).to_numpy()]
+        median = prices.median()
+        if 0 < median < least:
+            raise Question(
+                f"{table.name}.price_usd: the prices of {symbol} have the median {median:.6g}, and were never "
+                f"under {least:g} USD",
+                "name the table and the column that the values are of, or say --accept unit "
+                "(accept=['unit']) if they are prices",
+            )
 
 
 def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray[Any, Any]:

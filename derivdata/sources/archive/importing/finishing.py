@@ -191,6 +191,41 @@ def _amounts_once(frame: pd.DataFrame) -> pd.DataFrame:
     return valued
 
 
+_INVERSE_OF_CCXT = re.compile(r"([^/]+)/[^:]+:([^-]+)")
+
+
+def _amounts_of_ccxt(frame: pd.DataFrame) -> pd.DataFrame:
+    """Value liquidations of ccxt by contracts, their size and the price.
+
+    A contract that settles in its own coin is of so many USD, any other one of so many coins. ``quoteValue``
+    is not used: ccxt 4.5.90 multiplies the USD of such contracts by the price on bybit and gate.
+    """
+    names = frame["contract_name"].astype(object)
+    parsed = {name: _INVERSE_OF_CCXT.match(name) for name in set(names)}
+    is_inverse = names.map({name: bool(m and m[1] == m[2]) for name, m in parsed.items()}).to_numpy(bool)
+    stated = frame["number"].to_numpy() * frame["size"].fillna(1.0).to_numpy()
+    price = frame["fill_price_usd"].to_numpy()
+    coins = np.where(is_inverse, stated / price, stated)
+    usd = np.where(is_inverse, stated, stated * price)
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[~np.isfinite(usd)] = "contracts or price is missing"
+    reasons[is_inverse & frame["size"].isna().to_numpy()] = "contractSize is missing"
+    return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(**{REASON: reasons})
+
+
+def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
+    """Stamp payments that are labelled by the time of the next one: each was paid one interval before."""
+    stamps = frame.sort_values(["contract_name", "time"])[["contract_name", "time"]]
+    apart = stamps.groupby("contract_name", observed=True)["time"].diff()
+    apart = apart.where(apart > pd.Timedelta(0))
+    apart = apart.groupby(stamps["contract_name"], observed=True).transform("min").reindex(frame.index)
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[apart.isna().to_numpy()] = (
+        "the interval before its next payment is not known: the file has one row of its contract"
+    )
+    return frame.assign(time=frame["time"] - apart.fillna(pd.Timedelta(0))).assign(**{REASON: reasons})
+
+
 def _interest_by_venue(frame: pd.DataFrame) -> pd.DataFrame:
     """Value open interest that is in each venue's own unit by the mark price beside it."""
     _, usd, reasons = _valued(frame, frame["oi_usd"], frame["price"])
@@ -292,6 +327,8 @@ ADJUST: dict[str, Adjust] = {
     "bought_and_sold": _bought_and_sold,
     "amounts": _amounts,
     "amounts_once": _amounts_once,
+    "amounts_of_ccxt": _amounts_of_ccxt,
+    "paid_before": _paid_before,
     "interest_by_venue": _interest_by_venue,
     "running_rates": _running_rates,
     "option_quotes": _option_quotes,

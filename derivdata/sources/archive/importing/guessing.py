@@ -37,13 +37,13 @@ _NAMES = {
     "price_usd": "price priceusd",
     "mark": "markprice mark markpx",
     "index": "indexprice index_price indexpx oracleprice oraclepx",
-    "last": "lastprice last close closeprice",
+    "last": "lastprice last open openprice close closeprice",
     "side": "side direction type optiontype cp putcall callput positionside",
     "quantity": "quantity qty size amount contracts filledquantity baseamount",
     "value_usd": "valueusd usdvalue value notional notionalusd sizeusd usd quoteamount",
     "strike": "strike strikeprice k",
     "expiry": "expiry expiration expirydate expirationdate maturity expirytime expirationtimestamp",
-    "iv": "iv markiv impliedvolatility impliedvol sigma vol",
+    "iv": "iv markiv impliedvolatility impliedvol sigma",
     "underlying_price": "underlyingprice spot underlying forward spotprice",
     "instrument_name": "instrumentname instrument instid symbol contract name",
     "order_id": "orderid oid id liquidationid",
@@ -121,7 +121,7 @@ def _other_kind(name: str, head: Chunk) -> bool:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "", name.lower())
+    return re.sub(r"[\W_]+", "", name.lower())
 
 
 def _columns(head: Chunk) -> dict[str, str]:
@@ -153,11 +153,13 @@ def _table(source: Source, head: Chunk, found: Mapping[str, str], given: Given) 
     if "oi_usd" in found or ("oi_coins" in found and "strike" not in found and "iv" not in found):
         tables.append("oi_history")
     if "strike" in found or ("iv" in found and "instrument_name" in found):
-        tables = ["options_snapshot"]
+        has_trades = any(_plain(column) in ("tradeid", "tradeseq") for column in head.columns)
+        tables = ["options_trades" if has_trades else "options_snapshot"]
     elif {"side", "quantity"} <= found.keys() and _FORCED.search(f"{source.name} {' '.join(head.columns)}"):
         tables = ["liquidations_fills"]
     if not tables and ({"mark", "index", "last", "price_usd"} & found.keys()) and "side" not in found:
         tables.append("prices_history")
+        _refuse_other_candles(source, found)
     if len(tables) == 1 and "time" in {*found, *given.map, *given.set}:
         return tables[0]
     if len(tables) > 1:
@@ -169,6 +171,34 @@ def _table(source: Source, head: Chunk, found: Mapping[str, str], given: Given) 
         f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
         "--table",
         archive_tables(),
+    )
+
+
+_OTHER_CANDLES = (
+    (re.compile(r"funding", re.I), "funding_history"),
+    (re.compile(r"open.?interest|(?<![a-z])oi(?![a-z])", re.I), "oi_history"),
+    (re.compile(r"dvol|volatility|(?<![a-z])iv(?![a-z])", re.I), "volatility_index_published"),
+    (re.compile(r"premium", re.I), "funding_history"),
+)
+"""Words of names of files whose candles are not of prices, and the table that they may be of."""
+
+
+def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
+    """Ask what candles are where the name of their file says that they are not of prices."""
+    if found.get("last", "").lower() not in ("open", "close"):
+        return
+    name = source.name.rsplit("/", 1)[-1]
+    table = next((table for pattern, table in _OTHER_CANDLES if pattern.search(name)), None)
+    if table is None:
+        return
+    column = "index_pct" if table == "volatility_index_published" else "rate_bps_8h"
+    column = "oi_usd" if table == "oi_history" else column
+    unit = " and --unit UNIT" if table == "funding_history" else ""
+    raise Unclear(
+        f"{source}: its columns are those of candles of prices, and its name is of {table}: say --table {table} "
+        f"and --map {column}={found['last']}{unit}, or --table prices_history",
+        "--table",
+        [table, "prices_history"],
     )
 
 

@@ -97,7 +97,8 @@ class Layout(NamedTuple):
             is_known = bool(self.file or self.match) and len(chunk.columns) == len(self.columns)
             return said if is_known and self._matches(_renamed(chunk, self.columns)) else None
         if self.by_position:
-            return said if len(chunk.columns) == len(self.columns) else None
+            has_width = len(chunk.columns) == len(self.columns)
+            return said if has_width and self._matches(_renamed(chunk, self.columns)) else None
         lower = {column.lower() for column in chunk.columns}
         if not {column.lower() for column in self.signature} <= lower:
             return None

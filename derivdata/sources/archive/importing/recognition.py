@@ -47,7 +47,7 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
     head = head_of(source)
     found = _fitting(source, head, table, writer)
     if found:
-        layout, said = _one_of(source, found)
+        layout, said = _one_of(source, found, table)
         told = _from_path(source, layout, said, given)
         reads = [one for one in layout.tables(head.columns) if table in (None, one.table)]
         return [Task(source, plan_of(layout, one, {**told, **said}, given), layout.label) for one in reads]
@@ -104,7 +104,9 @@ def _fitting(
     return sorted(found, key=lambda pair: -pair[0].weight)
 
 
-def _one_of(source: Source, found: list[tuple[Layout, dict[str, str]]]) -> tuple[Layout, dict[str, str]]:
+def _one_of(
+    source: Source, found: list[tuple[Layout, dict[str, str]]], table: str | None
+) -> tuple[Layout, dict[str, str]]:
     """Return the layout that tells most; several that tell the same are a question."""
     best = [pair for pair in found if pair[0].weight == found[0][0].weight]
     writers = list(dict.fromkeys(layout.source for layout, _ in best))
@@ -114,6 +116,14 @@ def _one_of(source: Source, found: list[tuple[Layout, dict[str, str]]]) -> tuple
             f"which with {' or '.join(f'--from {one}' for one in writers)}",
             "--from",
             writers,
+        )
+    tables = [" and ".join(dict.fromkeys(reads.table for reads in layout.reads)) for layout, _ in best]
+    if table is None and len({*tables}) > 1:
+        raise Unclear(
+            f"{source}: its columns are those of {' and of '.join(layout.label for layout, _ in best)}: say "
+            f"which with {' or '.join(f'--table {name}' for name in dict.fromkeys(tables))}",
+            "--table",
+            list(dict.fromkeys(tables)),
         )
     return best[0]
 
