@@ -186,7 +186,7 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         "funding_history": {"exchange": "hyperliquid", "rate_bps_8h": 1.0},
     },
     "hyperliquid-data candles": {
-        "prices_history": {"exchange": "hyperliquid", "kind": "last", "price_usd": 67000.5, "resolution": "1h"}
+        "prices_history": {"exchange": "hyperliquid", "price_usd": 67000.5, "resolution": "1h"}
     },
     "kucoin fundingRates": {
         "funding_settlements": {"symbol": "BTC", "exchange": "kucoin", "rate_bps_8h": 1.0}
@@ -324,8 +324,25 @@ def test_what_a_sample_stored_is_served(tmp_path: Path, layout: Layout) -> None:
     )
     for table in EXPECTED[layout.label]:
         rows = open_archive(tmp_path / "to").read(table, *EVER)
-        dd.connect(str(tmp_path / "to"), now=rows["time"].max() + pd.Timedelta(1, "min"))
+        # A flow is known at the end of its hour.
+        later = pd.Timedelta(2, "h") if table == "volume_taker" else pd.Timedelta(1, "min")
+        dd.connect(str(tmp_path / "to"), now=rows["time"].max() + later)
         assert len(_served(table, rows)), table
+
+
+def _served_flows(
+    table: str, rows: pd.DataFrame, symbol: str, window: tuple[pd.Timestamp, pd.Timestamp]
+) -> pd.DataFrame:
+    """Fetch the rows of positions, flows, trades of options and published indices."""
+    held = rows["resolution"].iloc[0] if "resolution" in rows else "raw"
+    step = None if held == "raw" else held
+    if table == "positioning_history":
+        return dd.positioning.history(symbol, *window, kind=rows["kind"].iloc[0], resolution=step)
+    if table == "volume_taker":
+        return dd.volume.taker(symbol, *window, resolution=step)
+    if table == "options_trades":
+        return dd.options.trades(symbol, *window)
+    return dd.volatility.index_published(symbol, *window)
 
 
 def _served(table: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -341,16 +358,8 @@ def _served(table: str, rows: pd.DataFrame) -> pd.DataFrame:
         return dd.funding.settlements(symbol, *window)
     if table == "prices_history":
         return dd.prices.history(symbol, *window, kind=str(rows["kind"].iloc[0]), resolution="raw")
-    held = rows["resolution"].iloc[0] if "resolution" in rows else "raw"
-    step = None if held == "raw" else held
-    if table == "positioning_history":
-        return dd.positioning.history(symbol, *window, kind=rows["kind"].iloc[0], resolution=step)
-    if table == "volume_taker":
-        return dd.volume.taker(symbol, *window, resolution=step)
-    if table == "options_trades":
-        return dd.options.trades(symbol, *window)
-    if table == "volatility_index_published":
-        return dd.volatility.index_published(symbol, *window)
+    if table in ("positioning_history", "volume_taker", "options_trades", "volatility_index_published"):
+        return _served_flows(table, rows, symbol, window)
     family = {"funding_history": dd.funding, "oi_history": dd.oi, "futures_history": dd.futures}[table]
     return family.history(symbol, *window, resolution="raw")
 
@@ -429,7 +438,7 @@ def test_candles_are_of_the_price_at_their_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("symbol", "price"), [("BTC", 50.1), ("BTC", 0.0041), ("ETH", 0.0002)])
 def test_a_rate_or_volatility_is_not_a_price(tmp_path: Path, symbol: str, price: float) -> None:
     path = tmp_path / f"binance-{symbol}USDT.csv"
-    path.write_text(f"time,price\n2026-03-01T00:00:00Z,{price}\n")
+    path.write_text(f"time,mark_price\n2026-03-01T00:00:00Z,{price}\n")
     with pytest.raises(ArchiveError, match="were never under"):
         import_files(None, path, tmp_path / "to")
     assert import_files(None, path, tmp_path / "to", accept=["unit"]).written == 1

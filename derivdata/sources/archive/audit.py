@@ -449,8 +449,8 @@ def _refuse_no_prices(table: Table, rows: pd.DataFrame) -> None:
         median = prices.median()
         if 0 < median < least:
             raise Question(
-                f"{table.name}.price_usd: the prices of {symbol} have the median {median:.6g}, and were never "
-                f"under {least:g} USD",
+                f"{table.name}.price_usd: the prices of {symbol} have the median {median:.6g}, "
+                f"and were never under {least:g} USD",
                 "name the table and the column that the values are of, or say --accept unit "
                 "(accept=['unit']) if they are prices",
             )

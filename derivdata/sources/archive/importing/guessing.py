@@ -195,8 +195,8 @@ def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
     column = "oi_usd" if table == "oi_history" else column
     unit = " and --unit UNIT" if table == "funding_history" else ""
     raise Unclear(
-        f"{source}: its columns are those of candles of prices, and its name is of {table}: say --table {table} "
-        f"and --map {column}={found['last']}{unit}, or --table prices_history",
+        f"{source}: its columns are those of candles of prices, and its name is of {table}: "
+        f"say --table {table} and --map {column}={found['last']}{unit}, or --table prices_history",
         "--table",
         [table, "prices_history"],
     )
