@@ -13,8 +13,11 @@ import derivdata as dd
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.sources import service
 from derivdata.tables.definitions import OPEN_TABLES
+from tests.support.rows import FEW_ROWS
 from tests.test_fetch import DAY, FIRST, NOON, fetched
 from tests.test_fetch_validation import always, answering
+
+pytestmark = pytest.mark.filterwarnings(FEW_ROWS)
 
 WEEK = pd.Timedelta("7D")
 
