@@ -25,6 +25,7 @@ from derivdata.sources.service import server
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock
+from tests.support.rows import FEW_ROWS
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 
@@ -53,7 +54,8 @@ def _asked(fakes: Fakes, ending: str) -> int:
 
 def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["binance", "bybit"])
-    rows = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
+    with pytest.warns(DataNotice, match="BTC binance: 21 of 54 payments are missing"):  # as hourly ones
+        rows = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     for exchange in ("binance", "bybit"):
         found = rows[rows["exchange"] == exchange]
         first, end = (pd.Timestamp(t, tz="UTC").timestamp() for t in ("2026-01-12", "2026-01-15"))
@@ -63,7 +65,8 @@ def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: Si
         assert found["interval_hours"].tolist()[:-2] == [hours for _, hours, _ in truth][:-2]
     before = _asked(fakes, "fundingRate")
     clock.wait(300)
-    again = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
+    with pytest.warns(DataNotice, match="21 of 54 payments are missing"):
+        again = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     pd.testing.assert_frame_equal(again, rows)
     assert _asked(fakes, "fundingRate") == before
 
@@ -153,6 +156,7 @@ def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Pa
         assert set(dd.funding.snapshot()["exchange"]) == {"gateio"}
 
 
+@pytest.mark.filterwarnings(FEW_ROWS)
 def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) -> None:
     dd.connect("venues", venues=["bybit"])
     with pytest.warns(
@@ -186,6 +190,7 @@ def test_totals_never_add_up_only_the_symbols_whose_history_was_asked_for(fakes:
     assert totals.empty
 
 
+@pytest.mark.filterwarnings(FEW_ROWS)
 def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["binance", "okx"])
     book = dd.orderbook.book("BTC", "okx")

@@ -81,6 +81,8 @@ class Surroundings:
         """
         known = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
         parts: dict[times.Window, PartialPage] = {}
+        if known.empty:  # the contract has paid nothing
+            return []
         groups = known.groupby(self._groups, observed=True) if self._groups else [((), known)]
         for _, group in groups:
             for part in self._of_series(group, window, now, is_active=is_active):
