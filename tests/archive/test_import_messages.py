@@ -197,3 +197,23 @@ def test_names_of_markets(name: str, symbol: str, venue: str, kind: str) -> None
 
     market = market_of(name)
     assert (market.symbol, market.venue, market.kind) == (symbol, venue, kind)
+
+
+def test_a_payment_that_contradicts_a_stored_one_is_named_with_it(tmp_path: Path) -> None:
+    """Twelve payments of 1 bp; a second file has 7 bps in place of the sixth. The stored one stays."""
+    times = pd.date_range("2026-01-01", periods=12, freq="8h").strftime("%Y-%m-%dT%H:%M:%SZ")
+    options: dict[str, Any] = {
+        "map": {"time": "t", "rate_bps_8h": "r"},
+        "set": {"symbol": "BTC", "exchange": "okx"},
+        "unit": "native",
+    }
+    for name, sixth in (("a.csv", 0.0001), ("b.csv", 0.0007)):
+        rates = [0.0001] * 5 + [sixth] + [0.0001] * 6
+        pd.DataFrame({"t": times, "r": rates}).to_csv(tmp_path / name, index=False)
+        result = import_files("funding_settlements", str(tmp_path / name), str(tmp_path / "ar"), **options)
+    assert (result.written, result.present, result.differing) == (0, 11, 1)
+    [notice] = result.notices
+    assert "2026-01-02T16:00:00.000Z with rate 0.0001" in notice
+    assert "2026-01-02T16:00:00.000Z with rate 0.0007" in notice
+    stored = open_archive(tmp_path / "ar").read("funding_settlements", "2026-01-01", "2026-02-01")
+    assert stored["rate_bps_8h"].round(9).tolist() == [1.0] * 12

@@ -45,7 +45,7 @@ _FILE = 1 << 40
 _LEAST_REPEATED = 3
 """Distinct rows of a file of liquidations from which equal repeats of all are no coincidence."""
 _SHOWN = 20
-"""Rejected rows that are shown with line and reason."""
+"""Rejected rows, and contradictory payments, that are shown with their reason."""
 _Path: TypeAlias = str | os.PathLike[str]
 
 
@@ -479,6 +479,8 @@ class ImportReport:
         self.written += counts.written
         self.present += counts.present
         self.differing += counts.differing
+        for conflict in counts.conflicts[:_SHOWN]:  # each names the new row and the stored one
+            self._notices[conflict] = None
 
 
 def _of_open_chains(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
