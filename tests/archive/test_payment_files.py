@@ -1,0 +1,156 @@
+"""Payments in files of venues: intervals, rates and sums are those of the schedule that wrote the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.analysis import funding
+from derivdata.sources.archive import import_files, open_archive
+from tests.archive.rates import EVER
+
+START = pd.Timestamp("2025-01-01", tz="UTC")
+
+
+class Payment(NamedTuple):
+    """One payment of a schedule: hours after the start, what it pays for [h], and the fraction paid."""
+
+    at: int
+    interval: int
+    rate: float
+
+
+class Layout(NamedTuple):
+    """How a venue writes payments: the file's name, its text, and the options that the file needs."""
+
+    name: str
+    write: Callable[[Sequence[Payment]], str]
+    options: dict[str, Any]
+
+
+def _ms(payment: Payment) -> int:
+    return int(START.value // 10**6) + payment.at * 3_600_000
+
+
+def _csv(head: str, line: Callable[[Payment], str]) -> Callable[[Sequence[Payment]], str]:
+    return lambda payments: "".join(f"{row}\n" for row in [*filter(None, [head]), *map(line, payments)])
+
+
+def _rate(payment: Payment) -> str:
+    return f"{payment.rate:.10f}"
+
+
+def _ccxt(payments: Sequence[Payment]) -> str:
+    rows = [{"symbol": "AAA/USDT:USDT", "fundingRate": p.rate, "timestamp": _ms(p)} for p in payments]
+    return json.dumps(rows)
+
+
+LAYOUTS = {
+    "okx": Layout(
+        "AAA-USDT-SWAP-fundingrates-2025-01.csv",
+        _csv("instrument_name,funding_rate,funding_time", lambda p: f"AAA-USDT-SWAP,{_rate(p)},{_ms(p)}"),
+        {"source": "okx"},
+    ),
+    "gate": Layout(
+        "AAA_USDT-202501.csv", _csv("", lambda p: f"{_ms(p) // 1000},{_rate(p)}"), {"source": "gate"}
+    ),
+    "htx": Layout(
+        "AAA-USDT-fundingrates.csv",
+        _csv("instId,fundingRate,fundingTime", lambda p: f"AAA-USDT,{_rate(p)},{_ms(p)}"),
+        {"source": "htx"},
+    ),
+    "kucoin": Layout(
+        "AAAUSDTM-fundingRates-2025-01.csv",
+        _csv("symbol,time,fundingRate", lambda p: f"AAAUSDTM,{_ms(p)},{_rate(p)}"),
+        {"source": "kucoin"},
+    ),
+    "ccxt": Layout("funding.json", _ccxt, {"set": {"exchange": "bybit"}}),
+}
+
+
+def schedule(*phases: tuple[int, int]) -> list[Payment]:
+    """Payments of phases of (interval, count), each with a rate of its own."""
+    payments: list[Payment] = []
+    at = 0
+    for interval, count in phases:
+        for _ in range(count):
+            at += interval
+            payments.append(Payment(at, interval, (len(payments) % 7 + 1) * 1e-5))
+    return payments
+
+
+def imported(layout: Layout, folder: Path, *files: Sequence[Payment]) -> pd.DataFrame:
+    """Import the files in turn, and return what the archive serves."""
+    for number, payments in enumerate(files):
+        path = folder / str(number) / layout.name
+        path.parent.mkdir()
+        path.write_text(layout.write(payments), encoding="utf-8")
+        result = import_files("funding_settlements", str(path), str(folder / "archive"), **layout.options)
+        assert result.rejected == 0, result
+    return open_archive(folder / "archive").read("funding_settlements", *EVER)
+
+
+def require(rows: pd.DataFrame, paid: Sequence[Payment], missing: Sequence[Payment]) -> None:
+    """Compare the stored rows and their sums with the schedule, worked out payment by payment."""
+    expected = [(START + pd.Timedelta(p.at, "h"), float(p.interval), p.rate) for p in paid]
+    columns = rows.sort_values("time")[["time", "interval_hours", "rate_native"]]
+    found = list(columns.itertuples(index=False, name=None))
+    assert [row[:2] for row in found] == [row[:2] for row in expected]
+    assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], rel=1e-9)
+    rates = [p.rate * 1e4 * 8 / p.interval for p in paid]
+    assert rows.sort_values("time")["rate_bps_8h"].tolist() == pytest.approx(rates, rel=1e-9)
+    total = funding.cumulative(dd.panel(rows), gaps="skip")
+    assert float(total["funding_bps"].isel(time=-1).squeeze()) == pytest.approx(
+        sum(p.rate for p in paid) * 1e4, rel=1e-9
+    )
+    assert float(total["missing_hours"].isel(time=-1).squeeze()) == sum(p.interval for p in missing)
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("interval", [1, 4, 8])
+@pytest.mark.parametrize("place", [5, 22])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 12])
+def test_missing_payments_change_no_other_row(
+    venue: str, interval: int, place: int, count: int, tmp_path: Path
+) -> None:
+    whole = schedule((interval, 40))
+    paid, missing = [*whole[:place], *whole[place + count :]], whole[place : place + count]
+    require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+def test_two_gaps_in_a_row(venue: str, tmp_path: Path) -> None:
+    whole = schedule((4, 30))
+    missing = [*whole[10:12], *whole[13:15]]
+    paid = [payment for payment in whole if payment not in missing]
+    require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+def test_phases_of_changing_intervals(venue: str, tmp_path: Path) -> None:
+    whole = schedule((8, 6), (4, 6), (1, 8), (6, 6), (8, 6))
+    require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("interval", [2, 3, 6, 12, 24])
+def test_every_valid_interval(venue: str, interval: int, tmp_path: Path) -> None:
+    whole = schedule((interval, 12))
+    require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+def test_a_late_file_completes_the_series_and_a_listing_day_has_the_interval_of_the_next(
+    venue: str, tmp_path: Path
+) -> None:
+    """The first day has one payment; payments 9 and 10 come in a second file, with two that are stored."""
+    whole = schedule((4, 20))
+    first = [whole[0], *whole[1:9], *whole[11:]]
+    rows = imported(LAYOUTS[venue], tmp_path, first[:1], first[1:], whole[8:12])
+    require(rows, whole, [])
