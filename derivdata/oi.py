@@ -114,7 +114,7 @@ def history(
     Returns
     -------
     DataFrame, table ``oi_history``
-        One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is no row. A row is one
+        One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is not a row. A row is one
         contract of the venue, the one that represents the symbol (a perpetual in USDT before one in coins).
         ``dd.panel(table, by="coin")`` of a table with ``by="coin"`` adds the symbols of a coin up; contracts
         in other currencies are in ``dd.venues.read(..., by="coin")``.
@@ -149,7 +149,7 @@ def exchange_totals(
     Returns
     -------
     DataFrame, table ``oi_exchange_totals``
-        One row per venue and step; ``total_oi_usd`` [USD]. A null on the wire is no row.
+        One row per venue and step; ``total_oi_usd`` [USD]. A null on the wire is not a row.
 
     Notes
     -----
@@ -176,7 +176,7 @@ def top_symbols(
     Returns
     -------
     DataFrame, table ``oi_top_symbols``
-        One row per symbol and instant; ``oi_usd`` [USD]. A null on the wire is no row.
+        One row per symbol and instant; ``oi_usd`` [USD]. A null on the wire is not a row.
 
     Notes
     -----

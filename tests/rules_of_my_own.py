@@ -11,7 +11,7 @@ def hold_nothing(past: Any) -> dict[str, Any]:
 
 
 def hold(past: Any, symbol: str) -> dict[str, Any]:
-    """Hold one pair of a symbol for ever."""
+    """Hold one pair of a symbol at all times."""
     return {symbol: ("binance", "okx")}
 
 

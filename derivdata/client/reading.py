@@ -128,7 +128,7 @@ def series(
 ) -> dict[str, Any]:
     """Return the columns of all venues under ``series``: `numbers` are fields by column.
 
-    A point without ``y``, and without the column `instead`, is no row.
+    A point without ``y``, and without the column `instead`, is not a row.
     """
     # Only the numbers of a venue outlive its turn of the loop: one venue's points at a time are in memory.
     # Venues mostly share one grid of instants, which is then read once.

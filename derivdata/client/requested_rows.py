@@ -1,7 +1,7 @@
 """Rows of histories against the windows that were requested, per series and for all series together.
 
 `notices` compares the rows of all responses to one question, so that a window which took several requests is
-one window. What is missing is counted; a table with missing rows is still a table.
+one window. Missing rows are counted; a table with missing rows is still a table.
 """
 
 from __future__ import annotations

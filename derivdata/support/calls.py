@@ -191,7 +191,7 @@ def _instance(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def source_of(value: Any) -> str | None:
-    """Return the hash of the code of a function or class, None where there is none to read."""
+    """Return the hash of the code of a function or class, None where the source cannot be read."""
     try:
         return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
     except (OSError, TypeError):

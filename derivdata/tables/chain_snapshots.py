@@ -67,7 +67,7 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
 
 
 def aligned(rows: pd.DataFrame, hold: pd.Timedelta = HOLD) -> tuple[pd.DataFrame, str]:
-    """Return what `snapshots` returns, and a notice that counts the dropped rows, empty if there are none."""
+    """Return what `snapshots` returns, and a notice with the count of dropped rows, or an empty one."""
     series = [name for name in _SERIES if name in rows]
     require_columns(rows, "rows", others=["time"])
     require_instants(rows, "rows", ["time"])

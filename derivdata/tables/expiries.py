@@ -123,7 +123,7 @@ def expiries(values: Any, name: str, *, dates: bool | None = None) -> tuple[pd.S
     Parameters
     ----------
     values
-        Text, dates or timestamps; what is missing stays missing.
+        Text, dates or timestamps; missing values stay missing.
     name
         What the values are, for errors.
     dates

@@ -127,7 +127,7 @@ def payment_runs(
 
 
 def is_off_grid(times: _Array, step: int) -> NDArray[np.bool_]:
-    """Return which times [µs] are no multiple of a step since 1970."""
+    """Return which times [µs] are not a multiple of a step since 1970."""
     return np.asarray(np.asarray(times, dtype=np.int64) % step != 0)
 
 

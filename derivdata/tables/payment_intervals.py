@@ -252,7 +252,7 @@ def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[
 
 
 def _missing(gaps: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Return how many payments are missing in each gap, `_NO_FIT` where it is no multiple of the step."""
+    """Return how many payments are missing in each gap, `_NO_FIT` where it is not a multiple of the step."""
     return np.where(_is_multiple(gaps, step), np.rint(gaps / step) - 1.0, _NO_FIT)
 
 

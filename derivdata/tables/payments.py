@@ -157,7 +157,7 @@ class _Groups:
     def catch_ups(self) -> dict[int, list[int]]:
         """Return the rows of groups that make up for payments that a halt held back, by group.
 
-        They come after a gap, and are no more than are missing in it. Where the series also has groups that
+        They come after a gap, and are at most as many as it lacks. Where the series also has groups that
         are not after a gap, its payments are there twice, and so are equal ones after a gap.
         """
         found: dict[int, list[int]] = {}

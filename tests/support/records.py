@@ -22,5 +22,5 @@ def bare(result: Any) -> Any:
 
 
 def assert_identical(one: Any, other: Any) -> None:
-    """Require equal values, labels and attributes, but for the record of the call."""
+    """Require equal values, labels and attributes, except the record of the call."""
     xr.testing.assert_identical(bare(one), bare(other))

@@ -44,7 +44,7 @@ def clean(
         Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin`` of options paid in coin, and the
         same in ``_usd`` of those paid in USD or a dollar token; one table may hold both, each row in its own
         columns. Without ``underlying_price`` forwards come from parity, delta or what is given. Each missing
-        ``iv`` is computed from the middle of bid and ask, half the ask where there is no bid, or else from
+        ``iv`` is computed from the middle of bid and ask, half the ask where the bid is missing, or else from
         the mark.
     at
         Instant of the quotes, where the chain has no ``time``.
@@ -52,12 +52,12 @@ def clean(
         Options nearer to expiry are kept for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour by
         default.
     iv_max
-        Highest volatility [1/√year] that is believed; 15 by default. What `clean` gave and gets again without
+        Highest volatility [1/√year] that is used; 15 by default. What `clean` gave and gets again without
         these two and `mad` is returned as it is: whatever takes a chain respects how it was cleaned.
     iv_unit
         ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue,
         ``{"okx": "percent"}``. What is not named must be decimal, and is refused where the median of a venue
-        is above 15; what is named is believed.
+        is above 15; a stated unit is used as given.
     mad
         How far an option's volatility may lie from the median of itself and its two neighbours of the same
         side, in units of 1.4826 times the median absolute step between neighbours of its expiry (but 0.1

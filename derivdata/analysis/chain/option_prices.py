@@ -64,7 +64,7 @@ def quoted(frame: pd.DataFrame) -> Quoted:
 
 
 def best_first(options: pd.DataFrame) -> pd.DataFrame:
-    """Sort options by how well they stand for their place; the order of rows decides nothing.
+    """Sort options by how well they represent their place, whatever the order of the rows.
 
     More open interest comes first, of equal ones the tighter quote, then the lower volatility, then the name.
     """

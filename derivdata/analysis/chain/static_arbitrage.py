@@ -236,7 +236,7 @@ def portfolio(
 ) -> tuple[list[Trade], tuple[str, float, float] | None, float] | None:
     """Find the most profitable trades of at most 1 coin a quote that can lose nothing at expiry.
 
-    A linear programme decides it: what is sold less what is bought less the cash ``c`` that covers the worst
+    A linear programme decides it: sales minus purchases minus the cash ``c`` that covers the worst
     payoff is as large as possible, under ``payoff(S) + c ≥ 0`` for every price S. Paid in coin both sides are
     multiplied by S, so that payoffs are linear between strikes in either case: they are checked at 0, at the
     strikes, and in their slope beyond the last one. Returns the trades, the future, and the profit in the

@@ -304,7 +304,7 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
     """Return the standard deviation (pair, column) of each pair's own outcomes that are known there.
 
     Infinite where they are worth fewer than `_OWN_OUTCOMES` decisions, and where they do not differ: a pair
-    that was pinned so far says nothing about the size of its first move.
+    that was pinned so far gives no size for its first move.
     """
     earned = outcomes[short] - outcomes[long]
     known = np.isfinite(earned)

@@ -83,7 +83,7 @@ def _escaped(character: str) -> str:
 
 
 def _encoded(key: bytes) -> Iterator[bytes]:
-    """Yield what hex and base64 make of a key, wherever it stands in the bytes that are encoded."""
+    """Yield what hex and base64 make of a key, wherever it is in the bytes that are encoded."""
     yield key.hex().encode()
     yield key.hex().upper().encode()
     for before in range(3):

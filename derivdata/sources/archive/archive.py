@@ -350,7 +350,7 @@ class Archive(ArchiveReader):
         return replace_rows(self._storage, keyed, frame, chosen, contracts, reason=reason, timeout=timeout)
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-        """Conform a frame; word the error for an append, where there is no answer of a server to look at.
+        """Conform a frame; word the error for an append, which has no server response to look at.
 
         Expiries that are dates get their hour, and rows of one chain its time.
         """

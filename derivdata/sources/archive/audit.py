@@ -186,7 +186,7 @@ def _ask_about_series(
 def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, questions: Collection[str]) -> None:
     """Refuse prices that are a power of ten, 100 or more, away from the stored ones of their symbol and time.
 
-    Vendors write fixed-point numbers, and prices of 1,000 coins beside those of one.
+    Vendors write fixed-point numbers, and prices of 1,000 coins next to those of one.
     """
     is_of_prices = {"symbol", "price_usd"} <= {*table.columns} and "time" in table.key
     if "unit" not in questions or not is_of_prices:

@@ -113,7 +113,7 @@ def _remove(storage: Storage, gone: Collection[str], writing: Any) -> None:
 
 
 def clean(storage: Storage) -> None:
-    """Remove what a writer left that was cut off, if nobody writes now."""
+    """Remove the files of an interrupted writer, unless another one is writing."""
     storage.clean(lambda: _named(storage))
 
 

@@ -52,7 +52,7 @@ class LedgerEntry(NamedTuple):
 
     `error` says why it was not answered, `file` is the file that gave the rows; None where a request did.
     `incomplete_at` is the time of an answer that lacks the rows of the window at the step of the series; with
-    `is_open` no row follows yet, so that these may be late and are no confirmed gap.
+    `is_open` no row follows yet, so that these may be late and are not a confirmed gap.
     """
 
     exchange: str

@@ -162,7 +162,7 @@ class LocalFolder:
     def sweep(self, named: Collection[str]) -> bool:
         """Remove what was noted and the manifest does not name, but not what lies behind a linked folder.
 
-        Return whether all of it is gone; what is not stays noted.
+        Return whether all of it is gone; the rest stays noted.
         """
         left = self._sweep(_WRITING, named)
         self._begin(_WRITING, left)
@@ -249,7 +249,7 @@ class Writing:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._lock.is_ours and not self._keeps_notes:
-                # Notes that stay are no fault: the next writer reads them, and clears away what they name.
+                # Notes that stay do no harm: the next writer reads them, and clears away what they name.
                 with suppress(OSError):
                     (self._place.folder / _WRITING).unlink(missing_ok=True)
         finally:

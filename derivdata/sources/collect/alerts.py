@@ -125,7 +125,7 @@ def parse_rule(text: str) -> AlertRule:
     Raises
     ------
     ValueError
-        The text is none of the forms, or names a table, column or filter that does not exist.
+        The text has another form, or names a table, column or filter that does not exist.
     """
     filters = {name: tuple(values.split(",")) for name, values in _FILTER.findall(text)}
     body = " ".join(_FILTER.sub(" ", text).split())

@@ -83,7 +83,7 @@ def check_venues(
 
 
 def write_bodies(folder: Path, answers: Sequence[_Answer], rows: Sequence[Mapping[str, object]]) -> None:
-    """Write each answer that came, beside what was asked and the verdict, ready for a report of an error."""
+    """Write each response with its request and the verdict, ready for a bug report."""
     folder.mkdir(parents=True, exist_ok=True)
     for answer, row in zip(answers, rows, strict=True):
         if not answer.body:

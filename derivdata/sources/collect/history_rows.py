@@ -165,7 +165,7 @@ class PartialPage(NamedTuple):
         start, end = window
         if page.times:
             stamps = pd.to_datetime([min(page.times), max(page.times)], unit="us", utc=True)
-            # What was left out may stand at an edge of the page
+            # A row that was left out may be at an edge of the page
             start, end = max(start, stamps[0] - _BESIDE), min(end, stamps[1] + _BESIDE)
         error = f"{len(page.left_out)} rows left out: {page.left_out[0]}"
         return cls(times.Window(start, end), error[:500]) if start < end else None

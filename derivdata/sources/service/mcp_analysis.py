@@ -143,8 +143,8 @@ def data_quality(symbol: str, since: str = "30d") -> dict[str, Any]:
     units = {
         "longest_gap_hours": "hours",
         "frozen": "longest run of equal values [points]",
-        "scale_change": "factor within the series; 1 is none",
-        "peer_scale": "factor against other venues; 1 is none",
+        "scale_change": "factor within the series; 1 means no change",
+        "peer_scale": "factor against other venues; 1 means equal",
     }
     return _result(worst, units, str(checked.attrs["summary"]), rates)
 
@@ -186,7 +186,7 @@ def option_exposure(symbol: str = "BTC", exchange: str = "deribit") -> dict[str,
             "put_call_ratio": "open interest of puts over that of calls",
             "zero_gamma_usd": "USD",
         },
-        "Zero gamma assumes that dealers are long calls and short puts, which nobody publishes.",
+        "Zero gamma assumes that dealers are long calls and short puts, which no venue publishes.",
         chain,
     )
     ratio = exposure.put_call_ratio(chain)["put_call_ratio"]

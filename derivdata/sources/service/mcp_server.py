@@ -141,7 +141,7 @@ class _Tools:
         return {about["get"]["operationId"]: (path, about["get"]) for path, about in paths.items()}
 
     async def _get(self, address: str) -> Any:
-        """Request an address of the service; a local service may take long, so that there is no timeout."""
+        """Request an address of the service; a local service may take long, so no timeout is set."""
         client = self._http.AsyncClient(
             base_url=self._url, headers=self._headers, timeout=None, trust_env=False
         )
@@ -186,7 +186,7 @@ def _advice(parameters: Sequence[str]) -> str:
 
 
 def _unreadable(name: str, given: Mapping[str, Any]) -> str | None:
-    """Return why a call is refused that is no Unicode text, or too long for a request; else None."""
+    """Return why a call that is not Unicode text or too long is refused; else None."""
     try:
         size = len(json.dumps([name, given], ensure_ascii=False).encode())
     except UnicodeEncodeError:

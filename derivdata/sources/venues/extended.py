@@ -1,6 +1,6 @@
 """Extended: one answer has every market, with a rate of the hour and open interest in USD and in coins.
 
-``nextFundingRate`` is an instant, that of the next payment. Spot markets stand in the same list, with a mark
+``nextFundingRate`` is a timestamp, that of the next payment. Spot markets are in the same list, with a mark
 of 0.
 """
 

@@ -66,7 +66,7 @@ def funding_rates(reading: Reading) -> Records:
 
 
 class _Detail(Figures[float, int], kw_only=True):
-    mark: str | float | None = None  # type: ignore[assignment]  # text beside numbers
+    mark: str | float | None = None  # type: ignore[assignment]  # text among numbers
     index_price: str | float | None = None  # type: ignore[assignment]
     market_id: int
     kind: str | None = None

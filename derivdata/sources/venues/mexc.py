@@ -45,7 +45,7 @@ def tickers(reading: Reading) -> Records:
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read rates and intervals; rows without a contract have a rate and prices of 0, and are none."""
+    """Read rates and intervals; rows without a contract, with a rate and prices of 0, are left out."""
     records, listed = states(_RATE, "data", _named)(reading), reading.context.instruments
     records.states = [
         row for row in records.states if row.mark != 0 and (not listed or row.instrument.name in listed)

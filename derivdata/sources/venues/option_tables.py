@@ -34,7 +34,7 @@ def _told(rows: Sequence[Any], fields: str) -> dict[str, Any]:
 
 
 def _stated(stamps_us: Sequence[int | None]) -> pd.DatetimeIndex:
-    """Return timestamps [µs] as a column; what is not stated is missing."""
+    """Return timestamps [µs] as a column; a timestamp that is not stated is missing."""
     missing = np.iinfo(np.int64).min  # NaT
     filled = np.array([missing if stamp is None else stamp for stamp in stamps_us], dtype=np.int64)
     return pd.DatetimeIndex(filled.view("M8[us]"), tz="UTC")

@@ -385,7 +385,7 @@ class Reading(wire.Body):
         return records
 
     def _stated_hours(self, stated: Any, per_hour: float) -> float | None:
-        """Return the interval [h] that a row of a payment states; 0 is none.
+        """Return the interval [h] that a row of a payment states; 0 means not stated.
 
         BitMEX writes it as a time of the day: ``2000-01-01T08:00:00.000Z`` is 8 hours.
         """

@@ -33,7 +33,7 @@ def _of_contracts(
     """Return the connections to a channel that is subscribed to by contract.
 
     A message has `topics` contracts and `largest` bytes at most, a connection `of_connection` contracts;
-    0 is no limit.
+    0 means unlimited.
     """
 
     def messages(names: Sequence[str]) -> list[str]:

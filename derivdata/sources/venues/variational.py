@@ -1,4 +1,4 @@
-"""Variational Omni: one answer has every listing; its rate is a fraction per year, and there is no history.
+"""Variational Omni: one answer has every listing; its rate is a fraction per year, without published history.
 
 A listing of BTC with ``0.1095`` pays 0.01 % in 8 hours, and so does one that pays each hour: the figure is
 annual whatever the interval is. Each trade has the venue's own pool as its counterparty, so that the listing

@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 def read_answer(source: Source, writer: str | None, given: Given) -> Answer | None:
-    """Return the tables of a file that is a venue's response, or pages of one; None where it is none."""
+    """Return the tables of a file that is a venue's response, or of its pages; None for any other file."""
     with explained(source), opened(source) as (kind, stream):
         body = stream.read(_MOST_BYTES + 1) if kind == "json" else b""
     if not body or len(body) > _MOST_BYTES:

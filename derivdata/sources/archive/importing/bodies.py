@@ -101,7 +101,7 @@ class _Found:
 
 
 def records_of(body: Any, *, is_line: bool = False) -> _Found:
-    """Return the records in a body: what stands beside their list becomes a column of each.
+    """Return the records in a body: fields next to their list become a column of each.
 
     Of several lists the longest of records counts. An object without a list is one record.
     """
@@ -149,7 +149,7 @@ def _says_more(body: dict[str, Any], name: str) -> bool:
 
 
 def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any]] | None:
-    """Return the records below an object with the plain fields beside them; None where there are none."""
+    """Return the records below an object with the plain fields next to them; None without records."""
     if depth > _DEPTH or not body:
         return None
     beside = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
@@ -186,7 +186,7 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
 def _below(
     body: dict[str, Any], beside: dict[str, Any], depth: int
 ) -> tuple[dict[str, Any], list[Any]] | None:
-    """Return the records of an object in an object; at the top an object beside a status is one record."""
+    """Return the records of an object in an object; at the top an object next to a status is one record."""
     for value in body.values():
         if not isinstance(value, dict):
             continue
@@ -216,7 +216,7 @@ def _is_of_records(value: Any) -> bool:
 
 
 def _flat(rows: Sequence[Any]) -> list[Any]:
-    """Return rows with the fields of objects in them beside their own, ``greeks.delta``."""
+    """Return rows with the fields of objects in them next to their own, ``greeks.delta``."""
     return [_plain(row) if isinstance(row, dict) else row for row in rows]
 
 

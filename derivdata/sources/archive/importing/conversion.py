@@ -134,7 +134,7 @@ _SIDES = {
     "liquidations": {"longs": "long", "shorts": "short"},
     "orderbook": {"bids": "bid", "b": "bid", "asks": "ask", "a": "ask"},
 }
-"""Words of a side that have one meaning wherever they stand in a table of a family."""
+"""Words of a side that have one meaning anywhere in a table of a family."""
 
 
 def _hold_to(

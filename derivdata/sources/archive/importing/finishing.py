@@ -227,7 +227,7 @@ def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _interest_by_venue(frame: pd.DataFrame) -> pd.DataFrame:
-    """Value open interest that is in each venue's own unit by the mark price beside it."""
+    """Value open interest that is in each venue's own unit by the mark price in the same row."""
     _, usd, reasons = _valued(frame, frame["oi_usd"], frame["price"])
     return frame.assign(oi_usd=usd).assign(**{REASON: reasons})
 
@@ -309,7 +309,7 @@ def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _hour_of_day(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the hour that stands beside a date."""
+    """Add the hour from the column next to a date."""
     return frame.assign(time=frame["time"] + pd.to_timedelta(frame["hour"], unit="h"))
 
 

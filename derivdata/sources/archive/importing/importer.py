@@ -43,7 +43,7 @@ HOLD_ROWS = 4_000_000
 """Rows that are held in memory before they are checked and written."""
 _FILE = 1 << 40
 _LEAST_REPEATED = 3
-"""Distinct rows of a file of liquidations from which equal repeats of all are no coincidence."""
+"""Distinct rows of a file of liquidations from which equal repeats of all rows are taken as copies."""
 _SHOWN = 20
 """Rejected rows, and contradictory payments, that are shown with their reason."""
 _Path: TypeAlias = str | os.PathLike[str]
@@ -129,7 +129,7 @@ def import_files(
         plain or compressed (zip, gzip, bzip2, zstd, lz4): files, folders, and patterns such as
         ``"data/*.csv"``.
     to
-        Folder of the archive; it is made where there is none.
+        Folder of the archive; it is created if it does not exist.
     map
         Column of the table to the file's column, ``{"time": "Date", "rate_bps_8h": "Funding Rate"}``. A
         column of the same name needs no entry.
@@ -168,7 +168,7 @@ def import_files(
     Raises
     ------
     ValueError
-        There is no such table, column, zone, unit or source.
+        The table, column, zone, unit or source does not exist.
     ArchiveError
         A file cannot be read, is not recognised or may be read in two ways, lacks a column, has values that
         cannot be in the unit that was meant, or has no row that fits; or the archive cannot be written. Rows

@@ -29,7 +29,7 @@ _CLOCK = re.compile(r"(?:\d{4}-\d{2}-\d{2}T)?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d
 
 
 def interval_hours(column: pa.ChunkedArray, rejections: Rejections) -> Array:
-    """Return intervals in hours; what is none of `VALID_HOURS` in any unit is rejected.
+    """Return intervals in hours; a value outside `VALID_HOURS` in every unit is rejected.
 
     The smallest unit that makes an interval of a number is its unit: 8 is hours, 480 minutes, 28800 seconds.
     No interval of one unit is one of another.

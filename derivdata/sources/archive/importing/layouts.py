@@ -79,7 +79,7 @@ class Layout(NamedTuple):
         return Header(self.columns, self.by_position)
 
     def constants(self, source: Source) -> dict[str, str] | None:
-        """Return what a file's name says of all its rows; None: it is no file of this layout."""
+        """Return what a file's name says of all its rows; None: the file has another layout."""
         if not self.file:
             return {}
         for name in (source.path.as_posix(), source.name):
@@ -142,7 +142,7 @@ def _renamed(chunk: Chunk, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given) -> ImportPlan:
-    """Return how a file of a layout is read: what is `given` comes before the layout and the path."""
+    """Return how a file of a layout is read: `given` values come before the layout and the path."""
     constants = {**layout.set, **reads.set, **said}
     constants = {name: layout.values.get(name, {}).get(word, word) for name, word in constants.items()}
     known = {*archive_table(reads.table).columns, "interval_hours", *reads.extra}
@@ -184,7 +184,7 @@ def sources() -> list[str]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the mapping that a text of ``name=word`` writes down; ``_`` in a word stands for itself."""
+    """Return the mapping that a text of ``name=word`` writes down; ``_`` in a word is taken literally."""
     return dict(pair.split("=", 1) for pair in text.split())
 
 

@@ -34,7 +34,7 @@ UNNAMED = "index"
 """Name of a column that the file leaves unnamed, as pandas does with an index."""
 
 BLANK = ("", "nan", "NaN", "NAN", "null", "NULL", "none", "None", "NA", "N/A", "n/a", "<NA>", "NaT", "-")
-"""Text that stands for a missing value."""
+"""Text that means a missing value."""
 
 
 class Header(NamedTuple):
@@ -250,7 +250,7 @@ def _csv_lines(
 
 
 def _widths(stream: IO[bytes], form: _Form) -> Iterator[tuple[int, int]]:
-    """Yield the line of each row, and into how many cells it is split; empty lines are no rows."""
+    """Yield the line of each row, and into how many cells it is split; empty lines are skipped."""
     for _ in range(form.skipped):
         stream.readline()
     delimiter = form.delimiter.encode()
@@ -269,7 +269,7 @@ def _widths(stream: IO[bytes], form: _Form) -> Iterator[tuple[int, int]]:
 
 
 class _Joined(io.RawIOBase):
-    """A first line and the stream after it; `is_cut` says whether the last byte is no line break."""
+    """A first line and the stream after it; `is_cut` says whether the final line break is missing."""
 
     def __init__(self, first: bytes, stream: IO[bytes]) -> None:
         self._first, self._stream, self._last = first, stream, b"\n"

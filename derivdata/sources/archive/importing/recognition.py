@@ -67,7 +67,7 @@ def _lacks_intervals(source: Source, given: Given) -> bool:
 
 
 def _has_own_names(head: Chunk, table: str) -> bool:
-    """Return whether a file has the names of a table's columns, so that it is no response of a venue."""
+    """Return whether a file has the names of a table's columns, so that it is not a venue's response."""
     return len({*archive_table(table).columns} & {*head.columns}) > 2
 
 

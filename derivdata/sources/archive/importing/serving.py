@@ -20,7 +20,7 @@ _HIDDEN = r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"
 
 
 def unservable(table: Table, rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
-    """Return the rows that could not be served, by place, with the reason. What is stored stays."""
+    """Return the rows that could not be served, by place, with the reason. Stored rows stay."""
     reasons = _hidden_words(table, rows)
     reasons |= _outside_range(table, rows)
     if table.name == "funding_settlements":

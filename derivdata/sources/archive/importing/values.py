@@ -155,7 +155,7 @@ def _floats(column: pa.ChunkedArray) -> Array:
 
 
 def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
-    """Return the numbers that texts are; infinite where they are none."""
+    """Return the numbers that texts represent; infinity where a text is not a number."""
     if not suffix and pa.types.is_string(column.type):
         try:
             return _floats(pc.cast(column, pa.float64()))
@@ -166,7 +166,7 @@ def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
 
 
 def _number(text: str, suffix: str) -> float:
-    """Return the number; infinite where it is none."""
+    """Return the number; infinity where the text is not one."""
     if suffix:
         text = text.lower().removesuffix(suffix).strip()
     if _THOUSANDS.fullmatch(text):
