@@ -50,6 +50,9 @@ def _no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
+# Paradex has no contract of one coin, and some venues are younger than the window.
+@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
+@pytest.mark.filterwarnings("ignore:.*the contract may be listed later")
 @each_notebook
 @pytest.mark.usefixtures("_no_sockets")
 def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleType) -> None:

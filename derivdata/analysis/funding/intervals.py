@@ -16,7 +16,6 @@ from derivdata.analysis.settlements import scheduled
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.support.times import Instant, instant, naive_utc
-from derivdata.tables.payment_intervals import VALID_HOURS
 from derivdata.tables.required import require_columns
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT
@@ -30,7 +29,7 @@ _GRACE = 1 / 60  # hours after the due instant until which a payment may not be 
 def infer_interval(
     panel: Panel,
     *,
-    candidates: Sequence[str | pd.Timedelta] = tuple(f"{hours:g}h" for hours in VALID_HOURS),
+    candidates: Sequence[str | pd.Timedelta] = ("1h", "2h", "3h", "4h", "6h", "8h", "12h", "24h"),
     confirm: int = 3,
     backdate: bool = True,
 ) -> xr.Dataset:
