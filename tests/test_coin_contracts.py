@@ -37,7 +37,7 @@ def archive(tmp_path: Path) -> None:
     sampled = {"resolution": "8h"}
     made.append("funding_history", _table("funding_history", "rate_bps_8h", kind="sampled", **sampled))
     made.append("oi_history", _table("oi_history", "oi_usd", 1e6, **sampled))
-    made.append("prices_history", _table("prices_history", "price_usd", kind="mark", **sampled))
+    made.append("prices_history", _table("prices_history", "price_usd", 1e4, kind="mark", **sampled))
     dd.connect(str(tmp_path / "archive"))
 
 

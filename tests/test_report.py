@@ -161,6 +161,7 @@ def test_one_hash_of_all_answers(tmp_path: Path) -> None:
     assert whole in text
 
 
+@pytest.mark.filterwarnings("ignore:.*deribit. no rows in the window of 3 requested venues")
 def test_venues_and_expiries_hold_the_report(tmp_path: Path) -> None:
     dd.connect("sample")
     held = ["binance", "okx", "deribit"]
