@@ -73,7 +73,7 @@ def test_a_header_is_told_by_its_first_cell_and_a_width_is_held(tmp_path: Path) 
 
 def test_an_unknown_header_is_refused_with_the_nearest_form(tmp_path: Path) -> None:
     with pytest.raises(
-        ArchiveError, match=r"it has instrument, rate, and the nearest form instrument_name, "
+        ArchiveError, match=r"it has instrument, rate, and the nearest form instrument, contract_type, "
     ):
         brought(tmp_path, "funding_settlements", "a.csv", "instrument,rate\nBTC-USDT,1\n", "okx")
     with pytest.raises(ValueError, match="from='nobody' is not one of binance, "):
