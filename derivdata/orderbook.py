@@ -98,7 +98,7 @@ def book(
     >>> bool(best["bid"] < best["ask"])
     True
     """
-    end = None if at is None else times.since(at)
+    end = None if at is None else times.since(at, "at")
     query = {"symbol": symbol_of(symbol), "exchange": venue_of(venue), "limit": limit, "end": end}
     answer = transport.get(endpoints.ORDERBOOK_BOOK, query, into=_Book)
     if end is not None:

@@ -222,7 +222,7 @@ def _sentences(runs: MissingRuns, names: Sequence[str], what: str, stamps: Array
     for is_edge, verb in ((runs.is_head, "begin"), (runs.is_tail, "end")):
         if np.unique(runs.series[is_edge]).size < count or count == 0:
             continue
-        common = int(runs.rows[is_edge].min())
+        common = int(np.min(runs.rows[is_edge]))
         place = int(np.flatnonzero(is_edge)[np.argmin(runs.rows[is_edge])])
         extreme = int(stamps.min() if verb == "begin" else stamps.max())
         of_all = f"all {count} series" if count > 1 else names[0]

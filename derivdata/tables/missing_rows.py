@@ -73,7 +73,7 @@ def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -
     ends = np.append(leads[1:], True) if group.size else leads
     tail_rows = high - 1 - place[ends]
     tail = _runs(group[ends], place[ends] + 1, np.full(tail_rows.size, high), tail_rows, is_tail=True)
-    count = int(group.max(initial=-1)) + 1
+    count = int(np.max(group, initial=-1)) + 1
     expected = np.full(count, max(high - low, 0), dtype=np.int64)
     joined = _joined(inner, tail, expected)
     return joined._replace(start=joined.start * step, end=joined.end * step)

@@ -217,7 +217,7 @@ def _without_anchor(gaps: NDArray[np.float64], listed: float) -> NDArray[np.floa
         hours = np.where(_is_multiple(gaps, listed) | (gaps > listed), listed, np.nan)
         hours[0] = listed if len(gaps) == 1 else hours[1]
         return hours
-    step = float(known.min(initial=np.inf))
+    step = float(np.min(known, initial=np.inf))
     is_step = bool(is_valid(np.array([step]))[0]) and np.count_nonzero(known == step) >= CONFIRMING_GAPS
     if is_step and _is_multiple(known, step).all():
         return np.full(len(gaps), step)

@@ -165,7 +165,9 @@ class _Groups:
         for place in self.several:
             rows = self._distinct(place)
             gap, step = self._gap_and_step(place)
-            if len(rows) > 1 and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
+            # A late payment and the next one at its hour are further apart: each is a payment of its own.
+            is_close = bool((np.diff(self._stamps[rows]) < _APART_US).all())
+            if len(rows) > 1 and is_close and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
                 found[place] = rows
             else:
                 with_duplicates.add(self._series[self._starts[place]])

@@ -298,7 +298,7 @@ def _riskless(payoff: Floats, cash: Floats) -> float:
     covered = cash > 0.0
     if (payoff[~covered] < -_NOTHING).any():
         return -np.inf
-    return float((payoff[covered] / cash[covered]).min())
+    return float(np.min(payoff[covered] / cash[covered]))
 
 
 def _violations(

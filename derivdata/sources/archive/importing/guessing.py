@@ -211,7 +211,7 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
     for name in ("symbol", "exchange"):
         if name in found:
             codes = encoded(head.columns[found[name]]).codes.astype(np.int64)
-            series = series * (int(codes.max(initial=0)) + 2) + codes + 1
+            series = series * (int(np.max(codes, initial=0)) + 2) + codes + 1
     apart = _typical_hours(stamps, series)
     words = f"{source.name} {' '.join(head.columns)}"
     if apart is None or apart < 0.9:
