@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import api_conformance
@@ -13,7 +15,7 @@ from derivdata import tables
 from derivdata.fetchers import FETCHERS
 from derivdata.tables.definitions import OPEN_TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint, Param
-from derivdata.tables.schema import OpenTable, Table
+from derivdata.tables.schema import Column, OpenTable, Table
 
 __all__ = ["FAMILIES", "endpoints", "grid", "main", "tables_page"]
 
@@ -57,15 +59,22 @@ Each row has a sentence of the API document, a request that tests it, and the re
 _TABLES_HEAD = """\
 # Tables and columns
 
-One row per key; columns in this order, rows sorted by the key unless said otherwise. The unit stands in the
-name wherever the world uses more than one. *May lack*: missing in every row where the source does not give
-it; in other columns single values may be missing, as NaN, NaT or `<NA>`, never as zero. *Wire* is the API's
-own name where it differs. `dd.tables.TABLES` holds all of this as data.
+This page lists every table with its key, and every column with its unit and dtype. Type in the search box to
+keep the tables and columns that match. `dd.tables.TABLES` has the same as data.
 
-An **open table** is one whose fields no document fixes: every field that arrives becomes a column under its
-own name. A **base table** is what the sample and archives hold and the service adds up; no endpoint gives it
-as it is.
+- A table has one row per key. Columns are in this order; rows are sorted by the key unless the table says
+  otherwise.
+- Missing values are NaN, NaT or `<NA>`, never zero. An *optional* column is missing in every row if the
+  source does not provide it.
+- *Wire* gives the name of the column in the API if it differs.
+- An **open table** has no fixed columns: each field of the response becomes a column under its own name.
+- A **base table** is what the sample and archives store. No endpoint returns it; the service aggregates it.
+
+## Common columns
+
+These columns have the same meaning in most tables. A table below gives a meaning only where it differs.
 """
+_COMMON = 4  # tables with a column of the same meaning, from which on the column is listed once
 
 
 def endpoints() -> str:
@@ -81,7 +90,10 @@ def endpoints() -> str:
 
 def tables_page() -> str:
     """The page of every table with its key, and every column with its unit, storage and meaning."""
-    parts = [_MADE, _TABLES_HEAD]
+    rows = [
+        (f"`{name}`", _escaped(unit), dtype, _escaped(doc)) for name, unit, dtype, doc in sorted(_common())
+    ]
+    parts = [_MADE, _TABLES_HEAD, grid(("column", "unit", "dtype", "meaning"), rows)]
     for family, title in FAMILIES.items():
         fixed = [t for t in tables.TABLES.values() if t.name.split("_", 1)[0] == family]
         opened = [_open_table(t) for t in OPEN_TABLES.values() if t.name.split("_", 1)[0] == family]
@@ -132,10 +144,28 @@ def _parameter(param: Param) -> tuple[str, str, str, str]:
     return f"`{param.name}`", str(param.kind), ", ".join(notes), _escaped(param.doc) + choices
 
 
+@cache
+def _common() -> frozenset[tuple[str, str, str, str]]:
+    """Name, unit, dtype and meaning of the columns that are alike in many tables."""
+    counts = Counter(
+        (name, column.unit, column.kind.dtype, column.doc)
+        for table in tables.TABLES.values()
+        for name, column in table.columns.items()
+    )
+    return frozenset(column for column, count in counts.items() if count >= _COMMON)
+
+
+def _meaning(name: str, column: Column) -> str:
+    """The meaning of a column; empty if the section of common columns has it."""
+    if (name, column.unit, column.kind.dtype, column.doc) in _common():
+        return ""
+    return _escaped(column.doc)
+
+
 def _table(table: Table) -> str:
     order = f"; sorted by {', '.join(f'`{n}`' for n in table.order)}" if table.order else ""
     rows = (
-        (f"`{name}`", _escaped(column.unit), column.kind.dtype, _note(table, name), _escaped(column.doc))
+        (f"`{name}`", _escaped(column.unit), column.kind.dtype, _note(table, name), _meaning(name, column))
         for name, column in table.columns.items()
     )
     return "\n".join(
@@ -144,7 +174,7 @@ def _table(table: Table) -> str:
             f"### {table.name}\n",
             f"{_escaped(table.doc)} {'Base table.' if _is_base(table) else _origin(table.name)}\n",
             f"Key: {', '.join(f'`{n}`' for n in table.key)}{order}.\n",
-            grid(("column", "unit", "stored as", "", "meaning"), rows),
+            grid(("column", "unit", "dtype", "", "meaning"), rows),
         ]
     )
 
@@ -157,7 +187,7 @@ def _open_table(table: OpenTable) -> str:
 def _note(table: Table, name: str) -> str:
     notes = ["key"] if name in table.key else []
     if name in table.optional:
-        notes.append("may lack")
+        notes.append("optional")
     if name in table.wire:
         notes.append(f"wire `{table.wire[name]}`")
     return ", ".join(notes)

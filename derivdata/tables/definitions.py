@@ -52,15 +52,15 @@ define(
     "builders_history",
     key="builder symbol time",
     rest="volume_usd trade_count fees_usd",
-    doc="Orders that one builder routed in the quarter of an hour that starts at `time`.",
+    doc="Orders that one builder routed in the 15 minutes that start at `time`.",
 )
 define(  # the local service serves it, and the hosted service does not
     "catalog",
     key="table exchange",
     rest="first last step_hours row_count",
     optional="last step_hours row_count",
-    changed={"exchange": {"doc": "Venue's slug; unstated where the table names no venues."}},
-    doc="What the connected source holds, one row per table and venue.",
+    changed={"exchange": {"doc": "Venue's slug; 'unstated' if the table has no venues."}},
+    doc="Contents of the connected source, one row per table and venue.",
 )
 define(  # as prices_history
     "delivery_prices",
@@ -70,10 +70,10 @@ define(  # as prices_history
     optional="contract",  # which archives of earlier versions do not have
     order="symbol exchange time contract",
     changed={
-        "time": {"doc": "Instant of the delivery, at the end of what is settled."},
+        "time": {"doc": "Time of the delivery; the end of the averaging period."},
         "price_usd": {"positive": True},
     },
-    doc="Prices that options and futures were settled at when they expired, one row per expiry and contract.",
+    doc="Delivery prices of options and futures, one row per expiry and contract.",
 )
 define(
     "funding_snapshot",
@@ -81,7 +81,7 @@ define(
     rest="time rate_bps_8h rate_native interval_hours oi_rank kind",
     wire={"time": "timestamp"},
     optional="rate_native interval_hours oi_rank",
-    doc="Funding rate of every venue and symbol now, one row per pair that has one.",
+    doc="Current funding rates, one row per symbol and venue.",
 )
 define(
     "funding_metadata",
@@ -95,23 +95,23 @@ define(
     "funding_history",
     key="symbol exchange time",
     rest="rate_bps_8h resolution kind",
-    changed={"time": {"doc": "Start of the step over which the rate holds."}},
+    changed={"time": {"doc": "Start of the step over which the rate applies."}},
     wire={"time": "timestamp", "rate_bps_8h": "y"},
-    doc="Funding rate of every venue over time, sampled, one row per venue and step.",
+    doc="Sampled funding rates over time, one row per venue and step.",
 )
 define(
     "funding_settlements",
     key="symbol exchange time",
     rest="rate_bps_8h interval_hours kind rate_native payment_count interval_source",
     changed={
-        "time": {"doc": "Time of the payment, the end of the interval that it pays for."},
+        "time": {"doc": "Time of the payment; the end of the interval that it covers."},
         "rate_bps_8h": {"doc": "Funding rate; longs pay shorts when positive. NaN without an interval."},
         "interval_hours": {
-            "doc": "Hours that the row pays for: the interval times payment_count. NaN if not known."
+            "doc": "Hours that the payment covers (interval × payment_count); NaN if unknown."
         },
         "rate_native": {
             "unit": "fraction of notional",
-            "doc": "What the row pays, also without an interval.",
+            "doc": "Rate of the payment; known even if the interval is not.",
         },
     },
     wire={"time": "timestamp", "rate_bps_8h": "y"},
@@ -125,10 +125,10 @@ define(  # as prices_history
     optional="index_price_usd oi_usd volume_24h_usd",
     wire={"time": "timestamp"},
     changed={
-        "time": {"doc": "Instant of the price; where there are buckets, a bucket's end."},
-        "price_usd": {"doc": "Mark price, or the last one where the venue has no mark.", "positive": True},
+        "time": {"doc": "Time of the price; the end of the bucket where rows are buckets."},
+        "price_usd": {"doc": "Mark price; the last price where the venue has no mark.", "positive": True},
     },
-    doc="Dated futures of every venue over time.",
+    doc="Prices of dated futures over time.",
 )
 define_open("hip3_by_dex", "Activity by dex.")
 define_open("hip3_by_symbol", "Activity by symbol.")
@@ -144,13 +144,13 @@ define(
     "hip3_traders",
     key="dex symbol address time",
     rest="volume_usd trade_count fees_usd deployer_fees_usd liquidation_value_usd liquidation_count",
-    doc="Trading of one address on one HIP-3 market in the quarter of an hour that starts at `time`.",
+    doc="Trading of one address on one HIP-3 market in the 15 minutes that start at `time`.",
 )
 define(
     "hip3_hourly_candles",
     key="dex symbol time",
     rest="open_usd high_usd low_usd close_usd open_interest oi_usd",
-    doc="Price of one HIP-3 market over a quarter of an hour, and open interest at its end.",
+    doc="Prices of one HIP-3 market over 15 minutes, with open interest at the end.",
 )
 define_open("hip4_dashboard", "HIP-4 at a glance: totals, one row per outcome, one per day.")
 define_open("hip4_leaderboard", "Largest traders.")
@@ -160,7 +160,7 @@ define(
     "hip4_traders",
     key="venue outcome_id address time",
     rest="volume_usd trade_count fill_count fees_usd",
-    doc="Trading of one address on one HIP-4 outcome in the quarter of an hour that starts at `time`.",
+    doc="Trading of one address on one HIP-4 outcome in the 15 minutes that start at `time`.",
 )
 define(
     "hip4_oi",
@@ -175,14 +175,12 @@ define(  # the local service serves it, and the hosted service does not
     "delisted tick step",
     optional="quote contract_size strike expiry listed delisted tick step",
     changed={
-        "time": {
-            "doc": "Instant from which the list says so, the start of this state as far as it was seen."
-        },
-        "quote": {"kind": Kind.LABEL, "doc": "Quote currency; missing if not told.", "allowed": ()},
-        "strike": {"doc": "Strike of an option; missing of others."},
-        "expiry": {"doc": "Expiry of an option or a dated future; missing of others."},
+        "time": {"doc": "Start of the state; the time when the venue's list first showed it."},
+        "quote": {"kind": Kind.LABEL, "doc": "Quote currency; missing if not stated.", "allowed": ()},
+        "strike": {"doc": "Strike of an option; missing for other contracts."},
+        "expiry": {"doc": "Expiry of an option or dated future; missing for other contracts."},
     },
-    doc="Contracts that venues list or listed, a row for each state of one.",
+    doc="Listed and delisted contracts, one row per state of a contract.",
 )
 define(
     "liquidations_events",
@@ -204,7 +202,7 @@ define(
     key="exchange order_id fill_id",
     rest="time symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status",
     order="time exchange order_id fill_id",
-    doc="Single fills of liquidation orders, as a venue reports them; the service consolidates them.",
+    doc="Fills of liquidation orders as the venue reports them; the service consolidates them into orders.",
 )
 define(
     "liquidations_history",
@@ -245,7 +243,7 @@ define(
     rest="time rank funding_current_bps_8h oi_rank",
     wire={"time": "timestamp", "funding_current_bps_8h": "funding_current_bps"},
     order="rank",
-    doc="Highest funding rates among all pairs of symbol and venue, up to ten.",
+    doc="Up to ten highest funding rates over all symbols and venues.",
 )
 define(
     "markets_symbol_exchanges",
@@ -259,7 +257,7 @@ define(
     },
     optional="price_24h_change_pct volume_24h_usd oi_usd funding_current_bps_8h funding_avg_7d_bps_8h "
     "liquidation_24h_usd",
-    doc="State of one symbol on each venue at an instant.",
+    doc="State of one symbol on each venue at one time.",
 )
 define(
     "markets_exchange_history",
@@ -274,7 +272,7 @@ define(
     key="rank",
     rest="time label lower_pct upper_pct symbol_count symbols",
     wire={"time": "timestamp", "lower_pct": "min", "upper_pct": "max", "symbol_count": "count"},
-    doc="How many symbols rose or fell by how much in 24 hours, one row per bucket from the top.",
+    doc="Distribution of 24-hour price changes over symbols, one row per bucket, largest rise first.",
 )
 define(
     "markets_exchanges",
@@ -282,29 +280,29 @@ define(
     rest="time volume_24h_usd oi_usd symbol_count liquidation_24h_usd",
     wire={"time": "timestamp"},
     optional="volume_24h_usd oi_usd symbol_count liquidation_24h_usd",
-    doc="State of every venue.",
+    doc="Current state of every venue.",
 )
 TABLES["markets_exchange_symbols"] = replace(
     TABLES["markets_symbol_exchanges"],
     name="markets_exchange_symbols",
-    doc="State of every symbol on one venue at an instant.",
+    doc="State of every symbol on one venue at one time.",
 )
 TABLES["markets_symbol_stats"] = replace(
     TABLES["markets_symbols"],
     name="markets_symbol_stats",
-    doc="State of one symbol: its row of the leaderboard.",
+    doc="Row of one symbol in the leaderboard.",
 )
 define(
     "oi_exchanges",
     key="exchange",
     rest="time total_oi_usd symbol_count top_symbol change_24h change_7d market_share",
-    doc="Open interest of every venue now.",
+    doc="Current open interest of every venue.",
 )
 define(
     "oi_sparklines",
     key="exchange days_ago",
     rest="time oi_usd",
-    doc="Open interest of every venue over the last week, seven points, as the summary shows it.",
+    doc="Open interest of every venue over the last week in seven points.",
 )
 define(
     "oi_history",
@@ -338,34 +336,34 @@ define(
     "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume interest_rate quoted_at",
     changed={"side": {"allowed": ("call", "put")}},
     order="symbol exchange time expiry strike side",
-    doc="Every active option of one symbol on one venue at an instant.",
+    doc="Every active option of one symbol on one venue at one time.",
 )
 define(
     "options_surface_history",
     key="symbol exchange time expiry strike side",
     rest="iv open_interest underlying_price",
     changed={"side": {"allowed": ("call", "put")}},
-    doc="Options surface of every hour.",
+    doc="Hourly options surfaces.",
 )
 define(
     "options_atm_history",
     key="symbol exchange time expiry",
     rest="strike iv underlying_price",
     wire={"time": "hour"},
-    doc="At-the-money volatility of every hour and expiry.",
+    doc="Hourly at-the-money volatility per expiry.",
 )
 define(
     "options_metrics",
     key="symbol exchange expiry",
     rest="time underlying_price atm_strike atm_iv atm_iv_24h_ago atm_iv_change_24h",
-    doc="At-the-money volatility per expiry, now and a day ago.",
+    doc="At-the-money volatility per expiry, now and one day earlier.",
 )
 define(
     "options_overview_history",
     key="symbol exchange time",
     rest="notional_oi_usd notional_volume_24h_usd",
     wire={"time": "timestamp"},
-    doc="Options open interest and volume by venue and symbol, every hour.",
+    doc="Hourly options open interest and volume by venue and symbol.",
 )
 define(  # as prices_history
     "options_trades",
@@ -375,13 +373,13 @@ define(  # as prices_history
     wire={"time": "timestamp"},
     optional="price_coin price_usd iv index_price_usd underlying_price",
     changed={
-        "time": {"doc": "Instant of the trade."},
+        "time": {"doc": "Time of the trade."},
         "side": {"allowed": ("call", "put")},
-        "size": {"unit": "coin", "doc": "Coins that were traded."},
+        "size": {"unit": "coin", "doc": "Traded amount in coins."},
         "price_usd": {"doc": "Price of the option, in USD."},
         "iv": {"doc": "Implied volatility of the price, decimal."},
     },
-    doc="Trades of options; the price is in the coin where the option is settled in it, else in USD.",
+    doc="Option trades; prices are in the coin for coin-settled options, otherwise in USD.",
 )
 define(
     "orderbook_book",
@@ -397,7 +395,7 @@ define(
     rest="bid_depth_usd ask_depth_usd resolution",
     wire={"time": "timestamp"},
     optional="resolution",
-    doc="Value bid and offered near the mid price over time, one row per distance.",
+    doc="Bid and ask value near the mid price over time, one row per distance.",
 )
 define(  # as prices_history
     "positioning_history",
@@ -406,14 +404,14 @@ define(  # as prices_history
     wire={"time": "timestamp"},
     optional="long_share short_share",
     changed={
-        "time": {"doc": "Instant of the state; where a venue tells it of a period, the period's end."},
+        "time": {"doc": "Time of the state; the end of the period where the venue reports a period."},
         "kind": {
-            "doc": "What is counted: 'accounts', 'positions' of those that the venue takes for active, or of "
-            "its largest traders 'top_accounts' or 'top_positions'.",
+            "doc": "Counted quantity: 'accounts' or 'positions' of active traders, or 'top_accounts' or "
+            "'top_positions' of the largest traders.",
             "allowed": ("accounts", "positions", "top_accounts", "top_positions"),
         },
     },
-    doc="Long against short accounts and positions of every venue over time; venues count unlike each other.",
+    doc="Long and short accounts and positions of every venue over time; definitions differ between venues.",
 )
 define(  # the local service serves it, and the hosted service does not
     "prices_history",
@@ -421,7 +419,7 @@ define(  # the local service serves it, and the hosted service does not
     rest="price_usd resolution",
     wire={"time": "timestamp", "price_usd": "y"},
     changed={
-        "time": {"doc": "Instant of the price; where there are buckets, a bucket's end."},
+        "time": {"doc": "Time of the price; the end of the bucket where rows are buckets."},
         "kind": {"doc": "'mark', 'index' or 'last'.", "allowed": ("mark", "index", "last")},
         "price_usd": {"positive": True},
     },
@@ -432,23 +430,23 @@ define(  # as prices_history
     key="symbol exchange time quote",
     rest="price resolution",
     wire={"time": "timestamp", "price": "y"},
-    changed={"time": {"doc": "Instant of the price; where there are buckets, a bucket's end."}},
-    doc="Price of the coins themselves, of as many as a contract of the symbol counts, by currency.",
+    changed={"time": {"doc": "Time of the price; the end of the bucket where rows are buckets."}},
+    doc="Spot prices by currency, for as many coins as one unit of the symbol has.",
 )
 define(
     "rwa_market_hours",
     key="exchange_id start session",
     rest="time end is_tradable name short_name mic timezone is_tradable_now next_session_start",
     optional="name short_name mic timezone is_tradable_now next_session_start",
-    doc="Sessions and holidays of the exchanges behind real-world assets, one row per interval.",
+    doc="Sessions and holidays of the exchanges of real-world assets, one row per interval.",
 )
 define(  # as prices_history
     "volatility_index_published",
     key="symbol exchange time",
     rest="index_pct resolution",
     wire={"time": "timestamp"},
-    changed={"time": {"doc": "Instant of the index, the end of its step."}},
-    doc="Volatility indices that venues publish, such as DVOL.",
+    changed={"time": {"doc": "Time of the index value; the end of its step."}},
+    doc="Volatility indices published by venues, e.g. DVOL.",
 )
 define(
     "volume_history",
@@ -477,7 +475,7 @@ define(  # as prices_history
     key="symbol exchange time",
     rest="buy_usd sell_usd resolution",
     wire={"time": "timestamp"},
-    doc="Value that takers bought and sold on every venue, per step.",
+    doc="Taker buy and sell value on every venue, per step.",
 )
 define(
     "volume_top_symbols",

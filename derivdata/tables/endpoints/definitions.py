@@ -128,7 +128,10 @@ MARKETS_PRICE_BUCKETS = _of(
     EXCHANGES,
 )
 MARKETS_EXCHANGES = _of(
-    "/markets/exchanges/all", "markets_exchanges", "State of every venue.", fresh_seconds=AGGREGATE_SECONDS
+    "/markets/exchanges/all",
+    "markets_exchanges",
+    "Current state of every venue.",
+    fresh_seconds=AGGREGATE_SECONDS,
 )
 MARKETS_EXCHANGE_SYMBOLS = _of(
     "/markets/exchanges/{exchange}/symbols",
@@ -211,19 +214,19 @@ OPTIONS_SNAPSHOT = _of(
 OPTIONS_SURFACE_HISTORY = _of(
     "/options/surface-history",
     "options_surface_history",
-    "Options surface of every hour.",
+    "Hourly options surfaces.",
     *(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
 )
 OPTIONS_ATM_HISTORY = _of(
     "/options/atm-history",
     "options_atm_history",
-    "At-the-money volatility of every hour and expiry.",
+    "Hourly at-the-money volatility per expiry.",
     *(_OPTIONS_SYMBOL, EXCHANGE, DAYS),
 )
 OPTIONS_METRICS = _of(
     "/options/metrics",
     "options_metrics",
-    "At-the-money volatility per expiry, now and a day ago.",
+    "At-the-money volatility per expiry, now and one day earlier.",
     *(_OPTIONS_SYMBOL, EXCHANGE),
 )
 OPTIONS_OVERVIEW_HISTORY = _of(
@@ -339,7 +342,7 @@ RWA_MARKET_HOURS = _of(
 _RANGE_OR_ALL = replace(
     RANGE, doc="Rolling window that ends now; all gives days.", choices=(*RANGE.choices, "all")
 )
-_DEX = Param("dex", ParamKind.TEXT, "Dex of HIP-3: xyz.")
+_DEX = Param("dex", ParamKind.TEXT, "HIP-3 dex, e.g. xyz.")
 _ONE_DEX = replace(_DEX, required=True)
 _DEX_SYMBOL = Param("symbol", ParamKind.TEXT, "Symbol, or dex:SYMBOL.")
 _COIN = Param("coin", ParamKind.TEXT, "dex:SYMBOL.", required=True)
