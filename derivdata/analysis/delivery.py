@@ -17,7 +17,7 @@ from derivdata.tables.required import require_instants
 __all__ = ["calibration", "probabilities"]
 __dir__ = __all__.copy
 
-_PREFERENCE = {"option": 0, "index": 1, "unstated": 2}
+_PREFERENCE = ("option", "index", "unstated")
 """Which deliveries options are settled at, the best first; a future's mean may be of another window."""
 
 
@@ -65,7 +65,7 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
             prices = prices[prices[name] == surface[name].item()]
     expiries = pd.DatetimeIndex(surface["expiry"].to_numpy())
     prices = prices.assign(time=naive_utc(prices["time"]))
-    prices = _of_contract(prices[prices["time"].isin(expiries)], contract)
+    prices = of_contract(prices[prices["time"].isin(expiries)], contract)
     delivered = prices.set_index("time")["price_usd"]
     if not delivered.index.is_unique:
         raise ValueError("prices has several deliveries of an instant: choose one symbol and venue")
@@ -77,21 +77,27 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     return xr.Dataset({**named, "price_usd": price, "status": found["status"]})
 
 
-def _of_contract(prices: pd.DataFrame, contract: str | None) -> pd.DataFrame:
-    """Return the deliveries that options of each expiry were settled at, of one contract."""
+def of_contract(
+    prices: pd.DataFrame,
+    contract: str | None,
+    preference: Sequence[str] = _PREFERENCE,
+    argument: str = "prices",
+) -> pd.DataFrame:
+    """Return the deliveries of one contract at each expiry, those of the first preferred kind."""
     if "contract" not in prices:
         if contract is not None:
-            raise ValueError(f"contract={contract!r}: prices has no column 'contract'")
+            raise ValueError(f"contract={contract!r}: {argument} has no column 'contract'")
         return prices
     names = prices["contract"].astype(object)
     listed = ", ".join(sorted(set(names)))
     if contract is not None:
         if len(prices) and contract not in set(names):
-            raise ValueError(f"contract={contract!r}: prices at the expiries are of {listed}")
+            raise ValueError(f"contract={contract!r}: {argument} at the expiries are of {listed}")
         return prices[names == contract]
-    rank = names.map(lambda name: _PREFERENCE.get(name.partition(":")[0], np.nan)).astype(np.float64)
+    ranks = {kind: float(place) for place, kind in enumerate(preference)}
+    rank = names.map(lambda name: ranks.get(name.partition(":")[0], np.nan)).astype(np.float64)
     if len(prices) and rank.isna().all():
-        raise ValueError(f"prices at the expiries are of {listed}: name one with contract=")
+        raise ValueError(f"{argument} at the expiries are of {listed}: name one with contract=")
     best = rank.groupby(prices["time"]).transform("min")
     chosen = prices[(rank == best) & rank.notna()]
     apart = chosen.groupby("time")["price_usd"].nunique()
@@ -100,7 +106,7 @@ def _of_contract(prices: pd.DataFrame, contract: str | None) -> pd.DataFrame:
         several = sorted(set(chosen.loc[chosen["time"] == time, "contract"].astype(object)))
         if len(several) > 1:
             raise ValueError(
-                f"prices at {time:%Y-%m-%d %H:%M} UTC differ between contracts {', '.join(several)}: "
+                f"{argument} at {time:%Y-%m-%d %H:%M} UTC differ between contracts {', '.join(several)}: "
                 "name one with contract="
             )
     same = chosen.duplicated(["time", "price_usd"]) & ~chosen.duplicated(["time", "contract"])

@@ -1,13 +1,26 @@
 """Positions in options on a fitted surface: greeks, vega buckets, scenarios, and where a P&L came from.
 
-A position is a frame with a row per leg: ``expiry``, ``strike`` [USD], ``side`` (``"call"`` or ``"put"``) and
-``quantity`` [coins of the underlying; negative is short]. The surface gives each leg its volatility and its
-forward: at a listed expiry those of that expiry, between expiries total variance as
-`derivdata.analysis.surface.iv` interpolates it and the logarithm of the forward linear in time.
+A position is a table with a row per leg:
+
+- ``side``: ``"call"``, ``"put"``, ``"future"``, ``"perpetual"`` or ``"spot"``
+- ``quantity``: coins of the underlying, negative is short; of an inverse future or perpetual USD
+- ``expiry``: of options and futures
+- ``strike`` [USD]: of options
+- ``price`` [USD], may be left out: at which a future or perpetual was entered; without it that of the
+  surface, so that its value is 0
+- ``contract``, may be left out: ``"inverse"`` of a future or perpetual of a fixed number of USD that is
+  settled in coin; ``"linear"`` otherwise
+
+The surface gives each leg its volatility and its forward: at a listed expiry those of that expiry, between
+expiries total variance as `derivdata.analysis.surface.iv` interpolates it and the logarithm of the forward
+linear in time. Perpetuals and spot are valued at the surface's ``spot``: a premium of the perpetual over the
+index is left out.
 
 Results have a dim ``currency``: ``"usd"`` is Black's value (what a coin premium is worth at the forward of
 its expiry), ``"coin"`` that over the forward, the premium of coin-settled options. Greeks of ``"coin"`` are
-derivatives of the coin value, so that a position without delta in coin still has one in USD.
+derivatives of the coin value, so that a position without delta in coin still has one in USD. In the same way
+a future of q coins that was entered at P has the USD value ``q (F − P)`` and the coin value ``q (1 − P/F)``.
+The latter is an inverse contract of Q = q P USD, ``Q (1/P − 1/F)``. Spot is worth ``q F`` USD and q coins.
 """
 
 from derivdata.analysis.position.pnl_terms import attribution

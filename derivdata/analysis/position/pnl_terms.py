@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.labelling import where
+from derivdata.analysis.position.instruments import instruments
 from derivdata.analysis.position.sensitivities import (
     DAYS_PER_YEAR,
     Legs,
@@ -17,6 +20,7 @@ from derivdata.analysis.position.sensitivities import (
     scaled_greeks,
     value_of,
 )
+from derivdata.analysis.position.settlement import settlement_prices
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.clock import Clock
 from derivdata.support.arguments import typed
@@ -36,6 +40,8 @@ def attribution(
     spot: tuple[float, float] | None = None,
     interest_rate: float = 0.0,
     clock: Clock | None = None,
+    delivery: pd.DataFrame | Mapping[Any, Any] | None = None,
+    contract: str | None = None,
 ) -> xr.Dataset:
     """Attribute the P&L of a position between two surfaces to the moves of time, forwards and volatility.
 
@@ -54,6 +60,13 @@ def attribution(
     interest_rate, clock
         As in `derivdata.analysis.position.greeks`; with a clock ``theta`` is for the hours and events that
         have passed, and only what volatility moved beyond that is vega.
+    delivery
+        Prices at which legs that expire in between are settled: the table ``delivery_prices``
+        (`derivdata.delivery.prices`) with rows of the surface's symbol and venue, or a mapping from
+        expiries to prices [USD]. Without it these legs are NaN.
+    contract
+        Which deliveries count, such as ``"option:USD"``, where contracts of one expiry differ. By default
+        those of options for options and of futures for futures, or else those of an index.
 
     Returns
     -------
@@ -62,15 +75,26 @@ def attribution(
         the change of value. ``residual_share``: the residual over the sum of the sizes of all terms. The same
         by leg with ``_by_leg``; ``forward_change`` [USD], ``vol_change`` [1/√year] and ``days`` over ``leg``;
         ``vol_steps`` [1/√year] over ``term`` and ``leg``, what each revaluation changed of it.
-        NaN for a leg that has expired or has no volatility, and for sums that hold one; ``status`` says why.
+        NaN for a leg that has expired without a delivery price or has no volatility, and for sums that hold
+        one; ``status`` says why. With `delivery` there is a term ``settlement`` (method ``"greeks"``), and
+        ``settlement_price`` [USD] over ``leg``, NaN of legs that are still alive.
 
     Raises
     ------
     ValueError
-        `after` is not later than `before`; as in `derivdata.analysis.position.greeks`.
+        `after` is not later than `before`; `delivery` has no price, or several, for a leg that expires in
+        between; as in `derivdata.analysis.position.greeks`.
 
     Notes
     -----
+    A future or perpetual without a ``price`` has its gain from the price at `before`. Its P&L is its
+    ``delta`` and ``rho`` alone in USD. What a leg paid at its delivery stays as it was paid: the coin value
+    is the coins of the payoff, the USD value their worth at the delivery price.
+
+    A leg that is settled has ``theta``, its time value at the forward of before; ``delta`` and ``charm`` as
+    below, with the delta of the payoff at the old forward; and ``settlement``, the rest of the payoff: what
+    it has bent between the old forward and the delivery price.
+
     With dF and dσ the moves of a leg's forward and of its volatility at its strike: ``theta`` is the
     revaluation for time alone; delta dF, vega dσ with greeks of before; ``charm`` and ``veta``, what the
     passing of time changed in these two; at the new time ½ gamma dF², speed dF³/6, ½ volga dσ², vanna dF dσ.
@@ -81,26 +105,35 @@ def attribution(
     before to after: ``level`` by what it moved at the money, ``skew`` by half the difference and ``wings`` by
     the mean of what it moved at this moneyness and its opposite, level apart. Another order, other parts.
     """
-    one, two = (on_surface(legs, part, name, clock) for part, name in ((before, "before"), (after, "after")))
-    years, left = one.year_fraction, two.year_fraction
-    passed = years - left
+    held = instruments(legs)
+    one = on_surface(held, before, "before", clock)
+    two = on_surface(held, after, "after", clock, entry=one.forward)
+    passed = one.year_fraction - two.year_fraction
     if not passed.chunks and not bool((passed > 0.0).all()):
         raise ValueError("after is not later than before: swap them")
+    price = None if delivery is None else settlement_prices(held, delivery, before, after, contract)
+    two = _settled(two, price)
+    years, left = one.year_fraction, two.year_fraction
+    passed = years - left
+    alive = left > 0.0
     k, k_after = one.moneyness, two.moneyness
-    iv = one.iv(k)
-    d_forward, d_vol = two.forward - one.forward, two.iv(k_after) - iv
-    by_spot = d_forward if spot is None else one.forward * (_ratio(spot) - 1.0)
     ageing = one.ageing(passed)
-    later = one._replace(year_fraction=left.where(left > 0.0))
+    iv = where(one.is_option, one.iv(k), 0.0)
     aged = iv * ageing
-    moves = (d_forward, by_spot, two.iv(k_after) - aged)
+    valid = alive if price is None else alive | (price.notnull() & (years > 0.0))
+    iv_after = where(one.is_option & alive, two.iv(k_after), aged).where(valid)
+    d_forward = two.forward - one.forward
+    by_spot = d_forward if spot is None else _by_spot(one, d_forward, alive, spot)
+    later = one._replace(year_fraction=left.where(valid))
+    moves = (d_forward, by_spot, iv_after - aged)
     steps = _volatilities(one, two, k_after, ageing) if method == "revaluation" else None
 
     def contributions(premium: Any) -> xr.Dataset:
         start = value_of(one, one.forward, years, iv, interest_rate, premium)
-        end = value_of(two, two.forward, left, two.iv(k_after), interest_rate, premium).where(left > 0.0)
+        end = value_of(two, two.forward, left, iv_after, interest_rate, premium).where(valid)
         if steps is None:
-            terms = _terms(one, later, (iv, aged), moves, interest_rate, premium)
+            terms = leg_terms(one, later, (iv, aged), moves, interest_rate, premium)
+            terms = _with_settlement(terms, end - start, price)
         else:
             forwards = (one.forward, one.forward + by_spot, *[two.forward] * 5)
             values = [
@@ -124,18 +157,39 @@ def attribution(
     result = result.assign(
         residual_share=(abs(total["residual"]) / size).assign_attrs(units="1"),
         forward_change=d_forward.assign_attrs(units="USD"),
-        vol_change=d_vol.assign_attrs(units="1/sqrt(year)"),
+        vol_change=(iv_after - iv).assign_attrs(units="1/sqrt(year)"),
         days=(passed * DAYS_PER_YEAR).assign_attrs(units="days"),
     )
+    if price is not None:
+        result["settlement_price"] = price.assign_attrs(units="USD")
     if steps is not None:
         moved = [now - then for now, then in zip(steps, [iv, *steps[:-1]], strict=True)]
         result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/sqrt(year)")
     status = (one.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
-    origins = [provenance(each) if "provenance" in each.attrs else None for each in (before, after)]
-    if any(origins):
-        labelled.attrs["provenance"] = json.dumps(joined_provenance(origins), sort_keys=True)
-    return labelled
+    return labelled.assign_attrs(_origin(before, after))
+
+
+def _origin(*surfaces: xr.Dataset) -> dict[str, str]:
+    origins = [provenance(each) if "provenance" in each.attrs else None for each in surfaces]
+    return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
+
+
+def _by_spot(one: Legs, d_forward: Any, alive: Any, spot: tuple[float, float]) -> Any:
+    """Return the part of each move that spot made: all of it for legs that are settled or do not expire."""
+    first, last = spot
+    if not (first > 0.0 and last > 0.0):
+        raise ValueError(f"{spot=} must be two prices above 0")
+    return where(one.expires & alive, one.forward * (last / first - 1.0), d_forward)
+
+
+def _settled(legs: Legs, price: xr.DataArray | None) -> Legs:
+    """Return legs of which those with a delivery price have expired at it."""
+    if price is None:
+        return legs
+    over = price.notnull()
+    forward = where(over, price, legs.forward).transpose(*legs.forward.dims)
+    return legs._replace(forward=forward, year_fraction=where(over, 0.0, legs.year_fraction))
 
 
 def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
@@ -147,10 +201,22 @@ def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr
     aged, level = one.iv(one.moneyness) * ageing, moved(0.0)
     slid = one.iv(k) * ageing
     skewed = slid + level + (moved(k) - moved(-k)) / 2.0
-    return [aged, aged, aged, slid, slid + level, skewed, two.iv(k)]
+    every = [aged, aged, aged, slid, slid + level, skewed, two.iv(k)]
+    return [where(one.is_option, iv, 0.0) for iv in every]
 
 
-def _terms(
+def _with_settlement(terms: xr.DataArray, pnl: xr.DataArray, price: xr.DataArray | None) -> xr.DataArray:
+    """Return the terms with what a payoff gave beyond them, where legs have a delivery price."""
+    if price is None:
+        return terms
+    settled = price.notnull()
+    usual = where(settled, terms.fillna(0.0), terms)
+    rest = where(settled, pnl - usual.sum("term", skipna=False), 0.0)
+    joined: xr.DataArray = xr.concat([usual, rest.expand_dims(term=["settlement"])], "term", coords="minimal")
+    return joined
+
+
+def leg_terms(
     legs: Legs, later: Legs, vols: tuple[Any, Any], moves: tuple[Any, Any, Any], rate: float, premium: Any
 ) -> xr.DataArray:
     """Return what each leg owes to each move; greeks are those of the position."""
@@ -177,10 +243,3 @@ def _joined(names: tuple[str, ...], parts: list[Any]) -> xr.DataArray:
     index = xr.Variable("term", np.array(names))
     joined: xr.DataArray = xr.concat(parts, index, coords="minimal", compat="override")
     return joined
-
-
-def _ratio(spot: tuple[float, float]) -> float:
-    first, last = spot
-    if not (first > 0.0 and last > 0.0):
-        raise ValueError(f"{spot=} must be two prices above 0")
-    return last / first

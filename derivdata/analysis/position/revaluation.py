@@ -95,7 +95,7 @@ def scenarios(
         else:
             iv = placed.iv(at) + sticky * placed.cut.skew() * np.log1p(move)
     moved = iv * placed.ageing(passed / DAYS_PER_YEAR) + shift
-    good = (moved > 0.0) | (years <= 0.0)
+    good = (moved > 0.0) | (years <= 0.0) | ~placed.is_option
     alive = placed.year_fraction > 0.0
     now = in_both_currencies(
         lambda premium: value_of(

@@ -12,21 +12,19 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import Greek
-from derivdata.analysis.inputs import require_columns, require_variables
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import applied, origin_attrs, where, whole_surface
+from derivdata.analysis.position.instruments import NO_EXPIRY_YEARS, Instruments, instruments
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us
 from derivdata.analysis.surface.evaluate import years_until
 from derivdata.analysis.surface.maturity import Maturity, at_maturity, volatility
 from derivdata.support.arguments import typed
-from derivdata.support.times import naive_utc
-from derivdata.tables.expiries import expiries
 from derivdata.units import HOURS_PER_YEAR
 
 DAYS_PER_YEAR = HOURS_PER_YEAR / 24.0
 CURRENCIES = ("usd", "coin")
 PREMIUMS = ("linear", "inverse")
-_COLUMNS = ("strike", "quantity")
 
 
 class Legs(NamedTuple):
@@ -41,6 +39,9 @@ class Legs(NamedTuple):
     origin: xr.DataArray
     rules: Rules | None
     dated: xr.DataArray
+    is_option: xr.DataArray
+    entry: xr.DataArray
+    """Price [USD] from which a future or perpetual has its gain, 0 of spot, NaN of options."""
 
     def left(self, passed: xr.DataArray) -> xr.DataArray:
         """Return the share of each leg's total variance that is left when some years have passed."""
@@ -76,6 +77,12 @@ class Legs(NamedTuple):
         return volatility(self.cut.total_variance(k), self.year_fraction).reset_coords(drop=True)
 
     @property
+    def expires(self) -> xr.DataArray:
+        """Tell which legs have an expiry: options and futures."""
+        expires: xr.DataArray = self.year_fraction < NO_EXPIRY_YEARS
+        return expires
+
+    @property
     def moneyness(self) -> xr.DataArray:
         """Return ``ln(K/F)`` of each leg."""
         ratio: Any = self.strike / self.forward
@@ -85,41 +92,59 @@ class Legs(NamedTuple):
     def status(self, k: xr.DataArray) -> xr.DataArray:
         """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
         of_surface = self.cut.flags_at(k).astype(np.int32).reset_coords(drop=True)
+        others = of_surface & np.int32(Status.EXPIRED)
+        of_surface = of_surface.where(self.is_option, others)
         status: xr.DataArray = of_surface | where(
             self.dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0)
         )
-        return status
+        return status.astype(np.int32)
 
 
 def on_surface(
-    legs: pd.DataFrame, surface: xr.Dataset, argument: str = "surface", clock: Clock | None = None
+    legs: pd.DataFrame | Instruments,
+    surface: xr.Dataset,
+    argument: str = "surface",
+    clock: Clock | None = None,
+    entry: xr.DataArray | None = None,
 ) -> Legs:
-    """Place the legs on a surface."""
-    require_columns(legs, "legs", _COLUMNS, others=("side",), any_kind=("expiry",))
-    _require_legs(legs)
+    """Place the legs on a surface; `entry` is the price of futures and perpetuals without one."""
+    held = legs if isinstance(legs, Instruments) else instruments(legs)
     surface = whole_surface(surface)
     require_variables(surface, argument, ("forward",))
-    expiry, dated = expiries(legs["expiry"], "the column 'expiry' of legs")
-    stamps = naive_utc(expiry).to_numpy()
-    years = years_until(surface, xr.DataArray(stamps, dims="leg"), argument)
-    kinds = {"strike": np.float64, "side": object, "quantity": np.float64}
-    arrays = {
-        name: xr.DataArray(legs[name].astype(kind).to_numpy(), dims="leg") for name, kind in kinds.items()
-    }
+    years = years_until(surface, held.expiry, argument)
     cut = at_maturity(surface, years, extrapolate="flat_vol", clock=clock)
-    rules = None if clock is None else clock_of(clock)
-    where_it_lies = {"year_fraction": years, "forward": cut.forward, "origin": origin_us(surface)}
-    return Legs(**arrays, **where_it_lies, cut=cut, rules=rules, dated=xr.DataArray(dated, dims="leg"))
+    forward = cut.forward
+    if held.has_no_expiry.any():
+        spot = where(held.has_no_expiry, _spot_of(surface, argument), forward)
+        forward = spot.transpose(*forward.dims)
+    start = forward if entry is None else entry
+    start = where(held.is_spot, 0.0, held.price.fillna(start)).where(~held.is_option)
+    coins = held.quantity
+    if held.is_inverse.any():
+        coins = where(held.is_inverse, held.quantity / start, held.quantity)
+    return Legs(
+        strike=held.strike,
+        side=held.option_side,
+        quantity=coins,
+        year_fraction=years,
+        forward=forward,
+        cut=cut,
+        origin=origin_us(surface),
+        rules=None if clock is None else clock_of(clock),
+        dated=held.is_dated,
+        is_option=held.is_option,
+        entry=start,
+    )
 
 
-def _require_legs(legs: pd.DataFrame) -> None:
-    if not len(legs):
-        raise ValueError("legs has no rows")
-    strange = ~legs["side"].isin(("call", "put"))
-    if strange.any():
-        raise ValueError(f"a leg has the side {legs['side'][strange].iloc[0]!r}: 'call' or 'put'")
-    if not (np.isfinite(legs["quantity"]).all() and (legs["strike"] > 0).all()):
-        raise ValueError("legs need a quantity in coins and a strike above 0 in every row")
+def _spot_of(surface: xr.Dataset, argument: str) -> xr.DataArray:
+    """Return the price of the coin at each instant of a surface, which perpetuals and spot are valued at."""
+    if "spot" not in surface.variables:
+        raise ValueError(
+            f"{argument} has no coordinate 'spot' [USD], which a perpetual or spot leg is valued at: fit the "
+            "surface with from_chain(..., spot=...), or assign_coords(spot=...)"
+        )
+    return surface["spot"].reset_coords(drop=True).astype(np.float64)
 
 
 def in_both_currencies(of: Callable[[Any], xr.DataArray | xr.Dataset]) -> Any:
@@ -134,8 +159,35 @@ def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: float, premium
     left = where(years > 0.0, years, 0.0)
     vol = where(years > 0.0, iv, 0.0)
     each = formulas.price(forward, legs.strike, left, vol, legs.side, interest_rate=rate, premium=premium)
-    valued: xr.DataArray = each.drop_attrs() * legs.quantity
+    each = each.drop_attrs()
+    if not legs.is_option.all():
+        gain = forward - legs.entry
+        each = _with_others(legs, each, gain if premium == "linear" else gain / forward)
+    valued: xr.DataArray = each * legs.quantity
     return valued
+
+
+def _with_others(legs: Legs, of_options: xr.DataArray, of_others: Any) -> xr.DataArray:
+    """Return figures of options joined with those of other legs, over the dims of both."""
+    joined = where(legs.is_option, of_options, of_others)
+    leading = [dim for dim in joined.dims if dim not in of_options.dims]
+    ordered: xr.DataArray = joined.transpose(*leading, *of_options.dims)
+    return ordered
+
+
+def _linear_greek(name: str, legs: Legs, premium: Any) -> xr.DataArray | float:
+    """Return a greek of one coin of a future, perpetual or spot leg: of ``F − P``, or ``1 − P/F`` in coin."""
+    forward, entry = legs.forward, legs.entry
+    inverse = premium == "inverse"
+    if name == "rho":  # of a future alone: its forward moves with the rate, ∂F/∂r = T F
+        years = legs.year_fraction.where(legs.expires, 0.0)
+        return years * (entry / forward if inverse else forward)
+    by_forward = {
+        "delta": entry / forward**2 if inverse else 1.0 + 0.0 * forward,
+        "gamma": -2.0 * entry / forward**3 if inverse else 0.0,
+        "speed": 6.0 * entry / forward**4 if inverse else 0.0,
+    }
+    return by_forward.get(name, 0.0)
 
 
 _UNITS = {
@@ -187,7 +239,8 @@ def greeks(
         ``delta`` is ``∂value/∂F``: that in USD is the number of coins to sell against the position; that in
         coin times ``forward`` is the premium-adjusted one. ``forward`` [USD], ``iv`` [1/√year],
         ``year_fraction`` [years] and ``status`` have no currency. The sum of the position is
-        ``.sum("leg", skipna=False)``: NaN where a leg has no volatility.
+        ``.sum("leg", skipna=False)``: NaN where an option has no volatility. ``iv`` is NaN of other legs,
+        ``year_fraction`` of legs that do not expire.
 
     Raises
     ------
@@ -220,7 +273,7 @@ def greeks(
     result = result.assign(
         forward=placed.forward.assign_attrs(units="USD"),
         iv=iv.assign_attrs(units="1/sqrt(year)"),
-        year_fraction=placed.year_fraction.assign_attrs(units="years"),
+        year_fraction=placed.year_fraction.where(placed.expires).assign_attrs(units="years"),
         status=placed.status(k).drop_attrs().assign_attrs(flag_attrs()),
     )
     return with_labels(result, surface)
@@ -243,6 +296,9 @@ def scaled_greeks(
     for name in [name for name in which if name in timed]:
         by_time = -greeks[timed[name]] * iv / (2.0 * placed.year_fraction)
         greeks[name] = greeks[name] + (placed.haste() - 1.0) * by_time
+    if not placed.is_option.all():
+        for name in which:
+            greeks[name] = _with_others(placed, greeks[name], _linear_greek(name, placed, premium))
     scaled: xr.Dataset = (greeks[list(which)] * placed.quantity).drop_attrs()
     return scaled
 
@@ -282,7 +338,10 @@ def vega_buckets(
     nodes = np.asarray(deltas, dtype=np.float64)
     if nodes.size < 2 or not (np.diff(nodes) > 0).all() or not (nodes[0] > 0.0 and nodes[-1] < 1.0):
         raise ValueError(f"deltas={list(deltas)} must rise from above 0 to below 1, two at least")
-    placed = on_surface(legs, surface, clock=clock)
+    options = instruments(legs).options
+    if not options.strike.size:
+        raise ValueError("legs has no option: other legs have no vega to divide")
+    placed = on_surface(options, surface, clock=clock)
     k = placed.moneyness
     iv = placed.iv(k)
     t = placed.year_fraction
