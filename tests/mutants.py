@@ -37,7 +37,7 @@ CORE = (
     "client/rules.py",
     "client/transport",
     "sources/archive",
-    "sources/service/view.py",
+    "sources/service/data/view.py",
     "support/times.py",
     "tables",
     "units.py",

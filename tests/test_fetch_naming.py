@@ -95,7 +95,10 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
         (lambda: dd.oi.history("BTC", "1d", resolution="7h"), "'7h' is not one of None, raw, 1m, 3m"),
         (lambda: dd.oi.history("BTC", "1d", venues=["binanc"]), "did you mean 'binance'"),
         (lambda: dd.orderbook.book("BTC", "hyperliqid"), "did you mean 'hyperliquid'"),
-        (lambda: dd.connect("Sample"), "'Sample' is no source and no folder; did you mean 'sample'?"),
+        (
+            lambda: dd.connect("Sample"),
+            "of an archive, got 'Sample'; did you mean 'sample'?",
+        ),
         (lambda: dd.analysis.fundings, "no attribute 'fundings'; did you mean 'funding'?"),
         (lambda: dd.venues.facts(["huoby"]), "venues='huoby' is no venue; did you mean 'huobi'?"),
         (lambda: dd.venues.read("binnance", "any", "{}"), "did you mean 'binance'?"),

@@ -13,10 +13,10 @@ import pandas as pd
 import derivdata as dd
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from derivdata.sources import sample
-from derivdata.sources.service import answer_size, query
-from derivdata.sources.service.answers import ANSWERS
+from derivdata.sources.service.answers import ANSWERS, answer_size
 from derivdata.sources.service.answers.context import RequestContext
-from derivdata.sources.service.view import View
+from derivdata.sources.service.data.view import View
+from derivdata.sources.service.http import query
 from derivdata.tables import endpoints
 from tests.service import slow_answers
 

@@ -175,13 +175,13 @@ def _serve(arguments: argparse.Namespace) -> None:
 
     now = None if arguments.now is None else times.instant(arguments.now, "--now")
     if arguments.mcp:
-        from derivdata.sources.service import mcp_server
+        from derivdata.sources.service.mcp import server
 
         for name in ("host", "port", "key", "key_file", "keyless", "allow_host", "workers", "page"):
             if getattr(arguments, name) != arguments.default_of(name):
                 option = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{option} is of a port, and --mcp has none: leave one of them out")
-        mcp_server.serve_mcp(arguments.source, now=now, live=arguments.live)
+        server.serve_mcp(arguments.source, now=now, live=arguments.live)
         return
     service.serve(
         arguments.source,

@@ -12,8 +12,8 @@ import pytest
 
 import derivdata as dd
 from derivdata.sources import service
-from derivdata.sources.service import status_page
-from derivdata.sources.service.view import View
+from derivdata.sources.service.data.view import View
+from derivdata.sources.service.http import status_page
 from tests.browser import checks
 from tests.support import known_archive
 

@@ -26,7 +26,7 @@ from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.bulk import Poll
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import Minute, StatusLine, late, status
-from derivdata.sources.service import status_page
+from derivdata.sources.service.http import status_page
 from tests.archive.rates import rates
 from tests.archive.test_writers import named_files
 from tests.collect.clocks import EventClock, SimulatedClock

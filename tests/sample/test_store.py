@@ -6,7 +6,7 @@ import pytest
 
 from derivdata.sources import sample
 from derivdata.sources.query import Query
-from derivdata.sources.service.store import Store
+from derivdata.sources.service.data.store import Store
 from derivdata.tables import TABLES, VENUES
 from derivdata.tables.contracts import contract
 from tests.support.instants import at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from derivdata.sources.service import buckets
+from derivdata.sources.service.data import buckets
 
 _KEYS = ["time", "expiry"]
 

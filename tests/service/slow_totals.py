@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derivdata.sources.service.view import Series, StoredColumn, View
-from derivdata.sources.service.window import AnswerWindow
+from derivdata.sources.service.data.view import Series, StoredColumn, View
+from derivdata.sources.service.data.window import AnswerWindow
 
 
 def totals(

@@ -9,8 +9,8 @@ import pytest
 import requests
 
 from derivdata.sources import service
-from derivdata.sources.service.access import Keys, RateLimit
 from derivdata.sources.service.answers import ANSWERS
+from derivdata.sources.service.http.access import Keys, RateLimit
 from derivdata.sources.service.refusal import Refusal
 from derivdata.tables import endpoints
 from tests.service import market

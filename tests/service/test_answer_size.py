@@ -11,7 +11,7 @@ import pytest
 from derivdata.client.transport.settings import Limits
 from derivdata.sources.query import Query
 from derivdata.sources.sample.store import Sample
-from derivdata.sources.service import answer_size
+from derivdata.sources.service.answers import answer_size
 from tests.service.conftest import Caller, serving
 
 END = "2026-06-30T00:00Z"

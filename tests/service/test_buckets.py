@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.sources.service import buckets
+from derivdata.sources.service.data import buckets
 from tests.service.conftest import Caller
 from tests.service.market import at, series
 

@@ -20,8 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from derivdata.sources import service
 from derivdata.sources.query import Query
-from derivdata.sources.service import connections, server
-from derivdata.sources.service.response_cache import UnsentBodies
+from derivdata.sources.service import server
+from derivdata.sources.service.http import connections
+from derivdata.sources.service.http.response_cache import UnsentBodies
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE
 from tests.service.memory_store import MemoryStore

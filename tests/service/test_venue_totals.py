@@ -10,10 +10,10 @@ import pytest
 
 from derivdata.sources import sample
 from derivdata.sources.query import Query
-from derivdata.sources.service.running_answer import Cancelled
-from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import Series, StoredColumn, View
-from derivdata.sources.service.window import resolve
+from derivdata.sources.service.data.running_answer import Cancelled
+from derivdata.sources.service.data.venue_totals import totals
+from derivdata.sources.service.data.view import Series, StoredColumn, View
+from derivdata.sources.service.data.window import resolve
 from tests.service import market
 from tests.service.memory_store import MemoryStore
 from tests.service.test_answer_size import Counting

@@ -13,7 +13,7 @@ import pandas as pd
 
 from derivdata.sources import service
 from derivdata.sources.query import Query
-from derivdata.sources.service import running_answer
+from derivdata.sources.service.data import running_answer
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore

@@ -1,7 +1,7 @@
 """The documented API served from an archive or the sample."""
 
-from derivdata.sources.service.application import app
-from derivdata.sources.service.server import RunningService, open_store, serve, start
-from derivdata.sources.service.store import Store
+from derivdata.sources.service.data.store import Store, open_store
+from derivdata.sources.service.http.application import app
+from derivdata.sources.service.server import RunningService, serve, start
 
 __all__ = ["RunningService", "Store", "app", "open_store", "serve", "start"]

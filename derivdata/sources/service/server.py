@@ -20,17 +20,16 @@ from typing import Any
 import pandas as pd
 import uvicorn
 
-from derivdata.sources.service import connections
-from derivdata.sources.service.application import app
-from derivdata.sources.service.connections import REQUEST_SECONDS
-from derivdata.sources.service.store import LiveStore, Store
+from derivdata.sources.service import workers as worker_processes
+from derivdata.sources.service.data.store import VENUES, LiveStore, Store, clock_of, open_store
+from derivdata.sources.service.http import connections
+from derivdata.sources.service.http.application import app
+from derivdata.sources.service.http.connections import REQUEST_SECONDS
 from derivdata.support import times
 from derivdata.support.files import package_digest
 from derivdata.support.forking import renew_in_child
-from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
 
-VENUES = "venues"
 _PATIENCE = 30.0
 _OPEN = "  no key is asked for: every request counts as Team"
 
@@ -57,28 +56,6 @@ class RunningService:
         self._server.stop()
         if (close := getattr(self.store, "close", None)) is not None:
             close()
-
-
-def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
-    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive there.
-
-    `archive` and `venues` are of ``"venues"``: the folder that keeps what they answered, and which to ask.
-    Raises `ArchiveError` where no archive can be read, and `ValueError` for nearly the name of a source.
-    """
-    if source == "sample":
-        from derivdata.sources import sample
-
-        return sample.open()
-    if source == VENUES:
-        from derivdata.sources.collect.read_through import open_venues
-
-        return open_venues(archive, venues)
-    near = did_you_mean(source, ("sample", VENUES))
-    if near and not os.path.exists(source):
-        raise ValueError(f"{source!r} is no source and no folder{near}")
-    from derivdata.sources.archive import open_archive
-
-    return open_archive(source, create=False)
 
 
 def start(
@@ -130,19 +107,6 @@ def _asking(store: LiveStore, clock: Callable[[], pd.Timestamp]) -> Callable[[],
     return asked
 
 
-def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
-    """Return the service's clock: one that stands still, the machine's, or that of a source that moves."""
-    if now is None and isinstance(store, LiveStore):
-        return lambda: store.now  # a source that asks the venues
-    if now is None and live:
-        from derivdata.sources.collect.clock import MachineClock
-
-        machine = MachineClock()
-        return lambda: machine.utc().floor("s")
-    moment = store.now if now is None else times.instant(now, "now")
-    return lambda: moment
-
-
 def serve(
     source: str,
     *,
@@ -186,8 +150,6 @@ def serve(
         raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
     if page and workers > 1:
         raise ValueError("the status page needs one worker")
-    from derivdata.sources.service import workers as processes  # before it says where it answers
-
     store = open_store(source)
     clock = clock_of(store, now, live=live)
     made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in endpoints.TIERS}
@@ -208,8 +170,8 @@ def serve(
             uvicorn.Server(connections.config(served)).run(sockets=[listener])
         else:
             fixed = None if live and now is None else clock()
-            settings = processes.WorkerSettings(source, fixed, by_key, keyless, hosts)
-            processes.run_workers(workers, settings, listener)
+            settings = worker_processes.WorkerSettings(source, fixed, by_key, keyless, hosts)
+            worker_processes.run_workers(workers, settings, listener)
 
 
 @contextlib.contextmanager

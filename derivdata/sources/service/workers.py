@@ -23,9 +23,9 @@ from typing import NamedTuple
 import pandas as pd
 import uvicorn
 
-from derivdata.sources.service import connections
-from derivdata.sources.service.application import app
-from derivdata.sources.service.server import clock_of, open_store
+from derivdata.sources.service.data.store import clock_of, open_store
+from derivdata.sources.service.http import connections
+from derivdata.sources.service.http.application import app
 
 _SHORT_SECONDS = 5.0
 _MOST_FAILURES = 3

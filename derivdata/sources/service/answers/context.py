@@ -8,9 +8,12 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from derivdata.sources.service.request_coverage import never_requested
-from derivdata.sources.service.view import View
-from derivdata.sources.service.window import AnswerWindow
+from derivdata.sources.service.data.request_coverage import never_requested
+from derivdata.sources.service.data.view import View
+from derivdata.sources.service.data.window import AnswerWindow
+
+FREE_SYMBOLS = ("BTC", "ETH")
+"""Symbols that the tier Free may request where a response is about single symbols."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import pandas as pd
 
 from derivdata import tables, units
 from derivdata.sources.query import Query
-from derivdata.sources.service import json_rows, market
-from derivdata.sources.service.access import FREE_SYMBOLS
-from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.view import StoredColumn
-from derivdata.sources.service.window import AnswerWindow
+from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
+from derivdata.sources.service.data import market
+from derivdata.sources.service.data.view import StoredColumn
+from derivdata.sources.service.data.window import AnswerWindow
 
 _UNRANKED = "500+"
 _RANKED = 500

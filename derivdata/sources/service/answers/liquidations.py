@@ -8,11 +8,12 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables
-from derivdata.sources.service import fills, json_rows
+from derivdata.sources.service.answers import json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.request_coverage import notices_of, on_wire, requested_spans
-from derivdata.sources.service.view import View
-from derivdata.sources.service.window import DEV_DAYS, INSTANT, AnswerWindow
+from derivdata.sources.service.data import fills
+from derivdata.sources.service.data.request_coverage import notices_of, on_wire, requested_spans
+from derivdata.sources.service.data.view import View
+from derivdata.sources.service.data.window import DEV_DAYS, INSTANT, AnswerWindow
 from derivdata.support import times
 
 DEFAULT_LIMIT = 1000

@@ -15,12 +15,13 @@ import pandas as pd
 from msgspec import Raw
 
 from derivdata.sources.query import Query
-from derivdata.sources.service import buckets, json_rows
+from derivdata.sources.service.answers import json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import notices
+from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data.view import StoredColumn, View
+from derivdata.sources.service.data.window import require_dev_range
 from derivdata.sources.service.refusal import bad_request, not_found, unknown_symbol
-from derivdata.sources.service.view import StoredColumn, View
-from derivdata.sources.service.window import require_dev_range
 from derivdata.support import times
 from derivdata.tables import TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint

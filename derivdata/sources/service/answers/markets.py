@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service import buckets, json_rows, market
-from derivdata.sources.service.access import FREE_SYMBOLS
-from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices
-from derivdata.sources.service.buckets import length
+from derivdata.sources.service.data import buckets, market
+from derivdata.sources.service.data.buckets import length
+from derivdata.sources.service.data.venue_totals import totals
+from derivdata.sources.service.data.view import Series, View
+from derivdata.sources.service.data.window import AnswerWindow
 from derivdata.sources.service.refusal import DOCS, Refusal, not_found, unknown_symbol
-from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import Series, View
-from derivdata.sources.service.window import AnswerWindow
 
 _DEV_SYMBOLS = 200
 _LEADERS = 10

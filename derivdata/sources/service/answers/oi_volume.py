@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.service import json_rows, market
+from derivdata.sources.service.answers import json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.data import market
+from derivdata.sources.service.data.venue_totals import totals
+from derivdata.sources.service.data.view import StoredColumn, View
+from derivdata.sources.service.data.window import AnswerWindow
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, unknown_symbol
-from derivdata.sources.service.venue_totals import totals
-from derivdata.sources.service.view import StoredColumn, View
-from derivdata.sources.service.window import AnswerWindow
 from derivdata.support import times
 
 _TOP = 50

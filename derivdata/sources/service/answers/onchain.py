@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service import json_rows
+from derivdata.sources.service.answers import json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.data.view import View
+from derivdata.sources.service.data.window import INSTANT, AnswerWindow
 from derivdata.sources.service.refusal import not_found
-from derivdata.sources.service.view import View
-from derivdata.sources.service.window import INSTANT, AnswerWindow
 from derivdata.support import times
 
 _QUARTER = pd.Timedelta(15, "min")

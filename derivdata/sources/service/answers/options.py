@@ -9,11 +9,12 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.sources.query import Query
-from derivdata.sources.service import buckets, json_rows
+from derivdata.sources.service.answers import json_rows
 from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data.view import View
+from derivdata.sources.service.data.window import INSTANT, AnswerWindow
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
-from derivdata.sources.service.view import View
-from derivdata.sources.service.window import INSTANT, AnswerWindow
 from derivdata.support import times
 from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints

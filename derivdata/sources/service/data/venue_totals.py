@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service import buckets
-from derivdata.sources.service.venue_series import Totals, by_rows, by_sums, joined
-from derivdata.sources.service.view import (
+from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data.venue_series import Totals, by_rows, by_sums, joined
+from derivdata.sources.service.data.view import (
     Series,
     StoredColumn,
     View,
@@ -20,7 +20,7 @@ from derivdata.sources.service.view import (
     read_around,
     stated,
 )
-from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive
+from derivdata.sources.service.data.window import INSTANT, AnswerWindow, adaptive
 from derivdata.support import times
 
 _DAY = pd.Timedelta(1, "D")

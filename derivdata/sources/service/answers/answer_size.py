@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.sources.service import json_rows
+from derivdata.sources.service.answers import json_rows
 from derivdata.sources.service.answers.context import RequestContext
+from derivdata.sources.service.data.window import AnswerWindow, adaptive
 from derivdata.sources.service.refusal import Refusal, bad_request
-from derivdata.sources.service.window import AnswerWindow, adaptive
 from derivdata.support import times
 from derivdata.tables import endpoints
 

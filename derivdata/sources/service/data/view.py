@@ -19,11 +19,11 @@ from pandas.api.types import union_categoricals
 
 from derivdata import tables
 from derivdata.sources.query import Query
-from derivdata.sources.service import buckets, running_answer
+from derivdata.sources.service.data import buckets, running_answer
+from derivdata.sources.service.data.bounded_cache import BoundedCache
+from derivdata.sources.service.data.store import Store
+from derivdata.sources.service.data.window import INSTANT, AnswerWindow, adaptive, resolve
 from derivdata.sources.service.refusal import not_found
-from derivdata.sources.service.response_cache import BoundedCache
-from derivdata.sources.service.store import Store
-from derivdata.sources.service.window import INSTANT, AnswerWindow, adaptive, resolve
 from derivdata.support import times
 from derivdata.tables import endpoints
 
@@ -150,7 +150,7 @@ class View:
     def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
 
-        Raises `Refusal`: see `derivdata.sources.service.window.resolve`.
+        Raises `Refusal`: see `derivdata.sources.service.data.window.resolve`.
         """
         if params.get("range") == "all":
             params = {**params, "range": None, "start": self.store.start}

@@ -13,9 +13,6 @@ from typing import NamedTuple
 from derivdata.sources.service.refusal import DOCS, Refusal
 from derivdata.tables import endpoints
 
-FREE_SYMBOLS = ("BTC", "ETH")
-"""What the tier Free sees where it sees single symbols."""
-
 
 class Caller(NamedTuple):
     """Sender of a request: a tier, and a name under which requests are counted, never the key itself."""

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from html import escape
 from typing import Any
 
-from derivdata.sources.service.openapi_payloads import PAYLOADS, TEXT, Schema
-from derivdata.sources.service.query import LARGEST
+from derivdata.sources.service.http.openapi_payloads import PAYLOADS, TEXT, Schema
+from derivdata.sources.service.http.query import LARGEST
 from derivdata.support.text import html_page
 from derivdata.tables import endpoints
 

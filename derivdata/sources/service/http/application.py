@@ -19,22 +19,23 @@ from starlette.routing import Route
 
 import derivdata
 from derivdata.errors import DerivdataError
-from derivdata.sources.service import answer_size, json_rows, query, running_answer
-from derivdata.sources.service.access import Caller, Keys, RateLimit
-from derivdata.sources.service.answers import ANSWERS, RequestContext
-from derivdata.sources.service.guard import Guard
-from derivdata.sources.service.openapi import PLAIN, document, page
-from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
-from derivdata.sources.service.response_cache import (
+from derivdata.sources.service.answers import ANSWERS, RequestContext, answer_size, json_rows
+from derivdata.sources.service.data import running_answer
+from derivdata.sources.service.data.store import LiveStore, Store
+from derivdata.sources.service.data.view import View
+from derivdata.sources.service.http import query
+from derivdata.sources.service.http.access import Caller, Keys, RateLimit
+from derivdata.sources.service.http.guard import Guard
+from derivdata.sources.service.http.openapi import PLAIN, document, page
+from derivdata.sources.service.http.response_cache import (
     EncodedBody,
     ResponseCache,
     StreamedResponse,
     UnsentBodies,
 )
-from derivdata.sources.service.status_page import status_page
-from derivdata.sources.service.store import LiveStore, Store
-from derivdata.sources.service.view import View
-from derivdata.sources.service.work_queue import WorkQueue
+from derivdata.sources.service.http.status_page import status_page
+from derivdata.sources.service.http.work_queue import WorkQueue
+from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.tables import endpoints
 
 _SAFE = " !#$&'()*+,/:;=?@[]~"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from derivdata.sources.service import fills
-from derivdata.sources.service.market import funding_now
+from derivdata.sources.service.data import fills
+from derivdata.sources.service.data.market import funding_now
 from derivdata.support.text import html_page
 
 if TYPE_CHECKING:
-    from derivdata.sources.service.view import View
+    from derivdata.sources.service.data.view import View
 
 REFRESH_SECONDS = 30
 _SHOWN = 12

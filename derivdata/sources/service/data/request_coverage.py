@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from derivdata.sources.service.store import LedgerStore
-from derivdata.sources.service.view import View
+from derivdata.sources.service.data.store import LedgerStore
+from derivdata.sources.service.data.view import View
 from derivdata.support import times
 
 

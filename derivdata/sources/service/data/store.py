@@ -1,12 +1,19 @@
-"""Interface of a source of data; archives and the sample implement it."""
+"""Interface of a source of data, which archives and the sample implement; how to open one, and its clock."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
 from derivdata.sources.query import Query
+from derivdata.support import times
+from derivdata.support.text import did_you_mean
+
+VENUES = "venues"
+"""Name of the source that asks the venues."""
 
 
 class Store(Protocol):
@@ -89,3 +96,38 @@ class LiveStore(Protocol):
 
     def take_notices(self) -> list[str]:
         """Return the notices since the last call."""
+
+
+def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
+    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive there.
+
+    `archive` and `venues` are of ``"venues"``: the folder that keeps what they answered, and which to ask.
+    Raises `ArchiveError` where no archive can be read, and `ValueError` for nearly the name of a source.
+    """
+    if source == "sample":
+        from derivdata.sources import sample
+
+        return sample.open()
+    if source == VENUES:
+        from derivdata.sources.collect.read_through import open_venues
+
+        return open_venues(archive, venues)
+    near = did_you_mean(source, ("sample", VENUES))
+    if near and not os.path.exists(source):
+        raise ValueError(f"source: expected sample, venues or the folder of an archive, got {source!r}{near}")
+    from derivdata.sources.archive import open_archive
+
+    return open_archive(source, create=False)
+
+
+def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
+    """Return the service's clock: one that stands still, the machine's, or that of a source that moves."""
+    if now is None and isinstance(store, LiveStore):
+        return lambda: store.now  # a source that asks the venues
+    if now is None and live:
+        from derivdata.sources.collect.clock import MachineClock
+
+        machine = MachineClock()
+        return lambda: machine.utc().floor("s")
+    moment = store.now if now is None else times.instant(now, "now")
+    return lambda: moment

@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable
 
 from starlette.concurrency import run_in_threadpool
 
+from derivdata.sources.service.data.running_answer import Cancelled, cancelled_by
+from derivdata.sources.service.http.response_cache import EncodedBody
 from derivdata.sources.service.refusal import Refusal
-from derivdata.sources.service.response_cache import EncodedBody
-from derivdata.sources.service.running_answer import Cancelled, cancelled_by
 
 _AT_ONCE = 4
 _MOST_WAITING = 256

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-T = TypeVar("T")
+from derivdata.sources.service.data.bounded_cache import BoundedCache
 
 _SMALL = 1024
 _PIECE = 1 << 17
@@ -44,32 +43,6 @@ class EncodedBody:
         """Return the body in gzip form; the same bytes on every run."""
         self._packed = self._packed or gzip.compress(self.body, 1, mtime=0)
         return self._packed
-
-
-class BoundedCache(Generic[T]):
-    """What was used last, as much as fits into `limit` bytes by `size_of` key and value; not locked."""
-
-    def __init__(self, limit: int, size_of: Callable[[Hashable, T], int]) -> None:
-        self._limit, self._size_of, self.size = limit, size_of, 0
-        self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
-
-    def get(self, key: Hashable) -> T | None:
-        """Return what is kept under a key, or None."""
-        if key not in self._entries:
-            return None
-        self._entries.move_to_end(key)
-        return self._entries[key][0]
-
-    def put(self, key: Hashable, value: T) -> None:
-        """Keep a value, as large as it is now, and drop the oldest that no longer fit."""
-        if key in self._entries:
-            self.size -= self._entries.pop(key)[1]
-        if (size := self._size_of(key, value)) > self._limit:
-            return
-        self._entries[key] = value, size
-        self.size += size
-        while self.size > self._limit:
-            self.size -= self._entries.popitem(last=False)[1][1]
 
 
 class ResponseCache(BoundedCache[EncodedBody]):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.service import buckets
+from derivdata.sources.service.data import buckets
 from derivdata.support import times
 from derivdata.support.arrays import Array
 

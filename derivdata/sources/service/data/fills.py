@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.sources.query import Query
-from derivdata.sources.service.view import View
+from derivdata.sources.service.data.view import View
 
 TABLES = ("liquidations_fills", "liquidations_events")
 LEAD = pd.Timedelta(1, "h")

@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode
 import derivdata
 from derivdata.client import transport
 from derivdata.errors import DerivdataError
-from derivdata.sources.service import mcp_analysis
-from derivdata.sources.service.mcp_answers import fitted, text_of
+from derivdata.sources.service.mcp import analyses
+from derivdata.sources.service.mcp.answers import fitted, text_of
 from derivdata.sources.service.server import start
 from derivdata.support import times
 from derivdata.support.extras import import_extra
@@ -87,7 +87,7 @@ class _Tools:
         ]
         tools += [
             self._tool(name, tool.description, tool.arguments, tool.required)
-            for name, tool in mcp_analysis.TOOLS.items()
+            for name, tool in analyses.TOOLS.items()
         ]
         return self._types.ListToolsResult(tools=tools)
 
@@ -107,11 +107,11 @@ class _Tools:
         if (refusal := _unreadable(asked.name, asked.arguments or {})) is not None:
             return self._refused(refusal)
         operations = await self._operations()
-        names = [*operations, *mcp_analysis.TOOLS]
+        names = [*operations, *analyses.TOOLS]
         if asked.name not in names:
             return self._refused(f"there is no tool {asked.name!r}{did_you_mean(asked.name, names)}")
         given = asked.arguments or {}
-        if asked.name in mcp_analysis.TOOLS:
+        if asked.name in analyses.TOOLS:
             return await self._analysis(asked.name, given)
         path, about = operations[asked.name]
         parameters = [p["name"] for p in about["parameters"]]
@@ -123,14 +123,14 @@ class _Tools:
         return self._fitted(response.json(), _advice(parameters))
 
     async def _analysis(self, name: str, given: Mapping[str, Any]) -> Any:
-        tool = mcp_analysis.TOOLS[name]
+        tool = analyses.TOOLS[name]
         if (refusal := _unknown(name, given, list(tool.arguments))) is not None:
             return self._refused(refusal)
         missing = [argument for argument in tool.required if argument not in given]
         if missing:
             return self._refused(f"{name} requires {', '.join(missing)}")
         try:
-            result = await asyncio.to_thread(mcp_analysis.run, name, given)
+            result = await asyncio.to_thread(analyses.run, name, given)
         except (DerivdataError, ValueError, TypeError) as error:
             return self._refused(f"{name}: {error}")
         return self._fitted(result, "request fewer rows with top, or a shorter window with since")

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service import buckets, fills
-from derivdata.sources.service.view import View
+from derivdata.sources.service.data import buckets, fills
+from derivdata.sources.service.data.view import View
 
 _USD = ("volume_24h_usd", "volume_before_usd", "oi_usd", "oi_before_usd", "liquidation_24h_usd")
 _DAY = pd.Timedelta(1, "D")

@@ -1,0 +1,1 @@
+"""Data of the service: the store at the clock, windows, buckets and totals."""

@@ -1,0 +1,1 @@
+"""HTTP of the service: routes, keys, limits, queries and responses."""
