@@ -56,7 +56,7 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("options", "metrics", ("BTC", "deribit"), {}),
     ("options", "atm_history", ("BTC", "deribit", "6h"), {}),
     ("options", "overview_history", ("6h",), {}),
-    ("liquidations", "history", DAY, {"resolution": "12h"}),
+    ("liquidations", "history", (None, *DAY), {"resolution": "12h"}),
     ("liquidations", "aggregates", ("4h",), {"group_by": "exchange"}),
     ("markets", "price_buckets", (), {}),
     ("markets", "exchanges", (), {}),

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import derivdata as dd
 from derivdata.errors import SchemaError
+from derivdata.tables.endpoints import Request
 from tests.test_fetch_funding import answering
+from tests.test_fetch_validation import answering as answered_by
 
 OPTIONAL = ("price", "avg_price", "quantity", "filled_quantity", "status", "fill_count")
 COLUMNS = {
@@ -88,3 +90,30 @@ def test_an_order_that_is_none_is_named_within_its_slice() -> None:
         pytest.raises(SchemaError, match=r"got `str` - at `\$\.events\[512:700\]\[88\]\.usd_value`"),
     ):
         dd.liquidations.events(limit=5000)
+
+
+SUMS = {
+    "BTC": {"okx": 1.0, "bybit": 3.0},
+    "ETH": {"okx": 2.0, "bybit": 6.0},
+    None: {"okx": 10.0, "gateio": 5.0},
+}
+"""Longs [USD] of one hour, by symbol and venue; None is the sum of all symbols."""
+
+
+def sums_of(request: Request) -> tuple[int, Any]:
+    symbol = dict(request.query).get("symbol")
+    venues = {venue: {"long_usd": usd, "short_usd": None} for venue, usd in SUMS[symbol].items()}
+    row = {"date": "2026-06-01T05:00:00Z", "exchanges": venues}
+    return 200, {"unit": "usd", "resolution": "1h", "data": [row]}
+
+
+@pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")
+def test_sums_of_symbols_have_a_row_for_each_symbol_and_venue() -> None:
+    with answered_by(sums_of):
+        both = dd.liquidations.history(["BTC", "ETH"], "2026-06-01", "2026-06-02", venues=["okx", "bybit"])
+        every = dd.liquidations.history(None, "2026-06-01", "2026-06-02", venues="okx")
+    rows = list(zip(both["symbol"], both["exchange"], both["long_usd"], strict=True))
+    assert rows == [("BTC", "bybit", 3.0), ("BTC", "okx", 1.0), ("ETH", "bybit", 6.0), ("ETH", "okx", 2.0)]
+    assert list(zip(every["symbol"], every["exchange"], every["long_usd"], strict=True)) == [
+        ("all", "okx", 10.0)
+    ]

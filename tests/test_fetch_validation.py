@@ -129,7 +129,7 @@ def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() 
     rows = [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}]
     body = {"resolution": "1m", "data": rows}
     with pytest.warns(DataNotice, match="'raw', the answer has '1m'"):
-        frame = answered(body, lambda: dd.liquidations.history(*DAY, resolution="raw"))
+        frame = answered(body, lambda: dd.liquidations.history(None, *DAY, resolution="raw"))
     assert frame["resolution"].tolist() == ["1m"]
     body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
     frame = answered(body, lambda: dd.orderbook.depth_history("BTC", "okx", *DAY))

@@ -32,7 +32,7 @@ _ASKED: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "volume.exchange_totals": ("all venues, 30 days in steps of 4 h", ("30d",), {"resolution": "4h"}),
     "volume.oi_ratio": ("all venues, 30 days", ("30d",), {"window_days": 1}),
     "volume.top_symbols": ("one venue, 30 days", ("binance", "30d"), {}),
-    "liquidations.history": ("hours of all symbols and venues, a day", ("1d",), {}),
+    "liquidations.history": ("hours of one symbol on all venues, a day", ("BTC", "1d"), {}),
     "liquidations.aggregates": ("a day, by symbol", ("24h",), {}),
     "options.snapshot": ("the options of one asset on one venue", ("BTC", "deribit"), {}),
     "options.surface_history": (

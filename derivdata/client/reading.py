@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _BATCH = 512
 HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+SPARSE = ("liquidations_history",)
+"""Tables without a row where nothing happened: their rows are usually further apart than a step."""
 _STEPS_US = {name: times.us(step) for name, step in times.RESOLUTIONS.items()}
 _UNSTATED_STEP_US = HOUR_US
 """How far outside of its window a row may lie where no resolution says how long a bucket is."""
@@ -278,8 +280,8 @@ def figure(e: CheckedAnswer, name: str) -> Array | None:
     A column; ``column=word``: where it is the word; ``#``: the number of rows; ``#column``: how many words it
     lists; ``$field``: what stands beside the rows; ``limit``: that of the request; ``step_hours``: the
     resolution; ``hours_apart``: the time since the row before, of the same series; ``@table``: nothing unless
-    the answer is of that table, ``@hosted`` unless a hosted service's, ``@settled`` unless of payments. For a
-    word before a column see `_OF`.
+    the answer is of that table, ``@regular`` unless a hosted service's with a row at every step, ``@settled``
+    unless of payments. For a word before a column see `_OF`.
     """
     if name not in e.figures:
         how, _, of = name.partition(" ")
@@ -322,8 +324,9 @@ def _beside_rows(e: CheckedAnswer, name: str) -> Any:
     if name == "step_hours":
         words = (e.stated.get("resolution"), e.requested.get("resolution"))
         return e.step_us / HOUR_US if any(word in times.RESOLUTIONS for word in words) else None
-    if name == "@hosted":
-        return 1.0 if e.endpoint is not None and not e.endpoint.local else None
+    if name == "@regular":
+        is_hosted = e.endpoint is not None and not e.endpoint.local
+        return 1.0 if is_hosted and e.table.name not in SPARSE else None
     if name == "@settled":
         return 1.0 if "settled" in e.words.get("kind", ()) else None
     if name[0] == "@":

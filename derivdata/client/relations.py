@@ -82,7 +82,7 @@ LIKELY: dict[str, Relations] = {
     "off the resolution": {
         "step_hours,time": lambda s, t: t.astype(np.int64) % np.int64(s[0] * HOUR_US) != 0,
         # What an archive or the sample has of prices may be sparser than any step: no other resolution.
-        "step_hours,middle hours_apart,known hours_apart,@hosted": lambda s, apart, n, _: (
+        "step_hours,middle hours_apart,known hours_apart,@regular": lambda s, apart, n, _: (
             (n > 3) & (apart > 1.5 * s)
         ),
     },

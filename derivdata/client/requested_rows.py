@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.client.reading import HOUR_US, SPARSE, CheckedAnswer
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arrays import Array
@@ -24,8 +24,6 @@ _SERIES = ("symbol", "exchange", "kind", "quote")
 _PAYMENTS = "funding_settlements"
 _HOURLY = ("options_atm_history", "options_surface_history", "options_overview_history")
 """Tables with a row an hour, whose responses state no resolution."""
-_SPARSE = ("liquidations_history",)
-"""Tables without a row where nothing happened: their series are compared with the window together."""
 _SAMPLED_OUTAGE_US = {"funding_history": 6 * HOUR_US}
 """Outages of single series that are usual where a rate is sampled: shorter ones alone give no notice."""
 _MOST_SHORT_OUTAGES = 0.1  # of a series' rows, from which short outages give a notice
@@ -51,7 +49,7 @@ def requested_window(e: CheckedAnswer, within: times.Window | None) -> Requested
     name = e.table.name
     stated = [e.stated.get("resolution"), e.requested.get("resolution")]
     is_stated = any(word in times.RESOLUTIONS for word in stated)
-    is_regular = "resolution" in e.table.columns or name in (_PAYMENTS, *_HOURLY, *_SPARSE)
+    is_regular = "resolution" in e.table.columns or name in (_PAYMENTS, *_HOURLY, *SPARSE)
     if not is_regular or not (is_stated or name in (_PAYMENTS, *_HOURLY)):
         return None
     start, end = e.window_us
@@ -129,13 +127,13 @@ def _of_question(table: Table, parts: Sequence[Mapping[str, Any]], window: Reque
     step = window.step
     pairs = _distinct(series, stamps // step)
     series, places = pairs
-    edge = _SPARSE_STEPS if table.name in _SPARSE else _EDGE_STEPS
+    edge = _SPARSE_STEPS if table.name in SPARSE else _EDGE_STEPS
     first, last = -(-window.start // step), -(-window.end // step)
     if places.min() - first <= edge:
         first = int(places.min())
     if last - 1 - places.max() <= edge:
         last = int(places.max()) + 1
-    if table.name in _SPARSE:
+    if table.name in SPARSE:
         runs = grid_runs(
             np.zeros(places.size, dtype=np.int64), places * step, first * step, last * step, step
         )

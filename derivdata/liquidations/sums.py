@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,10 @@ from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import symbol_filter
+from derivdata.tables.contracts import symbol_names, venue_names
+
+ALL_SYMBOLS = "all"
+"""Symbol of rows that are the sum of all symbols."""
 
 
 class _Sides(msgspec.Struct):
@@ -50,44 +54,60 @@ class _Aggregates(Envelope):
 
 @typed
 def history(
+    symbols: str | Sequence[str] | None,
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    symbols: str | Sequence[str] | None = None,
+    venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return liquidated value by venue and side over a window.
+    """Return liquidated value by symbol, venue and side over a window.
 
     Parameters
     ----------
+    symbols
+        Assets, ``"BTC"`` or ``["BTC", "ETH"]``, one request each. None requests the sum of all symbols.
     start, end
         Half-open window; a lookback such as ``"7d"`` reaches back from `end`.
-    symbols
-        Assets; None is all.
+    venues
+        Venues whose rows are returned; None is all. The API has no such filter: the rows of other venues
+        are left out here.
     resolution
         Step, ``"1m"`` to ``"1d"``; None leaves the choice to the server.
 
     Returns
     -------
     DataFrame, table ``liquidations_history``
-        One row per venue and step, ``time`` its start; ``long_usd`` and ``short_usd`` [USD], NaN where the
-        wire has null. ``resolution`` is the step that the server used, ``unstated`` where it does not say.
+        One row per symbol, venue and step, ``time`` its start; ``long_usd`` and ``short_usd`` [USD], NaN
+        where the wire has null. ``symbol`` is ``"all"`` where `symbols` is None. ``resolution`` is the step
+        that the server used, ``unstated`` where it does not say.
 
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name, instant or resolution is not one.
+        `start` is not before `end`; a name, time or resolution is not valid.
     FetchError, SchemaError
-        No answer, or one that is not this table; never a part of one.
+        A request fails, or a response is not this table; part of a table is never returned.
 
     Notes
     -----
     ``GET /liquidations/history``, Dev (30 days) and above.
+
+    Examples
+    --------
+    >>> sums = dd.liquidations.history(["BTC", "ETH"], "1d", venues=["binance", "okx"])
+    >>> sorted(sums["symbol"].unique()), sorted(sums["exchange"].unique())
+    (['BTC', 'ETH'], ['binance', 'okx'])
     """
     spans = pieces(endpoints.LIQUIDATIONS_HISTORY, times.window(start, end), resolution, None)
-    each = [{"symbol": symbol_filter(symbols), "resolution": resolution}]
+    filters: list[list[str] | None] = [None]
+    if symbols is not None:
+        filters = [[name] for name in symbol_names(symbols)]
+    each = [{"symbol": names, "resolution": resolution} for names in filters]
     answers = get_windows(endpoints.LIQUIDATIONS_HISTORY, each, spans, _History)
-    return tabulate(tables.TABLES["liquidations_history"], answers, _history_columns)
+    chosen = venue_names(venues)
+    columns = partial(_history_columns, venues=None if chosen is None else frozenset(chosen))
+    return tabulate(tables.TABLES["liquidations_history"], answers, columns)
 
 
 @typed
@@ -135,14 +155,17 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
     )
 
 
-def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
+def _history_columns(answer: Answer[_History], venues: frozenset[str] | None) -> dict[str, Any]:
     stamps = instants(answer, [bucket.date for bucket in answer.body.data])
     sides_by_venue = [
         (stamp, venue, sides)
         for stamp, bucket in zip(stamps, answer.body.data, strict=True)
         for venue, sides in bucket.exchanges.items()
+        if venues is None or venue in venues
     ]
+    symbol = dict(answer.request.query).get("symbol", ALL_SYMBOLS)
     return {
+        "symbol": [symbol] * len(sides_by_venue),
         "exchange": [venue for _, venue, _ in sides_by_venue],
         "date": pd.DatetimeIndex([stamp for stamp, *_ in sides_by_venue], dtype=stamps.dtype),
         "long_usd": [sides.long_usd for *_, sides in sides_by_venue],

@@ -46,7 +46,8 @@ def liquidations(
     Parameters
     ----------
     events
-        Table ``liquidations_events``.
+        Table ``liquidations_events``, or ``liquidations_history``, whose sums by venue, side and step are
+        drawn as one dot each.
     coverage
         Spans that were watched, columns ``start`` and ``end`` (UTC). None takes those that a frame of
         ``dd.liquidations.poll`` brings along, and else says that nobody knows.
@@ -72,8 +73,9 @@ def liquidations(
     Raises
     ------
     ValueError
-        There are no events and no span.
+        The table is neither of the two, or it is empty and no span is given.
     """
+    events = _orders(events)
     first, last = _span(events, start, end)
     heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
     height = 6.0 if price is None else 7.2
@@ -116,6 +118,28 @@ def liquidations(
     _coverage(seen, coverage)
     style.utc_axis(seen)
     return finish(raster, table, events, price, source=source, lowest=seen)
+
+
+def _orders(events: pd.DataFrame) -> pd.DataFrame:
+    """Return orders, or the sums of the table ``liquidations_history`` with a row for each side."""
+    if "long_usd" not in events.columns:
+        others = ("time", "symbol", "exchange", "side")
+        if "value_usd" not in events.columns or not set(others) <= set(events.columns):
+            lacking = ", ".join(name for name in (*others, "value_usd") if name not in events.columns)
+            raise ValueError(
+                "events in plot.liquidations: expected the table liquidations_events or liquidations_history, "
+                f"got a table without {lacking}; request dd.liquidations.events or dd.liquidations.history"
+            )
+        require_columns(events, "events", ("value_usd",), others=others)
+        return events
+    require_columns(events, "events", ("long_usd", "short_usd"), others=("time", "symbol", "exchange"))
+    sides = []
+    for side, _ in _SIDES:
+        rows = events[["time", "symbol", "exchange"]].assign(side=side, value_usd=events[f"{side}_usd"])
+        sides.append(rows[rows["value_usd"] > 0.0])
+    sums = pd.concat(sides, ignore_index=True).sort_values("time", kind="stable", ignore_index=True)
+    sums.attrs = events.attrs
+    return sums
 
 
 def _span(

@@ -206,11 +206,11 @@ define(
 )
 define(
     "liquidations_history",
-    key="exchange time",
+    key="symbol exchange time",
     rest="long_usd short_usd resolution",
     wire={"time": "date"},
     optional="resolution",
-    doc="Liquidated value by venue and side over time.",
+    doc="Liquidated value by symbol, venue and side over time.",
 )
 define(
     "liquidations_aggregates",

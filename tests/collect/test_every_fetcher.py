@@ -75,7 +75,7 @@ LACKING = {
 
 BY_COLLECTING: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "liquidations.events": ((), {"since": "1h"}, "liquidations_fills"),
-    "liquidations.history": (DAY, {"symbols": "BTC"}, "liquidations_fills"),
+    "liquidations.history": (("BTC", *DAY), {}, "liquidations_fills"),
     "liquidations.aggregates": (("4h",), {}, "liquidations_fills"),
     "options.atm_history": (("BTC", "okx", "2h"), {}, "options_snapshot"),
     "orderbook.depth_history": (("BTC", "okx", *DAY), {}, "orderbook_depth_history"),

@@ -169,3 +169,18 @@ def test_takers_who_buy_three_of_four_have_an_imbalance_of_a_half() -> None:
     np.testing.assert_array_equal(drawn["imbalance"], [np.nan] + [0.5] * 11)
     with pytest.raises(ValueError, match="shorter than the step of the data, 1 days"):
         plot.taker_volume(one, window="12h")
+
+
+def test_sums_of_liquidations_are_drawn_and_other_tables_refused() -> None:
+    """A venue's sum of a side is one dot: 2 M of longs and 1 M of shorts, of which 2/3 are longs."""
+    hours = pd.date_range("2026-06-01", periods=2, freq="h", tz="UTC")
+    sums = pd.DataFrame({"symbol": "BTC", "exchange": "okx", "time": hours})
+    sums = sums.assign(long_usd=[2e6, 0.0], short_usd=[np.nan, 1e6], resolution="1h")
+    ax = dd.plot.liquidations(sums)
+    assert ax.get_title(loc="left") == "BTC: 3.0 M USD liquidated, 67 % longs"
+    drawn = dd.plot.data(ax)
+    assert drawn[["side", "value_usd"]].to_numpy().tolist() == [["long", 2e6], ["short", 1e6]]
+    with pytest.raises(ValueError, match="expected the table liquidations_events or liquidations_history"):
+        dd.plot.liquidations(sums.drop(columns=["long_usd", "short_usd"]))
+    with pytest.raises(ValueError, match="events has no column 'symbol'"):
+        dd.plot.liquidations(sums.drop(columns="symbol"))

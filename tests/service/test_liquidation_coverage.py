@@ -117,7 +117,7 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
 
 def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
-    _, notices = noticed(dd.liquidations.history, NOW - 48 * HOUR, NOW, resolution="1h")
+    _, notices = noticed(dd.liquidations.history, None, NOW - 48 * HOUR, NOW, resolution="1h")
     assert any("bybit 62%, okx 12%; for some symbols only: gateio (BTC); not" in text for text in notices), (
         notices
     )

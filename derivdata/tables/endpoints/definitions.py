@@ -79,7 +79,7 @@ LIQUIDATIONS_EVENTS = _of(
 LIQUIDATIONS_HISTORY = _of(
     "/liquidations/history",
     "liquidations_history",
-    "Liquidated value by venue and side over time.",
+    "Liquidated value by venue and side over time, of some symbols or of all together.",
     *WINDOW,
     _SYMBOLS,
     RESOLUTION,

@@ -38,7 +38,7 @@ FETCHERS: dict[str, dict[str, Any]] = {
     "volume.oi_ratio": STEPS | {"window_days": 1},
     "liquidations.events": {"since": "3h", "limit": 4000, "symbols": ["BTC", "ETH"]},
     "liquidations.poll": {"since": "10m", "limit": 400, "venues": ["binance", "okx", "bybit"]},
-    "liquidations.history": FIRST | {"resolution": "4h"},
+    "liquidations.history": BTC | FIRST | {"resolution": "4h"},
     "liquidations.aggregates": {"window": "4h", "group_by": "exchange"},
     "options.snapshot": {"symbol": "BTC", "venues": "deribit"},
     "options.surface": SURFACE,

@@ -162,7 +162,9 @@ PAYLOADS: dict[str, Schema] = (
         "/liquidations/events": _sometimes(rows("events", "liquidations_events", count=COUNT), **_COVERED),
         "/liquidations/history": _sometimes(
             record(
-                data=array(record(date=ISO, exchanges=mapping(row("liquidations_history", "time exchange")))),
+                data=array(
+                    record(date=ISO, exchanges=mapping(row("liquidations_history", "time symbol exchange")))
+                ),
                 **_UNIT,
             ),
             **_COVERED,
