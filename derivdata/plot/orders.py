@@ -127,8 +127,9 @@ def _orders(events: pd.DataFrame) -> pd.DataFrame:
         if "value_usd" not in events.columns or not set(others) <= set(events.columns):
             lacking = ", ".join(name for name in (*others, "value_usd") if name not in events.columns)
             raise ValueError(
-                "events in plot.liquidations: expected the table liquidations_events or liquidations_history, "
-                f"got a table without {lacking}; request dd.liquidations.events or dd.liquidations.history"
+                "events in plot.liquidations: expected the table liquidations_events or "
+                f"liquidations_history, got a table without {lacking}; "
+                "request dd.liquidations.events or dd.liquidations.history"
             )
         require_columns(events, "events", ("value_usd",), others=others)
         return events
