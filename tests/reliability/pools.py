@@ -89,20 +89,49 @@ def pool(kind: str, source: str, count: int) -> dict[str, Any]:
     }
 
 
-def noticed(source: str, folder: Path) -> list[str]:
-    """Fetch twice in a forked child of a process that records; return what it was warned of."""
+def recorded(source: str, folder: Path) -> dict[str, Any]:
+    """Record in a parent, forked workers and a grandchild; return what a replay answers, and strays."""
     dd.connect(source, cache="off")
+    path = folder / "parent.ddz"
+    with dd.record(path):
+        echoed(0)
+        POOLS["fork"](echoed, range(8))
+        child = os.fork()
+        if child == 0:
+            echoed(8)
+            grandchild = os.fork()
+            if grandchild == 0:
+                echoed(9)
+                os._exit(0)
+            os.waitpid(grandchild, 0)
+            echoed(10)
+            os._exit(0)
+        os.waitpid(child, 0)
+    dd.disconnect()
+    with dd.replay(path):
+        again = [echoed(n)[1]["path"] for n in range(11)]
+    entries = bundle.info(path).requests
+    return {"again": again, "answers": len(entries), "files": sorted(p.name for p in folder.glob(".*.tmp"))}
+
+
+def noticed(source: str, folder: Path) -> list[str]:
+    """Fetch twice in a forked child after its parent's recording ended; return what it was warned of."""
+    dd.connect(source, cache="off")
+    go, back = os.pipe(), os.pipe()
     with dd.record(folder / "parent.ddz"):
-        read, write = os.pipe()
         if os.fork() == 0:
+            echoed(0)
+            os.write(back[1], b"1")
+            os.read(go[0], 1)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 echoed(1)
                 echoed(2)
-            os.write(write, json.dumps([str(w.message) for w in caught]).encode())
+            os.write(back[1], json.dumps([str(w.message) for w in caught]).encode())
             os._exit(0)
-        os.close(write)
-        return list(json.loads(os.read(read, 100_000)))
+        os.read(back[0], 1)
+    os.write(go[1], b"1")
+    return list(json.loads(os.read(back[0], 100_000)))
 
 
 def restless(source: str, folder: Path, count: int) -> dict[str, Any]:
@@ -132,8 +161,15 @@ def restless(source: str, folder: Path, count: int) -> dict[str, Any]:
         stop.set()
         [t.join() for t in threads]
     paths = list(bundle.info(path).requests["path"])
-    strays = [p for p in paths if int(p.rpartition("/")[2]) < 10**6]
-    return {"children": codes.count(0), "wrong": wrong, "strays": strays, "recorded": len(paths) > 0}
+    numbers = [int(p.rpartition("/")[2]) for p in paths]
+    of_children = sorted(n for n in numbers if n < 10**6)
+    files = sorted(p.name for p in folder.glob(".*.tmp"))
+    return {
+        "children": codes.count(0),
+        "wrong": wrong,
+        "recorded": of_children == list(range(count)) and len(numbers) > count,
+        "files": files,
+    }
 
 
 def orphaned(how: str) -> str:
@@ -252,6 +288,7 @@ def main() -> None:
     what, kind, source, count, folder = sys.argv[1:]
     calls: dict[str, Callable[[], Any]] = {
         "pool": lambda: pool(kind, source, int(count)),
+        "recorded": lambda: recorded(source, Path(folder)),
         "noticed": lambda: noticed(source, Path(folder)),
         "restless": lambda: restless(source, Path(folder), int(count)),
         "orphaned": lambda: orphaned(kind),

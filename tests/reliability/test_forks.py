@@ -80,16 +80,21 @@ def test_a_child_whose_parent_stopped_the_service_is_told_so(how: str, tmp_path:
     assert message.endswith("call dd.connect in this process")
 
 
-def test_a_child_is_told_once_that_it_is_not_recorded(server: Server, tmp_path: Path) -> None:
+def test_what_forked_children_fetch_is_in_the_bundle(server: Server, tmp_path: Path) -> None:
+    found = run("recorded", "fork", server.url, 0, tmp_path)
+    assert found == {"again": [f"/echo/{n}" for n in range(11)], "answers": 11, "files": []}
+
+
+def test_a_child_that_outlives_the_recording_is_told_so_once(server: Server, tmp_path: Path) -> None:
     [notice] = run("noticed", "fork", server.url, 0, tmp_path)
-    assert "nothing here is recorded" in notice
+    assert "/echo/1 and later ones are not recorded; end the pool before the recording" in notice
 
 
 def test_forks_in_the_middle_of_everything(server: Server, tmp_path: Path, measured: Measured) -> None:
     """Three threads fetch and record, so that locks are held and files half written when it forks."""
     forks = count(16, 400)
     found = run("restless", "fork", server.url, forks, tmp_path)
-    assert found == {"children": forks, "wrong": [], "strays": [], "recorded": True}
+    assert found == {"children": forks, "wrong": [], "recorded": True, "files": []}
     measured("forked processes", f"{forks} forks while 3 threads fetch and record: 0 hang, 0 wrong")
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata.client.bundle.layout import entry_of, spoken
 from derivdata.client.bundle.reading import Bundle
-from derivdata.client.bundle.writing import Writer
+from derivdata.client.bundle.writing import ChildWriter, Writer
 from derivdata.client.transport import SESSION, Response
 from derivdata.errors import BundleError, NotConnected
 from derivdata.support import times
@@ -37,6 +37,7 @@ class Recording:
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
         self._writer = Writer(path, about)
+        self._is_child = False
         self._fork_lock = threading.Lock()
         self._asof: pd.Timestamp | None = None
         self._open = True
@@ -63,12 +64,11 @@ class Recording:
         self._restore()
 
     def _after_fork(self) -> None:
-        """End the recording in a forked child, whose answers would be written over the parent's."""
+        """Go on in a forked child with a journal of its own: one file would mix two writers' answers."""
         self._fork_lock = threading.Lock()
         if self._open:
-            self._leave()
-            self._writer.abandon()
-            SESSION.install(observer=self._not_recorded)
+            self._writer = ChildWriter(self._writer)
+            self._is_child = True
 
     def _start(self) -> None:
         with suppress(NotConnected):  # connected later: the clock is then read with the first answer
@@ -90,13 +90,17 @@ class Recording:
                 f"{self.path}: the answer to {response.request.path} holds the API key and is not recorded; "
                 "end the recording with dd.disconnect() to go on without it"
             )
+        if self._is_child and not self._writer.is_in_place():
+            self.close()
+            warn_caller(
+                f"{self.path}: the recording ended in the process that this one was forked from: the "
+                f"response to {response.request.path} and later ones are not recorded; end the pool before "
+                "the recording"
+            )
+            return
         with self._fork_lock:
             self._clock()
             self._writer.add(entry_of(response), response.body)
-
-    def _not_recorded(self, _: Response) -> None:
-        SESSION.install(observer=None)
-        warn_caller(f"{self.path}: the process that records is this one's parent: nothing here is recorded")
 
     def __enter__(self) -> Self:
         return self
@@ -141,6 +145,9 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
 
     Notes
     -----
+    Forked children (``multiprocessing`` with ``fork``, `os.fork`) record too; their responses are in the
+    bundle when the recording ends in the process that began it. Processes that are started anew (``spawn``,
+    ``forkserver``, joblib's loky) have neither the connection nor the recording.
     A replay or another recording that is active ends first, so that a cell can be run again; what the other
     recording had is in its file.
     """

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import os
 import platform
+import secrets
 import zipfile
 import zlib
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from derivdata.client.bundle.journal import MAGIC, frame
+from derivdata.client.bundle.journal import MAGIC, RecordingJournal, frame
 from derivdata.client.bundle.layout import (
     ANSWERS,
     FORMAT,
@@ -34,6 +35,7 @@ from derivdata.tables.endpoints import Request
 
 _ROOM = 2**28
 """Bytes that are left for lists and directory in the largest bundle."""
+_CHILD = ".child.tmp"
 
 
 class Writer:
@@ -112,6 +114,7 @@ class Writer:
         beside = self._beside()
         try:
             self._check_place()
+            self._take_from_children()
             with zipfile.ZipFile(beside, "w") as target, self.path.open("rb") as journal:
                 listed = [entry for request in sorted(self._answers) for entry in self._answers[request]]
                 text = msgspec.json.format(msgspec.json.encode(listed), indent=1)
@@ -139,6 +142,24 @@ class Writer:
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
+
+    def is_in_place(self) -> bool:
+        """Return whether the file at the path is still the journal that this writer opened."""
+        try:
+            self._check_place()
+        except (BundleError, OSError):
+            return False
+        return True
+
+    def _take_from_children(self) -> None:
+        """Add what forked children recorded, and remove their journals."""
+        for path in sorted(self.path.parent.glob(f".{glob.escape(self.path.name)}.*{_CHILD}")):
+            journal = RecordingJournal(path)
+            if self.asof is None and journal.manifest is not None:
+                self.asof = journal.manifest.asof
+            for entry in journal.entries:
+                self.add(entry, journal.body(body_name(entry.sha256)))
+            path.unlink()
 
     def _append(self, frames: list[bytes]) -> None:
         assert self._file is not None
@@ -188,6 +209,47 @@ class Writer:
             platform=system(),
             versions=self._versions,
         )
+
+
+class ChildWriter(Writer):
+    """The journal of a forked child of the process that records; the parent takes it in when it finishes."""
+
+    def __init__(self, parent: Writer) -> None:
+        if isinstance(parent, ChildWriter):  # forked in a child: its journal is that process's
+            Writer.abandon(parent)
+            parent = parent._parent
+        # The name ends like one of a killed recording: the next one at this path removes it.
+        name = f".{parent.path.name}.{os.getpid()}-{secrets.token_hex(4)}{_CHILD}"
+        super().__init__(parent.path.with_name(name), {})
+        self.asof = parent.asof
+        self._parent = parent
+
+    def begin(self) -> None:
+        """Do nothing: the journal begins with the first answer."""
+
+    def note(self) -> None:
+        """Append the manifest, once there is a journal."""
+        if self._file is not None:
+            super().note()
+
+    def add(self, entry: Entry, body: bytes) -> None:
+        """Take an answer in."""
+        if self._file is None:
+            super().begin()
+        super().add(entry, body)
+
+    def is_in_place(self) -> bool:
+        """Return whether the parent still records."""
+        return self._parent.is_in_place()
+
+    def finish(self) -> None:
+        """Close the journal, which the parent reads."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the journal, and the parent's as far as this process has it open."""
+        super().abandon()
+        self._parent.abandon()
 
 
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,6 +9,8 @@ from typing import Any
 
 import msgspec
 import urllib3
+
+from derivdata.client.transport.duplicate_keys import DuplicateKey, check_keys
 
 _CHUNK = 1 << 16
 _PLACE = re.compile(r"\(byte (\d+)\)")
@@ -86,8 +87,11 @@ def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def check_json(body: bytes, headers: Mapping[str, str]) -> None:
     """Refuse a body that is not JSON in UTF-8."""
     try:
+        body.decode("utf-8")
         _json.decode(body)
-        _once_each.decode(body.decode("utf-8"))
+        check_keys(body)
+    except DuplicateKey as error:
+        raise NotJson(str(error), cut=False) from None
     except RecursionError:
         raise NotJson("its JSON is nested too deeply", cut=False) from None
     except UnicodeDecodeError:
@@ -96,14 +100,6 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
         if body.lstrip()[:1] == b"<":
             raise NotJson("it is HTML (a proxy's or a login page?)", cut=False) from None
         raise NotJson(f"it is not JSON: {error}", cut=_may_be_cut(str(error), body, headers)) from None
-
-
-def _keys_once(pairs: list[tuple[str, Any]]) -> None:
-    if len(dict(pairs)) != len(pairs):
-        raise NotJson("an object in it has the same key twice")
-
-
-_once_each = json.JSONDecoder(object_pairs_hook=_keys_once, parse_int=len, parse_float=len)
 
 
 def _may_be_cut(why: str, body: bytes, headers: Mapping[str, str]) -> bool:

@@ -1,0 +1,138 @@
+"""A key that is in an object twice is seen, however large the text and wherever the object is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from derivdata.client.transport import duplicate_keys
+from derivdata.client.transport.duplicate_keys import DuplicateKey, check_keys
+
+ROWS = 2_000
+
+
+def history(row: str = "", *, compact: bool = True) -> str:
+    """The text of two venues' series; `row` is the source of one more row of the second venue."""
+    rows = [
+        {"timestamp": f"2026-01-{n // 24 % 28 + 1:02}T{n % 24:02}:00:00Z", "y": n / 8} for n in range(ROWS)
+    ]
+    separators = (",", ":") if compact else None
+    text = json.dumps({"symbol": "BTC", "series": {"okx": rows, "bybit": rows}}, separators=separators)
+    return text.removesuffix("]}}") + f",{row}]}}}}" if row else text
+
+
+def parsed(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Check a text, and return how many of its bytes were parsed in Python."""
+    sizes: list[int] = []
+    parse = duplicate_keys._parse
+
+    def count(part: bytes) -> None:
+        sizes.append(len(part))
+        parse(part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(duplicate_keys, "_parse", count)
+        check_keys(text.encode())
+    return sum(sizes)
+
+
+def test_a_long_history_is_not_parsed_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsed(history(), monkeypatch) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        history(compact=False),
+        history('{"timestamp":"x","y":1,"more":2}'),
+        history('{"timestamp":"x"}'),
+        history('{"timestamp":{"a":1},"y":2}'),
+        history('{"timestamp":":x","y":2}'),
+        history('{"timestamp" :"x","y":2}'),
+        history('{"timest\\u0061mp":"x","y":2}'),
+        history("1"),
+        history("{}"),
+        history().replace('"bybit":', '"bybit" :'),
+        history().replace('"BTC"', '"\\"BTC"'),
+        history().replace('"BTC"', '"BTC ₿ perpetual"'),
+        f" {history()}",
+        json.dumps([history()]),
+        json.dumps({"é": [{"ü": n} for n in range(ROWS)]}, ensure_ascii=False, separators=(",", ":")),
+    ],
+)
+def test_texts_of_every_form_pass_that_have_each_key_once(text: str) -> None:
+    json.loads(text)
+    check_keys(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        history('{"timestamp":"x","y":1,"y":1}'),
+        history('{"y":1,"y":1}'),
+        history('{"timestamp":"x","y":1,"y":1},{"y":1}'),
+        history('{"timestamp":"x","y":1,"y":1},{"timestamp" :"x","y":1}'),
+        history('{"timestamp":"x","y":1,"\\u0079":1}'),
+        history('{"timestamp":"x","y":{"a":1,"a":2}}'),
+        history('[{"a":1,"a":2}]'),
+        history().replace('"bybit":', '"okx":'),
+        history().replace('"symbol":', '"series":[],"symbol":'),
+        history().replace('"okx":[', '"bybit":[],"okx":['),
+        history().replace('"symbol":"BTC"', '"symbol":"BTC","symbol":"BTC"'),
+        history().replace("[{", '[{"y":0,', 1),
+        history(compact=False).replace('"bybit": ', '"okx": '),
+        json.dumps([json.loads(history())], separators=(",", ":")).replace('"bybit":', '"okx":'),
+    ],
+)
+def test_a_key_that_is_there_twice_is_seen(text: str) -> None:
+    json.loads(text)
+    with pytest.raises(DuplicateKey, match="same key twice"):
+        check_keys(text.encode())
+
+
+_LEAVES = (
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", ":", "a", " b", '"', "\\", "é"])
+)
+_KEYS = st.sampled_from(["", "a", "b", "é", ":", '"', "\\"])
+
+
+def _members(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(st.tuples(_KEYS, children), max_size=4).map(_Pairs) | st.lists(children, max_size=4)
+
+
+class _Pairs(list[Any]):
+    """An object as pairs, where a key may be there twice."""
+
+
+def _text(value: Any, colon: str) -> str:
+    if isinstance(value, _Pairs):
+        return "{" + ",".join(f"{json.dumps(k)}{colon}{_text(v, colon)}" for k, v in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_text(item, colon) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _repeats(value: Any) -> bool:
+    if isinstance(value, _Pairs):
+        keys = [key for key, _ in value]
+        return len(set(keys)) < len(keys) or any(_repeats(item) for _, item in value)
+    return isinstance(value, list) and any(map(_repeats, value))
+
+
+@pytest.mark.drawn
+@given(st.recursive(_LEAVES, _members, max_leaves=25), st.sampled_from([":", " :", ": "]))
+def test_small_parts_are_compared_as_large_ones_are(value: Any, colon: str) -> None:
+    """The comparisons of large parts hold for every text: here they are made at every size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duplicate_keys, "_SMALL_BYTES", 0)
+        check: Callable[[], None] = lambda: check_keys(_text(value, colon).encode())  # noqa: E731
+        if _repeats(value):
+            with pytest.raises(DuplicateKey):
+                check()
+        else:
+            check()
