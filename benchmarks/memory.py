@@ -79,6 +79,16 @@ def _table_panel(symbols: str) -> int:
     return _peak_bytes(lambda: dd.panel(rows))
 
 
+def _quality(rows: str) -> int:
+    """Examining a table in the order of time, which does not count."""
+    import derivdata as dd
+    from benchmarks.rows.desk import rows_in_time_order
+
+    frame = rows_in_time_order(int(rows))
+    dd.quality(frame.head(1_000))
+    return _peak_bytes(lambda: dd.quality(frame))
+
+
 def _chains(days: str, what: str) -> int:
     """Arranging or fitting a history of daily chains, which do not count, in one call."""
     from derivdata.analysis import chain, surface
@@ -118,6 +128,7 @@ if __name__ == "__main__":
         "append": _append,
         "panel": _panel,
         "table_panel": _table_panel,
+        "quality": _quality,
         "chains": _chains,
         "minute": _minute,
     }

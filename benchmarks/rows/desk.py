@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 import derivdata as dd
+from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, growth, stated, within
 from benchmarks.rows.archive import funding_rows
 from benchmarks.rows.panels import panel, rows_of
@@ -20,6 +22,7 @@ __all__ = ["ROWS"]
 
 _RUNS = "pandas: sort, cumsum of gaps, groupby and agg; without peaks, venues and prices"
 _SUMMARY = "pandas: groupby(symbol, exchange).agg(count, first, last, min, max) and steps; nothing else"
+_POLARS = "polars: steps, gaps, duplicates, frozen runs and medians by group_by; nothing else"
 _JOIN = "pandas: merge_asof of the sorted frames; without checks"
 
 
@@ -92,6 +95,59 @@ def _quality(_: Path) -> Made:
     return _within(1.0, {OURS: lambda: dd.quality(frame), _SUMMARY: pandas})
 
 
+def rows_in_time_order(count: int) -> pd.DataFrame:
+    """Hourly rates of 43 venues and 300 symbols in the order of time, as a store of snapshots has them."""
+    hours, series = count // (43 * 300), np.arange(43 * 300)
+    stamps = pd.date_range("2025-01-01", periods=hours, freq="h", tz="UTC", unit="us")
+    pair = np.tile(series, hours)
+    rates = np.random.default_rng(1).normal(size=pair.size).round(4)
+    return pd.DataFrame(
+        {
+            "time": stamps.repeat(series.size),
+            "exchange": pd.Categorical.from_codes(pair % 43, [f"venue{i:02d}" for i in range(43)]),
+            "symbol": pd.Categorical.from_codes(pair // 43, [f"SYM{i:03d}" for i in range(300)]),
+            "rate_bps_8h": rates,
+            "resolution": pd.Categorical.from_codes(np.zeros(pair.size, np.int8), ["1h"]),
+            "kind": pd.Categorical.from_codes(np.zeros(pair.size, np.int8), ["sampled"]),
+        }
+    )
+
+
+def _figures_by_polars(frame: pl.DataFrame) -> pl.DataFrame:
+    """Steps, gaps, duplicates, frozen runs and medians of each series, without any comparison of venues."""
+    stamps, value = pl.col("time").sort(), pl.col("rate_bps_8h")
+    return frame.group_by("symbol", "exchange").agg(
+        pl.len().alias("present"),
+        stamps.diff().median().alias("step"),
+        stamps.diff().max().alias("longest_gap"),
+        (stamps.len() - stamps.n_unique()).alias("duplicates"),
+        value.rle().struct.field("len").max().alias("frozen"),
+        value.median().alias("median"),
+        value.is_null().sum().alias("nulls"),
+    )
+
+
+def _large_quality(_: Path) -> Made:
+    frame = rows_in_time_order(10_000_000)
+    columns = pl.from_pandas(frame)
+    ours = dd.quality(frame).set_index(["symbol", "exchange"]).sort_index()
+    theirs = _figures_by_polars(columns).to_pandas().set_index(["symbol", "exchange"]).sort_index()
+    for name in ("present", "duplicates", "frozen", "nulls"):
+        np.testing.assert_array_equal(ours[name], theirs[name])
+
+    def memory() -> list[Check]:
+        times = peak_bytes_of("quality", str(len(frame))) / int(frame.memory_usage(deep=True).sum())
+        return [
+            Check("peak memory beside the table, of the table's", f"{times:.2f} ×", "≤ 1 ×", times <= 1.0)
+        ]
+
+    return Made(
+        {OURS: lambda: dd.quality(frame), _POLARS: lambda: _figures_by_polars(columns)},
+        checks=memory,
+        facts=lambda: ["points, duplicates, frozen runs and nulls equal, one by one"],
+    )
+
+
 def _growing_quality(_: Path, times: int) -> Callable[[], Any]:
     frame = funding_rows(20 * times * 43 * 24, venues=43, symbols=20 * times)
     return lambda: dd.quality(frame)
@@ -125,6 +181,14 @@ ROWS = [
         given="a day of hours of 43 venues × 300 symbols, 12,900 series",
         make=_quality,
         goals={_SUMMARY: stated()},
+        rounds=3,
+    ),
+    Row(
+        "quality-large",
+        what="what is wrong with a table in the order of time (`dd.quality`)",
+        given="10 million rows of 43 venues × 300 symbols",
+        make=_large_quality,
+        goals={_POLARS: within(5)},
         rounds=3,
     ),
     growth(

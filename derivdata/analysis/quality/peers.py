@@ -26,9 +26,11 @@ _BLOCKS = 16
 _LEAST_NOISE = 1e-3
 _IN_BLOCK = 3  # known steps of a block that has a median
 _TWINS, _TOGETHER = 0.6, 100  # correlation of moves, and steps, by which two venues tell their order in time
+_ON_ONE_THREAD = 200_000  # multiplications of a product that OpenBLAS computes on one thread (262,144 in 0.3)
 _SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
 _APART = 2.0  # standard deviations of the ratio by which its median is another size
 _EXACT, _OCTAVES = 1e-6, 3
+_MOST_OCTAVES = 4096.0  # more than a double has
 _PINNED = 6  # steps on a side of a change at which two venues are both at their interest rate
 _KINDS = np.arange(-_OCTAVES, _OCTAVES + 1)[:, None]
 _FOLLOWS = 0.35
@@ -116,14 +118,32 @@ def lag_to_twin(values: Floats) -> Floats:
     moves = np.clip(moves / size, -3.0, 3.0)
     known = np.isfinite(moves)
     moves, known = np.where(known, moves, 0.0), known.astype(np.float64)
+    squares = moves**2
     best = np.zeros((3, len(values)))
-    for place, ends in enumerate((slice(2, None), slice(1, -1), slice(0, -2))):
-        own, there, other, seen = moves[:, 1:-1], known[:, 1:-1], moves[:, ends], known[:, ends]
+    own = slice(1, -1)
+    for place, other in enumerate((slice(2, None), slice(1, -1), slice(0, -2))):
+        products = _products(moves[:, own], moves[:, other])
+        sizes = _products(squares[:, own], known[:, other]) * _products(known[:, own], squares[:, other])
         with np.errstate(divide="ignore", invalid="ignore"):
-            together = (own @ other.T) / np.sqrt((own**2 @ seen.T) * (there @ (other**2).T))
-        few = (there @ seen.T < _TOGETHER) | np.eye(len(values), dtype=bool)
+            together = products / np.sqrt(sizes)
+        few = _products(known[:, own], known[:, other]) < _TOGETHER
+        few |= np.eye(len(values), dtype=bool)
         best[place] = np.where(few, 0.0, np.nan_to_num(together)).max(axis=1, initial=0.0)
     return np.where(best.max(axis=0) >= _TWINS, best.argmax(axis=0) - 1.0, 0.0)
+
+
+def _products(first: Floats, second: Floats) -> Floats:
+    """Return the sums over steps of the products of each pair of series.
+
+    In pieces of steps that a BLAS multiplies on one thread: for such small matrices several threads take
+    longer than one, and spin between the calls.
+    """
+    piece = max(_ON_ONE_THREAD // len(first) ** 2, 16)
+    starts = range(0, first.shape[1], piece)
+    total = np.zeros((len(first), len(second)))
+    for start in starts:
+        total += first[:, start : start + piece] @ second[:, start : start + piece].T
+    return total
 
 
 def median_of_others(values: Floats) -> Floats:
@@ -157,7 +177,7 @@ def octaves_to_others(values: Floats) -> Floats:
     size = np.where(np.isfinite(size), size, np.nan)
     whole = np.round(size)
     digits = np.round((size - whole) / _EXACT) + np.sign(values) / _EXACT
-    order = np.lexsort([whole, digits], axis=0)
+    order = np.argsort(digits * _MOST_OCTAVES + whole, axis=0, kind="stable")  # by digits, then by octave
     exponent, ordered = (np.take_along_axis(part, order, axis=0) for part in (whole, digits))
     same = np.zeros(values.shape, dtype=np.bool_)
     same[1:] = ordered[1:] == ordered[:-1]

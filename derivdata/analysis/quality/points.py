@@ -1,4 +1,4 @@
-"""Points of all series of a table: collected from its rows, in batches of similar length, on common steps.
+"""Points of the series of a block: collected from its rows, in batches of similar length, on common steps.
 
 Of missing points, an archive's ledger says which times were never requested: nothing is known of these.
 """
@@ -11,29 +11,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from derivdata.analysis.quality.blocks import Block, Columns
 from derivdata.analysis.quality.series import Batch
-from derivdata.support.arrays import Array, Floats, Indices
+from derivdata.support.arrays import Array, Bools, Floats, Indices
 from derivdata.tables.required import require_columns
 
-_BATCH = 2_000_000  # points examined at once, padding included
+_BATCH = 300_000  # points examined at once, padding included
 _MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
 _LATE = 60e6  # µs within which two settlements are one
-_RUN, _OFTEN = 6, 0.01  # rows that are another symbol's; share of a series that has one value too often
-_ALIKE = 8
 _PAGE = 5  # rows in a row that came before: a page of an answer came twice
 
 
 class Points(NamedTuple):
-    """Points of all series, one series after the other, each in order of time without repeats."""
+    """Points of some series, one series after the other, each in order of time without repeats."""
 
     stamps: Array
     value: Floats
-    stated: Floats
-    """Hours that the table states for the step up to each row, NaN for none."""
+    stated: Floats | None
+    """Hours that the table states for the step up to each row, NaN for none; None where it states none."""
     bounds: Indices
     """Where each series begins, and the end of the last."""
 
-    def batches(self) -> Iterator[tuple[Indices, Batch, Floats]]:
+    def batches(self) -> Iterator[tuple[Indices, Batch, Floats | None]]:
         """Iterate over series of similar length: their numbers, a `Batch` of them and the stated hours."""
         length = np.diff(self.bounds)
         order = np.argsort(length, kind="stable")
@@ -53,7 +52,8 @@ class Points(NamedTuple):
             there = places < length[rows][:, None]
             at = np.where(there, self.bounds[rows][:, None] + places, self.bounds[rows + 1][:, None] - 1)
             value = np.where(there, self.value[at], np.nan)
-            yield rows, Batch(self.stamps[at], value, there), self.stated[at][:, 1:]
+            stated = None if self.stated is None else self.stated[at][:, 1:]
+            yield rows, Batch(self.stamps[at], value, there), stated
             first = last
 
     def side_by_side(self, rows: Indices, bucket: int) -> tuple[int, Floats]:
@@ -73,75 +73,64 @@ class Points(NamedTuple):
         return first, values
 
 
-def collect_points(
-    table: pd.DataFrame, column: str, codes: Indices, number: int
-) -> tuple[Points, dict[str, Any]]:
-    """Collect the points of each series, the first of those at one instant, and count duplicates.
+def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dict[str, Any]]:
+    """Collect the points of each series of a block, the first of those at one instant.
 
-    Settlements within a minute of each other stand for one instant.
+    Returns also the row of each point in the table, and by series the number of duplicates, of those with
+    another value, and of pages that came twice. Settlements within a minute of each other stand for one
+    instant.
     """
-    stamps = np.asarray(table["time"].dt.as_unit("us").array.asi8)
-    value = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
-    stated = np.full(len(table), np.nan)
-    if "interval_hours" in table.columns:
-        stated = table["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
-    if "kind" in table.columns:  # sampled rates state an interval too, and may be polled each second
-        stated = np.where(table["kind"] == "settled", stated, np.nan)
-    order = np.lexsort([stamps, codes])  # stable: of rows at one instant the first in the table stays first
-    order = order[codes[order] >= 0]
-    repeated = np.zeros(len(table), dtype=bool)
+    number = block.number
+    code = columns.series[block.rows] - block.first
+    if number <= np.iinfo(np.int16).max:
+        code = code.astype(np.int16)  # numpy sorts two bytes by radix
+    stamps = columns.stamps[block.rows]
+    in_order = bool((stamps[1:] >= stamps[:-1]).all())
+    # Stable: of rows at one instant the first in the table stays first.
+    order = np.argsort(code, kind="stable") if in_order else np.lexsort([stamps, code])
+    code, stamps, rows = code[order], stamps[order], block.rows[order]
+    value, stated = columns.value[rows], _stated_hours(columns, rows)
+    repeated = np.zeros(rows.size, dtype=bool)
     # One payment stamped twice, some seconds apart: settlements say how long they pay for, which is longer.
-    late = np.where(stated > 0.0, np.minimum(_LATE, 0.05 * stated * 3_600e6), 0.0)
-    repeated[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(stamps[order]) <= late[order[1:]])
-    distinct = order[~repeated[order]]
-    bounds = np.searchsorted(codes[distinct], np.arange(number + 1))
-    series = Points(
-        stamps[distinct], value[distinct], np.where(stated > 0.0, stated, np.nan)[distinct], bounds
+    late: Any = (
+        0.0 if stated is None else np.where(stated > 0.0, np.minimum(_LATE, 0.05 * stated * 3_600e6), 0.0)[1:]
     )
+    repeated[1:] = (code[1:] == code[:-1]) & (np.diff(stamps) <= late)
     counts = dict.fromkeys(("duplicates", "conflicts", "repeated_pages"), np.zeros(number, dtype=np.int64))
-    if not repeated.any():
-        return series, counts
-    # A page that came twice: a run of rows, in the order of the table, that repeat earlier rows with the same
-    # value. `original` is the value of the first row of the same series and instant.
-    original = np.empty(len(table))
-    original[order] = value[distinct][np.cumsum(~repeated[order]) - 1]
+    if repeated.any():
+        counts = _count_repeated(code, value, repeated, order, number)
+        distinct = ~repeated
+        code, stamps, value, rows = code[distinct], stamps[distinct], value[distinct], rows[distinct]
+        stated = None if stated is None else stated[distinct]
+    stated = None if stated is None else np.where(stated > 0.0, stated, np.nan)
+    bounds = np.searchsorted(code, np.arange(number + 1))
+    return Points(stamps, value, stated, bounds), rows, counts
+
+
+def _stated_hours(columns: Columns, rows: Indices) -> Floats | None:
+    if columns.stated is None:
+        return None
+    stated = columns.stated[rows]
+    return stated if columns.settled is None else np.where(columns.settled[rows], stated, np.nan)
+
+
+def _count_repeated(
+    code: Array, value: Floats, repeated: Bools, order: Indices, number: int
+) -> dict[str, Array]:
+    """Count duplicates, conflicts and repeated pages by series, of rows in the order of series and times.
+
+    A page that came twice is a run of rows, in the order of the table, that repeat earlier rows with the same
+    value.
+    """
+    original = value[~repeated][np.cumsum(~repeated) - 1]  # of the first row of the same series and instant
     same = repeated & ((value == original) | (np.isnan(value) & np.isnan(original)))
-    by_series = np.argsort(codes, kind="stable")  # each series in the order of the table
-    flags, owner = same[by_series], codes[by_series]
-    begins = flags & np.append(True, ~flags[:-1] | (np.diff(owner) != 0))
+    by_series = np.lexsort([order, code])  # each series in the order of the table
+    flags, owner = same[by_series], code[by_series]
+    begins = flags & np.append(True, ~flags[:-1] | (owner[1:] != owner[:-1]))
     lengths = np.bincount((np.cumsum(begins) - 1)[flags], minlength=int(begins.sum()))
     pages = owner[begins][lengths >= _PAGE]
-    counted = {"duplicates": codes[repeated], "conflicts": codes[repeated & ~same], "repeated_pages": pages}
-    return series, {name: np.bincount(rows, minlength=number) for name, rows in counted.items()}
-
-
-def rows_of_other_symbols(points: Points, report: pd.DataFrame) -> Array:
-    """Count the rows of each series that are another symbol's of its venue, in runs of `_RUN` and more.
-
-    Values that a series has often, as at its floor, tell nothing and are passed over.
-    """
-    counts = np.zeros(len(report), dtype=np.int64)
-    if not {"symbol", "exchange"} <= set(report.columns):
-        return counts
-    length = np.diff(points.bounds)
-    owner = np.repeat(np.arange(len(report)), length)
-    venue = report.groupby([name for name in ("exchange", "kind") if name in report]).ngroup().to_numpy()
-    at = {"venue": venue[owner], "time": points.stamps, "value": points.value}
-    frame = pd.DataFrame({**at, "owner": owner})
-    same = frame[frame.duplicated(list(at), keep=False) & frame["value"].notna()]
-    often = same.groupby(["owner", "value"])["time"].transform("size")
-    often = (often > np.maximum(_OFTEN * length[same["owner"]], 2)) | (
-        same.groupby(list(at))["owner"].transform("size") > _ALIKE  # one value of a whole venue
-    )
-    told = np.ones(len(frame), dtype=np.int64)
-    told[same.index[often]] = 0
-    same = same[~often].assign(row=np.cumsum(told)[same.index[~often]])
-    pairs = same.merge(same, on=list(at))
-    pairs = pairs[pairs["owner_x"] != pairs["owner_y"]].sort_values(["owner_x", "owner_y", "row_x"])
-    steps = pairs[["owner_x", "owner_y", "row_x", "row_y"]].diff()
-    run = (~(steps == [0, 0, 1, 1]).all(axis=1)).cumsum()
-    shared = pairs[run.map(run.value_counts()) >= _RUN].drop_duplicates("row_x")
-    return counts + np.bincount(shared["owner_x"], minlength=len(report))
+    counted = {"duplicates": code[repeated], "conflicts": code[repeated & ~same], "repeated_pages": pages}
+    return {name: np.bincount(rows, minlength=number) for name, rows in counted.items()}
 
 
 def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array]:

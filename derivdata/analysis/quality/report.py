@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from derivdata.analysis.quality.blocks import Block, Columns, blocks, columns_of, numbered_series
+from derivdata.analysis.quality.other_symbols import rows_of_other_symbols
 from derivdata.analysis.quality.peers import compare, lag_to_twin, median_of_others, octaves_to_others
 from derivdata.analysis.quality.points import (
     Points,
     answered_windows,
     collect_points,
     count_not_requested,
-    rows_of_other_symbols,
 )
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
 from derivdata.support import times
@@ -135,30 +136,56 @@ def quality(
     keys = [name for name in ("symbol", "exchange", "instrument_name") if name in table.columns]
     if "kind" in table and not column.startswith("rate"):  # mark and index, accounts and positions
         keys.append("kind")
-    groups = table.groupby(keys, observed=True, sort=True) if keys else None
-    codes = np.zeros(len(table), dtype=np.intp) if groups is None else groups.ngroup().to_numpy()
-    first = np.unique(codes[codes >= 0], return_index=True)[1] if len(table) else np.zeros(0, dtype=np.intp)
-    report = table[codes >= 0][keys].iloc[first].reset_index(drop=True)
-    points, counts = collect_points(table, column, codes, len(first))
-    figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS} | counts
+    series, first = numbered_series(table, keys)
+    report = table[keys].iloc[first].reset_index(drop=True)
+    figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS}
     for name in _TIMES:
         figures[name] = np.full(len(first), _NEVER)
     answered = None if requests is None else answered_windows(requests, report)
-    expiries = np.full(len(first), np.inf)  # [µs], after which a series has no rows
-    if "expiry" in table:
-        ends = table["expiry"].groupby(codes).max().drop(-1, errors="ignore").dropna()
-        expiries[ends.index] = ends.dt.as_unit("us").astype(np.int64)
-    _examine(figures, points, window, outlier, answered, expiries)
+    columns = columns_of(table, column, series)
+    place = np.full(len(table), -1, dtype=np.int32)
+    placed = 0
+    for block in blocks(series, _numbered_symbols(report)):
+        points, rows, counts = collect_points(columns, block)
+        place[rows] = np.arange(placed, placed + rows.size)
+        placed += rows.size
+        chosen = slice(block.first, block.first + block.number)
+        of_block = {name: figure[chosen] for name, figure in figures.items()}
+        for name, count in counts.items():
+            of_block[name][:] = count
+        expiries = _last_expiries(columns, block)
+        _examine(of_block, points, window, outlier, None if answered is None else answered[chosen], expiries)
+        keys_of_block = report.iloc[chosen]
+        _compare(of_block, points, keys_of_block, column)
+        if column.startswith("price"):
+            _compare_two_venues(of_block, points, keys_of_block)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
-    _compare(figures, points, report, column)
-    if column.startswith("price"):
-        _compare_two_venues(figures, points, report)
-    figures["other_symbol"] = rows_of_other_symbols(points, report)
+    figures["other_symbol"] = rows_of_other_symbols(columns, place, figures["present"], report)
     for name in _COLUMNS:
         report[name] = _as_column(name, figures[name], table)
     report.attrs["summary"] = _summary(report)
     return report
+
+
+def _numbered_symbols(report: pd.DataFrame) -> Indices:
+    """Return the number of each series' symbol; series without symbols are all different."""
+    if "symbol" not in report.columns:
+        return np.arange(len(report))
+    symbols = report["symbol"]
+    return np.cumsum((symbols != symbols.shift()).to_numpy(dtype=bool)) - 1
+
+
+def _last_expiries(columns: Columns, block: Block) -> Floats:
+    """Return the last expiry of each series [µs], infinite where it has none."""
+    expiries = np.full(block.number, -np.inf)
+    if columns.expiry is not None:
+        ends = columns.expiry[block.rows]
+        known = ends != _NEVER
+        np.maximum.at(
+            expiries, columns.series[block.rows][known] - block.first, ends[known].astype(np.float64)
+        )
+    return np.where(np.isfinite(expiries), expiries, np.inf)
 
 
 def _check(table: pd.DataFrame, column: str) -> None:
@@ -210,7 +237,7 @@ def _examine(
             last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
         begin, end = batch.stamps[:, 0], batch.stamps[:, -1]
         until = min((stamp for stamp in (window.end, window.as_of) if stamp is not None), default=None)
-        hours = row_quantile(stated, 0.5)
+        hours = np.full(len(rows), np.nan) if stated is None else row_quantile(stated, 0.5)
         early = np.zeros(len(rows)) if window.start is None else begin - window.start
         late = np.zeros(len(rows))
         if until is not None and window.end is not None:
@@ -262,7 +289,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
     told = ("peer_scale", "peer_sign") if column.startswith("rate") else ("peer_scale",) if prices else ()
     for name in ("spikes", "scale_change", "peer_scale", "peer_sign", "peer_lag"):
         figures[name][:] = np.nan
-    figures["scale_change_at"] = np.full(len(report), _NEVER)
+    figures["scale_change_at"][:] = _NEVER
     if not {"symbol", "exchange"} <= set(report.columns):
         return
     bucket = np.full(len(report), np.nan)

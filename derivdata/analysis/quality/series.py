@@ -48,7 +48,7 @@ def run_lengths(same: Bools) -> Array:
     return np.where(same, after - before - 1, 0)
 
 
-def steps_in_force(batch: Batch, stated: Floats) -> tuple[Floats, Floats]:
+def steps_in_force(batch: Batch, stated: Floats | None) -> tuple[Floats, Floats]:
     """Return the gaps between rows [µs], NaN in the padding, and the step in force at each.
 
     Another step is believed after three gaps in a row of that length, and dated back to the first of them; a
@@ -71,9 +71,10 @@ def steps_in_force(batch: Batch, stated: Floats) -> tuple[Floats, Floats]:
     number = (lead[:, :, None] == lead[:, None, :]).sum(axis=2)
     first = np.take_along_axis(lead, number.argmax(axis=1)[:, None], axis=1)
     steps = np.where(last >= 0, np.take_along_axis(rounded, np.maximum(last, 0), axis=1), first)
-    multiple = steps / (stated * 3_600e6)
-    thinned = (np.round(multiple) >= 2.0) & (np.abs(multiple - np.round(multiple)) <= 0.05)
-    steps = np.where(thinned, stated * 3_600e6, steps)
+    if stated is not None:
+        multiple = steps / (stated * 3_600e6)
+        thinned = (np.round(multiple) >= 2.0) & (np.abs(multiple - np.round(multiple)) <= 0.05)
+        steps = np.where(thinned, stated * 3_600e6, steps)
     _fill_thinned(steps, gaps)
     return gaps, np.where(np.isfinite(gaps), steps, np.nan)
 
