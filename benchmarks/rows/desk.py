@@ -130,8 +130,11 @@ def _figures_by_polars(frame: pl.DataFrame) -> pl.DataFrame:
 def _large_quality(_: Path) -> Made:
     frame = rows_in_time_order(10_000_000)
     columns = pl.from_pandas(frame)
-    ours = dd.quality(frame).set_index(["symbol", "exchange"]).sort_index()
-    theirs = _figures_by_polars(columns).to_pandas().set_index(["symbol", "exchange"]).sort_index()
+    keys = {"symbol": str, "exchange": str}
+    ours, theirs = (
+        report.astype(keys).set_index(list(keys)).sort_index()
+        for report in (dd.quality(frame), _figures_by_polars(columns).to_pandas())
+    )
     for name in ("present", "duplicates", "frozen", "nulls"):
         np.testing.assert_array_equal(ours[name], theirs[name])
 
