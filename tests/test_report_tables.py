@@ -17,7 +17,7 @@ from scipy.signal import lfilter
 
 import derivdata as dd
 from derivdata.analysis import funding, smile, surface, variance
-from derivdata.analysis.oi.trend import TrendStatus
+from derivdata.analysis.oi import TrendStatus
 from derivdata.cli import main
 from derivdata.errors import DataNotice
 from derivdata.reports.drawing import Drawings

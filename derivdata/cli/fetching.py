@@ -163,7 +163,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    from derivdata.bundle.tables import tables_of
+    from derivdata.bundle import tables_of
 
     exported = tables_of(arguments.bundle)
     arguments.to.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import liquidations
-from derivdata.analysis.liquidations.branching import BranchingStatus
+from derivdata.analysis.liquidations import BranchingStatus
 from tests.support.records import assert_identical
 from tests.support.shared import known_path
 

@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 
 from derivdata import tables
 from derivdata.analysis import oi
-from derivdata.analysis.oi.trend import TrendStatus
+from derivdata.analysis.oi import TrendStatus
 from tests.analysis.pages import coverage_on_page
 from tests.support.shared import known_path
 

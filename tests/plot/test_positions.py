@@ -10,7 +10,7 @@ import pytest
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
-from derivdata.analysis.oi.trend import TrendStatus
+from derivdata.analysis.oi import TrendStatus
 from tests.plot import made
 
 

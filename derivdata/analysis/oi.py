@@ -1,0 +1,542 @@
+"""Distribution of open interest over venues: shares, concentration, trends, and moves between two instants.
+
+Open interest must be in USD or in coins throughout; it is never added across units. Shares are taken over
+a balanced set of venues, so that a venue that appears or fails does not look like migration.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.special import ndtri
+
+from derivdata.analysis.inputs import require_times
+from derivdata.analysis.labelling import applied
+from derivdata.analysis.panels import (
+    Panel,
+    by_chunk,
+    figures_of,
+    hours,
+    hours_of,
+    last_valid,
+    refuse_negative,
+    require,
+    require_level,
+    require_quantity,
+    require_share,
+    require_venues,
+    row_by_row,
+    unit_of,
+    whole,
+)
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array
+from derivdata.tables.contracts import VENUES, VENUES_AS_OF
+from derivdata.units import USD_UNIT
+
+__all__ = ["by_kind", "hhi", "in_coins", "market_share", "migration", "oi_to_volume", "share_trend"]
+__dir__ = __all__.copy
+
+
+@typed
+def in_coins(oi: Panel, price: Panel) -> xr.DataArray:
+    """Convert open interest in USD to coins.
+
+    Parameters
+    ----------
+    oi
+        Open interest [USD] with dims ``symbol``, ``exchange`` and ``time``.
+    price
+        Mark prices [USD] with the same dims: a panel of ``dd.prices.history`` at the same resolution.
+
+    Returns
+    -------
+    DataArray
+        ``oi_coin`` [coin] in the dims and at the labels of `oi`. NaN where the venue has no price at the same
+        instant: another venue's, or an older one, would look like a change of positions. A symbol that
+        stands for 1000 coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Dims are missing, or a unit is not USD.
+    """
+    oi = require(oi, "symbol", "exchange", "time", units="USD", name="oi")
+    price = require(price, "symbol", "exchange", "time", units="USD", name="price")
+    oi, price = xr.align(oi, price, join="left")
+    coins = oi / price.where(price > 0.0)
+    return coins.transpose(*oi.dims).rename("oi_coin").assign_attrs(units="coin")
+
+
+@typed
+def migration(
+    oi: Panel,
+    start: Any,
+    end: Any,
+    *,
+    method: Literal["base", "midpoint", "lmdi"] = "midpoint",
+    price: xr.DataArray | None = None,
+) -> xr.Dataset:
+    """Split the change of each venue's open interest into the market's growth and its change of share.
+
+    Parameters
+    ----------
+    oi
+        Open interest with dims ``exchange`` and ``time``.
+    start, end
+        Two labels of ``time``.
+    method
+        ``"midpoint"`` (exact), ``"base"`` (with an interaction term), ``"lmdi"`` (log mean; the midpoint's
+        where an end is 0).
+    price
+        Price of the asset over ``time`` [USD]. Given, the change in USD is first cut into a price part and
+        a quantity part, and the quantity part is decomposed: without it a rally looks like growth.
+
+    Returns
+    -------
+    Dataset
+        ``growth``, ``share`` and, as the case may be, ``interaction`` and ``price`` per venue, in the unit
+        of `oi`; they add to ``change``. A venue without a figure at either end is NaN and left out of the
+        total.
+
+    Raises
+    ------
+    ValueError
+        Dims or labels are absent, the unit is unstated, or the method is unknown.
+
+    Examples
+    --------
+    >>> held = xr.DataArray(
+    ...     [[100.0, 180.0], [100.0, 120.0]],
+    ...     {"exchange": ["a", "b"], "time": pd.to_datetime(["2026-06-01", "2026-06-02"])},
+    ...     ("exchange", "time"),
+    ...     attrs={"units": "USD"},
+    ... )
+    >>> dd.analysis.oi.migration(held, "2026-06-01", "2026-06-02")[["growth", "share"]].to_dataframe()
+              growth  share
+    exchange
+    a           55.0   25.0
+    b           45.0  -25.0
+    """
+    oi = require_quantity(oi, "exchange", "time")
+    refuse_negative(oi)
+    first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))
+    there = first.notnull() & last.notnull()
+    first, last = first.where(there), last.where(there)
+    change = last - first
+    parts: dict[str, xr.DataArray] = {}
+    scale: Any = 1.0
+    if price is not None:
+        require(price, "time", units=USD_UNIT if unit_of(price, "price") else None, name="price")
+        p0, p1 = (_at(price, when, name, "price") for when, name in ((start, "start"), (end, "end")))
+        first, last, scale = first / p0, last / p1, (p0 + p1) / 2
+        parts["price"] = (first + last) / 2 * (p1 - p0)
+    t0, t1 = first.sum("exchange"), last.sum("exchange")
+    parts |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
+    unit = unit_of(oi, "oi")
+    every = (parts | {"change": change}).items()
+    result = xr.Dataset({name: part.drop_attrs().assign_attrs(units=unit) for name, part in every})
+    return result.assign_attrs(units=unit, method=method)
+
+
+def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
+    instant = times.naive_utc(times.instant(when, name))
+    if "time" not in data.indexes:
+        raise ValueError(f"{of} has no labels along time")
+    try:
+        return data.sel(time=instant, drop=True)
+    except (KeyError, TypeError):
+        raise ValueError(f"{name}={when!r} is not an instant of the panel {of}") from None
+
+
+def _base(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
+    s0, s1 = x0 / t0, x1 / t1
+    return {"growth": s0 * (t1 - t0), "share": t0 * (s1 - s0), "interaction": (s1 - s0) * (t1 - t0)}
+
+
+def _midpoint(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
+    s0, s1 = x0 / t0, x1 / t1
+    return {"growth": (s0 + s1) / 2 * (t1 - t0), "share": (t0 + t1) / 2 * (s1 - s0)}
+
+
+def _lmdi(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
+    defined = (x0 > 0) & (x1 > 0)
+    ratio = (x1 / x0).where(defined, 1.0)
+    flat = np.abs(ratio - 1.0) < 1e-12
+    mean = ((x0 + x1) / 2).where(flat, (x1 - x0) / np.log(ratio.where(~flat, 2.0)))
+    other = _midpoint(x0, x1, t0, t1)
+    growth = (mean * np.log(t1 / t0)).where(defined, other["growth"])
+    return {"growth": growth, "share": x1 - x0 - growth}
+
+
+_METHODS = {"base": _base, "midpoint": _midpoint, "lmdi": _lmdi}
+
+
+_HOUR_US = 3_600_000_000
+_BLOCK = 16_384
+_FIGURES = ("hhi", "hhi_10000", "effective_n", "normalised", "n")
+
+
+@typed
+def market_share(
+    oi: Panel,
+    *,
+    min_cover: float = 0.95,
+    tolerance: str | pd.Timedelta = "4h",
+    venues: list[str] | None = None,
+) -> xr.DataArray:
+    """Compute each venue's part of the open interest, over a balanced set of venues.
+
+    Parameters
+    ----------
+    oi
+        Open interest with dims ``exchange`` and ``time`` [USD or coins], in memory or dask-backed.
+    min_cover
+        Part of the window that a venue must be present in to belong to the set, per symbol.
+    tolerance
+        How long a venue's last figure stands in for a missing one.
+    venues
+        The set itself. A set found from the window looks ahead (it knows who stays): give one that was
+        known beforehand wherever the shares decide something in the past.
+
+    Returns
+    -------
+    DataArray
+        Fractions that add to 1 over ``exchange``, in the dims of `oi`. NaN for venues outside the set, and
+        for all venues at an instant at which one of the set has no figure. ``attrs["dropped"]`` names the
+        venues that left (in memory only).
+
+    Raises
+    ------
+    ValueError
+        Dims are missing, the unit is unstated or neither USD nor coin, times do not ascend without repeats, a
+        venue of `venues` is not in the panel, or open interest is negative (of a lazy panel, when computed).
+
+    Examples
+    --------
+    >>> held = dd.oi.history("BTC", "2d", venues=["binance", "okx", "bybit"])
+    >>> share = dd.analysis.oi.market_share(held)
+    >>> share.sum("exchange").round(12).values.min().item()
+    1.0
+    """
+    oi = require_quantity(oi, "exchange", "time")
+    require_times(oi, "oi")
+    if oi.sizes["time"]:
+        hours(oi, name="oi")
+    chosen = None
+    if venues is not None:
+        require_venues(oi, venues=venues)
+        chosen = np.isin(oi["exchange"].values.tolist(), venues)
+    share, gone = applied(
+        _balanced,
+        whole(oi, "exchange", "time"),
+        core=[["exchange", "time"]],
+        out=[["exchange", "time"], ["exchange"]],
+        types=[np.float64, np.bool_],
+        stamps=oi["time"].values.astype("datetime64[us]").astype(np.int64),
+        cover=min_cover,
+        oldest=round(hours_of(tolerance, "tolerance", least=0.0) * _HOUR_US),
+        chosen=chosen,
+    )
+    ordered: xr.DataArray = share.transpose(*oi.dims).rename("market_share")
+    ordered = ordered.assign_attrs(units="fraction", weights=unit_of(oi, "oi"))
+    if ordered.chunks is None:
+        stacked = gone.transpose(*(dim for dim in oi.dims if dim != "time")).to_series()
+        keys = stacked[stacked].index
+        ordered.attrs["dropped"] = [key if isinstance(key, str) else "/".join(map(str, key)) for key in keys]
+    return ordered
+
+
+@typed
+def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
+    """Compute the Herfindahl–Hirschman concentration of shares.
+
+    Parameters
+    ----------
+    share
+        Fractions that add to 1 over `dim`; NaN is no participant.
+
+    Returns
+    -------
+    Dataset
+        ``hhi`` (0 to 1), ``hhi_10000`` (as regulators print it), ``effective_n`` = 1/hhi, ``normalised`` =
+        (hhi − 1/n)/(1 − 1/n) and ``n``. NaN where no share is given; ``normalised`` also where n is 1.
+
+    Raises
+    ------
+    ValueError
+        `dim` is absent, or a share is negative (of lazy shares, when computed).
+
+    Examples
+    --------
+    >>> concentration = dd.analysis.oi.hhi(xr.DataArray([0.5, 0.3, 0.2], dims="exchange"))
+    >>> round(concentration["hhi"].item(), 4), round(concentration["effective_n"].item(), 2)
+    (0.38, 2.63)
+    """
+    share = require_share(share, dim)
+    measured = partial(figures_of, _concentration, units=dict.fromkeys(_FIGURES, "1"), over=[dim])
+    return by_chunk(measured, whole(share, dim))
+
+
+@typed
+def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
+    """Divide open interest by 24-hour volume, both in USD: the days of trading that it stands for.
+
+    NaN where the volume is missing or not positive. Refuses units that differ.
+    """
+    oi, volume_24h = require(oi, name="oi"), require(volume_24h, name="volume_24h")
+    units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
+    if units != {"USD"}:
+        raise ValueError(
+            f"oi and volume_24h: both must say units='USD' in attrs; they say {', '.join(sorted(units))}"
+        )
+    try:
+        oi, volume_24h = xr.align(oi, volume_24h, join="inner", copy=False)
+    except (ValueError, TypeError):
+        raise ValueError("oi and volume_24h have labels of two kinds along a dim") from None
+    ratio = oi / volume_24h.where(volume_24h > 0)
+    return ratio.rename("oi_to_volume").assign_attrs(units="days")
+
+
+@typed
+def by_kind(oi: Panel) -> xr.DataArray:
+    """Sum open interest by kind of venue: ``cex``, ``dex``, ``other``, ``unknown``.
+
+    The kinds are the library's own dated table; a venue that it does not hold is ``unknown``. NaN where no
+    venue of the kind has a figure.
+    """
+    oi = require_quantity(oi, "exchange")
+    refuse_negative(oi)
+    if not oi.sizes["exchange"]:
+        raise ValueError("oi has no venues along exchange")
+    kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
+    grouped = oi.assign_coords(kind=("exchange", kinds)).groupby("kind").sum(min_count=1)
+    return grouped.assign_attrs(oi.attrs, venues_as_of=VENUES_AS_OF)
+
+
+def _balanced(
+    oi: Array, *, stamps: Array, cover: float, oldest: int, chosen: Array | None
+) -> tuple[Array, Array]:
+    """Shares, and which venues have figures but no share."""
+    share, gone = np.empty(oi.shape), np.empty(oi.shape[:-1], dtype=np.bool_)
+    for place in np.ndindex(oi.shape[:-2]):
+        block, into = oi[place], share[place]
+        total = _fractions(block, into)
+        if chosen is None and not np.isnan(total).any():  # nothing is missing: that was all
+            gone[place] = total.size > 0 and not (total > 0).any()
+            continue
+        there = ~np.isnan(block)
+        member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
+        members = block[member]
+        known = members
+        if not there[member].all():  # filled with the last figure, unless that is too old
+            last = last_valid(~np.isnan(members))
+            fresh = (last >= 0) & (stamps - stamps[np.maximum(last, 0)] <= oldest)
+            known = np.where(fresh, np.take_along_axis(members, np.maximum(last, 0), axis=-1), np.nan)
+        _fractions(known, members)
+        into[...] = np.nan
+        into[member] = members
+        gone[place] = there.any(axis=-1) & np.isnan(into).all(axis=-1)
+    return share, gone
+
+
+def _fractions(values: Array, out: Array) -> Array:
+    """Parts of the total over the first axis, and that total; block by block, so that each stays in cache."""
+    totals = np.empty(values.shape[-1])
+    for start in range(0, values.shape[-1], _BLOCK):
+        block = values[:, start : start + _BLOCK]
+        if (block < 0.0).any():
+            raise ValueError("oi is negative somewhere: open interest is 0 or more, see dd.quality")
+        total = block.sum(axis=0, out=totals[start : start + _BLOCK])
+        np.divide(block, np.where(total > 0, total, np.nan), out=out[:, start : start + _BLOCK])
+    return totals
+
+
+def _concentration(share: Array) -> tuple[Array, ...]:
+    """Figures over the last axis, block by block so that each stays in cache."""
+    rows = np.atleast_2d(share)
+    figures = [np.empty(rows.shape[:-1]) for _ in _FIGURES]
+    for place in np.ndindex(rows.shape[:-2]):
+        for start in range(0, rows.shape[-2], _BLOCK):
+            at = (*place, slice(start, start + _BLOCK))
+            for into, figure in zip(figures, _figures(row_by_row(rows[at].T)), strict=True):
+                into[at] = figure
+    return tuple(figure.reshape(share.shape[:-1]) for figure in figures)
+
+
+def _figures(block: Array) -> tuple[Any, ...]:
+    squares, count = _squares(block), np.full(block.shape[1], float(len(block)))
+    if np.isnan(squares).any() or not len(block):  # no venue at all: nothing is known, as where all are NaN
+        there = ~np.isnan(block)
+        some = there.any(axis=0)
+        squares = np.where(some, _squares(np.where(there, block, 0.0)), np.nan)
+        count = np.where(some, there.sum(axis=0), np.nan)
+    floor = 1.0 / count
+    with np.errstate(divide="ignore"):
+        effective = 1.0 / squares
+    normalised = (squares - floor) / np.where(count > 1, 1.0 - floor, np.nan)
+    return squares, 1e4 * squares, effective, normalised, count
+
+
+def _squares(block: Array) -> Array:
+    """Sum of squares over the first axis, added in its order however the block lies in memory."""
+    if (block < 0.0).any():
+        raise ValueError("share is negative somewhere: a share is from 0 to 1")
+    total, square = np.zeros(block.shape[1]), np.empty(block.shape[1])
+    for row in block:
+        total += np.multiply(row, row, out=square)
+    return total
+
+
+# The interval of a trend. The variance of Kendall's S grows by the long-run variance of the residuals over
+# their variance, 1 + 2 Σ ρ[k]. For an AR(1) that is (1 + φ)/(1 − φ), with φ the first autocorrelation. Two
+# effects hide persistence from this figure. Each has its own estimate, and the largest of the three is used:
+# - A daily cycle can make neighbours differ: φ is also estimated after removing the means by time of day.
+# - Noise lowers all autocorrelations by one factor, but not the ratio of each to the one before. Where the
+#   first two are significant, that ratio φ gives 1 + 2 ρ[1] / (1 − φ), as for an ARMA(1, 1).
+_PAIRS = 1_000_000
+_DAY_US = 86_400_000_000
+_LEAST = 3
+_ENOUGH = 8.0
+"""Independent values from which an interval is trusted: with 6, one random walk in twelve passes for a trend
+without a status, with 8 one in twenty; see the table in docs/market-structure.md."""
+_RATIOS = 6
+_LARGEST = 0.99
+_ROUNDING = 1e-12
+
+
+class TrendStatus(IntFlag):
+    """Reasons; a status of 0 is a plain success."""
+
+    TOO_FEW = 1 << 0
+    """Fewer than three values: there is no slope."""
+    CANNOT_TELL = 1 << 1
+    """The values are worth fewer than eight independent ones: they may be a random walk without a trend."""
+
+
+@typed
+def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level: float = 0.95) -> xr.Dataset:
+    """Estimate the slope of shares per day (Theil–Sen), with an interval that allows for autocorrelation.
+
+    Parameters
+    ----------
+    share
+        Fractions with a ``time`` dim.
+    ci
+        ``"ar1"`` inflates the variance of Kendall's S by (1 + φ)/(1 − φ), with φ of the detrended
+        residuals, and by more where a cycle of the day or noise hides φ; ``"iid"`` does not, and is far too
+        narrow for shares that persist.
+    level
+        Nominal coverage of the interval.
+
+    Returns
+    -------
+    Dataset
+        ``slope``, ``low``, ``high`` [per day], ``phi``, ``n``, ``n_effective`` (as many independent values
+        would say as much of a trend) and ``status`` (`TrendStatus`) over the other dims. NaN below three
+        points. ``cannot_tell``: ``n_effective`` is below 8, near a unit root, and an interval that leaves 0
+        out may be chance. Above 3,000 points the median is over a million pairs drawn with a fixed seed.
+
+    Raises
+    ------
+    ValueError
+        No ``time`` dim, times that do not ascend without repeats, or an unknown `ci`.
+
+    Notes
+    -----
+    Sen (1968), JASA 63:1379. The interval's order statistics follow Kendall's S with ties corrected. What it
+    covers under persistence, cycles and noise is measured in docs/market-structure.md.
+    """
+    require_share(share, "time")
+    require_level(level)
+    if "time" in share.coords:
+        require_times(share, "share")
+        if share.sizes["time"]:
+            hours(share, name="share")
+    days = share["time"].values.astype("datetime64[us]").astype(np.int64) / _DAY_US
+    slots = 1  # the steps of a day, whose means are a cycle, where they divide it and fill three
+    if days.size >= 3:
+        step = float(np.median(np.diff(days)))
+        whole = round(1.0 / step)
+        if whole > 1 and abs(whole * step - 1.0) < 1e-6 and days.size >= 3 * whole:
+            slots = whole
+    per_day, plain = dict.fromkeys(("slope", "low", "high"), "1/day"), ("phi", "n", "n_effective")
+    result = figures_of(
+        _theil_sen,
+        share,
+        units={**per_day, **dict.fromkeys(plain, "1"), "status": TrendStatus},
+        vectorize=True,
+        x=days - days[:1],
+        slots=slots,
+        inflate=ci == "ar1",
+        z=float(ndtri(0.5 + level / 2)),
+    )
+    return result.assign_attrs(ci=ci, level=level)
+
+
+def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tuple[Any, ...]:
+    finite = np.isfinite(y)
+    x, y = x[finite], y[finite]
+    n = y.size
+    slopes = np.sort(_pair_slopes(x, y)) if n >= _LEAST else np.empty(0)
+    if not slopes.size:  # too few, or all at one instant
+        return *[np.nan] * 4, float(n), np.nan, int(TrendStatus.TOO_FEW)
+    slope = float(np.median(slopes))
+    phi, inflation = _persistence(y, y - slope * x, x, slots) if inflate else (0.0, 1.0)
+    _, ties = np.unique(y, return_counts=True)
+    variance = (n * (n - 1) * (2 * n + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
+    spread = z * np.sqrt(variance * inflation) * slopes.size / (n * (n - 1) / 2)
+    low = max(round((slopes.size - spread) / 2) - 1, 0)
+    high = min(round((slopes.size + spread) / 2), slopes.size - 1)
+    status = TrendStatus.CANNOT_TELL if inflate and n / inflation < _ENOUGH else TrendStatus(0)
+    return slope, float(slopes[low]), float(slopes[high]), phi, float(n), n / inflation, int(status)
+
+
+def _pair_slopes(x: Array, y: Array) -> Array:
+    n = y.size
+    if n <= 3000:
+        i, j = np.triu_indices(n, 1)
+    else:
+        draw = np.random.default_rng(1968).integers(0, n, size=(2, _PAIRS))
+        i, j = draw[:, draw[0] != draw[1]]
+    run = x[j] - x[i]
+    return np.asarray((y[j] - y[i])[run != 0] / run[run != 0])
+
+
+def _persistence(y: Array, residuals: Array, days: Array, slots: int) -> tuple[float, float]:
+    """Return φ of the residuals, corrected for its bias in short series, and the inflation of var S."""
+    n, level = residuals.size, residuals - residuals.mean()
+    if np.abs(level).max() <= _ROUNDING * np.abs(y).max():
+        return 0.0, 1.0
+    rho = _autocorrelations(level)
+    phi = _corrected(rho[0], n, 2.0)
+    if slots > 1:
+        slot = np.rint(days * slots).astype(np.intp) % slots
+        count = np.bincount(slot, minlength=slots)
+        means = np.bincount(slot, weights=level, minlength=slots) / np.maximum(count, 1)
+        phi = max(phi, _corrected(_autocorrelations(level - means[slot])[0], n, 2.0))
+    inflation = (1.0 + phi) / (1.0 - phi)
+    if min(rho[0], rho[1]) > 2.0 / np.sqrt(n):
+        ratio = float(rho[1:] @ rho[:-1] / (rho[:-1] @ rho[:-1]))
+        # The bias of the ratio is larger than that of ρ[1]: its correction is fitted to the simulations.
+        inflation = max(inflation, 1.0 + 2.0 * rho[0] / (1.0 - _corrected(ratio, n, 5.0)))
+    return phi, inflation
+
+
+def _autocorrelations(centred: Array) -> Array:
+    """Return those of lags 1 to 7, 0 of a series that does not move or is too short."""
+    power = float(centred @ centred)
+    lags = range(1, _RATIOS + 2)
+    if power == 0.0 or centred.size < 5:
+        return np.zeros(len(lags))
+    return np.array([float(centred[lag:] @ centred[:-lag]) / power for lag in lags])
+
+
+def _corrected(phi: float, n: int, bias: float) -> float:
+    return float(np.clip((n * phi + bias) / (n - 4), 0.0, _LARGEST)) if n >= 5 else 0.0

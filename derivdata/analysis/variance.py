@@ -1,0 +1,472 @@
+"""Variance that options price without a model: strips, integrals over a smile, and a volatility index."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis import smile
+from derivdata.analysis.inputs import along, require_decimal_volatility, require_numbers, require_variables
+from derivdata.analysis.labelling import applied, elementwise, in_chunks, with_units
+from derivdata.analysis.smile.strip import over_strike, strips, tails
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.clock import Clock, read_times
+from derivdata.analysis.surface.maturity import neighbours, take
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Bools, Floats
+from derivdata.support.times import length
+from derivdata.units import HOURS_PER_YEAR
+
+__all__ = ["cboe", "model_free", "volatility_index"]
+__dir__ = __all__.copy
+
+
+_YEAR = HOURS_PER_YEAR / 24.0
+_INDEX_OUT = ("index", "lower", "upper", "near_days", "next_days", "near_share", "status")
+_INDEX_UNITS = (
+    dict.fromkeys(("index", "lower", "upper"), "1/sqrt(year)")
+    | dict.fromkeys(("near_days", "next_days"), "days")
+    | {"near_share": "1"}
+)
+
+
+@typed
+def volatility_index(
+    variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d", clock: Clock | None = None
+) -> xr.Dataset:
+    """Compute a volatility index from the two expiries around a fixed number of days.
+
+    Parameters
+    ----------
+    variance
+        Result of `model_free` or `cboe` with dim ``expiry`` and ``year_fraction`` [years]; of its variables
+        ``total_variance`` is needed, ``lower`` and ``upper`` are used.
+    horizon
+        Time that the index looks ahead, ``"30d"`` or a Timedelta.
+    clock
+        As in `derivdata.analysis.surface.iv`; published indices have none.
+
+    Returns
+    -------
+    Dataset over the other dims
+        ``index`` [per √year], ``√(w/T)`` of the total variance interpolated linearly in time, or as the clock
+        has it; ``lower`` and ``upper``, the same of the bounds, where there are any; ``near_days`` and
+        ``next_days``, the expiries used, and ``near_share``, the weight of the first. ``status``: all
+        that the two expiries say; ``EXTRAPOLATED`` and NaN where no two expiries with a variance lie
+        around `horizon`.
+
+    Raises
+    ------
+    ValueError
+        `horizon` is not a length of time above 0; the Dataset has no expiries or no total variance.
+
+    Notes
+    -----
+    The interpolation is that of the Cboe's index. What goes into the variances differs from index to index
+    (filters, prices, wings), so this is nobody's published index unless its inputs are.
+
+    Examples
+    --------
+    >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    >>> index = dd.analysis.variance.volatility_index(dd.analysis.variance.model_free(surface))
+    >>> round(index["index"].item(), 3)
+    0.477
+    """
+    days = length(horizon, "horizon") / pd.Timedelta(1, "D")
+    if days == 0.0:
+        raise ValueError(f"horizon={horizon!r} is not a time ahead")
+    require_variables(variance, "variance", ("total_variance", "year_fraction"))
+    if not variance["total_variance"].sizes.get("expiry"):
+        raise ValueError("variance has no total_variance over dim expiry: give model_free's result")
+    absent = xr.full_like(variance["total_variance"], np.nan)
+    bounds = [name for name in ("lower", "upper") if name in variance]
+    parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
+    status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
+    years, ahead = parts[0].reset_coords(drop=True), xr.DataArray(days / _YEAR)
+    at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
+    outputs = applied(
+        _index,
+        *(part.chunk(expiry=-1) if part.chunks else part for part in (*parts, status, *at_expiries[:2])),
+        *(ahead, *at_horizon),
+        core=[["expiry"]] * 7 + [[]] * 4,
+        out=[[]] * len(_INDEX_OUT),
+        types=[np.float64] * 6 + [np.int32],
+    )
+    index = xr.Dataset(dict(zip(_INDEX_OUT, outputs, strict=True)), attrs=variance.attrs | {"days": days})
+    index = index.drop_vars([name for name in ("lower", "upper") if name not in bounds])
+    return with_units(index, _INDEX_UNITS)
+
+
+def _index(
+    t: Floats, w: Floats, lower: Floats, upper: Floats, status: NDArray[np.int32], *clock: Floats
+) -> tuple[Any, ...]:
+    t, w = np.broadcast_arrays(t, w)
+    usable = np.isfinite(w) & (t > 0.0)
+    before, after, share, share_after, _, said = neighbours(t, usable, w, *clock, flat_beyond=False)
+    horizon, lone = clock[2], Status.SHORT_EXTRAPOLATION | Status.EXTRAPOLATED | Status.BAD_INPUT
+    around = (said[..., 0] & np.int32(lone)) == 0
+
+    def at_both(values: NDArray[Any]) -> list[NDArray[Any]]:
+        return [take(values, place[..., 0]) for place in (before, after)]
+
+    shares = [np.where(around, part[..., 0], np.nan) for part in (share, share_after)]
+    with np.errstate(invalid="ignore"):
+        mixed = [
+            sum(part * value for part, value in zip(shares, at_both(each), strict=True))
+            for each in (w, lower, upper)
+        ]
+        volatilities = [np.sqrt(each / horizon) for each in mixed]
+    days = [np.where(around, each * _YEAR, np.nan) for each in at_both(t)]
+    one, other = at_both(status)
+    return *volatilities, *days, shares[0], np.where(around, one | other, np.int32(Status.EXTRAPOLATED))
+
+
+VarianceMethod = Literal["strip", "smile", "fukasawa"]
+
+_OUT = ("total_variance", "inside", "lower", "upper", "k_low", "k_high", "status")
+_UNITS = (
+    dict.fromkeys(("total_variance", "inside", "lower", "upper", "wing_share"), "1")
+    | dict.fromkeys(("k_low", "k_high"), "log-moneyness")
+    | {"vol": "1/sqrt(year)"}
+)
+_MUCH = 0.1
+_SLICES = 4096
+_NARROW = 1e-3
+_PANELS, _PER_PANEL = 4, 96
+_FAR = 1e6
+# Where the vertex is narrower than so many widths of the smile, panels end around it too.
+_BENT, _BENDS = 0.1, np.sinh(np.array([-5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0]))
+
+
+@typed
+def model_free(
+    source: xr.Dataset,
+    *,
+    method: VarianceMethod | None = None,
+    k_range: tuple[Numbers, Numbers] | None = None,
+    floor: float = 0.01,
+    dim: str = "strike",
+) -> xr.Dataset:
+    """Compute the total variance that the options of each expiry price, whatever the dynamics.
+
+    Parameters
+    ----------
+    source
+        Quotes, a Dataset with ``log_moneyness`` and ``iv`` [per √year] over `dim` and others, one volatility
+        per strike, and ``year_fraction``; or a fit of `derivdata.analysis.smile` or
+        `derivdata.analysis.surface`.
+    method
+        None: ``"strip"`` of quotes and of surfaces fitted to quotes, which carry it, else ``"fukasawa"``.
+        ``"strip"``: the integral of Black-76 prices at r = 0 between the quotes, with volatilities linear
+        between two strikes, without options whose delta is below 0.001; it has no wings. ``"smile"``:
+        ``2 ∫ OTM(k) e^(−k) dk`` over the fitted smile, wings and all. ``"fukasawa"``:
+        ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities;
+        NaN with ``BUTTERFLY`` where d2 does not fall. The integrals hold wings that nobody has quoted: on
+        days of stress they are half of the variance of some expiries.
+    k_range
+        Log-moneyness that counts as quoted; by default that of the quotes.
+    floor
+        Share of the forward below which the underlying is taken never to fall; only `upper` needs it.
+    dim
+        Name of the strikes' dimension of quotes.
+
+    Returns
+    -------
+    Dataset over the dims of `source` without `dim`
+        ``total_variance``; ``inside``, the part that options within ``[k_low, k_high]`` price;
+        ``wing_share``, 1 less their ratio; ``vol``, ``√(total_variance/T)`` [per √year]. ``lower`` and
+        ``upper`` bound what an end to the quotes leaves open: nothing beyond them, or the most that prices
+        there can hold (calls no dearer than the last, puts no dearer per strike than the first; in the
+        prices of the quotes, or of the smile at the ends). ``status`` adds ``EXTRAPOLATED`` where
+        `wing_share` is above 0.1, ``TOO_FEW_STRIKES`` where a strip has fewer than three or lies on one
+        side of the forward, and all that the fit's says. NaN where there is no fit. Lazy if `source` is.
+
+    Raises
+    ------
+    ValueError
+        Unknown method; `floor` is not between 0 and 1; the source lacks what the method needs.
+
+    Notes
+    -----
+    Carr and Madan (1998); Fukasawa (2012), "The normalizing transformation of the implied volatility
+    smile". Without a floor no price bounds the variance of puts: an underlying that may go to 0 has none.
+    """
+    if not 0.0 < floor < 1.0:
+        raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
+    fitted, carries = "k_min" in source, "strip_variance" in source
+    if method is None:
+        method = "strip" if (carries and k_range is None) or not fitted else "fukasawa"
+    quoted = method == "strip" and not carries
+    _require(source, ("log_moneyness", "iv") if quoted else ("k_min", "k_max", "method", "status"))
+    if quoted:
+        result = _of_quotes(source, k_range, floor, dim)
+    elif method == "strip":
+        result = _carried(source, k_range, floor)
+    else:
+        ends = (source["k_min"], source["k_max"]) if k_range is None else map(xr.DataArray, k_range)
+        ended = source.assign(dict(zip(("k_low", "k_high"), ends, strict=True)))
+        result = in_chunks(lambda part: _of_fit(part, floor, str(method)), ended, most=_SLICES)
+    t = source["year_fraction"]
+    w = result["total_variance"]
+    result["wing_share"] = 1.0 - result["inside"] / w
+    result["vol"] = (w / t).where((w >= 0.0) & (t > 0.0)) ** 0.5
+    wide = result["wing_share"] > _MUCH
+    result["status"] = (result["status"] | wide * np.int32(Status.EXTRAPOLATED)).astype(np.int32)
+    return with_units(result, _UNITS).assign_attrs(method=method, floor=floor)
+
+
+def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
+    missing = [name for name in (*names, "year_fraction") if name not in source]
+    if missing:
+        raise ValueError(
+            f"the source has no {', '.join(missing)}: the strip takes quotes, the others take a fit"
+        )
+
+
+def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, dim: str) -> xr.Dataset:
+    k, iv = (source[name] for name in ("log_moneyness", "iv"))
+    if iv.chunks is None:
+        require_decimal_volatility(iv)
+    k, iv = (part.chunk({dim: -1}) if part.chunks else part for part in (k, iv))
+    w, *ends, status = strips(k, iv, source["year_fraction"], dim, k_range or (-np.inf, np.inf))
+    return _of_strip(w, ends, status, floor)
+
+
+def _carried(fit: xr.Dataset, k_range: Any, floor: float) -> xr.Dataset:
+    """Return the strip of the quotes that a surface was fitted to; prices beyond are those of its smiles."""
+    if k_range is not None:
+        raise ValueError("k_range of a strip needs the quotes: model_free(quotes, method='strip', k_range=…)")
+    places = [fit[f"strip_{end}"] for end in ("low", "high")]
+    widths = [smile.total_variance(fit, end.fillna(0.0), extrapolate=True) ** 0.5 for end in places]
+    w = fit["strip_variance"]
+    none = (w.isnull() & (fit["method"] > 0)) * np.int32(Status.TOO_FEW_STRIKES)
+    return _of_strip(w, [*places, *widths], fit["status"] | none, floor)
+
+
+def _of_strip(w: xr.DataArray, ends: list[xr.DataArray], status: xr.DataArray, floor: float) -> xr.Dataset:
+    beyond = elementwise(tails, *ends, floor)
+    return xr.Dataset(dict(zip(_OUT, (w, w, w, w + beyond, *ends[:2], status), strict=True)))
+
+
+def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
+    low, high = fit["k_low"], fit["k_high"]
+    width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
+    vertex, bend = fit["m"].reset_coords(drop=True), fit["sigma"].reset_coords(drop=True)
+    lazy = bend.chunks is not None
+    bends = _BENDS if lazy or bool((bend < _BENT * width).any()) else _BENDS[:0]
+    k, step, inside = applied(
+        _nodes,
+        *(width, low, high, vertex, bend),
+        bends=bends,
+        out=[["node"]] * 3,
+        types=[np.float64, np.float64, np.bool_],
+        sizes={"node": (_PANELS + bends.size) * _PER_PANEL},
+    )
+    whole, within, status = applied(
+        _integrals,
+        *(k, step, inside),
+        *(smile.total_variance(fit, k, derivative=d, extrapolate=True) for d in (0, 1)),
+        fukasawa=method == "fukasawa",
+        core=[["node"]] * 5,
+        out=[[]] * 3,
+        types=[np.float64, np.float64, np.int32],
+    )
+    finite = [end.where(np.isfinite(end), 0.0) for end in (low, high)]
+    ends = [smile.total_variance(fit, end, extrapolate=True) ** 0.5 for end in finite]
+    beyond = elementwise(tails, low, high, *ends, floor).where(whole.notnull())
+    outputs = (whole, within, within, within + beyond, low, high, status | fit["status"])
+    return xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
+
+
+def _nodes(
+    width: Floats, low: Floats, high: Floats, vertex: Floats, bend: Floats, *, bends: Floats
+) -> tuple[Floats, Floats, Bools]:
+    """Return Gauss-Legendre nodes in ``asinh(k/width)`` on panels, weights, and which are quoted.
+
+    Panels also end at the vertex and on both sides of it, at `bends` of the slice's sigma.
+    """
+    width, low, high, vertex, bend = np.broadcast_arrays(width, low, high, vertex, bend)
+    end = np.arcsinh(_FAR / width)
+    cuts = [np.clip(np.arcsinh(each / width), -end, end) for each in (low, high)]
+    near = np.where(np.isfinite(vertex), vertex, 0.0)[..., None] + bends * np.nan_to_num(bend)[..., None]
+    turns = np.clip(np.arcsinh(near / width[..., None]), -end[..., None], end[..., None])
+    whole = np.stack([-end, *cuts, np.zeros_like(end), end], axis=-1)
+    edges = np.sort(np.concatenate([whole, turns], axis=-1), axis=-1)
+    middle, half = (edges[..., 1:] + edges[..., :-1]) / 2.0, np.diff(edges, axis=-1) / 2.0
+    x, weight = np.polynomial.legendre.leggauss(_PER_PANEL)
+    u = middle[..., None] + half[..., None] * x
+    scale = width[..., None, None]
+    within = (middle > cuts[0][..., None]) & (middle < cuts[1][..., None])
+    shape = (*width.shape, u.shape[-1] * u.shape[-2])
+    inside = np.broadcast_to(within[..., None], u.shape)
+    step = scale * np.cosh(u) * half[..., None] * weight
+    return (scale * np.sinh(u)).reshape(shape), step.reshape(shape), inside.reshape(shape)
+
+
+def _integrals(
+    k: Floats, step: Floats, inside: Bools, w: Floats, slope: Floats, *, fukasawa: bool
+) -> tuple[Floats, Floats, NDArray[np.int32]]:
+    """Total variance on the whole line, what options inside price of it, ``BUTTERFLY`` where d2 rises."""
+    s = np.sqrt(np.where(w > 0.0, w, np.nan))
+    priced = 2.0 * over_strike(k, s) * step
+    within = np.where(inside, priced, 0.0).sum(axis=-1)
+    if not fukasawa:
+        return priced.sum(axis=-1), within, np.zeros(within.shape, np.int32)
+    d2 = -k / s - s / 2.0
+    fall = 1.0 / s - k * slope / (2.0 * s * w) + slope / (4.0 * s)
+    density = np.exp(-0.5 * d2 * d2) / np.sqrt(2.0 * np.pi)
+    whole = (w * density * fall * step).sum(axis=-1)
+    rises = (fall < 0.0).any(axis=-1)
+    return np.where(rises, np.nan, whole), within, np.where(rises, np.int32(Status.BUTTERFLY), np.int32(0))
+
+
+_LISTED_OUT = ("forward", "strike_0", "total_variance", "variance", "status", "contribution", "used")
+_LISTED_UNITS = {"total_variance": "1", "variance": "1/year"}
+
+
+@typed
+def cboe(
+    bid: xr.DataArray,
+    ask: xr.DataArray,
+    year_fraction: Numbers,
+    *,
+    interest_rate: Numbers = 0.0,
+    price: xr.DataArray | None = None,
+) -> xr.Dataset:
+    """Compute the variance of each expiry by the rules of the Cboe's volatility index.
+
+    Parameters
+    ----------
+    bid, ask
+        Quotes [currency of the strikes] with dims ``strike`` and ``side`` (``call``, ``put``) and any
+        others. An option without either is not listed; one whose bid or ask is missing or 0 is listed and
+        has no bid.
+    year_fraction
+        Time to expiry [years].
+    interest_rate
+        Continuous interest rate [1/year].
+    price
+        What an option with a bid counts with; by default the mean of bid and ask.
+
+    Returns
+    -------
+    Dataset over the other dims
+        ``forward``, from the strike whose call and put are closest; ``strike_0``, the largest strike not
+        above it; ``total_variance`` ``σ²T`` and ``variance`` ``σ²`` [per year]; over ``strike`` also
+        ``contribution`` ``ΔK/K² Q`` and ``used``; ``status``. NaN with ``TOO_FEW_STRIKES`` without a
+        strike that has both a call and a put, or with fewer than three used; with ``EXPIRED`` where no time
+        is left. Lazy if the quotes are; strikes and sides are put into one chunk.
+
+    Raises
+    ------
+    ValueError
+        A dimension or side is missing.
+
+    Notes
+    -----
+    Cboe Volatility Index methodology: out-of-the-money puts below ``K₀`` and calls above, walking outwards,
+    without those that have no bid, and none after two in a row have none; at ``K₀`` the mean of both. That
+    an option without an ask is left out too is the rule since 2025.
+    """
+    quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
+    quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
+    core = ["strike", "side"]
+    year_fraction, interest_rate = along(
+        quotes[2], *core, year_fraction=year_fraction, interest_rate=interest_rate
+    )
+    outputs = applied(
+        _cboe,
+        *(*quotes, quotes[0]["strike"].astype(np.float64), year_fraction, interest_rate),
+        core=[core, core, core, ["strike"], [], []],
+        out=[[]] * 5 + [["strike"]] * 2,
+        types=[np.float64] * 4 + [np.int32, np.float64, np.bool_],
+    )
+    result = xr.Dataset(dict(zip(_LISTED_OUT, outputs, strict=True)))
+    return with_units(result, _LISTED_UNITS).assign_coords(year_fraction=year_fraction)
+
+
+def _sorted(quotes: xr.DataArray, name: str) -> xr.DataArray:
+    missing = [dim for dim in ("strike", "side") if dim not in quotes.dims]
+    if missing:
+        raise ValueError(f"{name} has dims {quotes.dims}; {', '.join(missing)} is missing")
+    require_numbers(quotes, name)
+    if "strike" not in quotes.coords:
+        raise ValueError(f"{name} has no labels along strike")
+    require_numbers(quotes["strike"], f"strike of {name}")
+    if sorted(quotes["side"].to_numpy().tolist()) != ["call", "put"]:
+        raise ValueError(f"side of {name} holds {quotes['side'].to_numpy().tolist()}, not call and put")
+    ordered = quotes.sortby("strike").sel(side=["call", "put"])
+    return ordered.chunk(strike=-1, side=-1) if ordered.chunks else ordered
+
+
+def _cboe(
+    bid: Floats, ask: Floats, price: Floats, strike: Floats, t: Floats, interest_rate: Floats
+) -> tuple[Any, ...]:
+    bid, ask, price = np.broadcast_arrays(bid, ask, price)
+    listed = np.isfinite(bid) | np.isfinite(ask)
+    firm = (bid > 0.0) & (ask > 0.0) & np.isfinite(price)
+    growth = np.broadcast_to(np.exp(interest_rate * t), listed.shape[:-2])
+    forward, paired = _forward(price, np.all(firm, axis=-1), strike, growth)
+    # The largest listed strike that is not above the forward.
+    low = np.any(listed, axis=-1) & (strike <= forward[..., None])
+    start = np.where(low, strike, -np.inf).max(axis=-1)
+    start = np.where(np.isfinite(start), start, np.nan)
+    # The strip: calls above the start, puts below, and the start if both have a bid.
+    above, below = strike > start[..., None], strike < start[..., None]
+    calls = _walk(listed[..., 0] & above, firm[..., 0])
+    puts = _walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
+    used = calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
+    at_start = strike == start[..., None]
+    sides = np.where(strike > start[..., None], price[..., 0], price[..., 1])
+    each = np.where(at_start, price.mean(axis=-1), sides)
+    with np.errstate(invalid="ignore"):  # ``ΔK/K² Q`` of each used strike, in rising order
+        contribution = np.where(used, _spacing(strike, used) / np.square(strike) * each, 0.0)
+    few = ~paired | (used.sum(axis=-1) < 3)
+    expired = np.broadcast_to(t <= 0.0, few.shape)
+    status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
+    status |= np.where(expired, np.int32(Status.EXPIRED), np.int32(0))
+    # ``2 e^(RT) Σ ΔK/K² Q − (F/K₀ − 1)²``
+    w = 2.0 * growth * contribution.sum(axis=-1) - np.square(forward / start - 1.0)
+    w = np.where(few | expired, np.nan, w)
+    return forward, start, w, w / np.where(expired, np.nan, t), status, contribution, used
+
+
+def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tuple[Floats, Bools]:
+    """``K + e^(RT)(C − P)`` at the strike where call and put are closest; NaN without one that has both."""
+    apart = np.where(both, np.abs(price[..., 0] - price[..., 1]), np.inf)
+    at = apart.argmin(axis=-1)[..., None]
+    there = np.any(both, axis=-1)
+    call, put = (np.take_along_axis(price[..., i], at, -1)[..., 0] for i in (0, 1))
+    return np.where(there, strike[at[..., 0]] + growth * (call - put), np.nan), there
+
+
+def _spacing(strike: Floats, used: Bools) -> Floats:
+    """Half the distance between the used neighbours, at the ends all of that to the only one; 0 if unused."""
+    strike = np.broadcast_to(strike, used.shape)
+    below = _shifted(np.maximum.accumulate(np.where(used, strike, -np.inf), axis=-1), 1, -np.inf)
+    from_above = np.where(used, strike, np.inf)[..., ::-1]
+    above = _shifted(np.minimum.accumulate(from_above, axis=-1)[..., ::-1], -1, np.inf)
+    lower, upper = np.isfinite(below), np.isfinite(above)
+    wide = np.where(upper, above, strike) - np.where(lower, below, strike)
+    return np.where(used, wide / np.where(lower & upper, 2.0, 1.0), 0.0)
+
+
+def _walk(listed: Bools, bid: Bools) -> Bools:
+    """Options that a walk along the axis takes: those with a bid, until two listed in a row have none."""
+    order = np.argsort(~listed, axis=-1, kind="stable")
+    none = np.take_along_axis(listed & ~bid, order, -1)
+    second = none & _shifted(none, 1, False)
+    stopped = np.logical_or.accumulate(second, axis=-1)
+    taken = np.empty_like(listed)
+    np.put_along_axis(taken, order, ~stopped, -1)
+    return taken & listed & bid
+
+
+def _shifted(values: NDArray[Any], by: int, fill: float | bool) -> NDArray[Any]:
+    out = np.roll(values, by, axis=-1)
+    out[..., 0 if by > 0 else -1] = fill
+    return out
