@@ -13,9 +13,9 @@ from derivdata.sources.venues.hyperliquid import DEX_VENUES
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables.venue_facts import FACTS, fact_value
 from tests.support.shared import shared_path
-from tests.venues.test_read import _TYPED, CORPUS
+from tests.venues.test_read import CORPUS, TYPED
 
-_BODIES = [*_TYPED, *CORPUS]
+_BODIES = [*TYPED, *CORPUS]
 _CONFIRMED_TABLES = {
     "funding_history", "funding_settlements", "oi_history", "liquidations_fills", "options_snapshot",
     "options_trades", "delivery_prices",

@@ -31,15 +31,15 @@ BYBIT = {
 
 
 _CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
-_TYPED: list[dict[str, Any]] = json.loads(
+TYPED: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("typed_cases.json").read_text(encoding="utf-8")
 )
 CORPUS: list[dict[str, Any]] = [
     case for path in _CORPUS for case in json.loads(path.read_text(encoding="utf-8"))
 ]
 """Bodies of public sources, and by ``table.column`` the values worked out of them; null is missing."""
-_OTHERS = {case["venue"] for case in _TYPED}
-CASES = [*_TYPED, *(case for case in CORPUS if case["venue"] not in _OTHERS)]
+_OTHERS = {case["venue"] for case in TYPED}
+CASES = [*TYPED, *(case for case in CORPUS if case["venue"] not in _OTHERS)]
 """The bodies that tests damage and change: those typed here, and those of venues that have no other."""
 
 
@@ -49,7 +49,7 @@ def context_of(case: dict[str, Any]) -> dict[str, Any]:
     return {name: pd.DataFrame(value) if isinstance(value, list) else value for name, value in told.items()}
 
 
-@pytest.mark.parametrize("case", [*_TYPED, *CORPUS], ids=lambda case: f"{case['venue']} {case['request']}")
+@pytest.mark.parametrize("case", [*TYPED, *CORPUS], ids=lambda case: f"{case['venue']} {case['request']}")
 def test_a_body_is_read_in_its_own_unit(case: dict[str, Any]) -> None:
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always", DataNotice)

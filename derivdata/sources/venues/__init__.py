@@ -190,7 +190,7 @@ def read(
     if endpoint is None:
         return {}
     venue = reading.exchange
-    rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
+    rows = _rows(endpoint, reading)
     for why in rows.left_out:
         warn_caller(f"left out: {why}")
     same = [e for e in VENUES[venue].endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
@@ -218,7 +218,26 @@ def records(
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
     if endpoint is None:
         return Records()
-    return reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
+    return _rows(endpoint, reading)
+
+
+def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
+    """Read a body; refuse one whose contracts are all of the margin that another path of the venue is for."""
+    rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
+    margin = _margin_at(reading.exchange, endpoint.path)
+    told = (*rows.states, *rows.payments, *rows.oi, *rows.liquidations)
+    items = [*rows.instruments, *(row.instrument for row in told)]
+    if margin != "any" and items and all(item.inverse != (margin == "inverse") for item in items):
+        other = "linear" if items[0].inverse is False else "inverse"
+        reading.fail(f"expected {margin} contracts, got {items[0].name}, which is {other}")
+    return rows
+
+
+@lru_cache(maxsize=512)
+def _margin_at(venue: str, path: str) -> str:
+    """Return the margin of the contracts that a path is for, "any" where requests of it differ in that."""
+    margins = {endpoint.margin for endpoint in VENUES[venue].endpoints if endpoint.path == path}
+    return margins.pop() if len(margins) == 1 else "any"
 
 
 def _opened(

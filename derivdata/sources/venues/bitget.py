@@ -61,6 +61,7 @@ class _Current(Wire):
     symbol: str
     fundingRate: str
     fundingRateInterval: str | None = None
+    fundingTime: Stamp | None = None  # of a payment, which is the row of another answer
     maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -69,6 +70,8 @@ def current_rates(reading: Reading) -> Records:
     time, states = reading.ms(reading.part(Stamp, "requestTime")), []
     for row in reading.rows(_Current, "data"):
         with reading.row():
+            if row.fundingTime is not None:
+                reading.fail(f"{row.symbol} has a fundingTime: expected the running rate, got a payment")
             item, rate = reading.instrument(row.symbol, _named), reading.number(row.fundingRate)
             hours = reading.number(row.fundingRateInterval) or reading.interval(item)
             is_test = row.maxFundingRate is None  # a test symbol has no limits

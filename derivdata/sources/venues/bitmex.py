@@ -13,7 +13,6 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Figures, Paid, spelled
@@ -137,9 +136,29 @@ def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | 
     return usd
 
 
+class _Paid(Paid[float, str], kw_only=True):
+    daily: float | None = None  # the rate of 24 hours
+    state: str | None = None  # of an instrument, which is the row of another answer
+
+
 _PAID = spelled(
-    Paid[float, str], name="symbol", time="timestamp", rate="fundingRate", hours="fundingInterval"
-)
+    _Paid, name="symbol", time="timestamp", rate="fundingRate", hours="fundingInterval",
+    daily="fundingRateDaily", state="state",
+)  # fmt: skip
+
+
+def payments(reading: Reading) -> Records:
+    """Read payments, whose rate, interval and rate of a day must agree."""
+    rows = []
+    for row in reading.rows(_PAID):
+        with reading.row():
+            if row.state is not None:
+                reading.fail(f"{row.name} has a state: expected a payment, got an instrument")
+            if row.hours:
+                daily = row.rate * 24 / _hours(reading, row.hours)
+                reading.require_close(daily, row.daily, 1e-6, "fundingRate of a day and fundingRateDaily")
+            rows.append((row.name, row.time, row.rate, row.hours))
+    return reading.payments(rows, _named, unit="iso")
 
 
 class _Level(Wire):
@@ -168,7 +187,7 @@ _endpoint = partial(VenueEndpoint, "bitmex")
 ENDPOINTS = (
     _endpoint("funding", "/instrument/active", instruments, lists=True, every=60),
     _endpoint(
-        "settlements", "/funding", payments(_PAID, "", _named, unit="iso"), symbol="symbol",
+        "settlements", "/funding", payments, symbol="symbol",
         paging=Paging(unit="iso", limit=500, limit_name="count"),
     ),
     _endpoint("book", "/orderBook/L2", book, params={"depth": "500"}, symbol="symbol"),

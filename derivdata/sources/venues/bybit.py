@@ -70,6 +70,7 @@ class _Ticker(Figures[str, str]):
     one_usd: str | None = None
     traded: str | None = None  # in contracts
     stage: str = ""
+    paid_at: str | None = None  # of a payment, which is the row of another answer
 
 
 _TICKER = spelled(
@@ -77,7 +78,7 @@ _TICKER = spelled(
     mark="markPrice", index_price="indexPrice", last="lastPrice", both="openInterest",
     both_usd="openInterestValue", one="singleOpenInterest", one_usd="singleOpenInterestValue",
     traded="volume24h", volume_usd="turnover24h", change="price24hPcnt", stage="curPreListingPhase",
-    expiry="deliveryTime",
+    expiry="deliveryTime", paid_at="fundingRateTimestamp",
 )  # fmt: skip
 
 
@@ -125,6 +126,8 @@ def ticker_frames(reading: Reading) -> Records:
 def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     """Return the state of a contract, which has no rate where it is dated; none of one before its listing."""
     item = reading.instrument(row.name, _named)
+    if row.paid_at is not None:
+        reading.fail(f"{row.name} has a fundingRateTimestamp: expected the running rate, got a payment")
     if row.stage:
         return []
     is_dated = row.rate == "" or row.due in ("", "0")

@@ -94,7 +94,7 @@ def _options(reading: Reading, rows: list[Greeks[float, int]]) -> Records:
 _TICKER = spelled(
     Figures[float, int], name="instrument_name", time="timestamp", contracts="open_interest",
     mark="mark_price", index_price="index_price", last="last_price", rate="funding_8h",
-    volume_usd="stats.volume_usd", change_pct="stats.price_change",
+    volume_usd="stats.volume_usd", change_pct="stats.price_change", required=("contracts",),
 )  # fmt: skip
 _OPTION_TICKER = spelled(
     Greeks[float, int], name="instrument_name", time="timestamp", open_interest="open_interest", iv="mark_iv",

@@ -84,7 +84,7 @@ _RATE = spelled(
 _TICKER = spelled(
     Figures[str, str], name="contractId", last="lastPrice", index_price="indexPrice", price="oraclePrice",
     mark="markPrice", contracts="openInterest", rate="fundingRate", volume_usd="value",
-    change="priceChangePercent",
+    change="priceChangePercent", required=("last",),
 )  # fmt: skip
 
 

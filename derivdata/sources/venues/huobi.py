@@ -64,6 +64,7 @@ class _Rate(Wire):
     funding_rate: str | None
     funding_time: Stamp | None
     next_funding_time: Stamp | None = None
+    id: str | None = None  # of a payment of v5, which is the row of another answer
 
 
 class _Rates(Wire):
@@ -82,6 +83,8 @@ def funding_rates(reading: Reading) -> Records:
     for row in body.data if isinstance(body.data, list) else [body.data]:
         with reading.row():
             item = reading.instrument(row.contract_code, _named)
+            if row.id is not None:
+                reading.fail(f"{item.name} has an id: expected the running rate, got a payment")
             if row.funding_rate is None or row.funding_time is None or not item.perpetual:
                 continue
             next_payment = reading.ms(row.funding_time)
@@ -97,7 +100,21 @@ def funding_rates(reading: Reading) -> Records:
     return Records(states=states)
 
 
-_PAID = spelled(Paid[str, str], name="contract_code", rate="funding_rate", time="funding_time")
+class _Paid(Paid[str, str], kw_only=True):
+    upcoming: Stamp | None = None  # of a running rate, which is the row of another answer
+
+
+_PAID = spelled(
+    _Paid, name="contract_code", rate="funding_rate", time="funding_time", upcoming="next_funding_time"
+)
+
+
+def funding_history(path: str, reading: Reading) -> Records:
+    """Read payments at a path of the body."""
+    for row in reading.rows(_PAID, path):
+        if row.upcoming is not None:
+            reading.fail(f"{row.name} has a next_funding_time: expected payments, got a running rate")
+    return payments(_PAID, path, _named)(reading)
 
 
 class _Oi(Wire):
@@ -304,7 +321,7 @@ def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEn
         ),
         of("funding", f"{base}/v1/swap_batch_funding_rate", funding_rates, tables=RATE_TABLES, every=60),
         of(
-            "settlements", f"{base}/v1/swap_historical_funding_rate", payments(_PAID, "data.data", _named),
+            "settlements", f"{base}/v1/swap_historical_funding_rate", partial(funding_history, "data.data"),
             symbol="contract_code", paging=_PAGES,
         ),
         of("oi", f"{base}/v1/swap_open_interest", open_interest, every=60),
@@ -354,7 +371,7 @@ ENDPOINTS = (
         for base, margin, amount in _OI_HISTORIES
     ),
     _endpoint(
-        "settlements", "/v5/market/funding_rate_history", payments(_PAID, "data", _named),
+        "settlements", "/v5/market/funding_rate_history", partial(funding_history, "data"),
         params={"direct": "next"}, symbol="contract_code", margin="linear", confirmed=False,
         note="100 a page; shape and window as gocryptotrader and HTX.Net request it (2026)",
         paging=Paging(descending=True, start="start_time", end="end_time", limit=100),

@@ -24,7 +24,7 @@ def _named(name: str) -> Instrument:
 _TICKER = spelled(
     Figures[float, int], name="symbol", time="timestamp", last="lastPrice", mark="fairPrice",
     index_price="indexPrice", contracts="holdVol", volume_usd="amount24", change="riseFallRate",
-    rate="fundingRate",
+    rate="fundingRate", required=("last", "contracts"),
 )  # fmt: skip
 _PUSHED = spelled(
     Figures[float, int], name="symbol", last="lastPrice", mark="fairPrice", index_price="indexPrice",
@@ -32,7 +32,7 @@ _PUSHED = spelled(
 )  # fmt: skip
 _RATE = spelled(
     Figures[float, int], name="symbol", time="timestamp", rate="fundingRate", hours="collectCycle",
-    mark="fairPrice", index_price="idxPrice",
+    mark="fairPrice", index_price="idxPrice", required=("hours",),
 )  # fmt: skip
 _PAID = spelled(Paid[float, int], name="symbol", rate="fundingRate", time="settleTime", hours="collectCycle")
 

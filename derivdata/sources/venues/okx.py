@@ -188,6 +188,9 @@ def _contract(reading: Reading, row: _Contract) -> Instrument:
 
     A future of the rule type ``xperp`` pays funding: it is a perpetual that is delisted on its last day.
     """
+    asked = reading.params.get("instType", row.kind)
+    if row.kind != asked:
+        reading.fail(f"{row.name}: expected an instrument of the type {asked}, got {row.kind}")
     base, _, quote = row.underlying.partition("-")
     inverse = row.kind != "OPTION" and reading.word(row.margin, {"inverse": True, "linear": False})
     if inverse != (row.currency == "USD"):
@@ -251,7 +254,7 @@ def _is_in_coin(name: str) -> bool:
 # Greeks without BS are premium-adjusted in coin; open interest is in contracts
 _OPTION = spelled(
     Greeks[str, str], name="instId", time="ts", iv="markVol", delta="deltaBS", gamma="gammaBS", vega="vegaBS",
-    theta="thetaBS", underlying="fwdPx",
+    theta="thetaBS", underlying="fwdPx", required=("iv",),
 )  # fmt: skip
 _OPTION_OI = spelled(Greeks[str, str], name="instId", time="ts", open_interest="oi")
 _OPTION_TICKER = spelled(

@@ -76,6 +76,7 @@ def prices(reading: Reading) -> Records:
 
 
 class _Paid(Wire):
+    oracle_price: str  # a row of /info has the other two, and is no payment
     funding_rate: str
     created_at: int
 

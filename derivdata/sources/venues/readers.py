@@ -185,6 +185,10 @@ def taken(
     return read
 
 
+_OF_CANDLE = 5
+"""Columns of a candle at least: its instant, open, high, low and close."""
+
+
 def candles(
     path: str, named: Named, kind: str, *, by: str, step: str, unit: Unit = "ms", opened: int = 1
 ) -> Reader:
@@ -192,7 +196,7 @@ def candles(
 
     A spot pair is that of a contract (the context's), and its price that of 1000 coins where this is.
     """
-    row: Any = Annotated[list[Any], msgspec.Meta(min_length=opened + 1)]
+    row: Any = Annotated[list[Any], msgspec.Meta(min_length=_OF_CANDLE)]
 
     def read(reading: Reading) -> Records:
         rows = reading.part(list[row], path)

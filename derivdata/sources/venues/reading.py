@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -27,7 +27,18 @@ from derivdata.sources.venues.record_types import (
     Taken,
 )
 from derivdata.sources.venues.relations import contradictions, told, without
-from derivdata.sources.venues.shapes import Figures, Greeks, Level, Listed, Sided, keyed, leaf, many, placed
+from derivdata.sources.venues.shapes import (
+    OPTIONAL,
+    Figures,
+    Greeks,
+    Level,
+    Listed,
+    Sided,
+    keyed,
+    leaf,
+    many,
+    placed,
+)
 from derivdata.support import times
 from derivdata.tables import contract
 from derivdata.tables.payment_intervals import VALID_HOURS
@@ -124,9 +135,10 @@ class Reading(wire.Body):
             found = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
         except SchemaError as problem:
             return self._decodable(kind, self.body, path, problem)
-        if isinstance(found, list):
-            return found
-        return [] if found is None else [found]
+        if not isinstance(found, list):
+            found = [] if found is None else [found]
+        self._require_figures(kind, found)
+        return found
 
     def keyed_rows(self, kind: type[T], path: str = "") -> dict[str, T]:
         """Decode the rows at a path of names in the body by their keys; see `rows`."""
@@ -138,7 +150,19 @@ class Reading(wire.Body):
             found = {key: row for key, row in rows.items() if row is not None}
             if not found:
                 raise problem
+        self._require_figures(kind, found.values())
         return found
+
+    def _require_figures(self, kind: type[T], rows: Collection[T]) -> None:
+        """Refuse rows of which none has a field that is read here, not even null: those of another answer."""
+        fields = getattr(kind, OPTIONAL, ())
+        if not rows or not fields:
+            return
+        if any(getattr(row, ours) != default for row in rows for ours, _, default in fields):
+            return
+        if not any(f'"{theirs}"'.encode() in self.body for _, theirs, _ in fields):
+            names = ", ".join(theirs for _, theirs, _ in fields)
+            self.fail(f"expected rows with some of {names}, got none: this answers another request")
 
     def _decodable(self, kind: type[T], body: bytes, path: str, problem: SchemaError) -> list[T]:
         """Decode the rows at a path one by one; raise `problem` where none has the shape."""

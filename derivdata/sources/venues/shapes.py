@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
@@ -154,10 +155,20 @@ _WIDE: dict[Any, Any] = {
 """Instants are read from text and from numbers, whichever a venue is known to send."""
 
 
-def spelled(shape: type[T], **names: str) -> type[T]:
+OPTIONAL = "__optional__"
+"""Attribute of a shape that `spelled` makes: our and the venue's name of each field with a default, and that.
+
+Only shapes have it whose other fields, such as a name and a time, are those of rows of most answers.
+"""
+_UNTELLING = ("name", "time", "status", "kind")
+
+
+def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> type[T]:
     """Return a shape with the venue's names of its fields; what the venue does not tell is None.
 
     A name such as ``filters.price.tickSize`` is a path, and two of our names may be one of the venue's.
+    A row must have the fields that are `required`, though they may be null there: rows of other answers of
+    the venue that share the rest do not pass for rows of this kind.
     """
     fields, others = list[Any](), dict[str, Any]()
     wire: dict[str, str] = {}
@@ -175,7 +186,10 @@ def spelled(shape: type[T], **names: str) -> type[T]:
             others[field.name] = property(partial(_at, kind, ours, rest))
         else:
             wire[field.name] = head
-            fields.append((field.name, kind) if field.required else (field.name, kind, field.default))
+            is_required = field.required or field.name in required
+            fields.append((field.name, kind) if is_required else (field.name, kind, field.default))
+    if all(len(field) == 3 or field[0] in _UNTELLING for field in fields):
+        others[OPTIONAL] = tuple((field[0], wire[field[0]], field[2]) for field in fields if len(field) == 3)
     row: Any = msgspec.defstruct(
         "Row", sorted(fields, key=len), bases=(Wire,), namespace=others, rename=wire, gc=False
     )

@@ -1,0 +1,153 @@
+"""A body is read as its own kind, and refused as each other kind of its venue or read to no rows."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from typing import Any
+
+import pytest
+
+import derivdata as dd
+from derivdata.errors import SchemaError, VenueError
+from derivdata.sources import venues
+from derivdata.sources.venues.registry import VENUES
+from tests.venues.test_read import AT, CORPUS, TYPED, context_of
+
+ALIKE = [
+    ("apex", "/v3/(ticker|data/all-ticker-info)"),
+    ("binance", "/([fd]api/v1|api/v3)/(markPrice|indexPrice)?[kK]lines"),
+    ("binance", "/[fd]api/v1/depth"),
+    ("binance", "/[fd]api/v1/fundingInfo"),
+    ("binance", r"/futures/data/\w*LongShort\w*(\?pair)?"),
+    ("binance", "/eapi/v1/(blockTrades|trades)"),
+    ("bitget", "/api/v[23]/(mix/)?market/tickers|ticker"),
+    ("cryptocom", "/public/get-valuations.*"),
+    ("deribit", "/public/get_instruments?"),
+    ("deribit", r"ticker\..*"),
+    ("deribit", r"trades\..*"),
+    ("derive", "/(v3/)?public/get_(all_)?instruments"),
+    ("derive", "/(v3/)?public/get_funding_rate_history"),
+    *(("gateio", f"/futures/[a-z0-9]+/{place}") for place in ("order_book", "liq_orders", "funding_rate")),
+    *(("gateio", f"/futures/[a-z0-9]+/{place}") for place in ("contracts.*", "contract_stats", "tickers")),
+    ("huobi", "/.*swap_liquidation_orders|public.*"),
+    ("huobi", "/.*swap_elite_.*"),
+    ("huobi", "/.*(swap_batch_|v5/market/)funding_rate"),
+    ("kraken", "/api/charts/v1/(mark|spot)/.*"),
+    ("kucoin", "/api/v1/contracts/.*"),
+    ("kucoin", "/api/v1/level2/.*"),
+    ("kucoin", "/api/v1/contract/funding-rates|market/funding-rate-history"),
+    ("kucoin", "/api/v1/funding-rate/.*|market/funding-rate"),
+    ("lighter", "/recentTrades|trade/.*"),
+    ("lighter", "market_stats/.*"),
+    ("okx", "/api/v5/public/delivery-exercise-history.*"),
+    ("okx", "(/api/v5/public/)?funding-rate"),
+    ("okx", "/api/v5/market/books|books"),
+    ("okx", "(/api/v5/public/)?liquidation-orders"),
+    ("okx", "/api/v5/rubik/stat/contracts/long-short-.*"),
+    ("okx", "/api/v5/market/history-.*candles"),
+    ("paradex", "markets_summary.*"),
+]
+"""Paths of a venue whose bodies have the same fields, so that the path alone tells what they are."""
+
+PARAMETERS = {
+    "okx": "instId=BTC-USDT-SWAP", "gateio": "contract=BTC_USDT", "huobi": "contract_code=BTC-USDT",
+    "deribit": "instrument_name=BTC-PERPETUAL", "derive": "instrument_name=BTC-PERP",
+    "cryptocom": "instrument_name=BTCUSD-PERP", "edgex": "contractId=10000001", "lighter": "market_id=1",
+    "paradex": "market=BTC-USD-PERP", "ethereal": "productId=1", "kraken": "symbol=PF_XBTUSD",
+}  # fmt: skip
+"""What requests name a contract by, where that is not ``symbol=BTCUSDT``."""
+
+
+def _path_of(case: dict[str, Any]) -> str:
+    place, params = venues._parsed(case["request"])
+    endpoint, _ = venues._endpoint_of(case["venue"], place, params)
+    return place if endpoint is None else endpoint.path
+
+
+def _are_alike(venue: str, path: str, other: str) -> bool:
+    patterns = [re.compile(pattern) for name, pattern in ALIKE if name == venue]
+    return any(pattern.fullmatch(path) and pattern.fullmatch(other) for pattern in patterns)
+
+
+def _request(venue: str, path: str) -> str:
+    """Return a request of an endpoint that names a contract in its path and its parameters."""
+    filled = re.sub(r"\{\w+\}", "BTCUSDT", path)
+    named = PARAMETERS.get(venue, "symbol=BTCUSDT")
+    pair = "=BTCUSD" if path.endswith("?pair") else ""
+    joint = "&" if "?" in filled else "?"
+    category = "" if "category=" in filled else "&category=linear"
+    return f"{filled}{pair}{joint}{named}&period=1h&interval=1h&resolution=3600{category}"
+
+
+def _of_each_endpoint(venue: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return two bodies of each endpoint of a venue at most, with their paths."""
+    chosen: dict[str, list[dict[str, Any]]] = {}
+    for case in [*CORPUS, *TYPED]:
+        if case["venue"] == venue:
+            chosen.setdefault(_path_of(case), []).append(case)
+    return [(path, case) for path, cases in chosen.items() for case in cases[:2]]
+
+
+@pytest.mark.parametrize("venue", sorted({case["venue"] for case in [*CORPUS, *TYPED]}))
+def test_a_body_of_one_kind_is_not_read_as_another(venue: str) -> None:
+    paths = dict.fromkeys(endpoint.path for endpoint in VENUES[venue].endpoints)
+    wrong = []
+    for own, case in _of_each_endpoint(venue):
+        for other in paths:
+            if other == own or _are_alike(venue, own, other):
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    found = dd.venues.read(
+                        venue,
+                        _request(venue, other),
+                        json.dumps(case["body"]),
+                        at=AT,
+                        context=context_of(case),
+                    )
+                except (SchemaError, VenueError):
+                    continue
+            filled = [name for name, frame in found.items() if len(frame)]
+            if filled:
+                wrong.append(f"{own} as {other}: {', '.join(filled)}")
+    assert wrong == []
+
+
+def test_what_is_alike_is_of_the_venue() -> None:
+    for venue, pattern in ALIKE:
+        matching = {e.path for e in VENUES[venue].endpoints if re.fullmatch(pattern, e.path)}
+        assert len(matching) > 1, pattern
+
+
+@pytest.mark.parametrize(
+    ("venue", "request_", "body", "message"),
+    [
+        (
+            "binance", "/fapi/v1/openInterest",
+            {"symbol": "BTCUSD_PERP", "pair": "BTCUSD", "openInterest": "15004", "time": 1772438400000},
+            "expected linear contracts, got BTCUSD_PERP, which is inverse",
+        ),
+        (
+            "binance", "/eapi/v1/mark", [{"symbol": "BTC-260327-60000-C", "sumOpenInterest": "2"}],
+            "expected rows with some of markIV, .* got none: this answers another request",
+        ),
+        (
+            "bybit", "/v5/market/tickers?category=linear",
+            {"retCode": 0, "time": 1772438400000, "result": {"list": [
+                {"symbol": "BTCUSDT", "fundingRate": "0.0001", "fundingRateTimestamp": "1772409600000"}]}},
+            "BTCUSDT has a fundingRateTimestamp: expected the running rate, got a payment",
+        ),
+        (
+            "okx", "/api/v5/public/instruments?instType=FUTURES",
+            {"code": "0", "data": [{"instId": "BTC-USDT-SWAP", "instType": "SWAP", "ctVal": "0.01",
+                "ctMult": "1", "ctValCcy": "BTC", "ctType": "linear", "uly": "BTC-USDT", "state": "live"}]},
+            "expected an instrument of the type FUTURES, got SWAP",
+        ),
+    ],
+)  # fmt: skip
+def test_the_message_says_what_was_expected(venue: str, request_: str, body: Any, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        dd.venues.read(venue, request_, json.dumps(body), at=AT)
