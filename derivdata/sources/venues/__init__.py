@@ -225,7 +225,7 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
     """Read a body; refuse one whose contracts are all of the margin that another path of the venue is for."""
     rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     margin = _margin_at(reading.exchange, endpoint.path)
-    told = (*rows.states, *rows.payments, *rows.oi, *rows.liquidations)
+    told: tuple[Any, ...] = (*rows.states, *rows.payments, *rows.oi, *rows.liquidations)
     items = [*rows.instruments, *(row.instrument for row in told)]
     if margin != "any" and items and all(item.inverse != (margin == "inverse") for item in items):
         other = "linear" if items[0].inverse is False else "inverse"

@@ -7,6 +7,7 @@ count in contracts of 100 USD (BTC) or 10 USD (others). ``closeTime`` of a ticke
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -91,16 +92,23 @@ _PREMIUM = spelled(
 )  # fmt: skip
 
 
+class _Pushed(Figures[str, int], kw_only=True):
+    event: str
+
+
 _PUSHED = spelled(
-    Figures[str, int], name="s", time="E", rate="r", mark="p", index_price="i", next_payment="T"
-)
+    _Pushed, name="s", time="E", rate="r", mark="p", index_price="i", next_payment="T", event="e"
+)  # fmt: skip
 
 
 def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
     """Read the running rate, mark and index of all contracts; dated ones have no payment to come."""
     records = Records()
-    for row in reading.pushed(_PUSHED) if pushed else reading.rows(_PREMIUM):
+    rows: list[Any] = reading.pushed(_PUSHED) if pushed else reading.rows(_PREMIUM)
+    for row in rows:
         with reading.row():
+            if pushed:
+                reading.word(row.event, {"markPriceUpdate": True})
             item = reading.instrument(row.name, named)
             if _is_shadow(reading, item.quote):
                 continue
@@ -258,7 +266,9 @@ def force_orders(reading: Reading) -> Records:
     records = Records()
     for frame in reading.frames(_Frame):
         with reading.row():
-            order = frame.data.o if frame.data is not msgspec.UNSET else frame.o
+            event = frame if frame.data is msgspec.UNSET else frame.data
+            reading.word(event.e or "", {"forceOrder": True})
+            order = event.o
             if order is None:
                 reading.fail("the frame has no order")
             item = reading.instrument(order.s, named)

@@ -155,7 +155,7 @@ def payments(reading: Reading) -> Records:
             if row.state is not None:
                 reading.fail(f"{row.name} has a state: expected a payment, got an instrument")
             if row.hours:
-                daily = row.rate * 24 / _hours(reading, row.hours)
+                daily = row.rate * 24 / _hours(reading, str(row.hours))
                 reading.require_close(daily, row.daily, 1e-6, "fundingRate of a day and fundingRateDaily")
             rows.append((row.name, row.time, row.rate, row.hours))
     return reading.payments(rows, _named, unit="iso")

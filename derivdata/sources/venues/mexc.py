@@ -59,6 +59,8 @@ def ticker_frames(reading: Reading) -> Records:
     The turnover and the index: ccxt 4.5.90, pro/mexc.py, a frame of 2024-09-09.
     """
     records = Records()
+    for channel in reading.pushed(str, "channel"):
+        reading.word(channel, {"push.tickers": True})
     frames = zip(reading.pushed(Stamp, "ts"), reading.pushed_each(_PUSHED, "data"), strict=True)
     for time, row in [(reading.ms(stamp), row) for stamp, rows in frames for row in rows]:
         with reading.row():
