@@ -373,7 +373,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
 def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line numbers, equal rows and repeated keys are distinguished across the bites."""
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
-    monkeypatch.setattr("derivdata.sources.archive.importing.importer.HOLD_ROWS", 3)
+    monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
     rows = "\n".join(_LIQUIDATIONS.splitlines()[1:])
     content = f"{_LIQUIDATIONS}\n{rows}\nx\n"
     result = liquidations(tmp_path, content)
@@ -387,7 +387,7 @@ def test_a_chain_that_comes_in_several_bites_keeps_one_time(
 ) -> None:
     """Two chains of five options, a second between rows, and bites of three rows."""
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
-    monkeypatch.setattr("derivdata.sources.archive.importing.importer.HOLD_ROWS", 3)
+    monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
     lines = ["symbol,exchange,time,instrument_name,expiry,strike,side,iv,open_interest,underlying_price"]
     for hour in (0, 2):
         for second, strike in enumerate((80, 90, 100, 110, 120)):

@@ -117,7 +117,7 @@ def test_a_file_of_liquidations_that_has_every_row_twice_counts_each_once(tmp_pa
     twice = _write(tmp_path, "twice.csv", "\n".join([head, *lines, *lines]) + "\n")
     counts = import_files("liquidations_fills", twice, tmp_path / "to", **said)
     assert (counts.read, counts.written, counts.present) == (6, 3, 3)
-    assert "every row stands 2 times, and is taken once" in counts.notices[0]
+    assert "every row occurs 2 times, and is counted once" in counts.notices[0]
     some = _write(tmp_path, "some.csv", "\n".join([head, *lines, lines[0]]) + "\n")
     assert import_files("liquidations_fills", some, tmp_path / "some", **said).written == 4
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,15 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata import units
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing import instruments
 from derivdata.sources.archive.importing.finishing import REASON
 from derivdata.sources.archive.importing.intervals import interval_hours
-from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, ImportPlan, takes_contract_size
+from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.unit_conversion import convert_units
 from derivdata.sources.archive.importing.values import (
     Rejections,
     Words,
@@ -35,7 +32,6 @@ from derivdata.sources.archive.importing.values import (
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import venue_slug
-from derivdata.tables.required import require_decimal_volatility
 from derivdata.tables.schema import Column, Kind
 
 RANK, CONTRACT, ORIGIN = "quote_rank", "contract_name", "origin"
@@ -58,7 +54,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     columns |= _numbers(chunk, plan, rejections)
     columns |= _times(chunk, plan, rejections, columns)
     instruments.complete(columns, plan, rejections)
-    _convert(columns, plan, rejections)
+    convert_units(columns, plan, rejections)
     _hold_to_range(columns, plan, rejections)
     _require(chunk, columns, plan, rejections)
     names = [*plan.table.columns, "interval_hours", "price_usd", "contract_size", RANK, CONTRACT, *plan.extra]
@@ -74,6 +70,8 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
 
 def _adjusted(frame: pd.DataFrame, plan: ImportPlan, rejections: Rejections) -> pd.DataFrame:
     """Return rows after what their layout does to them; those to which it gives a reason are rejected."""
+    if CONTRACT in frame:
+        frame = frame.astype({CONTRACT: object})
     frame = plan.adjust(frame)  # type: ignore[misc]
     if REASON not in frame:
         return frame
@@ -240,7 +238,6 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
         )
 
 
-SPACED_HOURS = 8.0
 MOST_PAID_BPS = 3_000.0
 """The largest payment [bps of the position]: 30 %."""
 
@@ -255,173 +252,3 @@ def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections
         values = columns[name]
         missing = values.is_missing if isinstance(values, Words) else pd.isna(values)
         rejections.reject(missing, f"{name} is missing")
-
-
-def _convert(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    """Convert rates, amounts, volatilities and shares to the table's units."""
-    if "rate_bps_8h" in columns:
-        _convert_rate(columns, plan, rejections)
-    if takes_contract_size(plan.table):
-        _convert_amounts(columns, plan, rejections)
-    if "iv" in columns:
-        _convert_volatility(columns, plan)
-    if "long_short_ratio" in plan.table.columns:
-        _convert_ratio(columns, rejections)
-
-
-def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    if plan.unit in IN_COINS and (price := columns.get("price_usd")) is not None:
-        rejections.reject(price <= 0, lambda row: f"price_usd={price[row]:g} is no price")
-    if "contract_size" in columns:
-        _of_contracts(columns, plan)
-    elif plan.unit == "contracts":
-        raise ArchiveError(
-            "--unit contracts needs the coins of a contract: say --set contract_size=0.01, or its column "
-            "with --map contract_size=COLUMN"
-        )
-    if "filled_quantity" in plan.table.columns:
-        _convert_value(columns)
-
-
-def _convert_volatility(columns: dict[str, Any], plan: ImportPlan) -> None:
-    if plan.unit is None:
-        try:
-            require_decimal_volatility(columns["iv"], "say --unit percent, or --unit decimal if it is not")
-        except ValueError as fault:
-            raise ArchiveError(str(fault)) from None
-    if plan.unit == "percent":
-        columns["iv"] = columns["iv"] / 100
-
-
-def _of_contracts(columns: dict[str, Any], plan: ImportPlan) -> None:
-    """Multiply amounts in contracts by the size of one."""
-    names = ("oi_usd",) if plan.table.name == "oi_history" else ("quantity", "filled_quantity")
-    for name in names:
-        if name in columns:
-            columns[name] = columns[name] * columns["contract_size"]
-
-
-def _convert_value(columns: dict[str, Any]) -> None:
-    """Value liquidations by price × quantity where the file has no value."""
-    sizes = [columns[name] for name in ("filled_quantity", "quantity") if name in columns]
-    prices = [columns[name] for name in ("fill_price_usd", "order_price_usd") if name in columns]
-    if not sizes or not prices:
-        return
-    size, price = _first_known(sizes), _first_known(prices)
-    stated = columns.get("value_usd")
-    columns["value_usd"] = (
-        price * size if stated is None else np.where(np.isnan(stated), price * size, stated)
-    )
-
-
-def _first_known(columns: list[Array]) -> Array:
-    result = columns[0]
-    for other in columns[1:]:
-        result = np.where(np.isnan(result), other, result)
-    return result
-
-
-def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
-    """Take the ratio from the shares where both are there, and else the shares from the ratio."""
-    nothing = np.full(len(rejections.bad), np.nan)
-    long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
-    stated = columns.get("long_short_ratio", nothing)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(np.isnan(stated) & ~np.isnan(long) & ~np.isnan(short), long / short, stated)
-        share = ratio / (1 + ratio)
-    rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares give it")
-    columns["long_short_ratio"] = ratio
-    if "long_share" not in columns:  # an export with empty shares comes back as it was
-        columns["long_share"] = share
-    if "short_share" not in columns:
-        columns["short_share"] = 1 - columns["long_share"]
-
-
-def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    rate = columns["rate_bps_8h"]
-    if plan.unit in (None, "bps_8h"):
-        return
-    scale, hours = RATE_UNITS[plan.unit]
-    own: Any = hours
-    if hours is None and plan.is_spaced:
-        own = SPACED_HOURS  # until the interval is known from the spacing of all rows
-    elif hours is None:
-        if "interval_hours" not in columns:
-            raise ArchiveError(
-                f"--unit {plan.unit} is per the venue's own interval: say which with "
-                "--set interval_hours=8 or --map interval_hours=COLUMN"
-            )
-        own = columns["interval_hours"]
-        rejections.reject(np.isnan(own), "interval_hours is missing")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        columns["rate_bps_8h"] = units.convert(rate / scale, "native", "bps_8h", hours=own)
-
-
-_PRICES = ("prices_history", "markets_symbol_exchanges")
-_OLDEST = pd.Timedelta(1, "h")
-_KINDS = ("last", "index", "mark")  # of prices at one instant the last of these is taken
-
-
-def usd_from_coins(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
-    """Return rows of ``oi_history`` whose ``oi_usd`` [coins] was multiplied by the price of its time.
-
-    That is the row's ``price_usd``, or else the venue's newest of the hour before in the archive (mark, or
-    else index, or else last), or else another venue's.
-    """
-    price = rows["price_usd"] if "price_usd" in rows else pd.Series(np.nan, index=rows.index)
-    if price.isna().any():
-        price = price.fillna(_price_in_archive(rows, archive))
-    missing = np.flatnonzero(price.isna())
-    if missing.size:
-        first = rows.iloc[missing[0]]
-        raise ArchiveError(
-            f"oi_usd: {missing.size:,} of {len(rows):,} rows are in coins, and the archive has no price of "
-            f"{first['symbol']} within the hour before {times.iso(first['time'])}: name the file's column of "
-            "prices [USD] with --map price_usd=COLUMN, or import prices_history first"
-        )
-    return rows.assign(oi_usd=rows["oi_usd"] * price).drop(columns="price_usd", errors="ignore")
-
-
-def _price_in_archive(rows: pd.DataFrame, archive: Archive) -> pd.Series:
-    prices = _prices(rows, archive)
-    wanted = rows[["symbol", "exchange", "time"]].astype({"symbol": object, "exchange": object})
-    wanted = wanted.assign(row=rows.index).sort_values("time", kind="stable")
-    own, other = (
-        pd.merge_asof(wanted, prices[[*by, "time", "price_usd"]], on="time", by=by, tolerance=_OLDEST)
-        for by in (["symbol", "exchange"], ["symbol"])
-    )
-    return own["price_usd"].fillna(other["price_usd"]).set_axis(own["row"])
-
-
-def _prices(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
-    """Return the archive's prices of these symbols and times, in the order in which the last one counts."""
-    first, last = rows["time"].min() - _OLDEST, rows["time"].max() + pd.Timedelta(1, "us")
-    symbols = sorted(set(rows["symbol"].astype(object)))
-    parts = [archive.read(name, first, last, symbols=symbols) for name in _PRICES]
-    columns = ["symbol", "exchange", "time", "price_usd", "kind"]
-    parts = [part.reindex(columns=columns).astype(dict.fromkeys(columns[:2], object)) for part in parts]
-    prices = pd.concat([part.assign(kind=part["kind"].astype(object)) for part in parts], ignore_index=True)
-    prices = prices[prices["price_usd"] > 0].assign(rank=lambda p: p["kind"].map(_KINDS.index, "ignore"))
-    return prices.sort_values(["time", "rank", "exchange"], na_position="first", kind="stable")
-
-
-_TELLING = (
-    "exchange symbol time side order_price_usd fill_price_usd quantity filled_quantity value_usd order_id"
-).split()
-
-
-def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> pd.DataFrame:
-    """Return the frame with ids made of the rows that lack one; `seen` counts equal rows of one file."""
-    lacking = [name for name in made if name not in frame or frame[name].isna().any()]
-    if not lacking or frame.empty:
-        return frame
-    telling = [frame[name].tolist() for name in _TELLING if name in frame.columns and name not in made]
-    ids = []
-    for row in zip(*telling, strict=True):
-        text = "\x1f".join(one.isoformat() if isinstance(one, pd.Timestamp) else repr(one) for one in row)
-        seen[text] += 1
-        number = f"\x1f{seen[text]}" if seen[text] > 1 else ""
-        ids.append("row-" + hashlib.blake2b((text + number).encode(), digest_size=12).hexdigest())
-    new = pd.Series(ids, frame.index, dtype="str")
-    filled = {name: frame[name].astype("str").fillna(new) if name in frame else new for name in lacking}
-    return frame.assign(**filled)

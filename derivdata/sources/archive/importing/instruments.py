@@ -184,7 +184,7 @@ def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
         return
     words: Words = columns["symbol"]
     markets = [market_of(text) for text in words.texts]
-    columns[CONTRACT] = words.strings()
+    columns[CONTRACT] = words
     columns[RANK] = np.array([*(market.rank for market in markets), 0])[words.codes]
     if "exchange" in table.columns and "exchange" not in columns and any(m.venue for m in markets):
         columns["exchange"] = distinct([m.venue or None for m in markets], words.codes)

@@ -16,8 +16,13 @@ from derivdata.tables.schema import Kind
 _SHOWN = 5
 
 
-def understood(tasks: Sequence[Task], rows: pd.DataFrame | None, counts: Mapping[int, int]) -> str:
-    """Return the table, where its columns come from, units, zone, symbols, venues, span and one row."""
+def understood(
+    tasks: Sequence[Task], rows: pd.DataFrame | None, counts: Mapping[int, int], missing: str
+) -> str:
+    """Return the table, where its columns come from, units, zone, symbols, venues, span and one row.
+
+    `missing` says which rows the series of the files lack.
+    """
     plan = tasks[0].plan
     layouts = list(dict.fromkeys(task.layout for task in tasks))
     files = f"{len(tasks)} files, " if len(tasks) > 1 else ""
@@ -39,6 +44,8 @@ def understood(tasks: Sequence[Task], rows: pd.DataFrame | None, counts: Mapping
     if "time" in rows:
         first, last = rows["time"].min(), rows["time"].max()
         lines.append(f"span      {times.iso(first)} to {times.iso(last)}")
+    if missing:
+        lines.append(f"missing   {missing}")
     lines.append(f"a row     {_row(plan, rows.iloc[0])}")
     return escape_controls("\n".join(lines), keep="\n")
 

@@ -1,0 +1,254 @@
+"""One import on its way: rows are held, checked, written and counted."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from derivdata.sources.archive.archive import Archive
+from derivdata.sources.archive.importing.coin_prices import usd_from_coins
+from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows
+from derivdata.sources.archive.importing.finishing import paid_at, spaced
+from derivdata.sources.archive.importing.missing import MissingRows
+from derivdata.sources.archive.importing.ordering import in_order
+from derivdata.sources.archive.importing.outcome import Imported
+from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, is_of_contracts
+from derivdata.sources.archive.importing.quotes import BestQuotes
+from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.recognition import Task
+from derivdata.sources.archive.importing.row_ids import with_ids
+from derivdata.sources.archive.importing.serving import unservable
+from derivdata.sources.archive.importing.understanding import understood
+from derivdata.sources.archive.importing.waiting import WaitingRows, in_open_chains
+
+_FILE = 1 << 40
+"""Rows of each file are numbered from a multiple of this."""
+_LEAST_REPEATED = 3
+"""Distinct rows of a file of liquidations from which equal repeats of all rows are taken as copies."""
+_SHOWN = 20
+"""Rejected rows, and contradictory payments, that are shown with their reason."""
+
+
+class ImportRun:
+    """Import of the rows of some files into one table."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        archive: Archive,
+        *,
+        dry_run: bool = False,
+        show: Callable[[str], object] | None = None,
+    ) -> None:
+        self.read = 0
+        self.written = 0
+        self.present = 0
+        self.differing = 0
+        self.other_quotes = 0
+        self.superseded = 0
+        self.rejected = 0
+        self._tasks = tasks
+        self._archive = archive
+        self._dry_run = dry_run
+        self._show = show
+        self._plan = tasks[0].plan
+        self._waiting = WaitingRows()
+        self._starts: list[tuple[int, Callable[..., Any]]] = []  # first origin of each chunk, and its lines
+        self._rows_of_file: Counter[int] = Counter()
+        self._seen: dict[int, Counter[str]] = {}
+        self._quotes = BestQuotes()
+        self._missing = MissingRows(self._plan.table)
+        self._reasons: list[tuple[int, int, str]] = []  # place of the file, line, reason
+        self._notices: dict[str, None] = {}
+        self._understood = ""
+
+    def take(self, place: int, chunk: Chunk, converted: Rows) -> None:
+        """Count the rows of a chunk, and hold those that fit."""
+        start = place * _FILE + self._rows_of_file[place]
+        self._rows_of_file[place] += len(chunk)
+        self._starts.append((start, chunk.lines_of))
+        self.read += len(chunk) + len(chunk.broken)
+        rejections = converted.rejections
+        self.rejected += int(rejections.bad.sum()) + len(chunk.broken)
+        self._explain(place, chunk, rejections.reasons)
+        for notice in chunk.notices:
+            self._notices[f"{self._tasks[place].source.name}: {notice}"] = None
+        frame = converted.frame
+        frame[ORIGIN] = frame[ORIGIN].to_numpy() + start
+        self._missing.see(frame)
+        self._waiting.add(frame)
+        if self._waiting.is_full:
+            self._relieve()
+
+    def finished(self) -> Imported:
+        """Write the rows that wait, and return the counts."""
+        frame = self._waiting.take()
+        if frame is not None:
+            if self._needs_all_rows(frame):
+                self._quotes.see(frame)
+            self._waiting.add(frame)
+        is_empty = True
+        for rows in self._waiting.all():
+            is_empty = False
+            self._write(rows)
+        if is_empty:
+            self._show_understanding(None)
+        lines = [
+            f"{Path(self._tasks[place].source.name).name}, line {line}: {reason}"
+            for place, line, reason in self._reasons
+        ]
+        return Imported(
+            table=self._plan.table.name,
+            read=self.read,
+            written=self.written,
+            present=self.present,
+            differing=self.differing,
+            other_quotes=self.other_quotes,
+            superseded=self.superseded,
+            rejected=self.rejected,
+            first_rejected=next(iter(lines), None),
+            rejections=tuple(lines),
+            notices=tuple(self._notices),
+            understood=self._understood,
+        )
+
+    def _explain(self, place: int, chunk: Chunk, reasons: Mapping[int, str]) -> None:
+        """Keep the lines and reasons of the first rejected rows of a chunk."""
+        left = _SHOWN - len(self._reasons)
+        if left <= 0 or not (reasons or chunk.broken):
+            return
+        places = sorted(reasons)[:left]
+        broken = chunk.broken[:left]
+        lines, broken_lines = chunk.lines_of(places, [number for number, _ in broken])
+        explained = [(line, reasons[row]) for line, row in zip(lines, places, strict=True)]
+        explained += [(line, reason) for line, (_, reason) in zip(broken_lines, broken, strict=True)]
+        self._reasons += [(place, line, reason) for line, reason in sorted(explained)[:left]]
+
+    def _reject(self, frame: pd.DataFrame, reasons: Mapping[int, str]) -> None:
+        """Count rows that were rejected after they were converted; `reasons` are by place in the frame."""
+        self.rejected += len(reasons)
+        origins = frame[ORIGIN].to_numpy()
+        for row in sorted(reasons, key=lambda row: origins[row])[: _SHOWN - len(self._reasons)]:
+            origin = int(origins[row])
+            index = bisect_right([start for start, _ in self._starts], origin) - 1
+            start, lines_of = self._starts[index]
+            (line,), _ = lines_of([origin - start], [])
+            self._reasons.append((origin // _FILE, line, reasons[row]))
+
+    def _needs_all_rows(self, frame: pd.DataFrame) -> bool:
+        """Return whether a row can be written only when the quote currencies of all rows are known."""
+        return RANK in frame.columns and is_of_contracts(self._plan.table)
+
+    def _relieve(self) -> None:
+        """Write the rows in memory, or put them into a temporary file until all are read."""
+        frame = self._waiting.take()
+        if frame is None:
+            return
+        if self._needs_all_rows(frame):
+            self._quotes.see(frame)
+            self._waiting.set_aside(frame)
+            return
+        if self._plan.table.name == "options_snapshot":
+            is_open = in_open_chains(frame)
+            self._waiting.add(frame[is_open])
+            frame = frame[~is_open].reset_index(drop=True)
+        if len(frame):
+            self._write(frame)
+
+    def _write(self, frame: pd.DataFrame) -> None:
+        """Check rows and append them to the archive."""
+        frame = self._prepared(frame)
+        self._show_understanding(frame)
+        if len(frame):
+            self._store(frame)
+
+    def _show_understanding(self, frame: pd.DataFrame | None) -> None:
+        if self._understood:
+            return
+        self._understood = understood(self._tasks, frame, self._rows_of_file, self._missing.text())
+        if self._show is not None:
+            self._show(self._understood)
+
+    def _prepared(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return rows with ids, intervals and USD, of one contract for each symbol and venue."""
+        plan = self._plan
+        if plan.is_spaced:
+            before = len(frame)
+            frame = spaced(frame, per_interval=RATE_UNITS[plan.unit or "bps_8h"][1] is None)
+            self.present += before - len(frame)  # payments that are there twice, or that one row adds up
+        elif plan.table.name == "funding_settlements":
+            frame = paid_at(frame)
+        frame = self._of_best_quote(frame)
+        if plan.made:
+            frame = self._with_ids(frame)
+        if plan.unit in IN_COINS:
+            frame = usd_from_coins(frame, self._archive)
+        return frame
+
+    def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
+        files = frame[ORIGIN].to_numpy() // _FILE
+        frames = []
+        for file, rows in frame.groupby(files, sort=False):
+            once = self._once(rows, int(file))
+            frames.append(with_ids(once, self._plan.made, self._seen.setdefault(int(file), Counter())))
+        return pd.concat(frames) if len(frames) > 1 else frames[0]
+
+    def _once(self, frame: pd.DataFrame, file: int) -> pd.DataFrame:
+        """Return each row once if all rows of a file without ids occur equally often, twice or more."""
+        if "order_id" not in self._plan.made or "order_id" in frame:
+            return frame
+        columns = [name for name in frame.columns if name != ORIGIN]
+        sizes = frame.groupby(columns, sort=False, dropna=False, observed=True).size()
+        repeats = int(sizes.iloc[0])
+        if len(sizes) < _LEAST_REPEATED or repeats == 1 or (sizes != repeats).any():
+            return frame
+        is_again = frame.duplicated(columns).to_numpy()
+        self.present += int(is_again.sum())
+        name = self._tasks[file].source.name
+        self._notices[f"{name}: every row occurs {repeats} times, and is counted once"] = None
+        return frame[~is_again]
+
+    def _of_best_quote(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Keep the rows of one contract for each symbol on each venue, where a table has one value of it."""
+        if RANK not in frame.columns:
+            return frame
+        if is_of_contracts(self._plan.table):
+            is_best = self._quotes.are_best(frame)
+            self.other_quotes += int((~is_best).sum())
+            frame = frame if is_best.all() else frame[is_best]
+        return frame.drop(columns=[RANK, CONTRACT])
+
+    def _store(self, frame: pd.DataFrame) -> None:
+        table = self._plan.table
+        columns = [name for name in table.columns if name in frame.columns]
+        frame, is_again = in_order(table, frame)
+        if is_again.any():
+            is_equal = frame.duplicated(columns).to_numpy()
+            self.present += int((is_again & is_equal).sum())
+            self.differing += int((is_again & ~is_equal).sum())
+            frame = frame[~is_again]
+        reasons = unservable(table, frame, self._archive)
+        if reasons:
+            self._reject(frame, reasons)
+            frame = frame.drop(index=frame.index[list(reasons)])
+        if not len(frame) or self._dry_run:
+            return
+        absent: dict[str, Any] = dict.fromkeys({*table.columns} - {*frame.columns})
+        counts = self._archive.merge(
+            table.name,
+            frame[columns].assign(**absent),
+            unit=self._plan.unit,
+            accept=self._plan.accept,
+            contracts=self._quotes.contracts,
+        )
+        self.superseded += len(frame) - sum(counts)
+        self.written += counts.written
+        self.present += counts.present
+        self.differing += counts.differing
+        for conflict in counts.conflicts[:_SHOWN]:  # each names the new row and the stored one
+            self._notices[conflict] = None

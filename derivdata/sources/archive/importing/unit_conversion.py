@@ -1,0 +1,117 @@
+"""Rates, amounts, volatilities and shares of a file become those of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from derivdata import units
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, ImportPlan, takes_contract_size
+from derivdata.sources.archive.importing.values import Rejections
+from derivdata.support.arrays import Array
+from derivdata.tables.required import require_decimal_volatility
+
+SPACED_HOURS = 8.0
+"""Interval by which rates are converted until the spacing of all rows gives theirs."""
+
+
+def convert_units(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    """Convert rates, amounts, volatilities and shares to the table's units."""
+    if "rate_bps_8h" in columns:
+        _convert_rate(columns, plan, rejections)
+    if takes_contract_size(plan.table):
+        _convert_amounts(columns, plan, rejections)
+    if "iv" in columns:
+        _convert_volatility(columns, plan)
+    if "long_short_ratio" in plan.table.columns:
+        _convert_ratio(columns, rejections)
+
+
+def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    if plan.unit in IN_COINS and (price := columns.get("price_usd")) is not None:
+        rejections.reject(price <= 0, lambda row: f"price_usd={price[row]:g} is no price")
+    if "contract_size" in columns:
+        _of_contracts(columns, plan)
+    elif plan.unit == "contracts":
+        raise ArchiveError(
+            "--unit contracts needs the coins of a contract: say --set contract_size=0.01, or its column "
+            "with --map contract_size=COLUMN"
+        )
+    if "filled_quantity" in plan.table.columns:
+        _convert_value(columns)
+
+
+def _convert_volatility(columns: dict[str, Any], plan: ImportPlan) -> None:
+    if plan.unit is None:
+        try:
+            require_decimal_volatility(columns["iv"], "say --unit percent, or --unit decimal if it is not")
+        except ValueError as fault:
+            raise ArchiveError(str(fault)) from None
+    if plan.unit == "percent":
+        columns["iv"] = columns["iv"] / 100
+
+
+def _of_contracts(columns: dict[str, Any], plan: ImportPlan) -> None:
+    """Multiply amounts in contracts by the size of one."""
+    names = ("oi_usd",) if plan.table.name == "oi_history" else ("quantity", "filled_quantity")
+    for name in names:
+        if name in columns:
+            columns[name] = columns[name] * columns["contract_size"]
+
+
+def _convert_value(columns: dict[str, Any]) -> None:
+    """Value liquidations by price × quantity where the file has no value."""
+    sizes = [columns[name] for name in ("filled_quantity", "quantity") if name in columns]
+    prices = [columns[name] for name in ("fill_price_usd", "order_price_usd") if name in columns]
+    if not sizes or not prices:
+        return
+    size, price = _first_known(sizes), _first_known(prices)
+    stated = columns.get("value_usd")
+    columns["value_usd"] = (
+        price * size if stated is None else np.where(np.isnan(stated), price * size, stated)
+    )
+
+
+def _first_known(columns: list[Array]) -> Array:
+    result = columns[0]
+    for other in columns[1:]:
+        result = np.where(np.isnan(result), other, result)
+    return result
+
+
+def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
+    """Take the ratio from the shares where both are there, and else the shares from the ratio."""
+    nothing = np.full(len(rejections.bad), np.nan)
+    long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
+    stated = columns.get("long_short_ratio", nothing)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(np.isnan(stated) & ~np.isnan(long) & ~np.isnan(short), long / short, stated)
+        share = ratio / (1 + ratio)
+    rejections.reject(~np.isfinite(ratio), "long_short_ratio is missing, and no shares give it")
+    columns["long_short_ratio"] = ratio
+    if "long_share" not in columns:  # an export with empty shares comes back as it was
+        columns["long_share"] = share
+    if "short_share" not in columns:
+        columns["short_share"] = 1 - columns["long_share"]
+
+
+def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    rate = columns["rate_bps_8h"]
+    if plan.unit in (None, "bps_8h"):
+        return
+    scale, hours = RATE_UNITS[plan.unit]
+    own: Any = hours
+    if hours is None and plan.is_spaced:
+        own = SPACED_HOURS  # until the interval is known from the spacing of all rows
+    elif hours is None:
+        if "interval_hours" not in columns:
+            raise ArchiveError(
+                f"--unit {plan.unit} is per the venue's own interval: say which with "
+                "--set interval_hours=8 or --map interval_hours=COLUMN"
+            )
+        own = columns["interval_hours"]
+        rejections.reject(np.isnan(own), "interval_hours is missing")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns["rate_bps_8h"] = units.convert(rate / scale, "native", "bps_8h", hours=own)
