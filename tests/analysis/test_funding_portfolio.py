@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from derivdata.analysis import backtest, funding
 from derivdata.analysis.funding import sizing
-from derivdata.analysis.funding.margin_moves import moves_of
+from derivdata.analysis.funding.sizing import moves_of
 from derivdata.analysis.funding.status import FundingStatus
 from tests.measured import portfolio as measured
 

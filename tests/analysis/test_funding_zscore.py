@@ -7,7 +7,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding import ranked_windows
+from derivdata.analysis.funding import rolling
 from tests.analysis.funding_made import market, series
 from tests.support.records import assert_identical
 
@@ -118,7 +118,7 @@ def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(sh
     values[values == 0.0] *= rng.choice([-1.0, 1.0], (values == 0.0).sum())
     with np.errstate(invalid="ignore"):
         expected = sorted_windows(values, window, 2)
-        found = ranked_windows.median_and_deviation(values, window, 2)
+        found = rolling.median_and_deviation(values, window, 2)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -154,7 +154,7 @@ def test_identity_changes_with_every_append_and_is_that_of_the_data(tmp_path: Pa
 
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 4)
+    monkeypatch.setattr("derivdata.sources.archive.schemas.GROUP_ROWS", 4)
     monkeypatch.setattr(merging, "SMALL_ROWS", 4)
     monkeypatch.setattr(merging, "SLICE_ROWS", 10)
     archive = open_archive(tmp_path)

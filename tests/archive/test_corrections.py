@@ -23,7 +23,7 @@ OKX_BTC = {"exchange": "okx", "symbol": "BTC"}
 def filled(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
     """96 hours of BTC and ETH on binance and okx over two months, the rate is the hour's number."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", request.param)
+        patch.setattr("derivdata.sources.archive.schemas.GROUP_ROWS", request.param)
         archive = open_archive(tmp_path_factory.mktemp("filled") / "mine")
         archive.append(FUNDING, rates())
         yield archive.path

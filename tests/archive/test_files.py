@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from derivdata.sources.archive import append as appending
-from derivdata.sources.archive import open_archive, parquet_writer
+from derivdata.sources.archive import open_archive, schemas
 from tests.archive.rates import EVER, START, conformed, rates
 
 ROWS = 80
@@ -42,7 +42,7 @@ def test_a_file_holds_what_a_plain_grouping_gives(
 def test_a_file_is_the_same_in_bites_of_any_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
-    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", group_rows)
+    monkeypatch.setattr(schemas, "GROUP_ROWS", group_rows)
     frame = rates()
     archive = open_archive(tmp_path)
     archive.append("funding_history", frame)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.sources.archive import Archive, open_archive, parquet_writer
+from derivdata.sources.archive import Archive, open_archive, schemas
 from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import START, rates
 
@@ -19,7 +19,7 @@ CHAIN = "options_snapshot"
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    monkeypatch.setattr(schemas, "GROUP_ROWS", 8)
     monkeypatch.setattr("derivdata.sources.archive.merging.SMALL_ROWS", 8)
 
 

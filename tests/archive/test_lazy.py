@@ -12,7 +12,7 @@ import pytest
 import derivdata as dd
 from derivdata import tables
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, open_archive, parquet_writer, scanning
+from derivdata.sources.archive import Archive, open_archive, scanning, schemas
 from tests.archive.rates import EVER, START, conformed, rates, said, say
 from tests.support.records import attrs_of
 
@@ -61,7 +61,7 @@ def test_a_lazy_panel_is_that_of_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int | None
 ) -> None:
     """To the bit, over files of two months, with a hole and a venue that has fewer rows."""
-    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    monkeypatch.setattr(schemas, "GROUP_ROWS", 8)
     monkeypatch.setattr("derivdata.sources.archive.merging.SMALL_ROWS", 8)
     archive = open_archive(tmp_path)
     frame = rates(["BTC", "ETH"], ["okx"])

@@ -98,7 +98,7 @@ def test_corrections_undo_and_retention_go_on_in_a_closed_month(archive: Archive
 
 @pytest.mark.parametrize(
     ("module", "name", "at"),
-    [(merging.parquet_writer, "write", 2), (manifest, "save", 2), (merging.scanning, "slices", 1)],
+    [(merging.schemas, "write", 2), (manifest, "save", 2), (merging.scanning, "slices", 1)],
 )
 def test_a_merge_that_is_cut_off_loses_nothing_and_is_done_by_the_next_append(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, at: int

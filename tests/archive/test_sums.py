@@ -78,7 +78,7 @@ def test_every_request_gives_the_same_bits_with_any_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums of floats depend on their order, and threads on chance: 40 symbols in many row groups."""
-    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 2048)
+    monkeypatch.setattr("derivdata.sources.archive.schemas.GROUP_ROWS", 2048)
     pairs = [(f"S{i:03d}", venue) for i in range(40) for venue in ("binance", "okx")]
     values = np.random.default_rng(4).lognormal(15, 1, (80, 72))
     rows = pd.concat([interest(*pair, 0, each) for pair, each in zip(pairs, values, strict=True)])

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import local_folder, manifest, open_archive, parquet_writer
+from derivdata.sources.archive import local_folder, manifest, open_archive, schemas
 from derivdata.sources.archive.local_folder import LocalFolder
 from tests.archive.rates import EVER, START, rates
 from tests.reliability.processes import started
@@ -27,7 +27,7 @@ def named_files(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("module", "name", "at"),
-    [(parquet_writer, "write", n) for n in (1, 2, 3)]
+    [(schemas, "write", n) for n in (1, 2, 3)]
     + [(local_folder, "sync", n) for n in (1, 3, 5)]
     + [(manifest, "save", 1)]
     + [(os, "replace", n) for n in (1, 3, 5)],
@@ -82,7 +82,7 @@ def test_what_a_killed_writer_left_is_swept_although_the_next_is_killed_too(
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(parquet_writer.pq.ParquetWriter, "write_table"), (local_folder, "sync")]
+    ("module", "name"), [(schemas.pq.ParquetWriter, "write_table"), (local_folder, "sync")]
 )
 def test_a_full_disk_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str

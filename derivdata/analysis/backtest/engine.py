@@ -17,7 +17,7 @@ from derivdata.analysis.backtest.market import Market, market_of
 from derivdata.analysis.backtest.past import Knowledge, Past, Target, target_of
 from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
 from derivdata.analysis.backtest.results import Reason, dataset, provenance_of
-from derivdata.analysis.funding.spot_leg import BORROWED, OWNED
+from derivdata.analysis.funding.coin_settled import BORROWED, OWNED
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
 from derivdata.analysis.price_agreement import Apart
 from derivdata.support.arguments import typed

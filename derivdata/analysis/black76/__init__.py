@@ -26,9 +26,8 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from derivdata.analysis.black76 import formulas, kernels
-from derivdata.analysis.black76.formulas import Premium
+from derivdata.analysis.black76.formulas import Premium, apply
 from derivdata.analysis.black76.kernels import DeltaKind, Greek
-from derivdata.analysis.black76.labelled import apply
 from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from derivdata.analysis.black76.inversion import deviation
-from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.black76.inversion import deviation, time_value
 from derivdata.analysis.status import Status
 from derivdata.support.arrays import Floats
 

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from scipy import special
 
-from derivdata.analysis.black76.labelled import sign
+from derivdata.analysis.black76.formulas import sign
 from derivdata.analysis.chain.normalise import instants, keys_of
 from derivdata.analysis.chain.option_prices import black, quoted
 from derivdata.analysis.inputs import require_numbers

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from derivdata.analysis.black76 import kernels
-from derivdata.analysis.black76.labelled import sign
+from derivdata.analysis.black76.formulas import sign
 from derivdata.support.arrays import Floats, epsilon_in
 
 _UNITS = ("coin", "usd")

@@ -9,7 +9,7 @@ are, and looks at no row later than the one its result stands at unless it says 
 from derivdata.analysis.funding.accrual import cumulative, period_sums
 from derivdata.analysis.funding.best_pairs import best_pair
 from derivdata.analysis.funding.carry_forecast import forecast_carry, forecast_history
-from derivdata.analysis.funding.correlation import comovement
+from derivdata.analysis.funding.coin_settled import with_spot
 from derivdata.analysis.funding.intervals import infer_interval, next_settlements
 from derivdata.analysis.funding.oi_weights import oi_weighted, universe
 from derivdata.analysis.funding.pairs import realised_carry, slippage_bps
@@ -17,8 +17,7 @@ from derivdata.analysis.funding.payback import breakeven
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.picks import pick_record, pick_summary
 from derivdata.analysis.funding.portfolios import portfolio
-from derivdata.analysis.funding.spot_leg import with_spot
-from derivdata.analysis.funding.spreads import dispersion, spread
+from derivdata.analysis.funding.spreads import comovement, dispersion, spread
 from derivdata.analysis.funding.zscores import zscore
 
 __all__ = [

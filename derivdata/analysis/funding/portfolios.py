@@ -10,9 +10,16 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtri
 
-from derivdata.analysis.funding.margin_moves import Moves, moves_of
-from derivdata.analysis.funding.sizing import Limits, Problem, best_for_risk, correlation, solve
-from derivdata.analysis.funding.spot_leg import BORROWED, OWNED
+from derivdata.analysis.funding.coin_settled import BORROWED, OWNED
+from derivdata.analysis.funding.sizing import (
+    Limits,
+    Moves,
+    Problem,
+    best_for_risk,
+    correlation,
+    moves_of,
+    solve,
+)
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_labels, require_variables, with_symbol
 from derivdata.analysis.labelling import origin_attrs

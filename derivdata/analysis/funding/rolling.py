@@ -1,7 +1,12 @@
-"""Sliding-window figures in plain numpy: sums by doubling, mean and deviation.
+"""Sliding-window statistics in plain numpy: sums, mean, standard deviation, median and MAD.
 
-A sum over `w` rows is built from sums over 1, 2, 4, ... rows. Nothing is ever subtracted from a running
-total, so a window is not touched by what lies outside it, and the past does not feel the future.
+A sum over `w` rows is built from sums over 1, 2, 4, ... rows. Nothing is subtracted from a running total, so
+values outside of a window never affect it.
+
+Medians and median absolute deviations use windows that are kept sorted. A window that moves on by one row
+loses one value and gains one, and a sorted array can be updated in a few passes of minima and maxima. The
+deviations from its median need no sorting, because the values closest to a number are neighbours in a sorted
+array. Many windows that are far apart in time move together, as small integer ranks instead of values.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from derivdata.support.arrays import Bools, Floats
+from derivdata.support.arrays import Bools, Floats, Indices
 
 _CANCELLED = 1e-5  # squares about the centre that leave less than this share: taken again exactly
 _RUNS = 4_096  # windows that are taken again at once
@@ -79,3 +84,98 @@ def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: F
     for start in range(0, row.size, _RUNS):
         at = rows[row[start : start + _RUNS]], column[start : start + _RUNS]
         mean[at], deviation[at] = np.nanmean(runs[at], axis=-1), np.nanstd(runs[at], axis=-1, ddof=1)
+
+
+_MAD_TO_STD = 1.482602218505602  # 1 / Φ⁻¹(3/4)
+_LANES = 1024  # windows that move at once
+_RANKS = 1_048_576  # ranks of these together
+
+_Ranks = NDArray[np.unsignedinteger[Any]]
+
+
+def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats, Floats]:
+    """Return median and 1.4826 × median absolute deviation of every run of `window` values along each row.
+
+    NaN is left out; fewer than `least` values give NaN.
+    """
+    rows, count = values.shape[0], values.shape[1] - window + 1
+    lanes = max(1, min(_LANES, _RANKS // window))
+    steps = max(1, -(-rows * count // lanes))
+    parts = -(-count // steps)
+    # Each row is divided into parts of `steps` windows; a lane goes through one part. What lacks is +inf,
+    # which a sorted window has at its end, where ranks among the known values do not reach.
+    longer = np.full((rows, parts * steps + window - 1), np.inf)
+    np.copyto(longer[:, : values.shape[1]], values, where=np.isfinite(values))
+    runs = sliding_window_view(longer, steps + window - 1, axis=-1)[:, ::steps].reshape(rows * parts, -1)
+    centre, spread = np.empty((2, steps, len(runs)))
+    for first in range(0, len(runs), lanes):
+        some = slice(first, first + lanes)
+        _follow(runs[some], window, least, centre[:, some], spread[:, some])
+    shape = (rows, parts * steps)
+    return centre.T.reshape(shape)[:, :count], spread.T.reshape(shape)[:, :count]
+
+
+def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Floats) -> None:
+    """Move one window along each row of `values`, and write a row of figures at every step."""
+    lanes, length = values.shape
+    known = np.isfinite(values).T.copy()
+    order = np.argsort(values, axis=-1)
+    ranks = np.empty((lanes, length), np.uint16 if length < 2**16 else np.uint32)
+    np.put_along_axis(ranks, order, np.arange(length, dtype=ranks.dtype)[None], axis=-1)
+    ranks = ranks.T.copy()
+    # The value of each rank, and of one rank more: what is asked for beyond the end of a window is +inf.
+    ordered = np.full((lanes, length + 1), np.inf)
+    ordered[:, :-1] = np.take_along_axis(values, order, axis=-1)
+    ranked = np.full((window + 1, lanes), length, ranks.dtype)
+    ranked[:-1] = np.sort(ranks[:window], axis=0)
+    count, scratch = known[:window].sum(axis=0), np.empty((2, window - 1, lanes), ranks.dtype)
+    for step in range(len(centre)):
+        if step:
+            old, new = step - 1, step + window - 1
+            _slide(ranked[:-1], ranks[old], ranks[new], scratch)
+            count = count + known[new] - known[old]
+        median, deviation = _figures(ranked, ordered, count)
+        few = count < least
+        centre[step] = np.where(few, np.nan, median)
+        spread[step] = np.where(few, np.nan, _MAD_TO_STD * deviation)
+
+
+def _slide(ranked: _Ranks, old: _Ranks, new: _Ranks, scratch: _Ranks) -> None:
+    """Take `old` out of each sorted column and put `new` into it."""
+    rest, other = scratch
+    # Without `old` all behind it move up. Before it the lesser of a rank and `old` is the rank, and the
+    # greater of the next one and `old` is `old`; from it on the other way round. So two of the three numbers
+    # that are joined by XOR are `old`, and the third is left.
+    np.minimum(ranked[:-1], old, out=rest)
+    np.maximum(ranked[1:], old, out=other)
+    np.bitwise_xor(rest, other, out=rest)
+    np.bitwise_xor(rest, old, out=rest)
+    # Place j then has its own rank if `new` is above it, the one before if `new` is below that, else `new`.
+    np.minimum(rest, new, out=other)
+    ranked[0] = other[0]
+    np.maximum(rest[:-1], other[1:], out=ranked[1:-1])
+    np.maximum(rest[-1], new, out=ranked[-1])
+
+
+def _figures(ranked: _Ranks, ordered: Floats, count: Indices) -> tuple[Floats, Floats]:
+    """Return the median of the first `count` values of each sorted window, and of the distances from it."""
+    lane = np.arange(len(count))
+    row = lane * ordered.shape[1]
+
+    def at(place: Indices) -> Floats:
+        return np.asarray(ordered.take(row + ranked.take(place * len(lane) + lane)))
+
+    median = 0.5 * (at(np.maximum(count - 1, 0) // 2) + at(count // 2))
+    # The `half` values nearest the median are neighbours, from place `low` on: by bisection, they begin
+    # further up while the first of them is farther away than the one behind the last.
+    half = (count + 1) // 2
+    low, high = np.zeros_like(count), count - half
+    for _ in range(int(np.max(high)).bit_length()):
+        middle = (low + high) >> 1
+        farther = median - at(middle) > at(middle + half) - median
+        low = np.where(farther, middle + 1, low)
+        high = np.where(farther, high, middle)
+    nearest = np.maximum(median - at(low), at(np.maximum(low + half - 1, 0)) - median)
+    before = np.where(low > 0, median - at(np.maximum(low - 1, 0)), np.inf)
+    following = np.minimum(before, at(low + half) - median)  # the nearest of the others
+    return median, np.where(count % 2, nearest, 0.5 * (nearest + following))

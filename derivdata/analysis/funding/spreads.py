@@ -1,17 +1,33 @@
-"""Differences between venues: of one pair or every pair, and how far all of them lie apart."""
+"""Spreads between venues, of one pair or every pair; dispersion over venues; and their correlation."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.panels import Panel, figures_of, require_rate, require_venues, row_quantiles
+from derivdata.analysis.funding.accrual import prepare, sums_of
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.labelling import applied
+from derivdata.analysis.panels import (
+    Panel,
+    beside,
+    figures_of,
+    hours_of,
+    labels_of,
+    require_rate,
+    require_venues,
+    row_quantiles,
+    whole,
+)
 from derivdata.analysis.settlements import at_common_stamps, held_settlements
+from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.units import RATE_UNIT
+from derivdata.units import HOUR_UNIT, RATE_UNIT
 
 
 @typed
@@ -112,3 +128,113 @@ def _dispersion(rates: Floats) -> tuple[Any, ...]:
     std = np.sqrt(squares / np.maximum(count - 1, 1))
     blank = [np.where(count < 2, np.nan, figure) for figure in (std, three - quarter, width)]
     return *blank, half, count.astype(np.int16)
+
+
+_MOST_LAGS = 10_000
+
+
+@typed
+def comovement(
+    panel: Panel,
+    *,
+    period: str | pd.Timedelta = "8h",
+    method: Literal["pearson", "spearman"] = "pearson",
+    max_lag: int = 0,
+    min_periods: int = 30,
+    age_hours: xr.DataArray | None = None,
+    max_filled: float = 0.2,
+    overlap: Literal["raise", "nan"] = "raise",
+) -> xr.Dataset:
+    """Correlate the venues' funding, summed over periods that do not overlap.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory or lazy
+        (both are put into one chunk).
+    period
+        Length of the periods, counted from 00:00 UTC; at least every venue's interval.
+    method
+        ``"pearson"`` or ``"spearman"`` (ranks, ties averaged).
+    max_lag
+        Largest lead and lag, in whole periods.
+    min_periods
+        Periods that a pair must share.
+    age_hours
+        Samples only: age of each rate, as `derivdata.analysis.align` returns it. A rate older than a step
+        is a filled one.
+    max_filled
+        Share of filled hours above which a venue is left out: carried rates correlate by construction.
+    overlap
+        As in `cumulative`.
+
+    Returns
+    -------
+    Dataset, the panel's dims with ``(first, second)`` in place of ``exchange`` and ``time``
+        ``correlation`` (first, second, lag): of `first` at a period with `second` `lag` periods later;
+        ``periods``, how many; ``top_share``, share of the first eigenvalue of the matrix at lag 0, over the
+        venues that correlate with all others; ``filled_share`` and ``status`` by ``exchange``. NaN where a
+        pair shares too few periods, a venue is left out (status ``filled``) or does not move.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cumulative`; an option makes no sense.
+    """
+    panel = require_rate(panel, "exchange", "time")
+    if not 0 <= max_lag <= _MOST_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
+        raise ValueError(
+            f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
+        )
+    hours = hours_of(period, "period")
+    prepared = prepare(panel, overlap=overlap)
+    if age_hours is not None:
+        if prepared.settled:
+            raise ValueError("age_hours is for samples; settlements are not carried forward")
+        age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
+        prepared = prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
+    sums = sums_of(prepared, hours)
+    filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
+    amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
+    names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)
+    figures = applied(
+        partial(_matrices, lags=lags, least=min_periods, method=method),
+        whole(amounts, "exchange", "time"),
+        core=[["exchange", "time"]],
+        out=[["first", "second", "lag"], ["first", "second", "lag"], []],
+        types=[np.float64, np.int32, np.float64],
+        sizes={"first": names.size, "second": names.size, "lag": lags.size},
+    )
+    variables = dict(zip(("correlation", "periods", "top_share"), figures, strict=True))
+    status = (filled > max_filled) * FundingStatus.FILLED.value
+    status = (status + filled.isnull() * FundingStatus.TOO_FEW.value).astype(np.int32)
+    result = xr.Dataset({**variables, "filled_share": filled, "status": status}).drop_attrs()
+    result["status"].attrs = flag_attrs(FundingStatus)
+    return result.assign_coords(first=names, second=names, lag=lags)
+
+
+def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any, ...]:
+    venues = sums.shape[-2]
+    correlation = np.full((*sums.shape[:-2], venues, venues, lags.size), np.nan)
+    periods = np.zeros(correlation.shape, dtype=np.int32)
+    top = np.full(sums.shape[:-2], np.nan)
+    for market in np.ndindex(sums.shape[:-2]):
+        for place, lag in enumerate(map(int, lags)):
+            starts = (max(-lag, 0), max(lag, 0)) if lag else (0,)
+            sides = [sums[market][:, start:][:, : max(sums.shape[-1] - abs(lag), 0)] for start in starts]
+            found = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=least)
+            known = (np.isfinite(side).astype(np.float64) for side in (sides[0], sides[-1]))
+            correlation[(*market, ..., place)] = found.to_numpy()[:venues, -venues:]
+            periods[(*market, ..., place)] = np.einsum("at,bt->ab", *known)
+        top[market] = _top_share(correlation[(*market, ..., int(np.flatnonzero(lags == 0)[0]))])
+    return correlation, periods, top
+
+
+def _top_share(matrix: Floats) -> float:
+    finite = np.isfinite(matrix)
+    keep = np.flatnonzero(np.diag(finite))
+    while keep.size and not finite[np.ix_(keep, keep)].all():
+        keep = np.delete(keep, np.argmin(finite[np.ix_(keep, keep)].sum(axis=1)))
+    if keep.size < 2:
+        return float("nan")
+    return float(np.linalg.eigvalsh(matrix[np.ix_(keep, keep)])[-1] / keep.size)

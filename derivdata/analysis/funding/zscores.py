@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.funding.ranked_windows import median_and_deviation
-from derivdata.analysis.funding.rolling import mean_and_deviation
+from derivdata.analysis.funding.rolling import mean_and_deviation, median_and_deviation
 from derivdata.analysis.panels import Panel, figures_of, require, window_rows
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed

@@ -16,8 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.black76.inversion import deviation
-from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.black76.inversion import deviation, time_value
 from derivdata.analysis.labelling import applied, bare, elementwise, where, whole_surface
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.analysis.status import Status

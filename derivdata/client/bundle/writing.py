@@ -214,6 +214,8 @@ class Writer:
 class ChildWriter(Writer):
     """The journal of a forked child of the process that records; the parent takes it in when it finishes."""
 
+    _parent: Writer
+
     def __init__(self, parent: Writer) -> None:
         if isinstance(parent, ChildWriter):  # forked in a child: its journal is that process's
             Writer.abandon(parent)

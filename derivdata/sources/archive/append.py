@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive import merging, parquet_writer, scanning
+from derivdata.sources.archive import merging, scanning, schemas
 from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit, past_after
 from derivdata.sources.archive.ledger import Asked, content_of, enter_requests
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.scanning import EVER, Selection, TimeRange
 from derivdata.sources.archive.schemas import frame_of, to_arrow
-from derivdata.sources.archive.selections import EVER, Selection, TimeRange
 from derivdata.sources.archive.storage import Storage
 from derivdata.support.notices import warn_caller
 from derivdata.tables.schema import Kind, Table
@@ -122,7 +122,7 @@ def write_new_rows(
                 weeks = _divided(chunk, np.array(merging.week_cuts(month))) if large else [(0, chunk)]
                 parts = [[part] for _, part in weeks]
                 folder = f"{table.name}/{name}"
-                waiting.append(pool.submit(parquet_writer.write, storage, folder, table, *parts))
+                waiting.append(pool.submit(schemas.write, storage, folder, table, *parts))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)

@@ -26,8 +26,8 @@ from derivdata.sources.archive.ledger import Asked
 from derivdata.sources.archive.payments import TABLE as PAYMENTS
 from derivdata.sources.archive.payments import CompletedPayments, complete_payments
 from derivdata.sources.archive.reading import ArchiveReader
+from derivdata.sources.archive.scanning import TimeRange, correction_selection, time_range
 from derivdata.sources.archive.schemas import archive_table
-from derivdata.sources.archive.selections import TimeRange, correction_selection, time_range
 from derivdata.sources.archive.storage import Storage, open_storage
 from derivdata.support import times
 from derivdata.support.arguments import typed

@@ -16,15 +16,15 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive import parquet_writer, scanning
+from derivdata.sources.archive import scanning, schemas
 from derivdata.sources.archive.append import write_new_rows
 from derivdata.sources.archive.audit import refuse_other_contracts
 from derivdata.sources.archive.commits import Change, commit
 from derivdata.sources.archive.ledger import content_of, forget_requests
 from derivdata.sources.archive.manifest import Correction, DataFile, Manifest, TableEntry
 from derivdata.sources.archive.merging import merge_files
+from derivdata.sources.archive.scanning import EVER, EVER_ALL, Selection, TimeRange, stamp
 from derivdata.sources.archive.schemas import frame_of, to_arrow
-from derivdata.sources.archive.selections import EVER, EVER_ALL, Selection, TimeRange, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.text import escape_controls
@@ -200,7 +200,7 @@ def _remove_rows(
                 "not know, and a correction would lose them: correct it with that version"
             )
         removed.append(
-            parquet_writer.write(
+            schemas.write(
                 storage,
                 file.partition,
                 table,
@@ -210,7 +210,7 @@ def _remove_rows(
         if count < file.rows:
             remaining = (frame[~mask(frame)] for frame in _frames(storage, table, file, EVER_ALL))
             rows = (to_arrow(table, frame) for frame in remaining if len(frame))
-            after.append(parquet_writer.write(storage, file.partition, table, rows, level=file.level))
+            after.append(schemas.write(storage, file.partition, table, rows, level=file.level))
     return after, removed
 
 

@@ -13,8 +13,8 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import scanning
 from derivdata.sources.archive.manifest import DataFile, TableEntry
+from derivdata.sources.archive.scanning import Selection, TimeRange
 from derivdata.sources.archive.schemas import frame_of, sorting
-from derivdata.sources.archive.selections import Selection, TimeRange
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.extras import import_extra

@@ -22,7 +22,7 @@ import msgspec
 import pandas as pd
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.selections import micros, stamp
+from derivdata.sources.archive.scanning import micros, stamp
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.text import escape_controls

@@ -14,11 +14,11 @@ import msgspec
 import pyarrow as pa
 
 from derivdata.sources.archive import manifest as manifests
-from derivdata.sources.archive import parquet_writer, scanning
+from derivdata.sources.archive import scanning, schemas
 from derivdata.sources.archive.commits import Change, Overtaken, commit
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.scanning import EVER, Selection, TimeRange, micros
 from derivdata.sources.archive.schemas import frame_of, sorting, to_arrow
-from derivdata.sources.archive.selections import EVER, Selection, TimeRange, micros
 from derivdata.sources.archive.storage import Storage
 from derivdata.tables.schema import Table
 
@@ -55,7 +55,7 @@ def merge_files(
             small = sum(file.rows for file in group) <= SMALL_ROWS
             if len(group) >= (2 if small else _MERGE_COUNT):
                 rows = _sorted(storage, table, group)
-                whole = parquet_writer.write(storage, partition, table, rows, level=level + (not small))
+                whole = schemas.write(storage, partition, table, rows, level=level + (not small))
                 here = [*(file for file in here if file not in group), whole]
                 written.add(whole.path)
             level += 1
@@ -108,7 +108,7 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
     cuts = week_cuts(month) if sum(file.rows for file in group) > SLICE_ROWS else []
     spans = pairwise([EVER.start, *cuts, EVER.end])
     weeks = [_sorted(storage, table, group, TimeRange(*span)) for span in spans]
-    whole = parquet_writer.write(storage, f"{table.name}/{month}", table, *weeks, level=_CLOSED_LEVEL)
+    whole = schemas.write(storage, f"{table.name}/{month}", table, *weeks, level=_CLOSED_LEVEL)
     offered = False
 
     def change(manifest: Manifest) -> Change[bool]:

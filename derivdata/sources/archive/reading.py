@@ -15,14 +15,7 @@ from derivdata.sources.archive.corrections import correction_notices
 from derivdata.sources.archive.dask_reads import lazy_frame, lazy_panel
 from derivdata.sources.archive.engine import Engine
 from derivdata.sources.archive.manifest import Manifest, TableEntry
-from derivdata.sources.archive.selections import (
-    EVER_ALL,
-    Selection,
-    TimeRange,
-    micros,
-    read_filter,
-    time_range,
-)
+from derivdata.sources.archive.scanning import EVER_ALL, Selection, TimeRange, micros, read_filter, time_range
 from derivdata.sources.query import Query
 from derivdata.support import times
 from derivdata.tables.chain_snapshots import HOLD, aligned

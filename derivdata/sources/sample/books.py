@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import noise, oi_volume, paths
-from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS
+from derivdata.sources.sample.noise import DAY_US, STEP_US, STEPS
 from derivdata.sources.sample.universe import Pairs, joined, labelled, select, text
 from derivdata.support.arrays import Floats, Ints
 

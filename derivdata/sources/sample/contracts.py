@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import futures
-from derivdata.sources.sample.grid import DAY_US, START_DAY, instants
+from derivdata.sources.sample.noise import DAY_US, START_DAY, instants
 from derivdata.sources.sample.options.listings import EXPIRY_US
 from derivdata.sources.sample.universe import FOREVER, exchange_names, select, symbols
 from derivdata.tables import base

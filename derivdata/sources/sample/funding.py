@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, START_DAY, STEPS
 from derivdata.sources.sample.universe import MODELS, Pairs, exchange_names, pairs, symbols, venue_values
 from derivdata.support.arrays import Bools, Floats, Ints
 

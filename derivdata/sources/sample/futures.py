@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, instants
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, instants
 from derivdata.sources.sample.options.listings import (
     EXPIRY_US,
     Expiry,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, futures, market, oi_volume, paths, positioning
+from derivdata.sources.sample import funding, futures, market, oi_volume, paths
 from derivdata.sources.sample import liquidations as process
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.options import bates, chains, trades
 from derivdata.sources.sample.options.chains import markets
 from derivdata.sources.sample.options.listings import EXPIRY_US, forwards, listing, session
@@ -216,9 +216,9 @@ def _oi(chosen: Pairs) -> pd.DataFrame:
 
 
 def _positioning(chosen: Pairs) -> pd.DataFrame:
-    crowds = pd.DataFrame(positioning.CROWDS.values()).assign(kind=[*positioning.CROWDS])
+    crowds = pd.DataFrame(oi_volume.CROWDS.values()).assign(kind=[*oi_volume.CROWDS])
     table = pd.DataFrame(_named(chosen)).merge(crowds, how="cross")
-    return table[["symbol", "exchange", "kind", *positioning.Crowd._fields]]
+    return table[["symbol", "exchange", "kind", *oi_volume.Crowd._fields]]
 
 
 def _prices(chosen: Pairs) -> pd.DataFrame:
@@ -393,7 +393,7 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "oi": _oi,
     "positioning": _positioning,
     "taker_volume": lambda chosen: pd.DataFrame(
-        {**_named(chosen), "impact": positioning.TAKER_IMPACT, "deviation": positioning.TAKER_DEVIATION}
+        {**_named(chosen), "impact": oi_volume.TAKER_IMPACT, "deviation": oi_volume.TAKER_DEVIATION}
     ),
     "prices": _prices,
     "spot": _spot,

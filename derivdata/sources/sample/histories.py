@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, market, oi_volume, positioning
-from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, instants
+from derivdata.sources.sample import funding, market, oi_volume
+from derivdata.sources.sample.noise import DAY_US, STEP_US, STEPS, instants
 from derivdata.sources.sample.universe import Pairs, exchange_names, joined, labelled, symbols, text
 from derivdata.support.arrays import Floats, Ints
 
@@ -158,6 +158,6 @@ HISTORIES: dict[str, HistoryRecipe] = {
     "volume_history": HistoryRecipe(
         _by_hour(lambda *which: {"volume_usd": oi_volume.volume(*which)}), {"resolution": "1h"}
     ),
-    "volume_taker": HistoryRecipe(_by_hour(positioning.taken), {"resolution": "1h"}),
+    "volume_taker": HistoryRecipe(_by_hour(oi_volume.taken), {"resolution": "1h"}),
     _STATE: HistoryRecipe(_market, {}),
 }

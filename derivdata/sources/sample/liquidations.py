@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS
-from derivdata.sources.sample.noise import Keys
+from derivdata.sources.sample.noise import DAY_US, START_DAY, STEP_US, STEPS, Keys
 from derivdata.sources.sample.universe import joined, labelled, pairs, select, symbols, text
 from derivdata.support.arrays import Bools, Floats, Ints
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import books, funding, liquidations, noise, oi_volume, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS
+from derivdata.sources.sample.noise import DAY_US, START_DAY, STEP_US, STEPS
 from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, select, with_words
 from derivdata.support.arrays import Floats, Ints
 

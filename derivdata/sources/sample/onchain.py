@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEPS, instants
+from derivdata.sources.sample.noise import DAY_US, START_DAY, STEPS, instants
 from derivdata.sources.sample.universe import symbols, text
 from derivdata.support.arrays import Floats, Ints
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import ANCHOR_DAY, STEPS
-from derivdata.sources.sample.noise import Keys
+from derivdata.sources.sample.noise import ANCHOR_DAY, STEPS, Keys
 from derivdata.sources.sample.universe import Pairs, symbols
 from derivdata.support.arrays import Floats, Ints
 

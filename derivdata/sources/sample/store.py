@@ -22,12 +22,11 @@ from derivdata.sources.sample import (
     histories,
     liquidations,
     market,
+    oi_volume,
     onchain,
-    positioning,
     trading_hours,
 )
-from derivdata.sources.sample.grid import DAY_US, NOW, START, instants
-from derivdata.sources.sample.noise import SEED
+from derivdata.sources.sample.noise import DAY_US, NOW, SEED, START, instants
 from derivdata.sources.sample.options import chains, trades
 from derivdata.sources.sample.universe import exchange_names, select
 from derivdata.sources.sample.universe import symbols as every_symbol
@@ -48,7 +47,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "prices_history": market.quotes,
     "futures_history": futures.rows,
     "instruments": contracts.rows,
-    "positioning_history": positioning.rows,
+    "positioning_history": oi_volume.rows,
     "prices_spot": market.spot,
     "hip3_traders": onchain.hip3_traders,
     "hip3_hourly_candles": onchain.hip3_candles,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.sources.sample.grid import instants
+from derivdata.sources.sample.noise import instants
 from derivdata.sources.sample.universe import MARKET
 
 _BEFORE, _AHEAD, _HOLIDAYS_AHEAD = 1, 8, 60

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import START_DAY, day, instants
-from derivdata.sources.sample.noise import Keys
+from derivdata.sources.sample.noise import START_DAY, Keys, day, instants
 from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.tables import VENUES
 

@@ -42,8 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.black76.inversion import deviation
-from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.black76.inversion import deviation, time_value
 from derivdata.sources.sample.options.listings import bounded_paths, venue_offsets
 from derivdata.sources.sample.universe import symbols
 from derivdata.support.arrays import Floats, Ints

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from derivdata.analysis.black76 import normalised as black
+from derivdata.analysis.black76 import inversion as black
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, instants
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, instants
 from derivdata.sources.sample.options import bates
 from derivdata.sources.sample.options.listings import (
     EXPIRY_US,

@@ -14,8 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from derivdata.sources.sample import noise, paths
-from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, STEP_US, STEPS, instants
-from derivdata.sources.sample.noise import Keys
+from derivdata.sources.sample.noise import ANCHOR_DAY, DAY_US, HOUR_US, STEP_US, STEPS, Keys, instants
 from derivdata.sources.sample.universe import symbols
 from derivdata.support.arrays import Bools, Floats, Ints
 from derivdata.support.times import SECONDS_PER_YEAR

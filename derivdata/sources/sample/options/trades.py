@@ -15,7 +15,7 @@ import numpy as np
 
 from derivdata.analysis.black76.kernels import implied_volatility
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, STEP_US, instants
+from derivdata.sources.sample.noise import DAY_US, HOUR_US, STEP_US, instants
 from derivdata.sources.sample.options import bates, chains
 from derivdata.sources.sample.options.listings import EXPIRY_US, listing, session, spot
 from derivdata.sources.sample.universe import text
