@@ -10,12 +10,13 @@ import pandas as pd
 import xarray as xr
 from scipy.signal import lfilter
 
-from benchmarks.row import OURS, Check, Made, Row, stated
+from benchmarks.row import OURS, Check, Made, Row, stated, within
 from derivdata.analysis import backtest
 
 __all__ = ["ROWS", "market"]
 
 _COPY = "limit: one copy of the rates and the prices"
+_ONE_RULE = "backtest.carry of one rule"
 _MOST_SECONDS = 10.0
 
 
@@ -73,7 +74,37 @@ def _carry(_: Path) -> Made:
     )
 
 
+def _sweep(_: Path) -> Made:
+    rates, prices = market(50, 4380)
+    options = {"prices": prices, "capital": 1e8, "transfer_every": "24h"}
+    costs = backtest.Costs(2.0, slippage_bps=0.5)
+    rules = {
+        f"{level:g}": backtest.SpreadThreshold(level, 0.5, switch_bps_8h=2.0)
+        for level in np.linspace(1.0, 20.0, 100)
+    }
+    middle = list(rules)[50]
+    alone = backtest.carry(rates, rules[middle], costs, **options)
+    table = backtest.sweep(rates, rules, costs, **options).set_index("rule")
+    assert table["net_usd"][middle] == alone["net_usd"].item()
+
+    return Made(
+        {
+            OURS: lambda: backtest.sweep(rates, rules, costs, **options),
+            _ONE_RULE: lambda: backtest.carry(rates, rules[middle], costs, **options),
+        },
+        facts=lambda: ["net_usd equal, to the last bit, to that of the rule alone"],
+    )
+
+
 ROWS = [
+    Row(
+        "backtest-sweep",
+        "backtest.sweep, 100 rules, price P&L, margin",
+        "43 venues × 50 symbols × 4,380 hours, rates and prices, 0.15 GB",
+        _sweep,
+        {_ONE_RULE: within(10)},
+        rounds=1,
+    ),
     Row(
         "backtest-carry",
         "backtest.carry, thresholds on the mean of 24 hours, price P&L, margin",

@@ -169,9 +169,10 @@ class Book:
             self.margin += np.where(due, left.mean(axis=0) - left, 0.0)
             self.transferred[due] = now
 
-    def margin_used(self) -> float:
-        """Return the margin of all positions that were opened [USD]."""
-        return float(self.account.margins(self.legs[:, self.held]).sum())
+    def margin_used(self) -> Floats:
+        """Return the margin that each open position was opened with [USD], by place."""
+        margins = self.account.margins(self.legs).sum(axis=0)
+        return np.where(self.legs[0] >= 0, margins, 0.0)
 
     def open(
         self, at: Indices, legs: Any, leg_usd: Any, row: int, now: float, fills: Fills
@@ -225,6 +226,7 @@ class Book:
         traded = self._trade(at, self.coins[at], _EXIT, fills, lost)
         self.closed.append(
             {
+                "place": at,
                 "symbol": self.symbol[at],
                 "long": self.legs[0, at],
                 "short": self.legs[1, at],

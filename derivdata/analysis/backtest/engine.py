@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +14,17 @@ from derivdata.analysis.backtest.coin_legs import CoinBook, Contracts, contracts
 from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.depths import Slippage
 from derivdata.analysis.backtest.market import Market, market_of
-from derivdata.analysis.backtest.past import Knowledge, Past, Target, target_of
+from derivdata.analysis.backtest.past import Knowledge, Target
 from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
-from derivdata.analysis.backtest.results import Reason, dataset, provenance_of
+from derivdata.analysis.backtest.results import FIGURES, Reason, dataset, provenance_of
+from derivdata.analysis.backtest.stacks import RuleStack
 from derivdata.analysis.funding.coin_settled import BORROWED, OWNED
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
 from derivdata.analysis.price_agreement import Apart
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
+
+_CONTRACTS_NEED = "contracts= needs prices= and a rule of pairs, not a Portfolio"
 
 
 @typed
@@ -130,6 +133,55 @@ def carry(
     >>> result["equity_usd"].dims
     ('time',)
     """
+    given = setting(
+        panel,
+        costs,
+        prices=prices,
+        apart=apart,
+        contracts=contracts,
+        max_mark_age=max_mark_age,
+        depth=depth,
+        capital=capital,
+        leg_usd=leg_usd,
+        leverage=leverage,
+        maintenance=maintenance,
+        transfer_every=transfer_every,
+        delay=delay,
+    )
+    journal = simulate(given, [rule])
+    return dataset(given.market, journal, given.account, rule, given.attrs)
+
+
+class Setting(NamedTuple):
+    """What a backtest has beside its rules."""
+
+    market: Market
+    account: Account
+    slippage: Slippage
+    latency: float
+    contracts: Contracts | None
+    attrs: dict[str, str]
+    """Where the data are from."""
+
+
+@typed
+def setting(
+    panel: Panel,
+    costs: Costs,
+    *,
+    prices: Panel | None = None,
+    apart: Apart = "raise",
+    contracts: Mapping[str, str] | None = None,
+    max_mark_age: str | pd.Timedelta = "24h",
+    depth: xr.DataArray | None = None,
+    capital: float = 1_000_000.0,
+    leg_usd: float = 100_000.0,
+    leverage: float = 3.0,
+    maintenance: float = 0.01,
+    transfer_every: str | pd.Timedelta | None = None,
+    delay: str | pd.Timedelta = "0h",
+) -> Setting:
+    """Check the arguments of `carry` and prepare its market."""
     for name, value in (("capital", capital), ("leg_usd", leg_usd), ("leverage", leverage)):
         positive(value, name)
     if not 0.0 <= maintenance < 1.0 / leverage:
@@ -138,14 +190,13 @@ def carry(
     panel = require_rate(panel, "exchange", "time")
     prices = None if prices is None else require(prices, name="prices")
     market = market_of(panel, prices, apart)
-    fees = costs.by_side(market.symbols, market.venues)
     account = Account(
         capital,
         leg_usd,
         leverage,
         maintenance,
         transfer,
-        fees,
+        costs.by_side(market.symbols, market.venues),
         costs.liquidation_bps,
         market.mark_step,
         hours_of(max_mark_age, "max_mark_age"),
@@ -154,38 +205,69 @@ def carry(
     )
     settled = None
     if contracts is not None:
-        if prices is None or isinstance(rule, Portfolio):
-            raise ValueError("contracts= needs prices= and a rule of pairs, not a Portfolio")
+        if prices is None:
+            raise ValueError(_CONTRACTS_NEED)
         settled = contracts_of(contracts, market.symbols, market.venues)
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
-    journal = simulate(market, rule, account, slippage, hours_of(delay, "delay", least=0.0), settled)
-    return dataset(market, journal, account, rule, provenance_of(panel, prices, depth))
+    latency = hours_of(delay, "delay", least=0.0)
+    return Setting(market, account, slippage, latency, settled, provenance_of(panel, prices, depth))
 
 
-class Journal(NamedTuple):
-    """What happened at each row, over (row, symbol) [USD]; and every closed position."""
+class Journal:
+    """What the rules earned and traded at each row [USD], and every closed position.
 
-    funding: Floats
-    price: Floats
-    fees: Floats
-    slippage: Floats
-    traded: Floats
-    legs: Any
-    """Venues held after the row's trades, over (row, leg, place); −1 for none."""
-    symbol: Indices
-    """Of each place."""
-    refused: Any
-    """Entries at each row for which there was no capital, or no mark or depth."""
-    closed: list[dict[str, Any]]
+    Attributes
+    ----------
+    funding, price, fees, slippage, traded
+        Of the row that is simulated, over (rule, symbol), one rule after the other.
+    earned
+        Over (row, rule): funding and price less fees and slippage.
+    total_traded
+        Notional of all trades, over rules.
+    refused
+        Over (row, rule): entries for which there was no capital, or no mark or depth.
+    figures
+        The five over (figure, row, symbol); None of several rules.
+    legs
+        Venues held after the row's trades, over (row, leg, place), −1 for none; None of several rules.
+    closed
+        Closed positions, with the place that each was in.
+    """
 
-    def net_of(self, row: int) -> float:
-        """Return what a row has earned so far, all symbols together [USD]."""
-        earned = self.funding[row] + self.price[row] - self.fees[row] - self.slippage[row]
-        return float(earned.sum())
+    def __init__(self, rows: int, rules: int, symbols: int, book: Book) -> None:
+        self._shape = (rules, symbols)
+        self._row = np.zeros((len(FIGURES), rules * symbols))
+        self.funding, self.price, self.fees, self.slippage, self.traded = self._row
+        self._slot = np.arange(rules * symbols) if rules > 1 else book.symbol
+        self.earned = np.zeros((rows, rules))
+        self.total_traded = np.zeros(rules)
+        self.refused = np.zeros((rows, rules), dtype=np.intp)
+        single = rules == 1
+        self.figures = np.zeros((len(FIGURES), rows, symbols)) if single else None
+        self.legs = np.full((rows, 2, book.symbol.size), -1, dtype=np.int16) if single else None
+        self.closed = book.closed
 
-    def add(self, table: Floats, row: int, at: Indices, amounts: Floats) -> None:
-        """Add amounts of some places to their symbols' in a row of one of these tables."""
-        np.add.at(table[row], self.symbol[at], amounts)
+    def net(self) -> Floats:
+        """Return what each rule has earned in this row so far, all symbols together [USD]."""
+        earned = self.funding + self.price - self.fees - self.slippage
+        return np.asarray(earned.reshape(self._shape).sum(axis=1))
+
+    def add(self, figure: Floats, at: Indices, amounts: Floats) -> None:
+        """Add amounts of some places to one of the figures of this row."""
+        np.add.at(figure, self._slot[at], amounts)
+
+    def rule_of(self, at: Indices) -> Indices:
+        """Return the rule that places are of."""
+        return self._slot[at] // self._shape[1]
+
+    def finish(self, row: int, legs: Indices) -> None:
+        """Note the figures of a row, and begin the next one."""
+        self.earned[row] = self.net()
+        self.total_traded += self.traded.reshape(self._shape).sum(axis=1)
+        if self.figures is not None and self.legs is not None:
+            self.figures[:, row] = self._row
+            self.legs[row] = legs
+        self._row[:] = 0.0
 
 
 class _Now(NamedTuple):
@@ -198,38 +280,34 @@ class _Now(NamedTuple):
     interval: Floats
 
 
-def _book_of(
-    market: Market, rule: Any, shape: tuple[int, int], account: Account, contracts: Contracts | None
-) -> Book:
-    """Return the positions of a rule, none at the start."""
-    if contracts is not None:
-        return CoinBook(np.arange(shape[0]), shape, account, contracts)
-    if isinstance(rule, Portfolio):
-        return Accounts(rule.on(market), shape, account)
-    return Book(np.arange(shape[0]), shape, account)
+def _book_of(given: Setting, rules: Sequence[Any], shape: tuple[int, int]) -> Book:
+    """Return the positions of rules, none at the start: a place for each rule and symbol."""
+    if isinstance(rules[0], Portfolio):
+        if given.contracts is not None:
+            raise ValueError(_CONTRACTS_NEED)
+        return Accounts(rules[0].on(given.market), shape, given.account)
+    symbol = np.tile(np.arange(shape[0]), len(rules))
+    if given.contracts is not None:
+        return CoinBook(symbol, shape, given.account, given.contracts)
+    return Book(symbol, shape, given.account)
 
 
-def simulate(
-    market: Market,
-    rule: Any,
-    account: Account,
-    slippage: Slippage,
-    latency: float,
-    contracts: Contracts | None = None,
-) -> Journal:
-    """Run a rule over all rows; positions that are left at the last row are closed there."""
+def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
+    """Run rules over all rows, each with the whole capital; a `Portfolio` is run alone.
+
+    Positions that are left at the last row are closed there.
+    """
+    market, account = given.market, given.account
     rows, shape = market.since.size, (len(market.symbols), len(market.venues))
-    book = _book_of(market, rule, shape, account, contracts)
-    knowledge = Knowledge(market, latency)
-    legs = np.full((rows, 2, book.symbol.size), -1, dtype=np.int16)
-    funding, price, fees, slipped, traded = (np.zeros((rows, shape[0])) for _ in range(5))
-    refused = np.zeros(rows, dtype=np.intp)
-    journal = Journal(funding, price, fees, slipped, traded, legs, book.symbol, refused, book.closed)
+    book = _book_of(given, rules, shape)
+    journal = Journal(rows, len(rules), shape[0], book)
+    knowledge = Knowledge(market, given.latency)
+    stack = RuleStack(rules)
     marks = np.ones(shape)
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
-    equity = account.capital
+    equity = np.full(len(rules), account.capital)
     for row in range(rows):
-        costs, tradable = slippage.at(market.times[row])
+        costs, tradable = given.slippage.at(market.times[row])
         if market.prices is not None:
             marks = np.where(market.prices.row(row) > 0.0, market.prices.row(row), np.nan)
             tradable = book.tradable(tradable, marks)
@@ -240,18 +318,17 @@ def simulate(
             lost = book.lost_legs()  # below the maintenance margin: the other leg would be unhedged
             at = np.flatnonzero(lost.any(axis=0))
             _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
-            book.transfer(now.hours, equity + journal.net_of(row))
+            book.transfer(now.hours, float((equity + journal.net())[0]))
         knowledge.advance(now.hours)
         if row == rows - 1:
             _close(book, now, book.held, Reason.END, journal)
         elif isinstance(book, Accounts):
-            _resize(book, now, market.times, equity, journal)
+            _resize(book, now, market.times, float(equity[0]), journal)
         else:
-            held_hours = np.where(book.legs[0] >= 0, now.hours - book.opened, 0.0)
-            past = Past(knowledge, row, book.legs, held_hours, now.tradable, account.leg_usd)
-            _follow(book, now, target_of(rule(past), past), equity, journal)
-        equity += journal.net_of(row)
-        journal.legs[row] = book.legs
+            target = stack.targets(knowledge, row, book.legs, book.opened, tradable, account.leg_usd)
+            _follow(book, now, target, equity, journal)
+        equity += journal.net()
+        journal.finish(row, book.legs)
     return journal
 
 
@@ -260,17 +337,17 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
     held, row = book.held, now.row
     if held.size:
         passed = now.hours - market.since[row - 1] if row else 0.0
-        journal.add(journal.price, row, held, book.mark_to(now.fills.mark, now.hours, passed))
+        journal.add(journal.price, held, book.mark_to(now.fills.mark, now.hours, passed))
     rates = market.rates.row(row)
     if market.interval is not None:
         paid = book.settle(rates, market.interval.row(row), now.hours)
-        journal.add(journal.funding, row, held, paid)
+        journal.add(journal.funding, held, paid)
         return
     last, at = accrual
     if held.size and row:
         before = market.since[row - 1]
         hours = np.clip(np.minimum(now.hours, at + market.limit) - before, 0.0, None)
-        journal.add(journal.funding, row, held, book.accrue(last, hours, now.hours - before))
+        journal.add(journal.funding, held, book.accrue(last, hours, now.hours - before))
     there = np.isfinite(rates)
     np.copyto(last, rates, where=there)
     at[there] = now.hours
@@ -281,26 +358,41 @@ def _close(
 ) -> None:
     if at.size:
         due = book.of_legs(now.interval, at)
-        _enter(journal, now.row, at, book.close(at, now.row, now.hours, now.fills, reason, lost, due))
+        _enter(journal, at, book.close(at, now.row, now.hours, now.fills, reason, lost, due))
 
 
-def _follow(book: Book, now: _Now, target: Target, before: float, journal: Journal) -> None:
-    """Trade from the positions to the target, the highest scores first, as far as the capital reaches."""
+def _follow(book: Book, now: _Now, target: Target, before: Floats, journal: Journal) -> None:
+    """Trade to the target, the highest scores first, as far as the capital of each rule goes."""
     wanted = np.stack([target.long, target.short])
     changes = (wanted != book.legs).any(axis=0)
     _close(book, now, np.flatnonzero(changes & (book.legs[0] >= 0)), Reason.RULE, journal)
-    enters = (changes & (wanted[0] >= 0)).nonzero()[0]
+    enters = np.flatnonzero(changes & (wanted[0] >= 0))
     if not enters.size:
         return
-    fills = now.tradable[enters, wanted[:, enters]].all(axis=0) & book.account.possible(wanted[:, enters])
-    ranked = enters[fills][np.argsort(-target.score[enters[fills]], kind="stable")]
-    free = before + journal.net_of(now.row) - book.margin_used()
-    needs = np.cumsum(book.account.margins(wanted[:, ranked]).sum(axis=0))
-    able = ranked[needs * (1.0 - 1e-9) <= free]
-    journal.refused[now.row] = enters.size - able.size
+    symbol = book.symbol[enters]
+    fills = now.tradable[symbol, wanted[:, enters]].all(axis=0) & book.account.possible(wanted[:, enters])
+    filled = enters[fills]
+    ranked = filled[np.lexsort((-target.score[filled], journal.rule_of(filled)))]
+    rules = before.size
+    used = np.bincount(journal.rule_of(book.held), book.margin_used()[book.held], minlength=rules)
+    free = before + journal.net() - used
+    rule = journal.rule_of(ranked)
+    needs = _cumulative(book.account.margins(wanted[:, ranked]).sum(axis=0), rule, rules)
+    able = ranked[needs * (1.0 - 1e-9) <= free[rule]]
+    refused = np.bincount(journal.rule_of(enters), minlength=rules)
+    journal.refused[now.row] = refused - np.bincount(journal.rule_of(able), minlength=rules)
     if able.size:
         traded = book.open(able, wanted[:, able], book.account.leg_usd, now.row, now.hours, now.fills)
-        _enter(journal, now.row, able, traded)
+        _enter(journal, able, traded)
+
+
+def _cumulative(amounts: Floats, rule: Indices, rules: int) -> Floats:
+    """Return the running sum of the amounts of each rule; those of one rule follow one another."""
+    count = np.bincount(rule, minlength=rules)
+    place = np.arange(rule.size) - (np.cumsum(count) - count)[rule]
+    table = np.zeros((rules, int(count.max(initial=0))))
+    table[rule, place] = amounts
+    return np.asarray(np.cumsum(table, axis=1)[rule, place])
 
 
 def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journal) -> None:
@@ -309,7 +401,7 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     place = sizes.due(times[now.row], times[max(now.row - 1, 0)])
     if place is None:
         return
-    scale = max(before + journal.net_of(now.row), 0.0) / sizes.capital
+    scale = max(before + float(journal.net()[0]), 0.0) / sizes.capital
     wanted, held = scale * sizes.leg_usd[place], book.legs[0] >= 0
     _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)
     held = book.legs[0] >= 0
@@ -317,17 +409,17 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     changes = np.flatnonzero(np.abs(wanted - present) > sizes.band * present)
     legs = sizes.legs[:, changes]
     able = changes[now.tradable[sizes.symbol[changes], legs].all(axis=0) & book.account.possible(legs)]
-    journal.refused[now.row] = changes.size - able.size
+    journal.refused[now.row, 0] = changes.size - able.size
     old, new = able[held[able]], able[~held[able]]
     if old.size:
-        _enter(journal, now.row, old, book.resize(old, wanted[old], now.fills))
+        _enter(journal, old, book.resize(old, wanted[old], now.fills))
     if new.size:
         traded = book.open(new, sizes.legs[:, new], wanted[new], now.row, now.hours, now.fills)
-        _enter(journal, now.row, new, traded)
+        _enter(journal, new, traded)
     book.collateral = scale * sizes.collateral_usd[place]
-    book.allot(now.hours, before + journal.net_of(now.row))
+    book.allot(now.hours, before + float(journal.net()[0]))
 
 
-def _enter(journal: Journal, row: int, at: Indices, trade: tuple[Floats, Any, Any]) -> None:
+def _enter(journal: Journal, at: Indices, trade: tuple[Floats, Any, Any]) -> None:
     for total, part in zip((journal.traded, journal.fees, journal.slippage), trade, strict=True):
-        journal.add(total, row, at, part)
+        journal.add(total, at, part)

@@ -208,9 +208,11 @@ def target_of(answer: Any, past: Past) -> Target:
 def _checked(target: Target, past: Past) -> Target:
     long, short = (np.asarray(part, dtype=np.intp) for part in target[:2])
     score = np.asarray(target.score, dtype=np.float64)
-    size, venues = (len(past.symbols),), len(past.venues)
-    if long.shape != size or short.shape != size or score.shape != size:
-        raise ValueError(f"a rule's Target needs one long, short and score for each of {size[0]} symbols")
+    shape, venues = past.long.shape, len(past.venues)
+    if long.shape != shape or short.shape != shape or score.shape != shape:
+        raise ValueError(
+            f"a rule's Target needs one long, short and score for each of {len(past.symbols)} symbols"
+        )
     held = long >= 0
     foreign = ((short >= 0) != held) | (long >= venues) | (short >= venues)
     both = held & (long == short)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT
 DAYS_PER_YEAR = 365.0
 _WAVES = 8
 _STEEPEST = 0.97
-_COMPONENTS = {
+FIGURES = {
     "funding_usd": "received; negative where the position paid",
     "price_usd": "gain by the difference of the two venues' prices",
     "fees_usd": "paid",
@@ -61,19 +61,17 @@ def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:
 
 def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: dict[str, Any]) -> xr.Dataset:
     """Return the result of a backtest; see `derivdata.analysis.backtest.carry`."""
-    figures = (journal.funding, journal.price, journal.fees, journal.slippage, journal.traded)
+    figures = journal.figures
     variables: dict[str, Any] = {
         name: (("symbol", "time"), part.T, {"units": USD_UNIT, "long_name": words})
-        for (name, words), part in zip(_COMPONENTS.items(), figures, strict=True)
+        for (name, words), part in zip(FIGURES.items(), figures, strict=True)
     }
-    earned = (journal.funding + journal.price - journal.fees - journal.slippage).sum(axis=1)
-    equity = account.capital + np.cumsum(earned)
-    peak = np.maximum.accumulate(np.maximum(equity, account.capital))
+    equity, drawdown = equity_of(journal.earned[:, 0], account.capital)
     codes = {"long_name": "place in exchange, -1 for none"}
     variables |= {
         "equity_usd": ("time", equity, {"units": USD_UNIT}),
-        "drawdown": ("time", 1.0 - equity / peak, {"units": "fraction"}),
-        "refused_entries": ("time", journal.refused, {"units": "count"}),
+        "drawdown": ("time", drawdown, {"units": "fraction"}),
+        "refused_entries": ("time", journal.refused[:, 0], {"units": "count"}),
     }
     labels = {"symbol": list(market.symbols), "exchange": list(market.venues), "time": market.times}
     result = xr.Dataset(variables, labels, attrs).assign(_trade_variables(market, journal.closed))
@@ -121,31 +119,62 @@ def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, 
     return variables | {"trade_reason": ("trade", parts["reason"].astype(np.int8), flags)}
 
 
-def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
-    capital = float(result.attrs["capital_usd"])
+def equity_of(earned: Floats, capital: float) -> tuple[Floats, Floats]:
+    """Return the equity after each row [USD], and how far it is below its peak, as a fraction of that."""
+    equity = capital + np.cumsum(earned)
+    peak = np.maximum.accumulate(np.maximum(equity, capital))
+    return equity, 1.0 - equity / peak
+
+
+class Totals(NamedTuple):
+    """Figures of a whole backtest; see `derivdata.analysis.backtest.carry`."""
+
+    net_usd: float
+    apr: float
+    sharpe: float
+    sharpe_adjusted: float
+    max_drawdown: float
+    turnover: float
+    liquidations: int
+
+
+def totals_of(
+    market: Market, equity: Floats, drawdown: Floats, capital: float, traded: float, liquidations: int
+) -> Totals:
+    """Return the figures of a whole backtest from its equity, and from the notional of all its trades."""
     years = float(market.since[-1]) / HOURS_PER_YEAR or np.nan
-    net = float(result["equity_usd"][-1]) - capital
-    returns = daily_returns(result)
+    net = float(equity[-1]) - capital
+    returns = returns_by_day(market.times, equity, capital)
     spread = float(returns.std(ddof=1)) if returns.size > 1 else np.nan
     sharpe = float(returns.mean()) / spread * np.sqrt(DAYS_PER_YEAR) if spread > 0.0 else np.nan
     adjusted = sharpe / np.sqrt(long_run_ratio(returns)[0])
-    turnover = float(result["traded_usd"].sum()) / capital / years
+    turnover = traded / capital / years
+    return Totals(net, net / capital / years, sharpe, adjusted, float(drawdown.max()), turnover, liquidations)
+
+
+def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
     lost = int((result["trade_reason"] == int(Reason.LIQUIDATION)).sum())
-    return {
-        "net_usd": ((), net, {"units": USD_UNIT}),
-        "apr": ((), net / capital / years, {"units": APR_UNIT}),
-        "sharpe": ((), sharpe, {"units": "1", "long_name": "annualised, of daily returns on the capital"}),
-        "sharpe_adjusted": ((), adjusted, {"units": "1", "long_name": "the same, for dependent days"}),
-        "max_drawdown": ((), float(result["drawdown"].max()), {"units": "fraction"}),
-        "turnover": (
-            (),
-            turnover,
-            {"units": "1/year", "long_name": "notional traded a year, of the capital"},
-        ),
-        "liquidations": ((), lost, {"units": "count"}),
-        "missing_hours": ((), float(result["trade_missing_hours"].sum()), {"units": HOUR_UNIT}),
-        "unmarked_hours": ((), float(result["trade_unmarked_hours"].sum()), {"units": HOUR_UNIT}),
+    totals = totals_of(
+        market,
+        result["equity_usd"].to_numpy(),
+        result["drawdown"].to_numpy(),
+        float(result.attrs["capital_usd"]),
+        float(result["traded_usd"].sum()),
+        lost,
+    )
+    about: dict[str, dict[str, str]] = {
+        "net_usd": {"units": USD_UNIT},
+        "apr": {"units": APR_UNIT},
+        "sharpe": {"units": "1", "long_name": "annualised, of daily returns on the capital"},
+        "sharpe_adjusted": {"units": "1", "long_name": "the same, for dependent days"},
+        "max_drawdown": {"units": "fraction"},
+        "turnover": {"units": "1/year", "long_name": "notional traded a year, of the capital"},
+        "liquidations": {"units": "count"},
     }
+    figures: dict[str, Any] = {name: ((), getattr(totals, name), attrs) for name, attrs in about.items()}
+    for name in ("missing_hours", "unmarked_hours"):
+        figures[name] = ((), float(result[f"trade_{name}"].sum()), {"units": HOUR_UNIT})
+    return figures
 
 
 def daily_returns(result: xr.Dataset) -> Floats:
@@ -153,7 +182,12 @@ def daily_returns(result: xr.Dataset) -> Floats:
 
     A day is whole unless its rows begin or end more than the usual step within it.
     """
-    times, capital = result["time"].to_numpy(), float(result.attrs["capital_usd"])
+    capital = float(result.attrs["capital_usd"])
+    return returns_by_day(result["time"].to_numpy(), result["equity_usd"].to_numpy(), capital)
+
+
+def returns_by_day(times: Any, equity: Floats, capital: float) -> Floats:
+    """Return what `daily_returns` does, from the instants of the rows and the equity after each."""
     if times.size < 2:
         return np.empty(0)
     step = np.median(np.diff(times))
@@ -162,7 +196,7 @@ def daily_returns(result: xr.Dataset) -> Floats:
     before = np.searchsorted(
         times, np.arange(first, stop + day, day), side="left"
     )  # rows before each midnight
-    levels = np.append(capital, result["equity_usd"].to_numpy())[before]
+    levels = np.append(capital, equity)[before]
     return np.asarray(np.diff(levels) / capital)
 
 

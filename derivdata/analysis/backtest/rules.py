@@ -104,7 +104,7 @@ class ForecastThreshold:
         score = wanted[symbols, at] if wanted.shape[-1] else np.full(len(symbols), -np.inf)
         some = np.isfinite(score)
         best = Target(np.where(some, long[at], -1), np.where(some, short[at], -1), score)
-        same = (long == past.long[:, None]) & (short == past.short[:, None])
+        same = (long == past.long[..., None]) & (short == past.short[..., None])
         held = np.where(same.any(-1), values[symbols, np.argmax(same, axis=-1)], np.nan)
         return _thresholded(past, best, held, self.enter, self.leave, self.switch)
 
@@ -169,13 +169,13 @@ class Rotation:
             np.floor(hours_at(at, _EPOCH) / hours_of(self.every, "every")) for at in (past.now, past.previous)
         )
         if turn == turn_before and not past.first:
-            return Target(past.long, past.short, np.zeros(past.long.size))
+            return Target(past.long, past.short, np.zeros(past.long.shape))
         signal = past.rate() if self.window is None else past.mean(self.window)
         best = _widest(signal, past)
         chosen = (best.long >= 0) & (best.score >= self.least_bps_8h)
         if self.top is not None:
-            order = np.argsort(np.where(chosen, -best.score, np.inf), kind="stable")
-            chosen[order[self.top :]] = False
+            order = np.argsort(np.where(chosen, -best.score, np.inf), axis=-1, kind="stable")
+            chosen &= np.argsort(order, axis=-1) < self.top
         return _where(chosen, best)
 
 
@@ -235,10 +235,10 @@ class HoldingTime:
         """Return the pairs to hold."""
         wanted = target_of(self.rule(past), past)
         held = past.long >= 0
-        keep = held & (past.held_hours < hours_of(self.least, "least", least=0.0))
+        keep = held & (past.held_hours < _hours(self.least, "least", least=0.0))
         long, short = np.where(keep, past.long, wanted.long), np.where(keep, past.short, wanted.short)
         same = held & (long == past.long) & (short == past.short)
-        most = np.inf if self.most is None else hours_of(self.most, "most")
+        most = np.inf if self.most is None else _hours(self.most, "most")
         over = same & (past.held_hours >= most)
         return _where(~over, Target(long, short, wanted.score))
 
@@ -277,6 +277,11 @@ class VenueLimit:
         return _where(allowed, wanted)
 
 
+def _hours(span: Any, name: str, least: float | None = None) -> Any:
+    """Return a span of time in hours; those of several rules are hours already."""
+    return span if isinstance(span, np.ndarray) else hours_of(span, name, least=least)
+
+
 def _widest(signal: Floats, past: Past) -> Target:
     """Return the tradable pair of each symbol whose signals lie furthest apart; of equals the first."""
     usable = past.tradable & np.isfinite(signal)
@@ -305,4 +310,5 @@ def _thresholded(past: Past, best: Target, held: Floats, enter: float, leave: fl
 
 
 def _where(chosen: Bools, target: Target) -> Target:
-    return Target(np.where(chosen, target.long, -1), np.where(chosen, target.short, -1), target.score)
+    score = np.broadcast_to(target.score, chosen.shape)
+    return Target(np.where(chosen, target.long, -1), np.where(chosen, target.short, -1), score)

@@ -11,12 +11,22 @@ import pandas as pd
 from scipy.special import ndtr, ndtri, stdtr
 
 from derivdata.analysis.backtest.costs import Costs
-from derivdata.analysis.backtest.engine import carry
-from derivdata.analysis.backtest.results import DAYS_PER_YEAR, daily_returns, long_run_ratio
+from derivdata.analysis.backtest.engine import Journal, setting, simulate
+from derivdata.analysis.backtest.portfolios import Portfolio
+from derivdata.analysis.backtest.results import (
+    DAYS_PER_YEAR,
+    Reason,
+    equity_of,
+    long_run_ratio,
+    returns_by_day,
+    totals_of,
+)
 from derivdata.analysis.panels import Panel
 from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats, Indices
 
-_FIGURES = ("net_usd", "apr", "sharpe", "sharpe_adjusted", "max_drawdown", "turnover", "liquidations")
+_MOST_RULES = 128
+"""Rules that are simulated in one loop: their positions are in the processor's cache."""
 
 
 @typed
@@ -60,26 +70,51 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     """
     if not rules:
         raise ValueError("rules has none to compare")
-    rows, returns = [], []
-    for name, rule in rules.items():
-        result = carry(panel, rule, costs, **options)
-        returns.append(daily_returns(result))
-        figures = {figure: result[figure].item() for figure in _FIGURES}
-        rows.append({"rule": name} | figures | {"trades": result.sizes["trade"], "days": returns[-1].size})
-    table = pd.DataFrame(rows)
+    given = setting(panel, costs, **options)
+    lines: dict[str, dict[str, Any]] = {}
+    returns: dict[str, Floats] = {}
+    for names in _together(rules):
+        journal = simulate(given, [rules[name] for name in names])
+        trades, liquidations = _trades_of(journal, len(names))
+        for place, name in enumerate(names):
+            equity, drawdown = equity_of(journal.earned[:, place], given.account.capital)
+            traded = float(journal.total_traded[place])
+            lost = int(liquidations[place])
+            totals = totals_of(given.market, equity, drawdown, given.account.capital, traded, lost)
+            returns[name] = returns_by_day(given.market.times, equity, given.account.capital)
+            counts = {"trades": int(trades[place]), "days": returns[name].size}
+            lines[name] = {"rule": name} | totals._asdict() | counts
+    table = pd.DataFrame([lines[name] for name in rules])
     daily = table["sharpe"].to_numpy() / np.sqrt(DAYS_PER_YEAR)
     tried = np.isfinite(daily)
     variance = float(np.var(daily[tried], ddof=1)) if tried.sum() > 1 else 0.0
     for name, dependent in (("deflated_sharpe", True), ("deflated_if_independent", False)):
         table[name] = [
             _deflated(sharpe, days, int(tried.sum()), variance, dependent=dependent)
-            for sharpe, days in zip(daily, returns, strict=True)
+            for sharpe, days in zip(daily, [returns[name] for name in rules], strict=True)
         ]
     best = str(table.loc[table["sharpe"].idxmax(), "rule"]) if tried.any() else ""
     table.attrs = {"best": best, "trials": int(tried.sum())}
-    if "provenance" in result.attrs:
-        table.attrs["provenance"] = result.attrs["provenance"]
+    table.attrs |= given.attrs
     return table
+
+
+def _together(rules: Mapping[str, Any]) -> list[list[str]]:
+    """Return the names of the rules that are simulated in one loop: a `Portfolio` has accounts of its own."""
+    alone = [name for name, rule in rules.items() if isinstance(rule, Portfolio)]
+    together = [name for name in rules if name not in alone]
+    parts = [together[start : start + _MOST_RULES] for start in range(0, len(together), _MOST_RULES)]
+    return parts + [[name] for name in alone]
+
+
+def _trades_of(journal: Journal, rules: int) -> tuple[Indices, Indices]:
+    """Return the number of trades and of liquidations of each rule."""
+    none = np.empty(0, dtype=np.intp)
+    places = np.concatenate([none, *(closed["place"] for closed in journal.closed)])
+    reasons = np.concatenate([none, *(closed["reason"] for closed in journal.closed)])
+    rule = journal.rule_of(places)
+    lost = rule[reasons == Reason.LIQUIDATION]
+    return np.bincount(rule, minlength=rules), np.bincount(lost, minlength=rules)
 
 
 def _deflated(sharpe: float, returns: Any, trials: int, variance: float, *, dependent: bool) -> float:
