@@ -1,5 +1,6 @@
 """Rules of a sweep are simulated in one loop: each earns what it earns alone."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,10 @@ import pytest
 from derivdata.analysis import backtest
 from derivdata.analysis.backtest import sweeps
 from tests.analysis.test_backtest import drawn, drawn_sizes, panel
+
+
+def _first_symbols(number: int, past: backtest.Past) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(past.symbols[:number], past.venues[:2])
 
 
 def _many_rules(forecast: Any) -> dict[str, Any]:

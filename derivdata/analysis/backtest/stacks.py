@@ -81,16 +81,15 @@ def _stacked(rules: Sequence[Any]) -> Any:
         )
     if isinstance(first, Rotation):
         most = [np.inf if rule.top is None else rule.top for rule in rules]
-        return dataclasses.replace(
-            first, top=np.array(most)[:, None], least_bps_8h=_column(rules, "least_bps_8h")
-        )
+        numbers: dict[str, Any] = {
+            "top": np.array(most)[:, None],
+            "least_bps_8h": _column(rules, "least_bps_8h"),
+        }
+        return dataclasses.replace(first, **numbers)
     least = [hours_of(rule.least, "least", least=0.0) for rule in rules]
     most = [np.inf if rule.most is None else hours_of(rule.most, "most") for rule in rules]
-    return HoldingTime(
-        _stacked([rule.rule for rule in rules]),
-        np.array(least)[:, None],  # type: ignore[arg-type]
-        np.array(most)[:, None],  # type: ignore[arg-type]
-    )
+    spans: dict[str, Any] = {"least": np.array(least)[:, None], "most": np.array(most)[:, None]}
+    return HoldingTime(_stacked([rule.rule for rule in rules]), **spans)
 
 
 def _column(rules: Sequence[Any], name: str) -> Any:
