@@ -28,9 +28,7 @@ def _many_rules(forecast: Any) -> dict[str, Any]:
             f"rotation {place}": backtest.Rotation("1d", top=(1, None, 2)[place], least_bps_8h=0.5 * place),
             f"forecast {place}": backtest.ForecastThreshold(forecast, 1.0 + place, 0.5 * place),
             f"limit {place}": backtest.VenueLimit(spread, 120_000.0 * (1 + place)),
-            f"function {place}": lambda past, place=place: dict.fromkeys(
-                past.symbols[: place + 1], past.venues[:2]
-            ),
+            f"function {place}": partial(_first_symbols, place + 1),
         }
     return rules
 
