@@ -195,8 +195,9 @@ def test_a_fit_that_moved_away_from_its_quotes_says_so(priced):
     parts = [options(days=(days,), iv=iv, spread=0.002 if priced else None) for days, iv in levels.items()]
     fitted = surface.from_chain(pd.concat(parts, ignore_index=True))
     off = (fitted["status"] & np.int32(Status.OFF_QUOTES)) != 0
-    assert off.to_numpy().tolist() == [True, True, False, False]
-    assert (abs(fitted["atm_error_vol"]) > 0.01).to_numpy().tolist() == [True, True, False, False]
+    # Least squares share the contradiction out; with bid and ask most quotes are met, those of the jump not.
+    assert off.to_numpy().tolist() == [not priced, True, False, False]
+    assert (abs(fitted["atm_error_vol"]) > 0.01).to_numpy().tolist() == [not priced, True, False, False]
 
 
 def test_marks_away_from_their_own_bid_and_ask_are_off_at_the_money():
@@ -205,4 +206,6 @@ def test_marks_away_from_their_own_bid_and_ask_are_off_at_the_money():
     fitted = surface.from_chain(table.assign(iv=table["iv"] + 0.1 * late))
     flagged = (fitted["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0
     assert flagged.to_numpy().tolist() == [False, False, True]
-    assert (abs(fitted["atm_error_vol"]) < 1e-3).all()
+    # The marks say 70 %, bid and ask 60 %: the surface follows what can be traded.
+    np.testing.assert_allclose(fitted["atm_error_vol"], [0.0, 0.0, -0.1], atol=2e-3)
+    np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=2e-3)

@@ -5,16 +5,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.smile import svi
-
+_RAW = ("a", "b", "rho", "m", "sigma")
+_BUMPS = ("bump_unit", *(f"bump_{i}" for i in range(1, 8)))
 _PLACES = np.linspace(-10.0, 10.0, 20_001)
+_MIDDLES, _RADIUS = (-4.0, -2.25, -1.0, 0.0, 1.0, 2.25, 4.0), 0.8 * 12.0**0.5
+_SHAPE = np.polynomial.Polynomial([1.0, 0.0, -1.0]) ** 6
 
 
 def violations(fitted: xr.Dataset) -> tuple[int, int, int]:
     """Slices with a butterfly, neighbours that cross, cuts halfway between neighbours with a butterfly."""
     fitted = fitted.transpose(..., "expiry")
     shape, size = fitted["a"].shape, fitted.sizes["expiry"]
-    raw = np.stack([fitted[name].to_numpy().reshape(-1, size) for name in svi.Raw._fields], axis=-1)
+    names = _RAW + (_BUMPS if _BUMPS[0] in fitted else ())
+    raw = np.stack([fitted[name].to_numpy().reshape(-1, size) for name in names], axis=-1)
     years = np.broadcast_to(fitted["year_fraction"].to_numpy(), shape).reshape(-1, size)
     butterflies = crossings = between = 0
     for slices, t in zip(raw, years, strict=True):
@@ -31,10 +34,17 @@ def violations(fitted: xr.Dataset) -> tuple[int, int, int]:
 
 
 def _jet(k: Any, raw: Any) -> list[Any]:
-    a, b, rho, m, sigma = raw
+    a, b, rho, m, sigma, *bumps = raw
     x = k - m
     root = np.sqrt(x * x + sigma * sigma)
-    return [a + b * (rho * x + root), b * (rho + x / root), b * sigma**2 / root**3]
+    jet = [a + b * (rho * x + root), b * (rho + x / root), b * sigma**2 / root**3]
+    unit, heights = (bumps[0], bumps[1:]) if bumps else (1.0, [])
+    for middle, height in zip(_MIDDLES, heights, strict=bool(bumps)):
+        x = (k / unit - middle) / _RADIUS
+        for order in (0, 1, 2):
+            part = _SHAPE.deriv(order)(x) if order else _SHAPE(x)
+            jet[order] = jet[order] + np.where(abs(x) < 1.0, height * part / (unit * _RADIUS) ** order, 0.0)
+    return jet
 
 
 def _least(k: Any, jet: list[Any]) -> float:

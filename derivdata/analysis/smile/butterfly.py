@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
+from derivdata.analysis.smile.bumps import Bumped
+from derivdata.analysis.smile.svi import Raw, density_factor, slice_of, total_variance
 from derivdata.support.arrays import Bools, Floats
 
 TOLERANCE = 1e-10
@@ -37,7 +38,7 @@ class Butterfly(NamedTuple):
     ok: Bools
 
 
-def check_slices(raw: Raw, k_min: Floats, k_max: Floats) -> Butterfly:
+def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
     """Check slices, parameters ``(slices,)``, over the whole line; NaN and False without a fit.
 
     `g` is sampled at 801 points, dense about the vertex and out to 100 times what is quoted and five
@@ -49,7 +50,7 @@ def check_slices(raw: Raw, k_min: Floats, k_max: Floats) -> Butterfly:
     low, where = np.empty_like(reach), np.empty_like(reach)
     for start in range(0, reach.size, _ROWS):
         rows = slice(start, start + _ROWS)
-        part = Raw(*(p[rows, None] for p in raw))
+        part = slice_of([p[rows, None] for p in raw])
         low[rows], where[rows] = _lowest_raw(part, reach[rows, None])
     left, right = (0.25 - np.square(raw.b * (1.0 + side * raw.rho)) / 16.0 for side in (-1.0, 1.0))
     least = raw.a + raw.b * raw.sigma * np.sqrt(1.0 - np.square(raw.rho))
@@ -58,7 +59,7 @@ def check_slices(raw: Raw, k_min: Floats, k_max: Floats) -> Butterfly:
     return Butterfly(low, where, left, right, ok)
 
 
-def _lowest_raw(raw: Raw, reach: Floats) -> tuple[Floats, Floats]:
+def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
     """Return the least g of each row and its place, zooming in on the lowest bracket."""
     far = _FAR * reach
     unit = np.maximum(raw.sigma, 1e-9 * far)
@@ -68,7 +69,9 @@ def _lowest_raw(raw: Raw, reach: Floats) -> tuple[Floats, Floats]:
         x = start + (stop - start) * share
         k = raw.m + unit * np.sinh(x)
         values = density_factor(k, *(total_variance(k, raw, derivative=d) for d in (0, 1, 2)))
-        at = np.argmin(np.where(np.isnan(values), np.inf, values), axis=-1)[:, None]
+        # Where bumps take total variance below 0, which SVI is checked for apart, there is a butterfly.
+        lost = -np.inf if isinstance(raw, Bumped) else np.inf
+        at = np.argmin(np.where(np.isnan(values), lost, values), axis=-1)[:, None]
         step = (stop - start) * share[1]
         place = np.take_along_axis(x, at, -1)
         start, stop = np.maximum(place - step, start), np.minimum(place + step, stop)

@@ -7,6 +7,8 @@ variable                        meaning
 ==============================  =================================================================
 ``a b rho m sigma``             raw SVI parameters; also of an SSVI slice, of a flat slice (``b = 0``) and of
                                 two quotes (a hinge: ``σ = 0``, ``|ρ| = 1``)
+``bump_unit``, ``bump_1`` …     only of surfaces that were moved between bid and ask: bumps on the SVI
+                                slices, see `derivdata.analysis.smile.bumps`
 ``method``                      int8, a `Method`: which rung of the ladder gave this slice
 ``status``                      int32 sum of `derivdata.analysis.status.Status` bits
 ``rmse_vol``                    root mean square of fitted minus quoted volatility [per √year]; NaN where
@@ -33,8 +35,9 @@ import xarray as xr
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import applied, bare, elementwise
 from derivdata.analysis.smile import svi
+from derivdata.analysis.smile.bumps import parameter_names
 from derivdata.analysis.smile.butterfly import Butterfly, check_slices
-from derivdata.analysis.smile.svi import Raw
+from derivdata.analysis.smile.svi import Raw, slice_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
@@ -157,8 +160,8 @@ def total_variance(
         raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
     k = bare(log_moneyness, "log_moneyness")
     require_variables(fit, "fit", (*RAW, "k_min", "k_max"))
-    raw = (fit[name] for name in RAW)  # with the fit's own coordinates, such as its time to expiry
-    w = elementwise(lambda k, *raw: svi.total_variance(k, Raw(*raw), derivative=derivative), k, *raw)
+    parts = (fit[name] for name in parameter_names(fit))  # with coordinates, such as the time to expiry
+    w = elementwise(lambda k, *own: svi.total_variance(k, slice_of(own), derivative=derivative), k, *parts)
     w = w.transpose(*fit["a"].dims, ...)
     inside: xr.DataArray = w if extrapolate else w.where((fit["k_min"] <= k) & (k <= fit["k_max"]))
     return inside.rename("total_variance").assign_attrs(units="1", derivative=derivative)
@@ -214,12 +217,12 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
 
     def check(k_min: Floats, k_max: Floats, *raw: Floats) -> tuple[Any, ...]:
         k_min, k_max, *parts = np.broadcast_arrays(k_min, k_max, *raw)
-        flat = Raw(*(part.ravel() for part in parts))
+        flat = slice_of([part.ravel() for part in parts])
         return tuple(part.reshape(k_min.shape) for part in check_slices(flat, k_min.ravel(), k_max.ravel()))
 
     parts = applied(
         check,
-        *(fit[name] for name in ("k_min", "k_max", *RAW)),
+        *(fit[name] for name in ("k_min", "k_max", *parameter_names(fit))),
         out=[[]] * 5,
         types=[np.float64] * 4 + [np.bool_],
     )

@@ -6,7 +6,7 @@ equations 3.1 to 3.5. Parameters are floats, numpy arrays or DataArrays (lazy on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_together
+from derivdata.analysis.smile.bumps import RAW_SIZE, Bumped, bump_variance
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 
@@ -95,8 +96,16 @@ def convert(parameters: Raw | JumpWings, year_fraction: Numbers) -> JumpWings | 
     return Raw(*_converted(_raw_of_jump_wings, parameters, year_fraction))
 
 
-def total_variance(k: Any, raw: Raw, *, derivative: int = 0) -> Floats:
+def slice_of(parameters: Sequence[Any]) -> Raw | Bumped:
+    """Return a slice from its parameters in the order of their names, with bumps or without."""
+    return Raw(*parameters) if len(parameters) == RAW_SIZE else Bumped(*parameters)
+
+
+def total_variance(k: Any, raw: Raw | Bumped, *, derivative: int = 0) -> Floats:
     """Return ``w(k)`` or a derivative of it; where ``sigma = 0`` bends it that of the middle, and 0."""
+    if isinstance(raw, Bumped):
+        smooth = total_variance(k, Raw(*raw[:RAW_SIZE]), derivative=derivative)
+        return smooth + bump_variance(k, raw, derivative=derivative)
     x = np.subtract(k, raw.m)
     radius = np.sqrt(x * x + np.square(raw.sigma))
     if derivative == 0:

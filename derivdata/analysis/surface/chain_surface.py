@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,11 @@ from derivdata.analysis.chain.forward import main_contracts, slice_forwards, spo
 from derivdata.analysis.chain.labels import plain
 from derivdata.analysis.chain.normalise import is_cleaned, option_rows, with_rate
 from derivdata.analysis.labelling import where
+from derivdata.analysis.smile.bumps import filled_bumps
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
+from derivdata.analysis.surface.fitting import Loss, SurfaceMethod, at_the_money_of, fit
 from derivdata.analysis.surface.points import at_tenors
 from derivdata.support.arguments import Numbers, typed
 
@@ -35,7 +36,7 @@ def from_chain(
     *,
     method: SurfaceMethod = "svi",
     weights: Any = None,
-    loss: Literal["quote", "bid_ask"] = "quote",
+    loss: Loss = "quote",
     at: Any = None,
     given: Any = None,
     spot: Numbers | None = None,
@@ -57,9 +58,11 @@ def from_chain(
         where there are bid and ask: a mark that nobody bids for is the venue's model, and the far strikes of
         short expiries have nothing else.
     loss
-        ``"quote"``: the distance to the quoted volatility; ``"bid_ask"``: that outside bid and ask in half
-        spreads, as with ``iv_bid`` and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices, and
-        no marks. An option without a bid must only not be dearer than its ask.
+        ``"quote"``: the distance to the quoted volatility; where the chain has bid and ask prices, bumps on
+        the SVI slices then move the surface between them, as far as it stays free of arbitrage (`fit` with
+        ``loss="quote"``). ``"bid_ask"``: the distance outside bid and ask in half spreads, as with ``iv_bid``
+        and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices, and no marks. An option without
+        a bid must only not be dearer than its ask.
     at, given, spot
         Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
     interest_rate
@@ -76,7 +79,7 @@ def from_chain(
         ``CROSSED``: all bids are above their asks; ``BAD_INPUT``: no option or no forward could be used).
         Where the chain has bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies
         outside bid and ask, 0 if nowhere; ``atm_half_spread_vol``, half the spread at the money;
-        ``OFF_AT_THE_MONEY`` in ``status`` where the surface lies outside bid and ask there;
+        ``OFF_AT_THE_MONEY`` in ``status`` where the surface or the quoted volatilities lie outside them there;
         ``largest_error_spreads`` [1], how many of its spreads the worst quote lies off.
         ``largest_error_vol`` [per √year] is that of every chain.
 
@@ -92,6 +95,25 @@ def from_chain(
     >>> surface.sizes["expiry"], bool(dd.analysis.surface.calendar_check(surface)["ok"].all())
     (11, True)
     """
+    return _surface(
+        chain, method=method, weights=weights, loss=loss, at=at, given=given, spot=spot,
+        interest_rate=interest_rate, moved=True,
+    )  # fmt: skip
+
+
+def _surface(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    method: SurfaceMethod,
+    weights: Any,
+    interest_rate: float | None,
+    moved: bool,
+    loss: Loss = "quote",
+    at: Any = None,
+    given: Any = None,
+    spot: Any = None,
+) -> xr.Dataset:
+    """Return what `from_chain` does; its quotes are met between bid and ask only if `moved`."""
     if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
         if at is not None:
             raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
@@ -102,7 +124,7 @@ def from_chain(
         rows = rows.assign(status=rows["status"] | flags(rows))
     given = by_listed_expiry(given, rows, "given")
     parts = [
-        _fitted(part, method=method, weights=weights, loss=loss, given=given, spot=spot)
+        _fitted(part, method=method, weights=weights, loss=loss, given=given, spot=spot, moved=moved)
         for part in _passes(options)
     ]
     if len(parts) == 1:
@@ -128,7 +150,14 @@ def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _fitted(
-    options: pd.DataFrame, *, method: SurfaceMethod, weights: Any, loss: str, given: Any, spot: Any
+    options: pd.DataFrame,
+    *,
+    method: SurfaceMethod,
+    weights: Any,
+    loss: Loss,
+    given: Any,
+    spot: Any,
+    moved: bool,
 ) -> xr.Dataset:
     quotes = chains.smiles(options, given=of_expiries(given, options), spot=spot)
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
@@ -141,12 +170,14 @@ def _fitted(
         weights = 1.0 / spread.where(spread > 0.0) ** 2
     if loss == "bid_ask" and not quoted:
         raise ValueError("loss='bid_ask' needs a chain with bid and ask prices")
-    bid, ask = sides if loss == "bid_ask" else (None, None)
+    bid, ask = sides if quoted and (moved or loss == "bid_ask") else (None, None)
     if weights is None and loss == "quote" and spread is not None:
         width = spread.fillna(quotes["iv_ask"]) / 2.0  # all of the ask without a bid
         wide = (width / _WIDE).clip(0.0).fillna(0.0)
         weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
-    surface = fit(k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, forward=quotes["forward"])
+    surface = fit(
+        k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, loss=loss, forward=quotes["forward"]
+    )
     own = surface["status"]
     status = own | quotes["forward_status"] | quotes["status"].reduce(np.bitwise_or.reduce, "strike")
     model = smile.iv(surface, k, extrapolate=True)
@@ -162,7 +193,8 @@ def _fitted(
         surface["atm_half_spread_vol"] = half.assign_attrs(units="1/sqrt(year)")
         level = smile.iv(surface, 0.0, extrapolate=True)
         low, high = (at_the_money_of(k, quotes[name], "strike") for name in ("iv_bid", "iv_ask"))
-        far = (level < low) | (level > high)
+        marked = at_the_money_of(k, iv, "strike")
+        far = (level < low) | (level > high) | (marked < low) | (marked > high)
         status = status | where(far, np.int32(Status.OFF_AT_THE_MONEY), np.int32(0))
     surface["status"] = status.astype(np.int32).assign_attrs(own.attrs)
     return surface.assign_attrs({name: value for name, value in quotes.attrs.items() if name == "provenance"})
@@ -184,7 +216,7 @@ def _filled(surface: xr.Dataset) -> xr.Dataset:
     for name, kind in types.items():
         filled = surface[name].where(~empty, int(Status.BAD_INPUT) if name == "status" else 0)
         surface[name] = filled.astype(kind).assign_attrs(surface[name].attrs)
-    return surface
+    return filled_bumps(surface)
 
 
 def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset:
@@ -272,7 +304,9 @@ def history(
     horizon
         Time that the index looks ahead.
     method, weights, interest_rate
-        As in `from_chain`; ``method="essvi", weights="price"`` is some twenty times faster.
+        As in `from_chain`; ``method="essvi", weights="price"`` is some twenty times faster. Slices have no
+        bumps here, which take 0.1 seconds of processor time a chain and move points by about 0.05 volatility
+        points in the median.
 
     Returns
     -------
@@ -302,7 +336,7 @@ def history(
     # Variance is above surfaces: it integrates them.
     from derivdata.analysis import variance
 
-    surface = from_chain(chains, method=method, weights=weights, interest_rate=interest_rate)
+    surface = _surface(chains, method=method, weights=weights, interest_rate=interest_rate, moved=False)
     conventions: dict[str, Any] = {"delta": delta, "atm": "forward", "interest_rate": 0.0}
     fixed = at_tenors(surface, tenors, points, conventions, clock=clock, more=True)
     level, fixed = fixed["level"], fixed.drop_vars("level")

@@ -15,10 +15,10 @@ from scipy.special import ndtr
 
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.labelling import bare, elementwise, origin_attrs, where, with_units
-from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
+from derivdata.analysis.smile.svi import density_factor, total_variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity
+from derivdata.analysis.surface.maturity import Extrapolation, Maturity, at_maturity, slices_of_pair
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
@@ -57,8 +57,7 @@ def _mixed(
     """Return the kernel of the smile at a time, or the mean of those of two smiles where prices are mixed."""
     *raws, k = parts
     first, second = (
-        [total_variance(k, Raw(*raw), derivative=order) for order in (0, 1, 2)]
-        for raw in (raws[:5], raws[5:])
+        [total_variance(k, own, derivative=order) for order in (0, 1, 2)] for own in slices_of_pair(raws)
     )
     alone = kernel(
         k, *(share_before * one + share_after * two for one, two in zip(first, second, strict=True))
@@ -161,7 +160,7 @@ def _slope_in_time(
     Of one smile ``∂c/∂w = φ(d₁)/(2√w)``; of mixed prices ``c = α c₁ + (1 − α) c₂`` it is ``α' (c₁ − c₂)``.
     """
     *raws, k = parts
-    first, second = (Raw(*raw) for raw in (raws[:5], raws[5:]))
+    first, second = slices_of_pair(raws)
     w1, w2 = total_variance(k, first), total_variance(k, second)
     both = share_after > 0.0
     change = np.where(both, slope * (w2 - w1), slope * w1)

@@ -14,14 +14,16 @@ from derivdata.analysis import smile
 from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.smile import essvi, strip
+from derivdata.analysis.smile.bumps import BUMP_NAMES, Bumped
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble
 from derivdata.analysis.smile.misfit import off_quotes
 from derivdata.analysis.smile.quotes import LabelledQuotes, SurfaceQuotes, in_rows, labelled
-from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.svi import Raw, slice_of, total_variance
 from derivdata.analysis.smile.uncertainty import with_covariance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.joint_svi import fit_joint
+from derivdata.analysis.surface.refinement import Quotes, bumps_of
 from derivdata.analysis.surface.term_structures import calendar_check
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats, Indices
@@ -122,6 +124,7 @@ def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
 
 
 SurfaceMethod = Literal["svi", "essvi", "slices"]
+Loss = Literal["quote", "bid_ask"]
 
 _SURFACES, _JOINT_SURFACES = 512, 64
 _FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
@@ -137,6 +140,7 @@ def fit(
     weights: Any = None,
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
+    loss: Loss = "bid_ask",
     forward: xr.DataArray | None = None,
     dim: str = "strike",
 ) -> xr.Dataset:
@@ -167,6 +171,10 @@ def fit(
         are distances to the nearer of the two, a tenth of the spread inside it, and between them a thousandth
         of that to their middle (a millionth of its square), which only keeps the minimum unique; `iv` counts
         where there is neither. ``"slices"`` is as `derivdata.analysis.smile.fit`.
+    loss
+        What bid and ask are for. ``"bid_ask"``: residuals as described there. ``"quote"``: residuals are
+        distances to `iv`, and then seven bumps on each SVI slice move the surface between bid and ask, as far
+        as it stays free of butterfly and calendar arbitrage; other methods ignore bid and ask.
     forward
         Forward of each expiry, kept as a coordinate.
     dim
@@ -183,7 +191,10 @@ def fit(
         with its reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding;
         the other expiries are fitted without it. ``OFF_QUOTES`` where other expiries hold a slice away from
         its quotes, or no slice has their shape. ``FALLBACK_USED`` where the search of ``"svi"`` found
-        nothing free of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. Lazy if `iv` is.
+        nothing free of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. With bumps also
+        ``bump_unit`` [log-moneyness] and ``bump_1`` to ``bump_7`` [1], their heights in total variance:
+        `derivdata.analysis.smile.total_variance` and all functions of surfaces add them to the SVI slice.
+        Lazy if `iv` is.
 
     Raises
     ------
@@ -198,13 +209,19 @@ def fit(
     slice. Expiries and strikes are put into one chunk. How close each method and weighting comes on
     recorded chains is in docs/methods/surfaces.md, and why the defaults are what they are.
     """
+    to_quotes = loss == "quote"
+    if to_quotes and method != "svi":
+        iv_bid = iv_ask = None
+    refined = to_quotes and (iv_bid is not None or iv_ask is not None)
+    if weights is None and to_quotes:
+        weights = "vega"
     quotes = labelled(
         log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, core=("expiry", dim), lead="surface"
     )
     if quotes.iv.chunks is None:
         require_decimal_volatility(quotes.iv)
     alone = method == "slices"
-    surface = _alone(quotes, forward, dim) if alone else _together(quotes, forward, method, dim)
+    surface = _alone(quotes, forward, dim) if alone else _together(quotes, forward, method, dim, refined)
     quoted = at_the_money_of(quotes.k, (quotes.iv**2).where(quotes.iv > 0.0), dim) ** 0.5
     error = smile.iv(surface, 0.0, extrapolate=True) - quoted
     variance, low, high, *_ = strip.strips(quotes.k, quotes.iv, quotes.t, dim)
@@ -220,13 +237,15 @@ def fit(
 
 
 def _together(
-    quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str
+    quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str, refined: bool
 ) -> xr.Dataset:
     joint = method == "svi"
     parameters = RAW if joint else essvi.SsviSlices._fields
+    if refined:
+        parameters = Bumped._fields
     outputs = applied(
         lambda *blocks: in_rows(
-            functools.partial(_block, joint=joint), blocks[:5], blocks[5:], core=2,
+            functools.partial(_block, joint=joint, refined=refined), blocks[:5], blocks[5:], core=2,
             most=_JOINT_SURFACES if joint else _SURFACES,
         ),
         *quotes,
@@ -241,7 +260,10 @@ def _together(
     if not joint:
         variables |= ssvi_to_raw(*(variables[name] for name in parameters))._asdict()
     fit = assemble(variables, quotes.t, forward=forward, surface=method)
-    return with_covariance(fit, quotes, dim, parameters)
+    for name in parameters if refined else ():
+        if name in BUMP_NAMES:
+            fit[name].attrs["units"] = "log-moneyness" if name == BUMP_NAMES[0] else "1"
+    return with_covariance(fit, quotes, dim, RAW if joint else parameters)
 
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
@@ -261,15 +283,20 @@ def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
 
 
 def _block(
-    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool
+    k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool, refined: bool
 ) -> list[Any]:
     """Return parameters and `FACTS` of surfaces on one axis, expiries as they came."""
-    ordered = arrange(k, iv, t, weight, bid, ask)
+    whole = ordered = arrange(k, iv, t, weight, bid, ask)
+    if refined:  # bid and ask are for the bumps, not for the search
+        nothing = np.full_like(ordered.bid, np.nan)
+        ordered = ordered._replace(bid=nothing, ask=nothing)
     parameters, nfev, status = _essvi(ordered)
     if joint:
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
-    raw = Raw(*parameters) if joint else ssvi_to_raw(*parameters)
-    w = total_variance(ordered.k, Raw(*(part[..., None] for part in raw)))
+    if refined:
+        parameters = _refined(whole, Raw(*parameters))
+    slices = slice_of(parameters) if joint else ssvi_to_raw(*parameters)
+    w = total_variance(ordered.k, slice_of([part[..., None] for part in slices]))
     here = ordered.weight > 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         model = np.sqrt(w / ordered.t[..., None])
@@ -288,6 +315,23 @@ def _block(
     for part, in_order in zip(back, out, strict=True):
         np.put_along_axis(part, ordered.order, in_order, 1)
     return back
+
+
+def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
+    """Return slices with the bumps that their bids and asks call for."""
+    bumped = Bumped(*raw, np.ones_like(raw.a), *(np.zeros_like(raw.a) for _ in BUMP_NAMES[1:]))
+    for row, count in enumerate(ordered.usable):
+        some = slice(0, int(count))
+        own = Raw(*(part[row, some] for part in raw))
+        expiry, strike = np.nonzero(ordered.weight[row, some] > 0.0)
+        parts = (part[row, expiry, strike] for part in (ordered.k, ordered.iv, ordered.bid, ordered.ask))
+        t = ordered.t[row, some]
+        quotes = Quotes(expiry, *parts, ordered.weight[row, expiry, strike], t[expiry])
+        if not np.isfinite(quotes.ask).any() or not np.isfinite(own.a).all():
+            continue
+        for part, value in zip(bumped, bumps_of(own, quotes, t), strict=True):
+            part[row, some] = value
+    return bumped
 
 
 def _essvi(ordered: QuoteGrid) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.black76.inversion import deviation, time_value
 from derivdata.analysis.labelling import applied, bare, elementwise, where, whole_surface
-from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.bumps import BUMP_NAMES, REACH, Bumped, parameter_names
+from derivdata.analysis.smile.svi import Raw, slice_of, total_variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, read_times, share_of
 from derivdata.support.arrays import Bools, Floats, Indices
@@ -27,6 +28,7 @@ Extrapolation = Literal["flat_vol"]
 
 _PLACES = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(100.0))  # in deviations of the later slice
 _BENDS = np.sinh(np.linspace(-5.0, 5.0, 129))  # about each vertex, in units of its width
+_IN_BUMPS = np.linspace(-REACH, REACH, 201)  # in their units
 _SHARES = np.linspace(0.0, 1.0, 17)  # of the later slice: four quarters of five values each
 # From values at 0, ¼, ½, ¾, 1 of an interval to the coefficients of a quartic in Bernstein's basis.
 _BERNSTEIN = (
@@ -34,7 +36,7 @@ _BERNSTEIN = (
               [-3 / 4, 4, -9, 12, -13 / 4], [0, 0, 0, 0, 3]]) / 3.0
 )  # fmt: skip
 _ROUNDING = 1e-12
-_OF_A_SLICE = (*Raw._fields, "status", "k_min", "k_max", "year_fraction")
+_OF_A_SLICE = (*Raw._fields, *BUMP_NAMES, "status", "k_min", "k_max", "year_fraction")
 _PAIRS = 64
 
 
@@ -65,9 +67,9 @@ class Maturity(NamedTuple):
 
     @property
     def parameters(self) -> list[xr.DataArray]:
-        """Return the shares, and the raw parameters of both slices: what kernels take, k after them."""
-        raws = [part[name] for part in (self.before, self.after) for name in Raw._fields]
-        return [self.share_before, self.share_after, self.price_share, *raws]
+        """Return the shares, and the parameters of both slices: what kernels take, k after them."""
+        both = [part[name] for part in (self.before, self.after) for name in parameter_names(part)]
+        return [self.share_before, self.share_after, self.price_share, *both]
 
     @property
     def flags(self) -> xr.DataArray:
@@ -121,16 +123,17 @@ def at_maturity(
         )
     years = surface["year_fraction"].reset_coords(drop=True)
     at_expiries, at_times = read_times(surface, clock, years, t)
+    names = parameter_names(surface)
     outputs = applied(
         _around,
         years,
         surface["method"] > 0,
-        *(surface[name] for name in Raw._fields),
+        *(surface[name] for name in names),
         *at_expiries[:2],
         t,
         *at_times,
         flat_beyond=extrapolate is not None,
-        core=[["expiry"]] * 9 + [[]] * 4,
+        core=[["expiry"]] * (4 + len(names)) + [[]] * 4,
         out=[[]] * 7,
         types=[np.int64, np.int64, *[np.float64] * 4, np.int32],
     )
@@ -197,10 +200,11 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
 def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) -> tuple[NDArray[Any], ...]:
     """Tell which expiries lie around each time, and the share of each in total variance or in prices."""
     *raw, tau, events, t, tau_t, events_t, pace = parts
-    w = total_variance(0.0, Raw(*raw))
+    slices = slice_of(raw)
+    w = total_variance(0.0, slices)
     cut = neighbours(expiries, usable, w, tau, events, t, tau_t, events_t, pace, flat_beyond=flat_beyond)
     before, after, share_before, share_after, slope, status = cut
-    prices = _price_share(Raw(*raw), before, after, share_before, share_after)
+    prices = _price_share(slices, before, after, share_before, share_after)
     status = status | _said((np.isfinite(prices), Status.PRICES_MIXED))
     return tuple(part[..., 0] for part in (before, after, share_before, share_after, prices, slope, status))
 
@@ -256,7 +260,7 @@ def neighbours(
 
 
 def _price_share(
-    raw: Raw, before: Indices, after: Indices, share_before: Floats, share_after: Floats
+    slices: Raw | Bumped, before: Indices, after: Indices, share_before: Floats, share_after: Floats
 ) -> Floats:
     """Return the earlier slice's share in prices at k = 0 where a pair is not certified, elsewhere NaN.
 
@@ -266,13 +270,13 @@ def _price_share(
     price_share = np.full(between.shape, np.nan)
     if not between.any():
         return price_share
-    full = [np.broadcast_to(part, (*between.shape[:-1], np.shape(part)[-1])) for part in raw]
-    ends = [Raw(*(np.take_along_axis(part, at, -1)[between] for part in full)) for at in (before, after)]
+    full = [np.broadcast_to(part, (*between.shape[:-1], np.shape(part)[-1])) for part in slices]
+    ends = [slice_of([np.take_along_axis(part, at, -1)[between] for part in full]) for at in (before, after)]
     pairs, place = np.unique(np.column_stack([*ends[0], *ends[1]]), axis=0, return_inverse=True)
     linear = np.empty(len(pairs), dtype=bool)
     for i in range(0, len(pairs), _PAIRS):
         some = pairs[i : i + _PAIRS].T
-        whole, alone = free_between(Raw(*some[:5]), Raw(*some[5:]))
+        whole, alone = free_between(*slices_of_pair(some))
         # Mixing the prices of a slice that has a butterfly itself would not take it away.
         linear[i : i + _PAIRS] = whole | ~alone
     w0, w1 = (total_variance(0.0, end) for end in ends)
@@ -284,16 +288,23 @@ def _price_share(
     return price_share
 
 
-def free_between(earlier: Raw, later: Raw) -> tuple[Bools, Bools]:
+def slices_of_pair(parts: Any) -> tuple[Raw | Bumped, Raw | Bumped]:
+    """Return two slices of one kind from the parameters of both."""
+    half = len(parts) // 2
+    return slice_of(parts[:half]), slice_of(parts[half:])
+
+
+def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Bools]:
     """Tell of pairs of slices whether no butterfly lies at any time from one to the other, and at neither.
 
     The first is a certificate: where it is False there may still be none.
     """
     width = np.sqrt(np.maximum(total_variance(0.0, later), 1e-8))[:, None]
     places = [width * _PLACES, *(end.m[:, None] + end.sigma[:, None] * _BENDS for end in (earlier, later))]
+    places += [end.bump_unit[:, None] * _IN_BUMPS for end in (earlier, later) if isinstance(end, Bumped)]
     k = np.concatenate(places, axis=-1)
     jets = [
-        [total_variance(k, Raw(*(part[:, None] for part in end)), derivative=d) for d in (0, 1, 2)]
+        [total_variance(k, slice_of([part[:, None] for part in end]), derivative=d) for d in (0, 1, 2)]
         for end in (earlier, later)
     ]
     values = []
@@ -357,7 +368,7 @@ def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
 def cut_variance(share_before: Floats, share_after: Floats, price_share: Floats, *parts: Floats) -> Floats:
     """Return total variance of slices around a time, from `Maturity.parameters` and k."""
     *raws, k = parts
-    first, second = (total_variance(k, Raw(*part)) for part in (raws[:5], raws[5:]))
+    first, second = (total_variance(k, part) for part in slices_of_pair(raws))
     # Beyond the last expiry, and before the first, the second slice has no share.
     linear: Floats = share_before * first + share_after * second
     if not np.isfinite(price_share).any():

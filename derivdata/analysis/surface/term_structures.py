@@ -18,7 +18,8 @@ from derivdata.analysis.labelling import (
     whole_surface,
     with_units,
 )
-from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.bumps import parameter_names
+from derivdata.analysis.smile.svi import slice_of, total_variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity
@@ -59,11 +60,12 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
     bare = surface.drop_vars([name for name in surface.coords if name != "year_fraction"])
 
     def check(part: xr.Dataset) -> xr.Dataset:
+        names = parameter_names(part)
         gap, place, ok = applied(
             _least_gaps,
             *(part["year_fraction"].reset_coords(drop=True), part["method"] > 0),
-            *(part[name] for name in Raw._fields),
-            core=[["expiry"]] * 7,
+            *(part[name] for name in names),
+            core=[["expiry"]] * (2 + len(names)),
             out=[["expiry"]] * 3,
             types=[np.float64, np.float64, np.bool_],
         )
@@ -80,8 +82,8 @@ def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats,
     """Find where each slice, along the last axis, rises least over that of the expiry before."""
     t, usable, *parts = np.broadcast_arrays(t, usable, *raw)
     before = previous(t, usable)
-    later = Raw(*(part[..., None] for part in parts))
-    earlier = Raw(*(np.take_along_axis(part, np.maximum(before, 0), -1)[..., None] for part in parts))
+    later = slice_of([part[..., None] for part in parts])
+    earlier = slice_of([np.take_along_axis(part, np.maximum(before, 0), -1)[..., None] for part in parts])
     width = np.sqrt(np.maximum(total_variance(0.0, earlier), _FLOOR**2))
     end = np.arcsinh(_FARTHEST / width)
     low, high = -end, end
