@@ -1,5 +1,7 @@
 """Recorded Deribit chains as the table ``options_snapshot``, with their prices in coin."""
 
+from pathlib import Path
+
 import pandas as pd
 
 from tests.support.shared import shared_path
@@ -17,7 +19,12 @@ STAMPS_2026 = (
 
 
 def chain_2026(stamp: str) -> pd.DataFrame:
-    raw = pd.read_csv(shared_path(f"data/options_deribit_2026/deribit_options_snapshot_{stamp}.csv"))
+    return snapshot(shared_path(f"data/options_deribit_2026/deribit_options_snapshot_{stamp}.csv"))
+
+
+def snapshot(path: Path) -> pd.DataFrame:
+    """Read a file of BTC and ETH chains."""
+    raw = pd.read_csv(path)
     return pd.DataFrame(
         {
             "symbol": pd.Categorical(raw["currency"]),

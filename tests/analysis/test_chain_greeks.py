@@ -41,6 +41,12 @@ _OKX = _option(
     iv=0.5916253554539876, underlying_price=37675.80158694987, delta=0.5105464486882039,
     gamma=-0.13183515090501083, vega=0.0020207455080045846, theta=-0.0004202992014012855,
 )  # fmt: skip
+# Recorded 2025-07-09 (nbgsmk/GEC ae5d17e5).
+_OKX_2025 = _option(
+    "okx", 1752086420763, "2025-12-26", instrument_name="BTC-USD-251226-100000-C", strike=100000.0,
+    side="call", iv=0.4335822639833618, underlying_price=112782.12029616143501, delta=0.5339928762039878,
+    gamma=0.08913628046196788, vega=0.002330608031079633, theta=-0.00029783940855611867,
+)  # fmt: skip
 # OKX's documentation of opt-summary, 2024-10: its deltaBS is -0.9999672034, its gammaBS 0.0000000002
 _OKX_PUT = _option(
     "okx", 1728703155650, "2024-10-13", instrument_name="BTC-USD-241013-70000-P", strike=70000.0, side="put",
@@ -75,7 +81,11 @@ def test_premium_adjusted_greeks_of_okx_become_those_of_black() -> None:
     assert put["delta_converted"] == pytest.approx(-0.9999672034, abs=5e-5)
     assert put["gamma_converted"] == pytest.approx(0.0000000002, abs=1e-9)
     assert found["venue_unit"].tolist() == ["coin", "coin"]
-    assert not found["is_confirmed"].any()
+    assert found["is_confirmed"].all()
+    (late,) = chain.greeks(pd.DataFrame([_OKX_2025]), venue_units={"okx": "coin"}).to_dict("records")
+    for name in GREEKS:
+        assert late[f"{name}_converted"] == pytest.approx(late[name], rel=1e-3), name
+    assert not chain.greeks(pd.DataFrame([_OKX_2025]))["is_confirmed"].any(), "the fields with BS are not"
 
 
 def _coin_price(forward: float, strike: float, years: float, iv: float, sign: int) -> float:

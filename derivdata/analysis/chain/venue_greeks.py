@@ -35,16 +35,19 @@ VENUE_UNITS = {
     "deribit": VenueUnit("usd", True),
     # Tickers of BTC-26JAN24-39000-C, 2023-11-10 (ccxt 4.5.90): Black-76 to 1e-4.
     "bybit": VenueUnit("usd", True),
-    # Mark of BTC-231229-40000-C (ccxt 4.5.90): theta and gamma give the forward, vega the expiry, and these
-    # two the delta.
+    # Marks of BTC-231229-40000-C (ccxt 4.5.90) and BTC-250712-110000-C (nbgsmk/GEC ae5d17e5): theta and gamma
+    # give the forward, vega the expiry, and these two the delta.
     "binance": VenueUnit("usd", True),
     # Slim ticker of an ETH call, recorded 2026-05-28 (nautilus_trader a95c8042): theta to 4 digits, and vega
     # gives an expiry at 08:00 UTC.
     "derive": VenueUnit("usd", True),
     # The fields with BS, of opt-summary. They are those of Black-Scholes to spot at a rate that is not
-    # published: 1 to 15 % from Black-76 (BTC-USD-240329-32000-C of 2023-11-10 in ccxt 4.5.90).
+    # published: 1 to 27 % from Black-76 (BTC-USD-240329-32000-C of 2023-11-10 in ccxt 4.5.90,
+    # BTC-USD-251226-100000-C of 2025-07-09 in nbgsmk/GEC ae5d17e5).
     "okx": VenueUnit("usd", False),
 }
+# The fields without BS of the same two records: Black-76 to 4e-4.
+_CONFIRMED_IN_COIN = ("okx",)
 """Units by venue. A venue that is not listed has no converted greeks."""
 
 
@@ -99,7 +102,8 @@ def greeks(
     In coin, with the premium ``v`` in coin and the forward ``F``, OKX states ``delta = F v'`` and
     ``gamma = F² v''``. The value in USD is ``F v``, so that its delta is ``delta + v`` and its gamma
     ``(2 delta + gamma) / F``; vega and theta are multiplied by ``F``. ``v`` is that of Black-76. Checked on
-    BTC-USD-240329-32000-C (ccxt 4.5.90) and on the documentation's BTC-USD-241013-70000-P.
+    BTC-USD-240329-32000-C (ccxt 4.5.90), on BTC-USD-251226-100000-C of 2025-07-09 (nbgsmk/GEC ae5d17e5) and on
+    the documentation's BTC-USD-241013-70000-P.
 
     Examples
     --------
@@ -141,7 +145,11 @@ def _units(rows: pd.DataFrame, named: Mapping[str, GreekUnit]) -> dict[str, pd.S
     absent = sorted(set(named) - set(venues))
     if absent:
         raise ValueError(f"venue_units names {', '.join(absent)}, which the chain does not have")
-    known = {**VENUE_UNITS, **{venue: VenueUnit(unit, False) for venue, unit in named.items()}}
+    stated = {
+        venue: VenueUnit(unit, unit == "coin" and venue in _CONFIRMED_IN_COIN)
+        for venue, unit in named.items()
+    }
+    known = VENUE_UNITS | stated
     unit = {venue: known[venue].unit if venue in known else "unknown" for venue in set(venues)}
     confirmed = {venue: venue in known and known[venue].is_confirmed for venue in set(venues)}
     return {"venue_unit": venues.map(unit), "is_confirmed": venues.map(confirmed).astype(bool)}

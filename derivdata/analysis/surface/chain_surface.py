@@ -79,7 +79,7 @@ def from_chain(
         ``CROSSED``: all bids are above their asks; ``BAD_INPUT``: no option or no forward could be used).
         Where the chain has bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies
         outside bid and ask, 0 if nowhere; ``atm_half_spread_vol``, half the spread at the money;
-        ``OFF_AT_THE_MONEY`` in ``status`` where the surface or the quoted volatilities lie outside them there;
+        ``OFF_AT_THE_MONEY`` in ``status`` where the surface or the quotes lie outside them there;
         ``largest_error_spreads`` [1], how many of its spreads the worst quote lies off.
         ``largest_error_vol`` [per √year] is that of every chain.
 

@@ -240,7 +240,7 @@ def _together(
     quotes: LabelledQuotes, forward: xr.DataArray | None, method: SurfaceMethod, dim: str, refined: bool
 ) -> xr.Dataset:
     joint = method == "svi"
-    parameters = RAW if joint else essvi.SsviSlices._fields
+    parameters: tuple[str, ...] = RAW if joint else essvi.SsviSlices._fields
     if refined:
         parameters = Bumped._fields
     outputs = applied(
@@ -324,9 +324,9 @@ def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
         some = slice(0, int(count))
         own = Raw(*(part[row, some] for part in raw))
         expiry, strike = np.nonzero(ordered.weight[row, some] > 0.0)
-        parts = (part[row, expiry, strike] for part in (ordered.k, ordered.iv, ordered.bid, ordered.ask))
         t = ordered.t[row, some]
-        quotes = Quotes(expiry, *parts, ordered.weight[row, expiry, strike], t[expiry])
+        k, iv, weight, bid, ask = (part[row, expiry, strike] for part in ordered[:5])
+        quotes = Quotes(expiry, k, iv, bid, ask, weight, t[expiry])
         if not np.isfinite(quotes.ask).any() or not np.isfinite(own.a).all():
             continue
         for part, value in zip(bumped, bumps_of(own, quotes, t), strict=True):

@@ -15,7 +15,7 @@ step that does not, a part is taken, and without any step the surface stays SVI.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +37,8 @@ _TO_QUOTES, _TO_NOTHING = 0.05, 0.1
 _STEPS = (1.0, 0.7, 0.4, 0.2, 0.1, 0.05)
 _SETTLED = 1e-4
 
-Matrix = sparse.csr_matrix
+Matrix: TypeAlias = Any
+"""A sparse matrix, whose annotations in scipy need a type of every element."""
 
 
 class Quotes(NamedTuple):
@@ -188,7 +189,8 @@ def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, 
     to_quote = sparse.diags(by_volatility / 0.01) @ moves
     apart = (quotes.iv**2 * quotes.t - w) * by_volatility / 0.01
     outside, off, height = sparse.identity(sided.size), sparse.identity(count), sparse.identity(size)
-    blocks = sparse.bmat(
+    bmat: Any = sparse.bmat
+    blocks = bmat(
         [
             [to_spread, -outside, None, None],
             [-to_spread, -outside, None, None],
@@ -230,6 +232,8 @@ def _butterfly_rows(grid: Grid, unit: Floats, heights: Floats, floor: Floats) ->
     expiries, places, bumps = values.shape
     row = np.arange(expiries * places).reshape(expiries, places, 1)
     column = np.arange(expiries)[:, None, None] * bumps + np.arange(bumps)
-    where = tuple(np.broadcast_to(part, values.shape).ravel() for part in (row, column))
-    rows = sparse.csr_matrix((values.ravel(), where), shape=(expiries * places, expiries * bumps))
+    where = [np.broadcast_to(part, values.shape).ravel() for part in (row, column)]
+    rows = sparse.csr_matrix(
+        (values.ravel(), (where[0], where[1])), shape=(expiries * places, expiries * bumps)
+    )
     return rows, np.asarray((floor - now).ravel())

@@ -40,8 +40,8 @@ EXCHANGES = tuple(sorted({venue for venues in OPTIONS_MATRIX.values() for venue 
 GREEKS: dict[str, tuple[float, float] | None] = {
     "deribit": (0.01, 1.0 / 365.0),
     "bybit": (0.01, 1.0 / 365.0),
-    "binance": (1.0, 1.0 / 365.0),
-    "derive": (1.0, 1.0),
+    "binance": (0.01, 1.0 / 365.0),
+    "derive": (0.01, 1.0 / 365.0),
     "okx": None,
 }
 """Units of vega [per 1.00 of volatility] and theta [per year] on each venue; None gives no greeks."""

@@ -1,0 +1,145 @@
+"""Bumps on SVI slices: what they are, that they meet the quotes, and that they bring no arbitrage."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata.analysis import black76, chain, smile, surface
+from derivdata.analysis.smile.bumps import BUMP_NAMES, CENTRES, REACH, Bumped, bump_variance, shape
+from derivdata.analysis.smile.svi import Raw, total_variance
+from tests.analysis.violations import violations
+from tests.measured import quotes_met
+
+# Median absolute error of all quotes and at the money [points] of the SVI surfaces of commit cc83e4df.
+SVI_ERRORS = {
+    "20260105T041127Z BTC": (0.13, 0.07), "20260105T041127Z ETH": (0.16, 0.10),
+    "20260106T153240Z BTC": (0.12, 0.06), "20260106T153240Z ETH": (0.09, 0.08),
+    "20260108T092148Z BTC": (0.16, 0.08), "20260108T092148Z ETH": (0.11, 0.08),
+    "20260113T092145Z BTC": (0.44, 0.30), "20260113T092145Z ETH": (0.42, 0.28),
+    "20260116T092000Z BTC": (0.15, 0.11), "20260116T092000Z ETH": (0.19, 0.07),
+    "20260120T092708Z BTC": (0.17, 0.10), "20260120T092708Z ETH": (0.13, 0.08),
+    "20260122T092642Z BTC": (0.17, 0.08), "20260122T092642Z ETH": (0.15, 0.05),
+    "20260124T211821Z BTC": (0.18, 0.11), "20260124T211821Z ETH": (0.22, 0.09),
+    "20251205T011000Z BTC": (0.13, 0.08),
+}  # fmt: skip
+
+
+def test_a_bump_is_a_polynomial_inside_its_reach_and_nothing_beyond():
+    polynomial = np.polynomial.Polynomial([1.0, 0.0, -1.0]) ** 6
+    radius = 0.8 * np.sqrt(12.0)
+    z = np.linspace(-4.0, 4.0, 801)
+    for order in (0, 1, 2):
+        inner = polynomial.deriv(order) if order else polynomial
+        expected = np.where(abs(z) < radius, inner(z / radius) / radius**order, 0.0)
+        np.testing.assert_allclose(shape(z, derivative=order), expected, atol=1e-13)
+    assert pytest.approx(CENTRES[-1] + radius) == REACH
+
+
+def test_total_variance_is_svi_with_bumps_in_their_unit():
+    raw = Raw(0.01, 0.1, -0.3, 0.02, 0.15)
+    heights = (0.0, 1e-3, 0.0, -2e-3, 0.0, 0.0, 5e-4)
+    slices = Bumped(*raw, 0.2, *heights)
+    k = np.linspace(-1.2, 1.2, 241)
+    for order in (0, 1, 2):
+        bumps = sum(h * shape(k / 0.2 - c, derivative=order) for h, c in zip(heights, CENTRES, strict=True))
+        expected = total_variance(k, raw, derivative=order) + bumps / 0.2**order
+        np.testing.assert_allclose(total_variance(k, slices, derivative=order), expected, atol=1e-13)
+    far = np.array([-2.0, -0.2 * REACH, 0.2 * REACH, 5.0])
+    np.testing.assert_array_equal(bump_variance(far, slices), 0.0)
+    np.testing.assert_array_equal(total_variance(far, slices), total_variance(far, raw))
+
+
+def bent(spread: float) -> pd.DataFrame:
+    """Three expiries whose smiles have a dent that SVI cannot follow, quoted in a narrow spread."""
+    now, rows = pd.Timestamp("2026-01-02T00:00Z"), []
+    for days in (8.25, 29.25, 85.25):
+        t = days / 365
+        for k in np.linspace(-3.0, 3.0, 31) * 0.6 * np.sqrt(t):
+            z = k / (0.6 * np.sqrt(t))
+            iv = 0.6 - 0.03 * z + 0.02 * z * z + 0.006 * np.cos(2.5 * z)
+            side = "call" if k > 0 else "put"
+            strike = 100.0 * np.exp(k)
+            low, high = (
+                black76.price(100.0, strike, t, iv + s * spread, side, premium="inverse") for s in (-1, 1)
+            )
+            rows.append({"expiry": now + pd.Timedelta(days, "D"), "strike": strike, "side": side, "iv": iv,
+                         "bid_coin": low, "ask_coin": high})  # fmt: skip
+    constant = {"symbol": "BTC", "exchange": "deribit", "time": now, "open_interest": 1.0}
+    return pd.DataFrame(rows).assign(underlying_price=100.0, **constant)
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple[xr.Dataset, xr.Dataset]:
+    """The surface of a bent chain, and its SVI surface."""
+    table = bent(0.002)
+    return surface.from_chain(table), surface.from_chain(table.drop(columns=["bid_coin", "ask_coin"]))
+
+
+def test_a_bent_smile_is_met_between_bid_and_ask_without_arbitrage(both):
+    moved, smooth = both
+    quotes = chain.smiles(chain.clean(bent(0.002)))
+    k, iv = quotes["log_moneyness"], quotes["iv"]
+    inside = {
+        name: float((abs(smile.iv(one, k, extrapolate=True) - iv) <= 0.002 + 1e-9).where(iv.notnull()).mean())
+        for name, one in (("moved", moved), ("smooth", smooth))
+    }
+    assert inside["smooth"] < 0.5
+    assert inside["moved"] > 0.95
+    assert violations(moved) == (0, 0, 0)
+    assert bool(surface.calendar_check(moved)["ok"].all())
+    assert bool(smile.butterfly_check(moved)["ok"].all())
+    np.testing.assert_allclose(moved["a"], smooth["a"], rtol=1e-9)
+    assert BUMP_NAMES[0] not in smooth
+
+
+def test_every_function_of_a_surface_sees_the_bumps(both):
+    """Points, density and cut at an expiry are those of its slice, by differences of its prices."""
+    moved, _ = both
+    own = moved.isel(expiry=1)
+    t, level = float(own["year_fraction"]), float(smile.iv(own, 0.0))
+    assert abs(level - float(smile.iv(both[1].isel(expiry=1), 0.0))) > 1e-3
+    fixed = surface.constant_maturity(moved, tenors=[pd.Timedelta(365 * t, "D")], points=["atm"])
+    assert float(fixed["atm"].item()) == pytest.approx(level, abs=1e-9)
+    k = np.linspace(-0.3, 0.3, 13)
+    np.testing.assert_allclose(surface.iv(moved, k, t).to_numpy().ravel(), smile.iv(own, k, extrapolate=True))
+
+    def call(x):
+        return black76.price(1.0, x, t, smile.iv(own, np.log(x), extrapolate=True).to_numpy(), "call")
+
+    x, step = np.exp(k), 1e-4
+    second = (call(x + step) - 2 * call(x) + call(x - step)) / step**2
+    local = surface.local_volatility(moved, k, t)["local_variance"].to_numpy().ravel()
+    w = smile.total_variance(own, k, extrapolate=True).to_numpy()
+    before = smile.total_variance(moved.isel(expiry=0), k, extrapolate=True).to_numpy()
+    slope = (w - before) / (t - float(moved["year_fraction"][0]))
+    d1 = -k / np.sqrt(w) + np.sqrt(w) / 2
+    by_w = np.exp(-(d1**2) / 2) / np.sqrt(2 * np.pi) / (2 * np.sqrt(w))
+    np.testing.assert_allclose(local, 2 * by_w * slope / (x**2 * second), rtol=2e-3)
+
+
+def test_a_dearer_calendar_is_never_crossed():
+    """The second expiry's bids lie below what the first one needs: its quotes are missed, not crossed."""
+    table = bent(0.002)
+    late = table["expiry"] == sorted(table["expiry"].unique())[1]
+    cheap = table["iv"].where(~late, table["iv"] * 0.5)
+    t = (table["expiry"] - table["time"]) / pd.Timedelta(365, "D")
+    for name, shift in (("bid_coin", -0.002), ("ask_coin", 0.002)):
+        table[name] = black76.price(
+            100.0, table["strike"], t, cheap + shift, table["side"], premium="inverse"
+        )
+    crossed = surface.from_chain(table.assign(iv=cheap))
+    assert violations(crossed)[:2] == (0, 0)
+    assert bool(surface.calendar_check(crossed)["ok"].all())
+
+
+def test_each_recorded_chain_is_met_as_well_as_prices_free_of_arbitrage_can():
+    chains = quotes_met.recorded()
+    found = pd.DataFrame({name: quotes_met.figures(options) for name, options in chains.items()}).T
+    short = found[(found["inside"] < 95.0) & (found["inside"] < found["most"] - 2.0)]
+    assert short.empty, short.to_string()
+    assert (found["violations"] == 0).all()
+    assert found["atm"].median() <= 0.12
+    assert found["all"].median() <= 0.21
+    before = pd.DataFrame(SVI_ERRORS, index=["all", "atm"]).T.reindex(found.index)
+    assert ((found[["all", "atm"]] <= before) | (found[["all", "atm"]] <= 0.1)).all(axis=None)
