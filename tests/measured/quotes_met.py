@@ -1,7 +1,7 @@
 """How many quotes of each recorded chain lie inside bid and ask, next to the most that any prices can meet?
 
 ``python -m tests.measured.quotes_met`` prints the table of docs/methods/surfaces.md for the recorded chains
-of the test data; with a folder, for the files ``deribit_options_snapshot_*.csv`` in it. The linear programme is
+of the test data; with a folder, for the files ``deribit_options_snapshot_*.csv`` in it. The programme is
 over undiscounted calls of one expiry at its strikes, which fall and are convex from the forward on: no
 surface free of arbitrage meets more quotes of an expiry.
 """
