@@ -102,8 +102,8 @@ def greeks(
     In coin, with the premium ``v`` in coin and the forward ``F``, OKX states ``delta = F v'`` and
     ``gamma = F² v''``. The value in USD is ``F v``, so that its delta is ``delta + v`` and its gamma
     ``(2 delta + gamma) / F``; vega and theta are multiplied by ``F``. ``v`` is that of Black-76. Checked on
-    BTC-USD-240329-32000-C (ccxt 4.5.90), on BTC-USD-251226-100000-C of 2025-07-09 (nbgsmk/GEC ae5d17e5) and on
-    the documentation's BTC-USD-241013-70000-P.
+    BTC-USD-240329-32000-C (ccxt 4.5.90), on BTC-USD-251226-100000-C of 2025-07-09 (nbgsmk/GEC ae5d17e5) and
+    on the documentation's BTC-USD-241013-70000-P.
 
     Examples
     --------
