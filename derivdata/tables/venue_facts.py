@@ -52,7 +52,10 @@ _UNITS = {
     "taker_fee_bps": "bps",
     "option_taker_fee_bps": "bps of the underlying",
     "option_fee_cap": "fraction of the option's price",
+    "option_delivery_fee_bps": "bps of the underlying",  # of options that are delivered in the money
+    "daily_option_delivery_fee_bps": "bps of the underlying",  # of those that do not expire on a Friday
     "option_averaging_minutes": "min",  # before expiry, over which the settlement price is averaged
+    "future_averaging_minutes": "min",  # the same of dated futures
     "contract_coin": "coin",  # what a linear contract is of
     "contract_usd": "USD",  # what an inverse one is of
     "multiplier": "coin",  # that one unit of the symbol stands for

@@ -4,11 +4,18 @@ A rule is called at every row and sees the past only. It names a pair of venues 
 funding is low, short where it is high. Positions receive the payments after they were opened, at each
 venue's own stamps, and pay fees, slippage and the price mismatch of their legs. A backtest of data that its
 provider calls informational is informational too.
+
+`options` backtests strategies of options: legs by tenor and delta, traded at bid and ask, hedged in a
+perpetual.
 """
 
 from derivdata.analysis.backtest.costs import Costs
+from derivdata.analysis.backtest.delta_hedge import DeltaHedge
 from derivdata.analysis.backtest.depths import capacity
 from derivdata.analysis.backtest.engine import carry
+from derivdata.analysis.backtest.option_costs import OptionCosts
+from derivdata.analysis.backtest.option_rules import OptionLeg, OptionState, Roll
+from derivdata.analysis.backtest.option_strategies import options
 from derivdata.analysis.backtest.past import Past, Target
 from derivdata.analysis.backtest.portfolios import Portfolio
 from derivdata.analysis.backtest.results import trades
@@ -24,17 +31,23 @@ from derivdata.analysis.backtest.sweeps import sweep
 
 __all__ = [
     "Costs",
+    "DeltaHedge",
     "ForecastThreshold",
     "HoldPair",
     "HoldingTime",
+    "OptionCosts",
+    "OptionLeg",
+    "OptionState",
     "Past",
     "Portfolio",
+    "Roll",
     "Rotation",
     "SpreadThreshold",
     "Target",
     "VenueLimit",
     "capacity",
     "carry",
+    "options",
     "sweep",
     "trades",
 ]

@@ -217,7 +217,7 @@ def _with_settlement(terms: xr.DataArray, pnl: xr.DataArray, price: xr.DataArray
 
 
 def leg_terms(
-    legs: Legs, later: Legs, vols: tuple[Any, Any], moves: tuple[Any, Any, Any], rate: float, premium: Any
+    legs: Legs, later: Legs, vols: tuple[Any, Any], moves: tuple[Any, Any, Any], rate: Any, premium: Any
 ) -> xr.DataArray:
     """Return what each leg owes to each move; greeks are those of the position."""
     (iv, aged), (d_forward, by_spot, d_vol) = vols, moves

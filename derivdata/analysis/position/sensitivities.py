@@ -154,7 +154,7 @@ def in_both_currencies(of: Callable[[Any], xr.DataArray | xr.Dataset]) -> Any:
     return xr.concat(parts, index, coords="minimal", compat="override", combine_attrs="drop")
 
 
-def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: float, premium: Any) -> xr.DataArray:
+def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: Any, premium: Any) -> xr.DataArray:
     """Return the value of each leg times its quantity; at expiry that of the payoff."""
     left = where(years > 0.0, years, 0.0)
     vol = where(years > 0.0, iv, 0.0)
@@ -280,7 +280,7 @@ def greeks(
 
 
 def scaled_greeks(
-    placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: float, premium: Any
+    placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: Any, premium: Any
 ) -> xr.Dataset:
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
     # ∂/∂t at a constant volatility is −σ/(2T) times the greek to volatility, and what the rate makes.

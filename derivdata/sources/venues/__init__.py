@@ -86,8 +86,10 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
         ``exchange``; ``symbol`` (empty: all of the venue's); ``fact``: ``interval_hours``,
         ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval), ``maker_fee_bps``,
         ``taker_fee_bps`` (of futures), ``option_taker_fee_bps`` and ``option_fee_cap`` (the most that it is
-        of an option's price), ``option_averaging_minutes`` (over how long before expiry the settlement price
-        is averaged), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is
+        of an option's price), ``option_delivery_fee_bps`` (of options that are delivered in the money) and
+        ``daily_option_delivery_fee_bps`` (of those that do not expire on a Friday),
+        ``option_averaging_minutes`` and ``future_averaging_minutes`` (over how long before expiry the
+        settlement price is averaged), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is
         of), ``multiplier`` (coins of one unit of a symbol such as 1000PEPE), ``rate_period_hours`` (for how
         long a stated rate is quoted, where it is not the interval), ``rate_scale`` (the fraction that one
         unit of a stated rate is), ``open_interest_sides`` (1 or 2); ``value`` and ``unit``;

@@ -1,0 +1,296 @@
+"""Chains of a history for a backtest of options: quotes by option, surfaces, index prices, marks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import position, surface
+from derivdata.analysis.black76 import formulas
+from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.surface.fitting import SurfaceMethod
+from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.support.notices import warn_caller
+from derivdata.support.times import naive_utc
+from derivdata.tables.chain_snapshots import snapshots
+from derivdata.tables.expiries import expiries
+
+YEAR_US = 365.0 * 86_400e6
+_PLACE = ("expiry", "strike", "side")
+_PRICES = ("bid_coin", "ask_coin", "bid_usd", "ask_usd")
+
+
+class Contract(NamedTuple):
+    """One contract: expiry [µs since 1970, 0 for none], strike [USD, 0 for none], side."""
+
+    expiry: int
+    strike: float
+    side: str
+
+
+class Quote(NamedTuple):
+    """Bid and ask of an option in its own currency, NaN where there is none."""
+
+    bid: float
+    ask: float
+    in_coin: bool
+
+
+class Mark(NamedTuple):
+    """What one option is made of at a time; `own` tells whether its expiry has a fit of its own."""
+
+    forward: float
+    years: float
+    iv: float
+    rate: float
+    own: bool
+
+    @property
+    def known(self) -> bool:
+        """Tell whether the option can be valued."""
+        return self.forward > 0.0 and self.iv > 0.0 and self.years > 0.0
+
+
+class OptionMarket:
+    """The chains of one symbol on one venue, in order of time."""
+
+    def __init__(self, chains: pd.DataFrame, surfaces: xr.Dataset | None, method: SurfaceMethod) -> None:
+        rows = _checked(chains)
+        self.symbol = _single(rows, "symbol")
+        self.venue = _single(rows, "exchange")
+        stamps = naive_utc(rows["time"]).to_numpy("datetime64[us]")
+        self.times, self._place = np.unique(stamps, return_inverse=True)
+        if self.times.size < 2:
+            raise ValueError("chains has one time: a backtest needs chains of two times at least")
+        self._expiry = naive_utc(rows["expiry"]).to_numpy("datetime64[us]").astype(np.int64)
+        self._strike = rows["strike"].to_numpy(np.float64)
+        self._side = rows["side"].to_numpy(dtype=object)
+        self._bid, self._ask, self._in_coin = _quotes(rows)
+        self._require_one_contract()
+        order = np.argsort(self._place, kind="stable")
+        self._rows = np.split(order, np.searchsorted(self._place[order], np.arange(1, self.times.size)))
+        self._rates = _rates(rows)
+        fitted = surface.from_chain(rows, method=method) if surfaces is None else surfaces
+        self.surfaces = _with_times(fitted, self.times)
+        self._slices = _Slices(self.surfaces)
+        self.spot, self.spot_source = self._index_prices(rows)
+        self._quotes: dict[int, dict[Contract, Quote]] = {}
+
+    def _require_one_contract(self) -> None:
+        labels = pd.DataFrame(
+            {"time": self._place, "expiry": self._expiry, "strike": self._strike, "side": self._side}
+        )
+        twice = labels.duplicated()
+        if twice.any():
+            row = labels[twice].iloc[0]
+            expiry = pd.Timestamp(int(row["expiry"]), unit="us")
+            raise ValueError(
+                f"chains has two contracts of one option, {expiry:%Y-%m-%d} {row['strike']:g} {row['side']}: "
+                "select the rows of one contract, such as those in coin"
+            )
+
+    def _index_prices(self, rows: pd.DataFrame) -> tuple[Floats, str]:
+        """Return the index price at each time, else the nearest forward, and which of them it is."""
+        if "index_price_usd" in rows and rows["index_price_usd"].notna().any():
+            by_time = rows["index_price_usd"].astype(np.float64).groupby(self._place).median()
+            spot = by_time.reindex(np.arange(self.times.size)).to_numpy()
+            source = "index_price_usd"
+        else:
+            spot = self._slices.nearest_forward()
+            source = "forward of the nearest expiry"
+            warn_caller(
+                "chains has no index_price_usd: the forward of the nearest expiry is used as the index price"
+            )
+        missing = np.flatnonzero(~(spot > 0.0))
+        if missing.size:
+            raise ValueError(
+                f"chains has no {source} at {pd.Timestamp(self.times[missing[0]])} UTC: remove the chain, or "
+                "add the column index_price_usd"
+            )
+        return spot, source
+
+    def quotes(self, row: int) -> dict[Contract, Quote]:
+        """Return the quotes of a chain by contract."""
+        if row not in self._quotes:
+            at = self._rows[row]
+            keys = map(Contract, self._expiry[at].tolist(), self._strike[at].tolist(), self._side[at])
+            values = map(Quote, self._bid[at].tolist(), self._ask[at].tolist(), self._in_coin[at].tolist())
+            self._quotes = {row: dict(zip(keys, values, strict=True))}
+        return self._quotes[row]
+
+    def mark(self, row: int, contract: Contract) -> Mark:
+        """Return what a chain's surface says of an option; NaN where it says nothing."""
+        rate = self._rates.get((row, contract.expiry), 0.0)
+        return self._slices.mark(row, contract, rate) or self._between(row, contract, rate)
+
+    def forward(self, row: int, expiry: int) -> float:
+        """Return the forward of an expiry [USD]; NaN where there is none."""
+        return self._slices.forward(row, expiry)
+
+    def _between(self, row: int, contract: Contract, rate: float) -> Mark:
+        """Read the surface at an expiry that has no fit of its own."""
+        stamp = pd.Timestamp(contract.expiry, unit="us", tz="UTC")
+        leg = {"expiry": [stamp], "strike": [contract.strike], "side": [contract.side], "quantity": [1.0]}
+        at = self.surfaces.isel(time=row)
+        years = (contract.expiry - self.times[row].astype(np.int64)) / YEAR_US
+        if not bool((at["method"] > 0).any()):
+            return Mark(np.nan, years, np.nan, rate, False)
+        read = position.greeks(pd.DataFrame(leg), at, which=("delta",))
+        return Mark(float(read["forward"][0]), years, float(read["iv"][0]), rate, False)
+
+    def table(self, row: int) -> pd.DataFrame:
+        """Return the quotes of a chain with marks and deltas; see `OptionState.quotes`."""
+        at = self._rows[row]
+        expiry, strike, side = self._expiry[at], self._strike[at], self._side[at]
+        forward, iv = self._slices.smiles(row, expiry, strike)
+        years = (expiry - self.times[row].astype(np.int64)) / YEAR_US
+        rate = np.array([self._rates.get((row, each), 0.0) for each in expiry.tolist()])
+        spot = self.spot[row]
+        in_coin = self._in_coin[at]
+        unit = np.where(in_coin, spot, 1.0)
+        value = formulas.price(forward, strike, years, iv, side, interest_rate=rate)
+        delta = formulas.greeks(forward, strike, years, iv, side, which=["delta"])["delta"]
+        return pd.DataFrame(
+            {
+                "expiry": pd.to_datetime(expiry, unit="us", utc=True).as_unit("us"),
+                "strike": strike,
+                "side": side,
+                "bid_usd": self._bid[at] * unit,
+                "ask_usd": self._ask[at] * unit,
+                "mark_usd": value * np.where(in_coin, spot / forward, 1.0),
+                "iv": iv,
+                "delta": delta,
+                "forward": forward,
+                "days": years * 365.0,
+            }
+        )
+
+
+class _Slices:
+    """Parameters and forwards of surfaces as arrays over times and expiries."""
+
+    def __init__(self, surfaces: xr.Dataset) -> None:
+        ordered = surfaces.transpose("time", "expiry", ...)
+        self._expiry = ordered["expiry"].to_numpy().astype("datetime64[us]").astype(np.int64)
+        self._at = {each: place for place, each in enumerate(self._expiry.tolist())}
+        shape = (ordered.sizes["time"], ordered.sizes["expiry"])
+        self._raw = Raw(*(np.broadcast_to(ordered[name].to_numpy(), shape) for name in Raw._fields))
+        self._fitted: Bools = np.asarray(ordered["method"].to_numpy() > 0)
+        names = ("forward", "year_fraction")
+        parts = (ordered[name].to_numpy().astype(np.float64) for name in names)
+        self._forward, self._years = (np.broadcast_to(part, shape) for part in parts)
+
+    def nearest_forward(self) -> Floats:
+        live = (self._forward > 0.0) & (self._years > 0.0)
+        years = np.where(live, self._years, np.inf)
+        nearest = years.argmin(axis=1)
+        rows = np.arange(len(years))
+        return np.where(live.any(axis=1), self._forward[rows, nearest], np.nan)
+
+    def forward(self, row: int, expiry: int) -> float:
+        place = self._at.get(expiry)
+        return np.nan if place is None else float(self._forward[row, place])
+
+    def mark(self, row: int, contract: Contract, rate: float) -> Mark | None:
+        """Return the mark from the expiry's own fit; None where it has none."""
+        place = self._at.get(contract.expiry)
+        if place is None or not self._fitted[row, place]:
+            return None
+        forward, years = float(self._forward[row, place]), float(self._years[row, place])
+        raw = Raw(*(part[row, place] for part in self._raw))
+        w = float(total_variance(np.log(contract.strike / forward), raw))
+        iv = np.sqrt(w / years) if w > 0.0 and years > 0.0 else np.nan
+        return Mark(forward, years, float(iv), rate, True)
+
+    def smiles(self, row: int, expiry: Any, strike: Floats) -> tuple[Floats, Floats]:
+        """Return forward and volatility of many options from their own fits, NaN where there is none."""
+        known: Indices = np.array([self._at.get(each, -1) for each in expiry.tolist()], dtype=np.intp)
+        forward = np.where(known >= 0, self._forward[row, known], np.nan)
+        raw = Raw(*(part[row, known] for part in self._raw))
+        with np.errstate(all="ignore"):
+            w = total_variance(np.log(strike / forward), raw)
+            iv = np.sqrt(w / self._years[row, known])
+        usable = (known >= 0) & self._fitted[row, known] & (w > 0.0)
+        return forward, np.where(usable, iv, np.nan)
+
+
+def _checked(chains: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of chains with one time each, and their expiries as instants."""
+    require_columns(chains, "chains", ("strike",), others=("side", "time"), any_kind=("expiry",))
+    if not any(name in chains for name in _PRICES):
+        raise ValueError(
+            "chains has no bid and ask (bid_coin and ask_coin, or bid_usd and ask_usd): pass rows of the "
+            "table options_snapshot, as archives have them; a surface history has no quotes"
+        )
+    rows = snapshots(chains)
+    stamps, _ = expiries(rows["expiry"], "the column 'expiry' of chains")
+    rows = rows.assign(expiry=stamps)
+    missing = rows[list(_PLACE)].isna().any(axis=1)
+    if missing.any():
+        raise ValueError(f"{int(missing.sum())} rows of chains lack an expiry, a strike or a side")
+    return rows.reset_index(drop=True)
+
+
+def _single(rows: pd.DataFrame, name: str) -> str:
+    if name not in rows:
+        return ""
+    labels = rows[name].astype(object).unique()
+    if len(labels) != 1:
+        raise ValueError(f"chains has {len(labels)} labels of {name!r}: select one")
+    return str(labels[0])
+
+
+def _quotes(rows: pd.DataFrame) -> tuple[Floats, Floats, Bools]:
+    """Return bid and ask of each row, NaN where there is none or they are crossed, and which are in coin."""
+    nothing = np.full(len(rows), np.nan)
+    prices = {
+        name: rows[name].to_numpy(np.float64, na_value=np.nan) if name in rows else nothing
+        for name in _PRICES
+    }
+    in_coin = np.isfinite(prices["bid_coin"]) | np.isfinite(prices["ask_coin"])
+    in_usd = np.isfinite(prices["bid_usd"]) | np.isfinite(prices["ask_usd"])
+    if (in_coin & in_usd).any():
+        raise ValueError(
+            "chains has rows with prices in coin and in USD: keep those of the option's currency"
+        )
+    if not in_usd.any() and in_coin.any():
+        in_coin[:] = True  # rows without any quote are of the same contracts
+    bid = np.where(in_coin, prices["bid_coin"], prices["bid_usd"])
+    ask = np.where(in_coin, prices["ask_coin"], prices["ask_usd"])
+    bid = np.where(bid > 0.0, bid, np.nan)
+    ask = np.where(ask > 0.0, ask, np.nan)
+    crossed = bid > ask
+    return np.where(crossed, np.nan, bid), np.where(crossed, np.nan, ask), in_coin
+
+
+def _rates(rows: pd.DataFrame) -> dict[tuple[int, int], float]:
+    """Return the rates [1/year] of discounts other than 0, by row of time and expiry."""
+    if "interest_rate" not in rows:
+        return {}
+    rate = rows["interest_rate"].astype(np.float64).fillna(0.0)
+    if not (rate != 0.0).any():
+        return {}
+    stamps = naive_utc(rows["time"]).to_numpy("datetime64[us]")
+    place = np.unique(stamps, return_inverse=True)[1]
+    expiry = naive_utc(rows["expiry"]).to_numpy("datetime64[us]").astype(np.int64)
+    medians = rate.groupby([place, expiry]).median()
+    return {(int(row), int(each)): float(value) for (row, each), value in medians.items() if value != 0.0}
+
+
+def _with_times(surfaces: xr.Dataset, times: Any) -> xr.Dataset:
+    """Return surfaces at the times of the chains."""
+    if "time" not in surfaces.dims or "forward" not in surfaces.variables:
+        raise ValueError(
+            "surfaces needs dim 'time' and coordinate 'forward': pass what surface.from_chain returns"
+        )
+    missing = ~np.isin(times, surfaces["time"].to_numpy().astype("datetime64[us]"))
+    if missing.any():
+        raise ValueError(
+            f"surfaces lacks {int(missing.sum())} of {len(times)} times of chains, the first is "
+            f"{pd.Timestamp(times[missing][0])} UTC: fit them from the same chains"
+        )
+    return surfaces.sel(time=times)
