@@ -29,6 +29,7 @@ QUESTIONS = {**fetching.QUESTIONS, **rates.QUESTIONS, **options.QUESTIONS, **oth
 ROWS_OF: dict[str, str] = {
     "analysis.align.asof_join": "asof-join",
     "analysis.backtest.carry": "backtest-carry",
+    "analysis.backtest.options": "analysis.backtest.options",
     "analysis.backtest.sweep": "analysis.backtest.sweep",
     "analysis.black76.implied_vol": "implied-vol",
     "analysis.business_time.fit": "business-time",

@@ -122,6 +122,31 @@ def forecast() -> xr.Dataset:
 
 
 @functools.cache
+def option_chains(chains: int = 93) -> tuple[pd.DataFrame, xr.Dataset]:
+    """Chains of one asset on one venue every eight hours, and their surfaces."""
+    end = pd.Timestamp("2026-06-29T09:00Z")
+    start = end - pd.Timedelta(8 * chains, "h")
+    rows = dd.sample.open().read("options_snapshot", start, end, symbols=["BTC"], venues=["deribit"])
+    rows = rows[rows["time"].dt.hour % 8 == 0].reset_index(drop=True)
+    return rows, surface.from_chain(rows, method="essvi", weights="price")
+
+
+def option_strategy(chains: int = 93) -> xr.Dataset:
+    """A strangle that is renewed each week and hedged at every chain."""
+    rows, surfaces = option_chains(chains)
+    fridays = pd.date_range("2025-09-05T08:00Z", "2026-06-26T08:00Z", freq="7D")
+    legs = [backtest.OptionLeg(side, -1.0, "7d", delta=0.25) for side in ("call", "put")]
+    return backtest.options(
+        rows,
+        backtest.Roll(legs),
+        backtest.OptionCosts(fee_bps=5.0),
+        hedge=backtest.DeltaHedge(every="8h"),
+        delivery=dict.fromkeys(fridays, 100_000.0),
+        surfaces=surfaces,
+    )
+
+
+@functools.cache
 def backtested() -> xr.Dataset:
     rule = backtest.SpreadThreshold(0.5, 0.1)
     return backtest.carry(rates(), rule, backtest.Costs(1.0), leg_usd=1e4)

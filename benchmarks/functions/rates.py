@@ -160,6 +160,9 @@ QUESTIONS = {
             rates(), backtest.SpreadThreshold(0.5, 0.1), backtest.Costs(1.0), prices=prices(), leg_usd=1e4
         ),
     ),
+    "analysis.backtest.options": Question(
+        "a hedged strangle on 31 days of chains every eight hours, fitted before", inputs.option_strategy
+    ),
     "analysis.backtest.sweep": Question(
         "hours of one symbol on 43 venues, 30 days, six rules",
         lambda: backtest.sweep(

@@ -34,6 +34,7 @@ _SORT = "limit: the chain sorted by pandas"
 _CURVES = "limit: total variance at 41 places of every expiry"
 _SORTED = "limit: its rows sorted or copied"
 _HISTORY = "analysis.surface.history"
+_STRATEGY = "analysis.backtest.options"
 _FORECASTS = "analysis.funding.forecast_history"
 _WEEK = pd.Timedelta(7, "D")
 _PAIR = "venue00", "venue07"
@@ -194,6 +195,12 @@ def _surface_history(times: int) -> Callable[[], Any]:
     return lambda: dd.options.surface_history("BTC", "deribit", f"{2 * times}h")
 
 
+def _strategy(_: Path, times: int) -> Callable[[], Any]:
+    """A strangle on more and more chains of one asset."""
+    inputs.option_chains(12 * times)
+    return partial(inputs.option_strategy, 12 * times)
+
+
 def _grid(times: int) -> Callable[[], Any]:
     rows = _chains_as_rows(times).drop(columns="delta")
     return lambda: dd.tables.surface(rows)
@@ -253,6 +260,8 @@ ROWS = [
         growth(name, f"`{name}`", words, partial(_answers, name), rounds=3)
         for name, (_, words, _) in _OF_ANSWERS.items()
     ),
+    _row(_STRATEGY, _SORT, lambda: inputs.option_chains()[0].sort_values(["strike", "expiry"])),
+    growth(_STRATEGY, f"`{_STRATEGY}`", "12 chains of one asset and up, fitted before", _strategy, rounds=1),
     _row(_FORECASTS, _COPY, partial(_copied, partial(inputs.rates, 1, 365))),
     growth(
         _FORECASTS, f"`{_FORECASTS}`", "91 days of daily decisions and up, 43 venues", _forecasts, rounds=3

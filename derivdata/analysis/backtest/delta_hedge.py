@@ -110,14 +110,11 @@ class Payments:
         if funding is None:
             return
         panel = require_rate(funding, "time", name="funding")
-        if panel.attrs.get("kind") != "settled":
+        if panel.attrs.get("kind") == "sampled" or "interval_hours" not in panel.coords:
             raise ValueError(
-                f"the kind of funding is {panel.attrs.get('kind')!r}: pass settlements, such as the table "
-                "of dd.funding.settlements"
+                "funding must be settlements with interval_hours: pass the table of dd.funding.settlements"
             )
         series = _of(panel, "funding", symbol, venue)
-        if "interval_hours" not in series.coords:
-            raise ValueError("funding has no coordinate interval_hours: pass the table funding_settlements")
         rates = series.to_numpy().astype(np.float64)
         hours = np.broadcast_to(series["interval_hours"].to_numpy().astype(np.float64), rates.shape)
         good = np.isfinite(rates) & (hours > 0.0)

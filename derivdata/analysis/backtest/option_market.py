@@ -74,8 +74,9 @@ class OptionMarket:
         order = np.argsort(self._place, kind="stable")
         self._rows = np.split(order, np.searchsorted(self._place[order], np.arange(1, self.times.size)))
         self._rates = _rates(rows)
-        fitted = surface.from_chain(rows, method=method) if surfaces is None else surfaces
-        self.surfaces = _with_times(fitted, self.times)
+        self.surfaces = (
+            _fitted(rows, method, self.times) if surfaces is None else _with_times(surfaces, self.times)
+        )
         self._slices = _Slices(self.surfaces)
         self.spot, self.spot_source = self._index_prices(rows)
         self._quotes: dict[int, dict[Contract, Quote]] = {}
@@ -279,6 +280,13 @@ def _rates(rows: pd.DataFrame) -> dict[tuple[int, int], float]:
     expiry = naive_utc(rows["expiry"]).to_numpy("datetime64[us]").astype(np.int64)
     medians = rate.groupby([place, expiry]).median()
     return {(int(row), int(each)): float(value) for (row, each), value in medians.items() if value != 0.0}
+
+
+def _fitted(rows: pd.DataFrame, method: SurfaceMethod, times: Any) -> xr.Dataset:
+    """Return the surfaces of chains; a chain without a usable quote has no fit."""
+    fitted = surface.from_chain(rows, method=method)
+    there = fitted.reindex(time=times)
+    return there.assign(method=there["method"].fillna(0).astype(np.int8))
 
 
 def _with_times(surfaces: xr.Dataset, times: Any) -> xr.Dataset:

@@ -89,14 +89,14 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
         of an option's price), ``option_delivery_fee_bps`` (of options that are delivered in the money) and
         ``daily_option_delivery_fee_bps`` (of those that do not expire on a Friday),
         ``option_averaging_minutes`` and ``future_averaging_minutes`` (over how long before expiry the
-        settlement price is averaged), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is
-        of), ``multiplier`` (coins of one unit of a symbol such as 1000PEPE), ``rate_period_hours`` (for how
-        long a stated rate is quoted, where it is not the interval), ``rate_scale`` (the fraction that one
-        unit of a stated rate is), ``open_interest_sides`` (1 or 2); ``value`` and ``unit``;
-        ``as_of``, the day on which it was so; ``nature``: ``recorded`` (an answer of the venue), ``sample``
-        (one that a client's source quotes), ``documentation``; ``source``, where it can be read;
-        ``confirmed`` (False where one source alone says so, or two contradict each other). A value without a
-        source that can be read is absent.
+        settlement price is averaged), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse
+        contract is of), ``multiplier`` (coins of one unit of a symbol such as 1000PEPE),
+        ``rate_period_hours`` (for how long a stated rate is quoted, where it is not the interval),
+        ``rate_scale`` (the fraction that one unit of a stated rate is), ``open_interest_sides`` (1 or 2);
+        ``value`` and ``unit``; ``as_of``, the day on which it was so; ``nature``: ``recorded`` (an answer of
+        the venue), ``sample`` (one that a client's source quotes), ``documentation``; ``source``, where it
+        can be read; ``confirmed`` (False where one source alone says so, or two contradict each other). A
+        value without a source that can be read is absent.
 
     Raises
     ------

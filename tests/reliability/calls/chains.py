@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from derivdata.analysis import backtest
 from derivdata.analysis.smile import svi
 from tests.plot import made as figures_made
 from tests.reliability.calls import made
@@ -47,6 +48,11 @@ CALLS: Calls = {
     "analysis.position.attribution": lambda: {
         "legs": made.legs(), "before": made.slopes(), "after": made.later_surface(), "spot": (100.0, 101.0),
         "method": "revaluation", "clock": 0.5,
+    },
+    "analysis.backtest.options": lambda: {
+        "chains": made.option_chains(), "rule": made.STRANGLE,
+        "costs": backtest.OptionCosts(3.0, 0.125, 1.5, 5.0), "hedge": backtest.DeltaHedge(every="8h"),
+        "method": "essvi", "capital": 1e5, "currency": "usd",
     },
     "analysis.option_trades.flow": lambda: {
         "trades": figures_made.option_trades(), "by": ["strike"], "every": "1d",

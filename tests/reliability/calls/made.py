@@ -13,6 +13,7 @@ import xarray as xr
 import derivdata as dd
 from derivdata.analysis import backtest, black76, chain, smile, surface, variance
 from derivdata.analysis.smile import svi
+from tests.analysis import option_oracle
 
 Calls: TypeAlias = dict[str, Callable[[], dict[str, Any]]]
 """The arguments of a valid call, by the function's dotted name."""
@@ -91,6 +92,15 @@ def settlements() -> pd.DataFrame:
     rows = {"symbol": "BTC", "exchange": "okx", "time": times, "interval_hours": 8.0, "kind": "settled"}
     rates = {"rate_native": 1e-4, "rate_bps_8h": 1.0}
     return dd.tables.TABLES["funding_settlements"].conform(pd.DataFrame({**rows, **rates}))
+
+
+STRANGLE = backtest.Roll([backtest.OptionLeg(side, -1.0, "7d", delta=0.3) for side in ("call", "put")])
+
+
+@functools.cache
+def option_chains() -> pd.DataFrame:
+    """Three chains with bid and ask."""
+    return option_oracle.made_chains([100_000.0, 101_000.0, 100_500.0], expiries=2)
 
 
 @functools.cache

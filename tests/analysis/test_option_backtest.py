@@ -1,0 +1,566 @@
+"""Backtests of option strategies against a plain loop, closed forms and hand calculations."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.analysis import backtest, position, surface
+from derivdata.analysis.backtest import DeltaHedge, OptionCosts, OptionLeg, Roll
+from tests.analysis.option_oracle import (
+    STEP,
+    SlowStrangle,
+    black,
+    made_chains,
+    perpetual,
+    settlements,
+)
+
+FREE = OptionCosts(option_fee_bps=0.0, option_fee_cap=0.0, delivery_fee_bps=0.0, fee_bps=0.0)
+COSTS = OptionCosts(
+    option_fee_bps=3.0, option_fee_cap=0.125, delivery_fee_bps=1.5, fee_bps=5.0, slippage_bps=1.0
+)
+START = pd.Timestamp("2026-01-02T08:00", tz="UTC")
+STRANGLE = Roll([OptionLeg("call", -1.0, "7d", delta=0.3), OptionLeg("put", -1.0, "7d", delta=0.3)])
+
+
+def path(rows: int, *, volatility: float = 0.6, step: pd.Timedelta = STEP, seed: int = 3) -> np.ndarray:
+    shocks = np.random.default_rng(seed).standard_normal(rows - 1)
+    spread = volatility * np.sqrt(step / pd.Timedelta(365, "D"))
+    return 100_000.0 * np.exp(np.append(0.0, np.cumsum(spread * shocks - spread**2 / 2)))
+
+
+def fridays(spots: np.ndarray, step: pd.Timedelta = STEP) -> dict[pd.Timestamp, float]:
+    """A delivery price 20 USD above the index of each Friday."""
+    every = pd.Timedelta(7, "D") // step
+    return {START + place * step: spots[place] + 20.0 for place in range(every, len(spots), every)}
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["coin options", "USD options"])
+def market(request):
+    spots = path(50)
+    chains = made_chains(spots, in_coin=request.param)
+    return spots, chains, surface.from_chain(chains), request.param
+
+
+def sums(result, currency):
+    names = ("option_pnl", "underlying_pnl", "hedge_pnl", "funding")
+    gains = sum(result[f"{name}_{currency}"] for name in names)
+    return gains - result[f"fees_{currency}"] - result[f"spread_{currency}"]
+
+
+@pytest.mark.parametrize(
+    ("currency", "contract"), [*itertools.product(("usd", "coin"), ("linear", "inverse"))]
+)
+def test_equity_is_that_of_a_plain_loop_and_the_sum_of_its_parts(market, currency, contract):
+    spots, chains, surfaces, in_coin = market
+    capital = 100_000.0 if currency == "usd" else 2.0
+    perp, paid = perpetual(spots), fridays(spots)
+    result = backtest.options(
+        chains,
+        STRANGLE,
+        COSTS,
+        hedge=DeltaHedge(every="16h", contract=contract),
+        prices=perp,
+        funding=settlements(len(spots)),
+        delivery=paid,
+        surfaces=surfaces,
+        currency=currency,
+        capital=capital,
+    )
+    slow = SlowStrangle(
+        chains,
+        surfaces,
+        quoted_in_coin=in_coin,
+        account_in_coin=currency == "coin",
+        inverse_hedge=contract == "inverse",
+        delivery=paid,
+        perp=perp,
+        fees={"option": 3e-4, "cap": 0.125, "delivery": 1.5e-4, "hedge": 5e-4, "slippage": 1e-4},
+        hedge_rows=2,
+        delta=0.3,
+        days=7.0,
+        capital=capital,
+    ).equity()
+    equity = result[f"equity_{currency}"]
+    scale = 1.0 if currency == "usd" else 1e-5
+    np.testing.assert_allclose(equity, slow, rtol=0.0, atol=1e-8 * scale)
+    total = capital + sums(result, currency).cumsum("time")
+    np.testing.assert_allclose(equity, total, rtol=0.0, atol=1e-8 * scale)
+    terms = result[f"contribution_{currency}"].sum("term")
+    np.testing.assert_allclose(terms, result[f"option_pnl_{currency}"], rtol=0.0, atol=1e-8 * scale)
+    # Two weeks of 7 days end within 49 steps of 8 hours: four deliveries, three entries of two legs.
+    assert result["fill_reason"].to_numpy().tolist().count(1) == 4
+    assert (result["fill_reason"] == 0).sum() == 6
+    for name in ("refused_trades", "unmarked_options", "interpolated_marks", "unhedged"):
+        assert not result[name].any(), name
+    assert float(result["missing_funding_hours"]) == 0.0
+
+
+def test_contributions_are_those_of_the_attribution_of_positions(market):
+    _, chains, surfaces, in_coin = market
+    legs = pd.DataFrame(
+        {
+            "side": ["call", "put"],
+            "expiry": [START + pd.Timedelta(14, "D")] * 2,
+            "strike": [104_000.0, 96_000.0],
+            "quantity": [2.0, -1.0],
+        }
+    )
+    currency = "coin" if in_coin else "usd"
+    result = backtest.options(
+        chains[chains["time"] <= START + 2 * STEP],
+        lambda state: legs if state.opened is None else None,
+        FREE,
+        surfaces=surfaces,
+        currency=currency,
+        capital=100_000.0,
+    )
+    found = position.attribution(legs, surfaces.isel(time=0), surfaces.isel(time=1))
+    expected = found["contribution"].sel(currency=currency).to_series()
+    terms = result[f"contribution_{currency}"].isel(time=1).to_series()
+    shared = [name for name in terms.index if name in expected.index]
+    assert len(shared) == 9
+    np.testing.assert_allclose(terms[shared], expected[shared], rtol=1e-9, atol=1e-12)
+    residual = float(found["residual"].sel(currency=currency))
+    assert terms["residual"] == pytest.approx(residual, rel=1e-6, abs=1e-9)
+    now = position.greeks(legs, surfaces.isel(time=0)).sel(currency=currency).sum("leg")
+    for name in ("gamma", "vega", "theta"):
+        assert float(result[name][0]) == pytest.approx(float(now[name]), rel=1e-9)
+
+
+def test_a_hedged_straddle_at_flat_volatility_earns_its_gamma():
+    """½ Γ S² (r² − σ² dt) step by step: volatility is 50 % in the options and 90 % on the path."""
+    step = pd.Timedelta(30, "min")
+    spots = path(5 * 48, volatility=0.9, step=step, seed=11)
+    chains = made_chains(
+        spots, in_coin=False, step=step, expiries=1, carry=0.0, half_spread=0.0, iv=0.5,
+        strikes=(70_000.0, 130_001.0, 5_000.0),
+    )  # fmt: skip
+    chains["ask_usd"] -= 5.0
+    chains["bid_usd"] = chains["ask_usd"]
+    surfaces = surface.from_chain(chains)
+    leg = [OptionLeg(side, 1.0, "7d") for side in ("call", "put")]
+    # The last two days are left out: near the expiry gamma jumps from hour to hour.
+    result = backtest.options(
+        chains,
+        Roll(leg),
+        FREE,
+        hedge=DeltaHedge(every="30min"),
+        surfaces=surfaces,
+        capital=10_000.0,
+    )
+    sigma, dt = 0.5, 1.0 / (365 * 48)
+    strike = float(result["fill_strike"][0])
+    earned = 0.0
+    for place in range(5 * 48 - 1):
+        years = 7 / 365 - place * dt
+        s = sigma * np.sqrt(years)
+        d1 = np.log(spots[place] / strike) / s + s / 2
+        gamma = 2 * np.exp(-d1 * d1 / 2) / np.sqrt(2 * np.pi) / (spots[place] * s)
+        move = spots[place + 1] / spots[place] - 1
+        earned += 0.5 * gamma * spots[place] ** 2 * (move**2 - sigma**2 * dt)
+    assert earned > 1_000.0
+    assert float(result["net_usd"]) == pytest.approx(earned, rel=0.01)
+    assert float(result["fees_usd"].sum() + result["spread_usd"].sum()) == pytest.approx(0.0, abs=1e-6)
+    parts = result["contribution_usd"].sum("time").to_series()
+    # The hedge takes the delta: theta and gamma are left.
+    assert parts["gamma"] + parts["theta"] == pytest.approx(earned, rel=0.02)
+    assert abs(parts["vega"]) < 1e-3 * earned
+
+
+def test_call_less_put_less_future_earns_nothing():
+    """C − P pays X − K and cost F − K; in coin 1 − K/X and 1 − K/F, against an inverse future of K USD."""
+    spots = path(25)
+    for in_coin in (False, True):
+        chains = made_chains(spots, in_coin=in_coin, half_spread=0.0)
+        unit = "coin" if in_coin else "usd"
+        chains[f"ask_{unit}"] -= 1e-4 if in_coin else 5.0
+        chains[f"bid_{unit}"] = chains[f"ask_{unit}"].where(chains[f"ask_{unit}"] > 0.0)
+        expiry = START + pd.Timedelta(7, "D")
+        book = pd.DataFrame(
+            {
+                "side": ["call", "put", "future"],
+                "expiry": [expiry] * 3,
+                "strike": [102_000.0, 102_000.0, np.nan],
+                "quantity": [1.0, -1.0, -102_000.0 if in_coin else -1.0],
+                "contract": ["linear", "linear", "inverse" if in_coin else "linear"],
+            }
+        )
+        currency = "coin" if in_coin else "usd"
+        result = backtest.options(
+            chains,
+            lambda state, book=book: book if state.opened is None else None,
+            FREE,
+            delivery={expiry: 91_234.0},
+            currency=currency,
+            capital=10.0,
+        )
+        scale = 1.0 if in_coin else 1e5
+        assert abs(float(result[f"net_{currency}"])) < 1e-11 * scale
+        assert (abs(result[f"equity_{currency}"] - 10.0) < 1e-9 * scale).all()
+        assert abs(float(result[f"option_pnl_{currency}"].sum())) > 1e-3 * scale
+
+
+def test_a_covered_call_on_recorded_chains_is_the_hand_calculation():
+    """Buy 1 BTC at the index, sell a call of 16 January at its bid, hold it to its delivery."""
+    from tests.analysis.deribit import STAMPS_2026, chain_2026
+    from tests.support.shared import shared_path
+
+    frames = []
+    for stamp in STAMPS_2026[:6]:
+        raw = pd.read_csv(shared_path(f"data/options_deribit_2026/deribit_options_snapshot_{stamp}.csv"))
+        frame = chain_2026(stamp).assign(index_price_usd=raw["index_price"])
+        frames.append(frame[frame["symbol"] == "BTC"])
+    chains = pd.concat(frames, ignore_index=True)
+    expiry = pd.Timestamp("2026-01-16T08:00", tz="UTC")
+    legs = pd.DataFrame(
+        {
+            "side": ["spot", "call"],
+            "expiry": [pd.NaT, expiry],
+            "strike": [np.nan, 96_000.0],
+            "quantity": [1.0, -1.0],
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        result = backtest.options(
+            chains,
+            lambda state: legs if state.opened is None else None,
+            COSTS,
+            delivery={expiry: 96_400.0},
+            capital=100_000.0,
+        )
+    first = chains[chains["time"] == chains["time"].min()]
+    call = first[
+        (first["expiry"] == expiry) & (first["strike"] == 96_000.0) & (first["side"] == "call")
+    ].iloc[0]
+    spot, bid = first["index_price_usd"].median(), call["bid_coin"]
+    assert spot == pytest.approx(92_790.0, abs=10.0)
+    premium = bid * spot
+    option_fee = min(0.0003, 0.125 * bid) * spot
+    spot_costs = spot * (5e-4 + 1e-4)
+    delivered = 400.0 + min(1.5e-4 * 96_400.0, 0.125 * 400.0)
+    last = chains[chains["time"] == chains["time"].max()]["index_price_usd"].median()
+    net = (last - spot) + premium - option_fee - spot_costs - delivered
+    assert float(result["net_usd"]) == pytest.approx(net, abs=1e-8)
+    # The delivery lies between two chains and is a row of its own.
+    assert pd.Timestamp("2026-01-16T08:00") in result.indexes["time"]
+    assert result.sizes["time"] == 7
+
+
+def test_a_change_is_traded_as_a_whole_or_not_at_all():
+    spots = path(25)
+    chains = made_chains(spots)
+    at_first = chains["time"] == START
+    no_puts = chains["bid_coin"].mask(at_first & (chains["side"] == "put"))
+    with pytest.warns(dd.errors.DataNotice, match="1 changes of the position were not traded"):
+        result = backtest.options(
+            chains.assign(bid_coin=no_puts), STRANGLE, COSTS, delivery=fridays(spots), capital=1e5
+        )
+    assert result["refused_trades"].to_numpy().tolist() == [1, *[0] * 24]
+    assert result["option_legs"].to_numpy()[:2].tolist() == [0, 2]
+    assert (result["fill_time"].to_numpy()[:2] == np.datetime64(START.tz_localize(None) + STEP)).all()
+    # A crossed quote is none.
+    crossed = chains.assign(bid_coin=chains["bid_coin"].mask(at_first, chains["ask_coin"] * 1.1))
+    with pytest.warns(dd.errors.DataNotice, match="1 changes of the position"):
+        result = backtest.options(crossed, STRANGLE, COSTS, delivery=fridays(spots), capital=1e5)
+    assert int(result["refused_trades"].sum()) == 1
+
+
+def test_fills_are_at_bid_and_ask_and_fees_are_capped():
+    spots = path(10)
+    chains = made_chains(spots)
+    legs = pd.DataFrame(
+        {
+            "side": ["call", "call"],
+            "expiry": [START + pd.Timedelta(7, "D")] * 2,
+            "strike": [100_000.0, 126_000.0],
+            "quantity": [-2.0, 3.0],
+        }
+    )
+    with pytest.warns(dd.errors.DataNotice, match="8 changes of the position were not traded"):
+        result = backtest.options(
+            chains, lambda state: legs if state.opened is None else legs.iloc[:0], COSTS, capital=1e5
+        )
+    for place, (strike, quantity, row, quote) in enumerate(
+        [(100_000, -2, 0, "bid"), (126_000, 3, 0, "ask"), (100_000, 2, 1, "ask"), (126_000, -3, 1, "bid")]
+    ):
+        if place == 2:
+            # The far call has no bid at the second chain: nothing is closed.
+            assert result.sizes["fill"] == 2
+            assert np.isnan(_quote(chains, row, 126_000, "bid"))
+            break
+        price = _quote(chains, row, strike, quote) * spots[row]
+        assert float(result["fill_price"][place]) == pytest.approx(price, rel=1e-12)
+        fee = min(3e-4 * spots[row], 0.125 * price) * abs(quantity)
+        assert float(result["fill_fee_usd"][place]) == pytest.approx(fee, rel=1e-12)
+        assert float(result["fill_quantity"][place]) == quantity
+    assert float(result["fill_fee_usd"][1]) < 3 * 3e-4 * spots[0]
+
+
+def _quote(chains, row, strike, name):
+    at = (chains["time"] == START + row * STEP) & (chains["strike"] == strike) & (chains["side"] == "call")
+    at &= chains["expiry"] == START + pd.Timedelta(7, "D")
+    return float(chains.loc[at, f"{name}_coin"].iloc[0])
+
+
+def test_expiries_without_a_delivery_price_are_refused():
+    chains = made_chains(path(25))
+    with pytest.raises(ValueError, match="expires at 2026-01-09 08:00 UTC is held: pass delivery="):
+        backtest.options(chains, STRANGLE, COSTS)
+    with pytest.raises(ValueError, match="no price for the expiry 2026-01-09 08:00"):
+        backtest.options(chains, STRANGLE, COSTS, delivery={"2026-01-16": 1.0})
+    table = pd.DataFrame(
+        {
+            "symbol": "BTC",
+            "exchange": ["deribit", "okx"],
+            "contract": ["index:USD", "option:USD"],
+            "time": [START + pd.Timedelta(7, "D")] * 2,
+            "price_usd": [95_000.0, 1.0],
+        }
+    )
+    result = backtest.options(chains, STRANGLE, COSTS, delivery=table, capital=1e5)
+    paid = result["fill_price"].to_numpy()[result["fill_reason"].to_numpy() == 1]
+    strikes = result["fill_strike"].to_numpy()[:2]
+    assert paid.tolist() == pytest.approx([max(95_000 - strikes[0], 0), max(strikes[1] - 95_000, 0)])
+
+
+def test_gaps_missing_fits_and_missing_prices_are_counted():
+    spots = path(25)
+    chains, paid = made_chains(spots), fridays(spots)
+    without = chains[~chains["time"].isin([START + 4 * STEP, START + 5 * STEP])]
+    with pytest.warns(dd.errors.DataNotice, match="chains are missing in 16 hours"):
+        result = backtest.options(without, STRANGLE, COSTS, delivery=paid, capital=1e5)
+    assert float(result["gap_hours"]) == 16.0
+    near = START + pd.Timedelta(7, "D")
+    unlisted = chains[~((chains["time"] == START + 4 * STEP) & (chains["expiry"] == near))]
+    with pytest.warns(dd.errors.DataNotice, match="2 marks are of expiries without a fit"):
+        result = backtest.options(unlisted, STRANGLE, COSTS, delivery=paid, capital=1e5)
+    assert result["interpolated_marks"].to_numpy().tolist() == [0, 0, 0, 0, 2, *[0] * 20]
+    fitted = surface.from_chain(chains)
+    lost = fitted.where(fitted["time"] != np.datetime64((START + 4 * STEP).tz_localize(None)))
+    lost = lost.assign(method=lost["method"].fillna(0).astype(np.int8), status=fitted["status"])
+    with pytest.warns(dd.errors.DataNotice, match="2 marks of options were missing"):
+        result = backtest.options(chains, STRANGLE, COSTS, delivery=paid, surfaces=lost, capital=1e5)
+    assert result["unmarked_options"].to_numpy()[4] == 2
+    assert float(result["option_pnl_usd"][4]) == 0.0
+    perp = perpetual(spots)
+    with pytest.warns(
+        dd.errors.DataNotice, match="1 hedges were not traded for want of a price; 8 hours of funding"
+    ):
+        result = backtest.options(
+            chains,
+            STRANGLE,
+            COSTS,
+            hedge=DeltaHedge(every="8h", max_price_age="1h"),
+            prices=perp.drop(index=4),
+            funding=settlements(25).drop(index=6),
+            delivery=paid,
+            capital=1e5,
+        )
+    assert result["unhedged"].to_numpy().tolist() == [0, 0, 0, 0, 1, *[0] * 20]
+    assert float(result["missing_funding_hours"]) == 8.0
+    total = 1e5 + sums(result, "usd").cumsum("time")
+    np.testing.assert_allclose(result["equity_usd"], total, rtol=0.0, atol=1e-8)
+
+
+def test_funding_is_paid_on_the_hedge_after_it_was_traded():
+    spots = path(4)
+    chains = made_chains(spots)
+    legs = pd.DataFrame({"side": ["perpetual"], "quantity": [2.0]})
+    result = backtest.options(
+        chains,
+        lambda state: legs if state.opened is None else None,
+        FREE,
+        prices=perpetual(spots),
+        funding=settlements(4),
+    )
+    expected = [0.0, *(-2.0 * (spots[1:] + 5.0) * 1.5e-4)]
+    np.testing.assert_allclose(result["funding_usd"], expected, rtol=1e-12)
+    np.testing.assert_allclose(result["underlying_pnl_usd"], [0.0, *(2.0 * np.diff(spots))], atol=1e-8)
+    inverse = legs.assign(contract="inverse", quantity=100_000.0)
+    result = backtest.options(
+        chains,
+        lambda state: inverse if state.opened is None else None,
+        FREE,
+        prices=perpetual(spots),
+        funding=settlements(4),
+        currency="coin",
+        capital=1.0,
+    )
+    price = spots + 5.0
+    np.testing.assert_allclose(result["funding_coin"], [0.0, *(-15.0 / spots[1:])], rtol=1e-12)
+    gains = 100_000.0 * (1 / price[:-1] - 1 / price[1:])
+    np.testing.assert_allclose(result["underlying_pnl_coin"], [0.0, *gains], rtol=1e-9, atol=1e-15)
+
+
+def test_a_band_trades_beyond_it_alone_and_a_hedge_leaves_no_delta():
+    spots = path(21, volatility=0.8)
+    chains = made_chains(spots)
+    common = {"prices": perpetual(spots), "capital": 1e5}
+    free = backtest.options(chains, STRANGLE, COSTS, hedge=DeltaHedge(every="8h"), **common)
+    assert (abs(free["net_delta"]) < 1e-9).to_numpy()[:-1].all()
+    band = backtest.options(chains, STRANGLE, COSTS, hedge=DeltaHedge(band=0.15), **common)
+    held = band["hedge_quantity"].to_numpy()
+    traded = np.append(True, np.diff(held) != 0.0)
+    net = band["net_delta"].to_numpy()
+    assert (abs(net[~traded]) <= 0.15 + 1e-12).all()
+    assert (abs(net[traded]) < 1e-4).all()
+    assert 1 < traded.sum() < 20
+    # Without the trade the delta would have been outside.
+    before = band["delta"].to_numpy()[1:] + held[:-1] * (spots[1:] + 5.0) / spots[1:]
+    assert (abs(before[traded[1:]]) > 0.15 - 1e-4).all()
+
+
+def test_rolls_by_week_month_time_and_delta():
+    spots = path(31 * 3)
+    chains, paid = made_chains(spots, strikes=(70_000.0, 130_001.0, 5_000.0)), fridays(spots)
+    surfaces = surface.from_chain(chains, method="essvi", weights="price")
+    call = [OptionLeg("call", -1.0, "21d", moneyness=1.0)]
+
+    def entries(rule):
+        result = backtest.options(chains, rule, FREE, delivery=paid, surfaces=surfaces, capital=1e5)
+        sold = (result["fill_quantity"] < 0) & (result["fill_reason"] == 0)
+        return pd.DatetimeIndex(result["fill_time"].to_numpy()[sold.to_numpy()]), result
+
+    times, _ = entries(Roll(call, every="weekly"))
+    assert (times - times[0]).days.tolist() == [0, 7, 14, 21, 28]
+    month = [OptionLeg("call", -1.0, "28d")]
+    times, _ = entries(Roll(month, every="monthly"))
+    assert times.tolist() == [pd.Timestamp("2026-01-02T08:00"), pd.Timestamp("2026-01-30T08:00")]
+    times, _ = entries(Roll(call, every="3d"))
+    assert set(np.diff(times).astype("timedelta64[h]").astype(int)) == {72}
+    times, _ = entries(Roll(call, min_tenor="10d"))
+    # Of 21 days: the first chain with less than 10 days left is 11 days and 8 hours on.
+    assert (times[1] - times[0]) == pd.Timedelta("11D 8h")
+    times, _ = entries(Roll(call, max_delta=0.7))
+    # The first chain at which the sold call has a delta above 0.7, by the chain's own volatilities.
+    sold = chains[(chains["expiry"] == START + pd.Timedelta(21, "D")) & (chains["side"] == "call")]
+    sold = sold[sold["strike"] == 100_000.0]
+    years = (sold["expiry"] - sold["time"]) / pd.Timedelta(365, "D")
+    deltas = [
+        black(row.underlying_price, row.strike, t, row.iv, "call")[1]
+        for row, t in zip(sold.itertuples(), years, strict=True)
+    ]
+    assert times[1] == sold["time"][np.array(deltas) > 0.7].iloc[0].tz_localize(None)
+    assert len(entries(Roll(call))[0]) == 2  # once it has expired
+
+
+def test_a_calendar_is_renewed_when_its_near_leg_has_expired():
+    spots = path(45)
+    chains = made_chains(spots)
+    rule = Roll([OptionLeg("call", -1.0, "7d"), OptionLeg("call", 1.0, "21d")])
+    result = backtest.options(chains, rule, COSTS, delivery=fridays(spots), capital=1e5)
+    assert result["option_legs"].to_numpy().tolist() == [2] * 45
+    week = result.sel(time="2026-01-09T08:00")
+    at = result["fill_time"].to_numpy() == week["time"].to_numpy()
+    quantities = result["fill_quantity"].to_numpy()[at].tolist()
+    # The near call is delivered, the far one sold at its bid, and both are opened again.
+    assert quantities[0] == 1.0
+    assert sorted(quantities[1:]) in ([-1.0, -1.0, 1.0], [-1.0])
+
+
+def test_margin_of_shorts_is_the_published_formula():
+    spots = np.full(4, 100_000.0)
+    chains = made_chains(spots)
+    legs = pd.DataFrame(
+        {
+            "side": ["call", "put", "call", "perpetual"],
+            "expiry": [START + pd.Timedelta(14, "D")] * 3 + [pd.NaT],
+            "strike": [104_000.0, 80_000.0, 110_000.0, np.nan],
+            "quantity": [-2.0, -1.0, 5.0, -1.0],
+        }
+    )
+    result = backtest.options(
+        chains, lambda state: legs if state.opened is None else None, FREE, capital=20_000.0
+    )
+    marks = dict(zip(result["fill_strike"].to_numpy(), result["fill_mark"].to_numpy(), strict=True))
+    call = 2 * (0.15 * 100_000 - 4_000 + marks[104_000.0])
+    put = 0.1 * 100_000 + marks[80_000.0]
+    assert float(result["margin_usd"][0]) == pytest.approx(call + put + 0.05 * 100_000, rel=1e-9)
+    assert int(result["margin_calls"]) == 4
+
+
+def test_fees_of_venues_are_the_facts_of_the_day():
+    from derivdata.analysis.backtest.option_costs import Fees
+
+    deribit = Fees(OptionCosts(), "BTC", "deribit", "deribit")
+    assert deribit.of_trade(1_000.0, 100_000.0, "2026-01-05") == pytest.approx(30.0)
+    assert deribit.of_trade(100.0, 100_000.0, "2026-01-05") == pytest.approx(12.5)
+    assert deribit.of_delivery(1_000.0, 100_000.0, "2026-01-09") == pytest.approx(15.0)  # a Friday
+    assert deribit.of_delivery(1_000.0, 100_000.0, "2026-01-08") == 0.0
+    assert deribit.of_delivery(0.0, 100_000.0, "2026-01-09") == 0.0
+    okx = Fees(OptionCosts(), "BTC", "okx", "okx")
+    assert okx.of_trade(100.0, 100_000.0, "2026-01-05") == pytest.approx(7.0)
+    assert okx.of_delivery(1_000.0, 100_000.0, "2026-01-09") == pytest.approx(20.0)
+    binance = Fees(OptionCosts(), "BTC", "binance", "binance")
+    assert binance.of_trade(100.0, 100_000.0, "2026-01-05") == pytest.approx(10.0)
+    with pytest.warns(dd.errors.DataNotice, match="option_fee_cap of okx on 2025-01-01 is not known"):
+        okx.of_trade(100.0, 100_000.0, "2025-01-01")
+    with pytest.raises(ValueError, match="no option_taker_fee_bps with a source is known of derive"):
+        Fees(OptionCosts(), "BTC", "derive", "derive").of_trade(1.0, 1.0, "2026-01-01")
+
+
+def test_wrong_input_is_refused_by_name():
+    chains = made_chains(path(4))
+    for changed, message in (
+        (chains.drop(columns=["bid_coin", "ask_coin"]), "chains has no bid and ask"),
+        (chains[chains["time"] == START], "chains has one time"),
+        (pd.concat([chains, chains.assign(exchange="okx")]), "2 labels of 'exchange'"),
+        (chains.assign(bid_usd=1.0), "prices in coin and in USD"),
+        (
+            pd.concat([chains.assign(instrument_name="a"), chains.assign(instrument_name="b")]),
+            "two contracts of one option",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            backtest.options(changed, STRANGLE, COSTS)
+    with pytest.raises(TypeError, match="must return a table of legs or None, not dict"):
+        backtest.options(chains, lambda state: {}, COSTS)
+    with pytest.raises(ValueError, match="funding has no exchange 'deribit'"):
+        backtest.options(chains, STRANGLE, COSTS, funding=settlements(4).assign(exchange="okx"))
+    fitted = surface.from_chain(chains).isel(time=[0])
+    with pytest.raises(ValueError, match="surfaces lacks 3 of 4 times"):
+        backtest.options(chains, STRANGLE, COSTS, surfaces=fitted)
+    for build, message in (
+        (lambda: OptionLeg("calls", 1.0), "side='calls' is not one of"),
+        (lambda: OptionLeg("call", 1.0), "needs tenor="),
+        (lambda: OptionLeg("spot", 1.0, "7d"), "has no tenor"),
+        (lambda: OptionLeg("call", 0.0, "7d"), "other than 0"),
+        (lambda: OptionLeg("call", 1.0, "7d", delta=30.0), "delta=30.0 must be between"),
+        (lambda: OptionLeg("call", 1.0, "7d", delta=0.3, moneyness=1.0), "give one of them"),
+        (lambda: Roll([]), "one at least"),
+        (lambda: Roll(STRANGLE.legs, every="yearly"), "every='yearly' is not a length"),
+        (lambda: DeltaHedge(), "needs every="),
+        (lambda: OptionCosts(option_fee_cap=-1.0), "from 0 on"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build()
+
+
+def test_a_rule_sees_quotes_and_positions_of_its_time():
+    seen = []
+
+    def rule(state):
+        seen.append(state)
+        return pd.DataFrame([OptionLeg("put", -1.0, "7d", delta=0.2).chosen(state)])
+
+    chains = made_chains(path(4))
+    backtest.options(chains, rule, FREE, capital=1e5)
+    assert [state.now for state in seen] == [START + place * STEP for place in range(3)]
+    first, second = seen[:2]
+    assert first.opened is None
+    assert first.position.empty
+    assert second.opened == START
+    assert second.position[["side", "quantity"]].to_numpy().tolist() == [["put", -1.0]]
+    quotes = second.quotes
+    assert len(quotes) == (chains["time"] == START + STEP).sum()
+    near = quotes[(quotes["bid_usd"].notna()) & (quotes["days"] > 1)]
+    assert (near["bid_usd"] <= near["mark_usd"] + 1.0).all()
+    assert (near["mark_usd"] <= near["ask_usd"] + 1.0).all()
