@@ -5,6 +5,7 @@
 >>> dd.funding.history("BTC", "30d")  # doctest: +SKIP
 """
 
+import sys as _sys
 from importlib import import_module as _import_module
 
 from derivdata.support import local as _local
@@ -92,9 +93,47 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
+class _AfterImport:
+    """Register the accessors when pandas or xarray is imported.
+
+    `import derivdata` imports neither, to stay fast. Without this, ``.dd`` would exist only after the first
+    use of the package.
+    """
+
+    waiting = ("pandas", "xarray")
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        """Return the module's own spec, whose loader also registers the accessors."""
+        if name not in self.waiting:
+            return None
+        self.waiting = tuple(other for other in self.waiting if other != name)
+        from importlib.util import find_spec
+
+        spec = find_spec(name)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module: object) -> None:
+            execute(module)  # type: ignore[arg-type]
+            _register(name)
+
+        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign, assignment]
+        return spec
+
+
+def _register(library: str) -> None:
+    _import_module("derivdata.accessors").register(library)
+
+
 def _start_local(source: str, **options: object) -> object:
     service = _import_module("derivdata.sources.service")
     return service.start(source, **options)
 
 
 _local.set_local(_start_local)
+for _library in _AfterImport.waiting:
+    if _library in _sys.modules:
+        _register(_library)
+if not {*_AfterImport.waiting} <= {*_sys.modules}:
+    _sys.meta_path.insert(0, _AfterImport())  # type: ignore[arg-type]

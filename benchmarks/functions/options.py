@@ -19,6 +19,7 @@ from derivdata.analysis import (
     chain,
     delivery,
     exposure,
+    flags,
     option_trades,
     position,
     risk_neutral,
@@ -155,6 +156,7 @@ QUESTIONS = {
         "one surface, five probabilities",
         lambda: risk_neutral.quantile(whole(), [0.05, 0.25, 0.5, 0.75, 0.95]),
     ),
+    "analysis.flags": Question("the status of a fit of eleven expiries", lambda: flags(fitted())),
     "analysis.smile.butterfly_check": Question("eleven smiles", lambda: smile.butterfly_check(fitted())),
     "analysis.smile.fit": Question(
         "the smiles of one chain",

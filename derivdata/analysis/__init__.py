@@ -1,6 +1,7 @@
 """Pure functions on panels, surfaces and tables: one module per question, loaded when first used.
 
-Three functions stand beside the modules: `carry_table`, and `percentile` and `rank` of any panel.
+Four functions are next to the modules: `carry_table`, `flags` of any result with a status, and `percentile`
+and `rank` of any panel.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "chain",
     "delivery",
     "exposure",
+    "flags",
     "funding",
     "futures",
     "liquidations",
@@ -35,7 +37,12 @@ __all__ = [
     "variance",
     "volatility",
 ]
-_FUNCTIONS = {"carry_table": "funding.carry_tables", "percentile": "ranking", "rank": "ranking"}
+_FUNCTIONS = {
+    "carry_table": "funding.carry_tables",
+    "flags": "status",
+    "percentile": "ranking",
+    "rank": "ranking",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -22,3 +22,4 @@ from derivdata.analysis import volatility as volatility
 from derivdata.analysis.funding.carry_tables import carry_table as carry_table
 from derivdata.analysis.ranking import percentile as percentile
 from derivdata.analysis.ranking import rank as rank
+from derivdata.analysis.status import flags as flags

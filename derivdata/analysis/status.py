@@ -11,6 +11,11 @@ from enum import IntFlag
 from typing import Any
 
 import numpy as np
+import xarray as xr
+
+from derivdata.support.arguments import typed
+
+__all__ = ["Status", "flag_attrs", "flags"]
 
 
 class Status(IntFlag):
@@ -83,3 +88,46 @@ def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:
         "flag_masks": np.array([bit.value for bit in reasons], dtype=np.int32),
         "flag_meanings": " ".join(str(bit.name).lower() for bit in reasons),
     }
+
+
+@typed
+def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Dataset:
+    """Decode status bits into one boolean per reason.
+
+    Parameters
+    ----------
+    data
+        A result with the variable, or the variable itself, with the CF attributes ``flag_masks`` and
+        ``flag_meanings``.
+    variable
+        Name of the variable in a Dataset.
+
+    Returns
+    -------
+    Dataset, dims of the variable
+        A boolean variable for each reason that is set somewhere. No variables where the status is 0
+        throughout.
+
+    Raises
+    ------
+    ValueError
+        The variable is absent or has no flag attributes.
+
+    Examples
+    --------
+    >>> fit = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    >>> sorted(dd.analysis.flags(fit)) == sorted(fit.dd.flags())
+    True
+    """
+    if isinstance(data, xr.Dataset):
+        if variable not in data:
+            raise ValueError(f"data has no variable {variable!r}; it has {', '.join(map(str, data))}")
+        data = data[variable]
+    if "flag_masks" not in data.attrs or "flag_meanings" not in data.attrs:
+        raise ValueError(f"{variable if data.name is None else data.name} lacks flag_masks and flag_meanings: it is not a status")
+    masks = np.atleast_1d(data.attrs["flag_masks"])
+    meanings = str(data.attrs["flag_meanings"]).split()
+    status = np.nan_to_num(data.to_numpy()).astype(np.int64)
+    decoded = {name: (status & int(mask)) != 0 for name, mask in zip(meanings, masks, strict=True)}
+    set_somewhere = {name: (data.dims, bits) for name, bits in decoded.items() if bits.any()}
+    return xr.Dataset(set_somewhere, coords=data.coords)

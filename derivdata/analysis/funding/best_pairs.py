@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.funding.pairs import pair_costs
 from derivdata.analysis.panels import (
     Panel,
     beside,
@@ -52,6 +54,8 @@ def best_pair(
     max_age: str | pd.Timedelta | None = None,
     tradable: xr.DataArray | Sequence[str] | None = None,
     prices: Panel | None = None,
+    fee_bps: float | Mapping[str, float] | None = None,
+    hold: str | pd.Timedelta = "7d",
 ) -> xr.Dataset:
     """Find the pair with the largest spread: long where the rate is lowest, short where it is highest.
 
@@ -73,20 +77,26 @@ def best_pair(
         Mark prices [USD] over the panel's labels. A venue whose price is another than the median of its
         symbol's by a factor over 1.05 is left out at that time: another coin under the same ticker, or a
         squeeze in which the spread cannot be relied on. Of two venues, both are.
+    fee_bps, hold
+        Fee of one trade [bps of the notional traded], one number or a mapping by venue, and the holding time
+        over which the four trades of a pair are spread. With a fee the pair is the one with the largest
+        spread after fees. `hold` is used only with `fee_bps`.
 
     Returns
     -------
     Dataset, the panel's dims without ``exchange``
         Settlements stamped up to a minute past a whole hour stand at that hour, where venues meet.
         ``long`` and ``short`` (venue, empty text where there is no pair), ``spread_bps_8h``, ``venues``
-        (how many were left by NaN and the filters). Below two venues there is no pair and no spread; where
-        all rates are equal there is no pair and the spread is 0. Of equal extremes the first name in the
-        alphabet wins.
+        (how many were left by NaN and the filters). With `fee_bps` also ``net_bps_8h``, the spread less the
+        fees per 8 hours of the holding time, negative where the spread does not pay them. Below two venues
+        there is no pair and no spread; where all rates are equal there is no pair, the spread is 0 and the
+        net is NaN. Ties are broken alphabetically.
 
     Raises
     ------
     TypeError, ValueError
-        `panel` is no funding panel in bps/8h; a filter lacks its limit or its labels differ.
+        `panel` is not a funding panel in bps/8h; a filter lacks its limit or its labels differ; a venue has
+        no fee.
 
     Notes
     -----
@@ -101,8 +111,11 @@ def best_pair(
     >>> best = dd.analysis.funding.best_pair(rates).isel(time=0)
     >>> best["long"].item(), best["short"].item(), best["spread_bps_8h"].item()
     ('b', 'c', 2.5)
+    >>> dd.analysis.funding.best_pair(rates, fee_bps=5, hold="16d")["net_bps_8h"].round(3).item()
+    2.083
     """
     panel = require_rate(panel, "exchange")
+    fees_8h = None if fee_bps is None else _fees_8h(panel, fee_bps, hold)
     if (oi_usd is None) != (min_oi_usd is None):
         raise ValueError("oi_usd and min_oi_usd go together: give both or neither")
     if (age_hours is None) != (max_age is None):
@@ -123,16 +136,29 @@ def best_pair(
     if prices is not None:
         marks = require(prices, "exchange", units=USD_UNIT, name="prices")
         rates = rates.where(~apart_by_5_percent(known(marks, USD_UNIT, "prices")))
-    return by_chunk(_best_pairs, whole(rates, "exchange"))
+    return by_chunk(partial(_best_pairs, fees_8h=fees_8h), whole(rates, "exchange"))
 
 
-def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
+def _best_pairs(panel: xr.DataArray, fees_8h: Floats | None) -> xr.Dataset:
     names = labels_of(panel, "exchange")
     text = names.dtype
     units = {"long": text, "short": text, "spread_bps_8h": RATE_UNIT, "venues": np.int16}
-    result = figures_of(_best, panel, units=units, over=["exchange"], names=names)
-    result["spread_bps_8h"].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
+    if fees_8h is None:
+        result = figures_of(_best, panel, units=units, over=["exchange"], names=names)
+    else:
+        units["net_bps_8h"] = RATE_UNIT
+        best_net = partial(_best_net, fees_8h=fees_8h)
+        result = figures_of(best_net, panel, units=units, over=["exchange"], names=names)
+    for name in ("spread_bps_8h", "net_bps_8h"):
+        if name in result:
+            result[name].attrs |= {k: v for k, v in panel.attrs.items() if k == "kind"}
     return result
+
+
+def _fees_8h(panel: xr.DataArray, fee_bps: float | Mapping[str, float], hold: str | pd.Timedelta) -> Floats:
+    """Return the fees of each venue's two trades per 8 hours of the holding time [bps/8h]."""
+    pairs = pair_costs(fee_bps, labels_of(panel, "exchange").tolist())
+    return np.diag(pairs) / 2.0 / (hours_of(hold, "hold") / 8.0)
 
 
 def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.DataArray:
@@ -206,3 +232,45 @@ def _best(rates: Floats, names: NDArray[Any]) -> tuple[Any, ...]:
     pair = extremes(rates, np.argsort(names, kind="stable"))
     labels = np.append(names, "")
     return labels[pair.lowest], labels[pair.highest], pair.spread, pair.venues
+
+
+def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any, ...]:
+    """Return the pair with the largest spread after the fees of its two venues.
+
+    The short leg earns its rate less its fee, and the long leg pays its rate plus its fee. The best short and
+    the best long are found apart. Where one venue is both, one leg takes its second best.
+    """
+    order = np.argsort(names, kind="stable")
+    ranked, fees, labels = rates[..., order], fees_8h[order], np.append(names[order], "")
+    known = np.isfinite(ranked)
+    earned = np.where(known, ranked - fees, -np.inf)
+    paid = np.where(known, ranked + fees, np.inf)
+    short, long = earned.argmax(axis=-1), paid.argmin(axis=-1)
+    second_short, second_long = (
+        _without(earned, short, -np.inf).argmax(-1),
+        _without(paid, long, np.inf).argmin(-1),
+    )
+    clash = short == long
+    change_long = _at(earned, short) - _at(paid, second_long) >= _at(earned, second_short) - _at(paid, long)
+    long = np.where(clash & change_long, second_long, long)
+    short = np.where(clash & ~change_long, second_short, short)
+    count = known.sum(axis=-1)
+    spread = _at(ranked, short) - _at(ranked, long)
+    no_pair = (count < 2) | ~(spread > 0.0)
+    net = np.where(no_pair, np.nan, _at(earned, short) - _at(paid, long))
+    spread = np.where(count < 2, np.nan, np.maximum(spread, 0.0))
+    none = len(names)
+    places = (np.where(no_pair, none, long), np.where(no_pair, none, short))
+    return labels[places[0]], labels[places[1]], spread, count.astype(np.int16), net
+
+
+def _at(values: Floats, place: NDArray[Any]) -> Floats:
+    """Return the value at a place of the last axis."""
+    return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]
+
+
+def _without(values: Floats, place: NDArray[Any], filler: float) -> Floats:
+    """Return a copy with another value at a place of the last axis."""
+    others = values.copy()
+    np.put_along_axis(others, place[..., None], filler, axis=-1)
+    return others

@@ -94,6 +94,7 @@ CALLS: Calls = {
     },
     "analysis.smile.iv": lambda: {"fit": made.fitted(), "log_moneyness": made.LOCAL},
     "analysis.smile.total_variance": lambda: {"fit": made.fitted(), "log_moneyness": made.LOCAL},
+    "analysis.flags": lambda: {"data": made.fitted()},
     "analysis.smile.butterfly_check": lambda: {"fit": made.fitted()},
     "analysis.smile.from_raw": lambda: {
         "raw": made.VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,

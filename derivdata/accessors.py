@@ -1,0 +1,372 @@
+"""Accessors: ``.dd`` on tables, panels, surfaces and results has the functions that take them first.
+
+`KINDS` lists which functions a kind of object has. Each is a function of `derivdata.analysis`,
+`derivdata.plot` or the top of the package, called with the object as its first argument. Arguments, errors
+and results are those of the function; there is no second implementation.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from derivdata.support.text import did_you_mean
+
+__all__ = ["KINDS", "Accessor", "Family", "Kind", "functions_of", "register"]
+
+_ALIASES = {"plot": {"heatmap": "funding_heatmap"}}
+"""Shorter names within a family."""
+
+
+class Kind(NamedTuple):
+    """A kind of object: its class, names of columns or variables that it needs, and its functions."""
+
+    name: str
+    type: str
+    needs: tuple[str, ...]
+    functions: tuple[str, ...]
+
+
+KINDS = (
+    Kind(
+        "panel",
+        "DataArray",
+        (),
+        (
+            "provenance",
+            "card",
+            "analysis.align.align",
+            "analysis.backtest.carry",
+            "analysis.backtest.sweep",
+            "analysis.basis.against",
+            "analysis.delivery.calibration",
+            "analysis.flags",
+            "analysis.funding.best_pair",
+            "analysis.funding.breakeven",
+            "analysis.funding.comovement",
+            "analysis.funding.cumulative",
+            "analysis.funding.dispersion",
+            "analysis.funding.forecast_carry",
+            "analysis.funding.forecast_history",
+            "analysis.funding.half_life",
+            "analysis.funding.infer_interval",
+            "analysis.funding.oi_weighted",
+            "analysis.funding.period_sums",
+            "analysis.funding.pick_record",
+            "analysis.funding.realised_carry",
+            "analysis.funding.slippage_bps",
+            "analysis.funding.spread",
+            "analysis.funding.universe",
+            "analysis.funding.with_spot",
+            "analysis.funding.zscore",
+            "analysis.futures.with_leg",
+            "analysis.liquidations.branching_ratio",
+            "analysis.oi.by_kind",
+            "analysis.oi.hhi",
+            "analysis.oi.in_coins",
+            "analysis.oi.market_share",
+            "analysis.oi.migration",
+            "analysis.oi.oi_to_volume",
+            "analysis.oi.share_trend",
+            "analysis.percentile",
+            "analysis.rank",
+            "analysis.taker.cumulative_delta",
+            "analysis.taker.imbalance",
+            "analysis.variance.cboe",
+            "analysis.volatility.bars",
+            "analysis.volatility.bipower",
+            "analysis.volatility.implied_minus_realised",
+            "plot.calibration",
+            "plot.cumulative_funding",
+            "plot.funding_heatmap",
+            "plot.funding_history",
+            "plot.open_interest",
+            "plot.orderbook_depth",
+            "plot.positioning",
+            "plot.taker_volume",
+            "plot.volatility",
+        ),
+    ),
+    Kind("result", "Dataset", (), ("provenance", "card", "analysis.flags", "plot.card")),
+    Kind(
+        "fit",
+        "Dataset",
+        ("method", "year_fraction", "k_min"),
+        (
+            "analysis.business_time.fit",
+            "analysis.delivery.probabilities",
+            "analysis.risk_neutral.density",
+            "analysis.risk_neutral.moments",
+            "analysis.risk_neutral.quantile",
+            "analysis.smile.butterfly_check",
+            "analysis.smile.iv",
+            "analysis.smile.total_variance",
+            "analysis.surface.at",
+            "analysis.surface.calendar_check",
+            "analysis.surface.constant_maturity",
+            "analysis.surface.forward_variance",
+            "analysis.surface.iv",
+            "analysis.surface.local_volatility",
+            "analysis.surface.term_structure",
+            "analysis.variance.model_free",
+            "plot.implied_density",
+            "plot.surface",
+            "plot.term_structure",
+            "plot.venue_difference",
+            "plot.volatility",
+        ),
+    ),
+    Kind(
+        "chain",
+        "Dataset",
+        ("strike", "expiry"),
+        (
+            "analysis.chain.arbitrage",
+            "analysis.chain.clean",
+            "analysis.chain.executable",
+            "analysis.chain.forwards",
+            "analysis.chain.greeks",
+            "analysis.exposure.gamma_exposure",
+            "analysis.exposure.history",
+            "analysis.exposure.max_pain",
+            "analysis.exposure.open_interest",
+            "analysis.exposure.put_call_ratio",
+            "analysis.exposure.zero_gamma",
+            "analysis.surface.from_chain",
+            "analysis.surface.history",
+            "analysis.variance.model_free",
+            "plot.implied_density",
+            "plot.smile",
+            "plot.strikes",
+            "plot.surface",
+            "plot.term_structure",
+            "plot.venue_difference",
+        ),
+    ),
+    Kind("forwards", "Dataset", ("forward",), ("analysis.chain.basis",)),
+    Kind(
+        "backtest",
+        "Dataset",
+        ("equity",),
+        ("analysis.backtest.capacity", "analysis.backtest.trades", "plot.backtest"),
+    ),
+    Kind(
+        "forecast",
+        "Dataset",
+        ("net_bps",),
+        ("analysis.carry_table", "analysis.funding.portfolio", "plot.carry"),
+    ),
+    Kind("picks", "Dataset", ("predicted_net_bps",), ("analysis.funding.pick_summary",)),
+    Kind(
+        "futures curve",
+        "Dataset",
+        ("basis_apr",),
+        ("analysis.futures.cash_and_carry", "analysis.futures.constant_maturity", "plot.term_structure"),
+    ),
+    Kind("variance", "Dataset", ("total_variance",), ("analysis.variance.volatility_index",)),
+    Kind(
+        "bars",
+        "Dataset",
+        ("open", "close"),
+        ("analysis.volatility.cone", "analysis.volatility.realised"),
+    ),
+    Kind("attribution", "Dataset", ("contribution",), ("plot.pnl_attribution",)),
+    Kind("open interest", "Dataset", ("share",), ("plot.open_interest",)),
+    Kind("table", "DataFrame", (), ("panel", "quality", "provenance", "card", "analysis.align.asof_join")),
+    Kind(
+        "rates",
+        "DataFrame",
+        ("rate_bps_8h",),
+        ("plot.cumulative_funding", "plot.funding_heatmap", "plot.funding_history"),
+    ),
+    Kind("settlements", "DataFrame", ("interval_hours", "time"), ("analysis.funding.next_settlements",)),
+    Kind("open interest table", "DataFrame", ("oi_usd",), ("plot.open_interest",)),
+    Kind("long/short table", "DataFrame", ("long_short_ratio",), ("plot.positioning",)),
+    Kind("taker table", "DataFrame", ("buy_usd", "sell_usd"), ("plot.taker_volume",)),
+    Kind("depth", "DataFrame", ("depth_bps",), ("plot.orderbook_depth",)),
+    Kind("book", "DataFrame", ("price", "size"), ("plot.orderbook_depth",)),
+    Kind(
+        "futures",
+        "DataFrame",
+        ("expiry", "time"),
+        ("analysis.futures.roll", "analysis.futures.term_structure"),
+    ),
+    Kind(
+        "liquidations",
+        "DataFrame",
+        ("value_usd", "side"),
+        (
+            "analysis.liquidations.bucket",
+            "analysis.liquidations.clusters",
+            "analysis.liquidations.observed",
+            "plot.liquidations",
+        ),
+    ),
+    Kind("liquidation totals", "DataFrame", ("long_usd", "short_usd"), ("plot.liquidations",)),
+    Kind("clusters", "DataFrame", ("peak_10s_usd",), ("analysis.liquidations.cascades",)),
+    Kind(
+        "options",
+        "DataFrame",
+        ("strike", "side", "expiry"),
+        (
+            "analysis.chain.clean",
+            "analysis.chain.executable",
+            "analysis.chain.forwards",
+            "analysis.chain.greeks",
+            "analysis.chain.smiles",
+            "analysis.exposure.gamma_exposure",
+            "analysis.exposure.history",
+            "analysis.exposure.max_pain",
+            "analysis.exposure.open_interest",
+            "analysis.exposure.put_call_ratio",
+            "analysis.exposure.zero_gamma",
+            "analysis.surface.from_chain",
+            "analysis.surface.history",
+            "plot.implied_density",
+            "plot.smile",
+            "plot.strikes",
+            "plot.surface",
+            "plot.term_structure",
+            "plot.venue_difference",
+        ),
+    ),
+    Kind(
+        "option trades",
+        "DataFrame",
+        ("strike", "taker_side"),
+        ("analysis.option_trades.chain", "analysis.option_trades.flow", "plot.option_flow"),
+    ),
+    Kind(
+        "legs",
+        "DataFrame",
+        ("quantity",),
+        (
+            "analysis.position.attribution",
+            "analysis.position.greeks",
+            "analysis.position.scenarios",
+            "analysis.position.vega_buckets",
+        ),
+    ),
+    Kind("backtest sweep", "DataFrame", ("sharpe",), ("plot.backtest",)),
+)
+
+
+class Family:
+    """The functions of one module that take an object first, such as ``chain.dd.surface``."""
+
+    def __init__(self, data: Any, name: str, functions: dict[str, str]) -> None:
+        self._data = data
+        self._name = name
+        self._functions = functions
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        name = _ALIASES.get(self._name, {}).get(name, name)
+        if name not in self._functions:
+            raise AttributeError(
+                f"{self._name} has no function {name!r} for this object"
+                f"{did_you_mean(name, self._functions, _listed(self._functions))}"
+            )
+        return _bound(self._functions[name], self._data)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._functions)
+
+    def __repr__(self) -> str:
+        return f"<.dd.{self._name}: {', '.join(sorted(self._functions))}>"
+
+
+class Accessor:
+    """The functions of derivdata that take an object first, as methods: ``panel.dd.spread("okx", "bybit")``.
+
+    Functions have their own names. A name that several modules have is used with the module:
+    ``fit.dd.surface.iv(...)``. Figures are in ``plot``: ``panel.dd.plot.funding_heatmap()``.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __getattr__(self, name: str) -> Any:
+        families, flat = functions_of(self._data)
+        if name in flat:
+            return _bound(flat[name], self._data)
+        if name in families:
+            return Family(self._data, name, families[name])
+        owners = [family for family, functions in families.items() if name in functions and family != "plot"]
+        if owners:
+            several = " or ".join(f".dd.{family}.{name}" for family in owners)
+            raise AttributeError(f"several modules have {name!r}: use {several}")
+        known = [*flat, *families]
+        raise AttributeError(
+            f"no function {name!r} takes this {type(self._data).__name__} first"
+            f"{did_you_mean(name, known, _listed(known))}"
+        )
+
+    def __dir__(self) -> list[str]:
+        families, flat = functions_of(self._data)
+        return sorted({*families, *flat})
+
+    def __repr__(self) -> str:
+        return f"<.dd: {', '.join(dir(self))}>"
+
+
+def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Return the functions that an object has: by family and name, and those whose name is unique."""
+    names = set(map(str, getattr(data, "columns", ()))) or set(map(str, getattr(data, "variables", ())))
+    if type(data).__name__ == "DataFrame":
+        names |= set(map(str, filter(None, data.index.names)))
+    found: dict[str, None] = {}
+    for kind in KINDS:
+        if kind.type == type(data).__name__ and names.issuperset(kind.needs):
+            found |= dict.fromkeys(kind.functions)
+    families: dict[str, dict[str, str]] = {}
+    for path in found:
+        module, _, name = path.rpartition(".")
+        family = module.rpartition(".")[2]
+        if family not in ("", "analysis"):
+            families.setdefault(family, {})[name] = path
+    counts = Counter(path.rpartition(".")[2] for path in found if not path.startswith("plot."))
+    flat = {
+        path.rpartition(".")[2]: path
+        for path in found
+        if not path.startswith("plot.") and counts[path.rpartition(".")[2]] == 1
+    }
+    return families, flat
+
+
+def register(library: str) -> None:
+    """Register ``.dd`` with pandas or xarray, which is imported."""
+    if library == "pandas":
+        from pandas.api.extensions import register_dataframe_accessor
+
+        register_dataframe_accessor("dd")(Accessor)
+    else:
+        import xarray as xr
+
+        for register_accessor in (xr.register_dataarray_accessor, xr.register_dataset_accessor):
+            decorate: Any = register_accessor
+            decorate("dd")(Accessor)
+
+
+def _bound(path: str, data: Any) -> Callable[..., Any]:
+    """Return a function with its first argument given, under its own name, signature and docstring."""
+    module, _, name = path.rpartition(".")
+    owner = importlib.import_module(f"derivdata.{module}" if module else "derivdata")
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(data, *args, **kwargs)
+
+    signature = inspect.signature(function)
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list(signature.parameters.values())[1:]
+    )
+    return call
+
+
+def _listed(names: Any) -> str:
+    return f"; it has {', '.join(sorted(names))}"

@@ -1,0 +1,205 @@
+"""``.dd`` on tables, panels, fits and results: the functions themselves, with the object given first."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+import derivdata as dd
+from derivdata import accessors, analysis, plot
+from derivdata.analysis import chain, funding, surface
+
+DATA = ("Panel", "pd.DataFrame", "xr.Dataset", "xr.DataArray", "Rates", "Chain")
+ELSEWHERE = {
+    "plot.data": "takes Axes",
+    "analysis.surface.from_essvi": "takes arrays of parameters",
+}
+
+
+def functions() -> Iterator[tuple[str, Any]]:
+    """Every public function of analysis and plot."""
+    for name in analysis.__all__:
+        value = getattr(analysis, name)
+        if inspect.ismodule(value):
+            for inner in getattr(value, "__all__", ()):
+                yield f"analysis.{name}.{inner}", getattr(value, inner)
+        else:
+            yield f"analysis.{name}", value
+    for name in plot.__all__:
+        yield f"plot.{name}", getattr(plot, name)
+
+
+def test_every_function_that_takes_data_first_is_a_method_of_some_kind() -> None:
+    listed = {path for kind in accessors.KINDS for path in kind.functions}
+    expected = set()
+    for path, function in functions():
+        if not inspect.isfunction(function):
+            continue
+        parameters = list(inspect.signature(function).parameters.values())
+        if parameters and any(kind in str(parameters[0].annotation) for kind in DATA):
+            expected.add(path)
+    assert expected - listed - set(ELSEWHERE) == set()
+
+
+def test_every_listed_function_exists() -> None:
+    for kind in accessors.KINDS:
+        for path in kind.functions:
+            module, _, name = path.rpartition(".")
+            owner = importlib.import_module(f"derivdata.{module}" if module else "derivdata")
+            assert callable(getattr(owner, name)), path
+
+
+@pytest.fixture
+def rates() -> pd.DataFrame:
+    dd.connect("sample", cache="off")
+    return dd.funding.history("BTC", "3d", venues=["binance", "bybit", "okx"])
+
+
+@pytest.fixture
+def fit() -> xr.Dataset:
+    dd.connect("sample", cache="off")
+    return surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+
+
+def test_methods_return_what_their_functions_return(rates: pd.DataFrame, fit: xr.Dataset) -> None:
+    panel = rates.dd.panel()
+    assert panel.identical(dd.panel(rates))
+    assert panel.dd.spread("okx", "bybit").identical(funding.spread(panel, "okx", "bybit"))
+    assert panel.dd.funding.spread("okx", "bybit").identical(funding.spread(panel, "okx", "bybit"))
+    assert panel.dd.best_pair(fee_bps=5).identical(funding.best_pair(panel, fee_bps=5))
+    pd.testing.assert_frame_equal(rates.dd.quality(), dd.quality(rates))
+    options = dd.options.snapshot("BTC", "deribit")
+    assert options.dd.surface.from_chain().identical(fit)
+    strike, expiry = 110_000.0, fit["expiry"].values[5]
+    here = fit.dd.at(strike=strike, expiry=expiry)
+    assert here.identical(surface.at(fit, strike=strike, expiry=expiry))
+    assert fit.dd.surface.iv.__doc__ == surface.iv.__doc__
+    assert options.dd.clean().attrs["dropped"] == chain.clean(options).attrs["dropped"]
+
+
+def test_figures_are_in_plot(rates: pd.DataFrame) -> None:
+    drawn = dd.plot.data(rates.dd.panel().dd.plot.heatmap())
+    pd.testing.assert_frame_equal(drawn, dd.plot.data(dd.plot.funding_heatmap(dd.panel(rates))))
+
+
+def test_a_name_of_several_modules_is_used_with_the_module(fit: xr.Dataset) -> None:
+    with pytest.raises(AttributeError, match=r"use \.dd\.smile\.iv or \.dd\.surface\.iv"):
+        _ = fit.dd.iv
+    assert "iv" not in dir(fit.dd)
+    assert {"at", "flags", "surface", "plot"} <= set(dir(fit.dd))
+
+
+def test_a_wrong_name_is_answered_by_the_nearest(rates: pd.DataFrame) -> None:
+    with pytest.raises(AttributeError, match=r"no function 'spred'.*did you mean 'spread'"):
+        _ = rates.dd.panel().dd.spred
+    with pytest.raises(AttributeError, match="plot has no function 'smil'"):
+        _ = dd.options.snapshot("BTC", "deribit").dd.plot.smil
+
+
+def test_completion_lists_what_fits_the_object() -> None:
+    book = pd.DataFrame({"price": [1.0], "size": [2.0]})
+    assert "orderbook_depth" in dir(book.dd.plot)
+    assert "from_chain" not in dir(book.dd)
+    legs = pd.DataFrame({"quantity": [1.0]})
+    assert {"greeks", "scenarios"} <= set(dir(legs.dd))
+
+
+def test_signatures_lack_the_object(rates: pd.DataFrame) -> None:
+    method = inspect.signature(rates.dd.panel().dd.spread)
+    assert list(method.parameters) == list(inspect.signature(funding.spread).parameters)[1:]
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import derivdata; import pandas as pd, xarray as xr",
+        "import pandas as pd, xarray as xr; import derivdata",
+    ],
+)
+def test_either_order_of_imports_registers_the_accessors(imports: str) -> None:
+    code = f"{imports}\nassert 'xarray' in derivdata._sys.modules\n"
+    code += "print(dir(pd.DataFrame().dd), xr.Dataset().dd.flags.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "flags"
+
+
+def test_importing_derivdata_imports_neither_pandas_nor_xarray() -> None:
+    code = "import derivdata, sys; print('pandas' in sys.modules, 'xarray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_flags_are_one_boolean_for_each_reason_that_is_set() -> None:
+    status = xr.DataArray([0, 5, 4], dims="expiry", attrs={"flag_masks": [1, 2, 4], "flag_meanings": "a b c"})
+    decoded = analysis.flags(xr.Dataset({"status": status}))
+    assert list(decoded) == ["a", "c"]
+    assert decoded["a"].values.tolist() == [False, True, False]
+    assert decoded["c"].values.tolist() == [False, True, True]
+    with pytest.raises(ValueError, match="no variable 'state'"):
+        analysis.flags(xr.Dataset({"status": status}), "state")
+    with pytest.raises(ValueError, match="not a status"):
+        analysis.flags(status.drop_attrs())
+
+
+def net_by_pairs(rates: dict[str, float], fees: dict[str, float], periods: float) -> tuple[str, str, float]:
+    """The pair with the largest spread after fees, by a loop over pairs."""
+    best = ("", "", -np.inf)
+    for long in sorted(rates):
+        for short in sorted(rates):
+            cost = 2.0 * (fees[long] + fees[short]) / periods
+            net = rates[short] - rates[long] - cost
+            if long != short and net > best[2] + 1e-12:
+                best = (long, short, net)
+    return best
+
+
+@given(
+    values=st.lists(st.floats(-20.0, 20.0), min_size=2, max_size=6),
+    fees=st.lists(st.floats(0.0, 10.0), min_size=6, max_size=6),
+    days=st.sampled_from([1, 7, 30]),
+)
+def test_the_best_pair_after_fees_is_that_of_a_loop_over_pairs(
+    values: list[float], fees: list[float], days: int
+) -> None:
+    venues = [f"v{number}" for number in range(len(values))]
+    panel = xr.DataArray([values], {"exchange": venues}, ("time", "exchange"), attrs={"units": "bps/8h"})
+    by_venue = dict(zip(venues, fees, strict=False))
+    best = funding.best_pair(panel, fee_bps=by_venue, hold=f"{days}d").isel(time=0)
+    by_name = dict(zip(venues, values, strict=True))
+    long, short, net = net_by_pairs(by_name, by_venue, 3.0 * days)
+    if by_name[short] <= by_name[long]:
+        assert best["long"].item() == best["short"].item() == ""
+        assert np.isnan(best["net_bps_8h"].item())
+        return
+    assert best["net_bps_8h"].item() == pytest.approx(net, abs=1e-9)
+    gross = by_name[best["short"].item()] - by_name[best["long"].item()]
+    assert best["spread_bps_8h"].item() == pytest.approx(gross)
+
+
+def test_fees_are_spread_over_the_holding_time() -> None:
+    """A spread of 2.5 bps/8h over 16 days; four trades of 5 bps cost 20 bps, 20 / 48 per 8 hours."""
+    rates = xr.DataArray(
+        [[1.0, -0.5, 2.0]], {"exchange": ["a", "b", "c"]}, ("time", "exchange"), attrs={"units": "bps/8h"}
+    )
+    best = funding.best_pair(rates, fee_bps=5.0, hold="16d").isel(time=0)
+    assert (best["long"].item(), best["short"].item()) == ("b", "c")
+    assert best["net_bps_8h"].item() == pytest.approx(2.5 - 20.0 / 48.0)
+    dear = funding.best_pair(rates, fee_bps={"a": 0.0, "b": 0.0, "c": 100.0}, hold="16d").isel(time=0)
+    assert (dear["long"].item(), dear["short"].item()) == ("b", "a")  # 1.5, against 2.5 - 200 / 48
+    assert dear["net_bps_8h"].item() == 1.5
+    missing = rates.where(rates["exchange"] != "c")
+    alone = funding.best_pair(missing.where(rates["exchange"] != "b"), fee_bps=5.0).isel(time=0)
+    assert np.isnan(alone["spread_bps_8h"].item())
+    assert np.isnan(alone["net_bps_8h"].item())
+    assert alone["venues"].item() == 1
