@@ -124,7 +124,8 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
             raise ValueError(f"data has no variable {variable!r}; it has {', '.join(map(str, data))}")
         data = data[variable]
     if "flag_masks" not in data.attrs or "flag_meanings" not in data.attrs:
-        raise ValueError(f"{variable if data.name is None else data.name} lacks flag_masks and flag_meanings: it is not a status")
+        name = variable if data.name is None else data.name
+        raise ValueError(f"{name} lacks flag_masks and flag_meanings: it is not a status")
     masks = np.atleast_1d(data.attrs["flag_masks"])
     meanings = str(data.attrs["flag_meanings"]).split()
     status = np.nan_to_num(data.to_numpy()).astype(np.int64)
