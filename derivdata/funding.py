@@ -21,14 +21,21 @@ import pyarrow as pa
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import Envelope, Point, Settlement, answer_time, series
-from derivdata.client.retrieval import By, get_windows, pieces, symbols_to_request, tabulate
+from derivdata.client.retrieval import (
+    By,
+    get_windows,
+    pieces,
+    symbol_names,
+    symbols_to_request,
+    tabulate,
+    venue_names,
+)
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import symbol_names, venue_names
 from derivdata.tables.payment_intervals import payment_time
 from derivdata.tables.schema import coded, floats, ranks, repeated
 from derivdata.units import convert
@@ -171,9 +178,10 @@ def history(
     >>> dd.funding.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
     """
+    window = times.window(start, end)
     slugs = venue_names(venues)
     listed = symbols_to_request(endpoints.FUNDING_HISTORICAL, symbol_names(symbols), by)
-    spans = pieces(endpoints.FUNDING_HISTORICAL, times.window(start, end), resolution, slugs)
+    spans = pieces(endpoints.FUNDING_HISTORICAL, window, resolution, slugs)
     each = [{"symbol": s, "exchanges": slugs, "resolution": resolution} for s in listed]
     answers = get_windows(endpoints.FUNDING_HISTORICAL, each, spans, _History)
     return tabulate(tables.TABLES["funding_history"], answers, _history_columns, listed=listed)
@@ -209,9 +217,10 @@ def settlements(
     ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``. Errors are
     those of `history`.
     """
+    window = times.window(start, end)
     slugs = venue_names(venues)
     listed = symbols_to_request(endpoints.FUNDING_SETTLEMENT, symbol_names(symbols), by)
-    spans = pieces(endpoints.FUNDING_SETTLEMENT, times.window(start, end), "1h", slugs)
+    spans = pieces(endpoints.FUNDING_SETTLEMENT, window, "1h", slugs)
     each = [{"symbol": s, "exchanges": slugs} for s in listed]
     answers = get_windows(endpoints.FUNDING_SETTLEMENT, each, spans, _Settlements)
     return tabulate(tables.TABLES["funding_settlements"], answers, _settlement_columns, listed=listed)

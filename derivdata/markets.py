@@ -16,12 +16,12 @@ from msgspec import UNSET
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import Envelope, Figure, answer_time, instants
-from derivdata.client.retrieval import get_windows, tabulate
+from derivdata.client.retrieval import get_windows, tabulate, venue_names
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import symbol_of, venue_names, venue_of
+from derivdata.tables.contracts import symbol_of, venue_of
 
 __all__ = [
     "exchange_history",

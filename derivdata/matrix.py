@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from derivdata import funding, oi, options, positioning, prices, volume
+from derivdata.client.retrieval import names as listed_names
+from derivdata.client.retrieval import symbol_names
 from derivdata.errors import BadRequest, DataNotice, FetchError, NotFound
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean
-from derivdata.tables.contracts import names as listed_names
-from derivdata.tables.contracts import symbol_names
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import panel
 

@@ -21,6 +21,7 @@ from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
+from derivdata.tables.coins import over_all_contracts
 
 __all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]
 __dir__ = __all__.copy
@@ -41,7 +42,7 @@ class _Summary(Envelope):
     exchanges: list[_Exchange]
 
 
-_HISTORY = quantity(endpoints.OI_TIMESERIES, "open_interest_usd")
+_HISTORY = quantity(endpoints.OI_TIMESERIES, "open_interest_usd", "open_interest_all_contracts_usd")
 _TOTALS = quantity(endpoints.OI_EXCHANGE_TOTALS, "total_open_interest_usd")
 _TOP = quantity(endpoints.OI_TOP_SYMBOLS, "oi_usd")
 
@@ -116,8 +117,11 @@ def history(
     DataFrame, table ``oi_history``
         One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is not a row. A row is one
         contract of the venue, the one that represents the symbol (a perpetual in USDT before one in coins).
-        ``dd.panel(table, by="coin")`` of a table with ``by="coin"`` adds the symbols of a coin up; contracts
-        in other currencies are in ``dd.venues.read(..., by="coin")``.
+        ``oi_all_contracts_usd`` [USD] is the sum over all perpetuals of the symbol, in USDT, USDC and coins.
+        Collected archives have it of polls; it is NaN where a contract is not known, and of other sources.
+        With ``by="coin"``, ``oi_usd`` is that sum where the source has it for the symbol and venue, and
+        ``dd.panel(table, by="coin")`` adds the symbols of a coin up. A series whose source has no sums is
+        still of one contract.
 
     Notes
     -----
@@ -128,7 +132,8 @@ def history(
     >>> dd.oi.history(["BTC", "ETH"], "7d", venues=["binance"]).shape
     (336, 5)
     """
-    return quantities.over_time(_HISTORY, symbols, start, end, venues, resolution, by)
+    table = quantities.over_time(_HISTORY, symbols, start, end, venues, resolution, by)
+    return over_all_contracts(table) if by == "coin" else table
 
 
 @typed

@@ -15,13 +15,13 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import Envelope, answer_time, instants
-from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.retrieval import get_windows, names, pieces, tabulate
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import names, symbol_of, venue_of
+from derivdata.tables.contracts import symbol_of, venue_of
 
 __all__ = ["book", "depth_history"]
 __dir__ = __all__.copy

@@ -16,12 +16,11 @@ from derivdata import tables
 from derivdata.client import quantities
 from derivdata.client.quantities import quantity
 from derivdata.client.reading import Envelope, instants
-from derivdata.client.retrieval import By, get_windows, pieces, tabulate
+from derivdata.client.retrieval import By, get_windows, pieces, tabulate, venue_names
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import venue_names
 
 __all__ = ["exchange_totals", "history", "oi_ratio", "taker", "top_symbols"]
 __dir__ = __all__.copy

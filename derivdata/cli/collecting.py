@@ -42,6 +42,11 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
         "--fail-after", metavar="TIME", help="end with status 1 when no venue answered for so long (1h)"
     )
     parser.add_argument(
+        "--all-contracts",
+        action="store_true",
+        help="request open interest of every contract of a symbol where each takes a request (binance)",
+    )
+    parser.add_argument(
         "--alert",
         action="append",
         default=[],
@@ -82,6 +87,7 @@ def _collect(arguments: argparse.Namespace) -> None:
         streams=arguments.streams,
         push=arguments.push,
         unconfirmed=arguments.unconfirmed,
+        all_contracts=arguments.all_contracts,
         keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
         fail_after=None if arguments.fail_after is None else times.length(arguments.fail_after, "fail-after"),
         clock=clock,

@@ -10,12 +10,11 @@ import pandas as pd
 from derivdata.client import transport
 from derivdata.client.quantities import row_type
 from derivdata.client.reading import Envelope
-from derivdata.client.retrieval import pieces, tabulate
+from derivdata.client.retrieval import pieces, symbol_names, tabulate, venue_names
 from derivdata.client.transport.settings import spacing_seconds
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import TABLES, endpoints
-from derivdata.tables.contracts import symbol_names, venue_names
 
 _HISTORIES = {
     "funding.history": endpoints.FUNDING_HISTORICAL,

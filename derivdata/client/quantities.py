@@ -11,12 +11,20 @@ import numpy as np
 import pandas as pd
 
 from derivdata.client.reading import Envelope, decode_raw, instants
-from derivdata.client.retrieval import By, get_windows, pieces, symbols_to_request, tabulate
+from derivdata.client.retrieval import (
+    By,
+    get_windows,
+    pieces,
+    symbol_names,
+    symbols_to_request,
+    tabulate,
+    venue_names,
+)
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.decoders import DECODERS
 from derivdata.tables import TABLES
-from derivdata.tables.contracts import symbol_names, venue_names, venue_of
+from derivdata.tables.contracts import venue_of
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.schema import Kind, Table, coded
 
@@ -34,9 +42,13 @@ class Quantity(NamedTuple):
         return TABLES[self.endpoint.table]
 
 
-def quantity(endpoint: Endpoint, value: str) -> Quantity:
-    """Return a way to ask for a quantity whose rows, one for each venue and step, stand in ``data``."""
+def quantity(endpoint: Endpoint, value: str, *others: str) -> Quantity:
+    """Return a way to ask for a quantity whose rows, one for each venue and step, stand in ``data``.
+
+    `others` are further numbers of a row, which the source may lack.
+    """
     fields: list[Any] = [("exchange", str), (value, float | None), ("symbol_count", int | None, None)]
+    fields += [(name, float | None, None) for name in others]
     row = msgspec.defstruct("Row", [*fields, ("timestamp", str, ""), ("t", str, "")])
     named: list[Any] = [("symbol", str)] if "{symbol}" in endpoint.path else []
     rows = [*named, ("data", list[row])]  # type: ignore[valid-type]

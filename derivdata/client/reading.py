@@ -19,14 +19,13 @@ from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.support.decoders import DECODERS
 from derivdata.tables import endpoints
+from derivdata.tables.history_rows import SPARSE
 from derivdata.tables.schema import Table, coded, floats, repeated
 
 T = TypeVar("T")
 
 _BATCH = 512
 HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
-SPARSE = ("liquidations_history",)
-"""Tables without a row where nothing happened: their rows are usually further apart than a step."""
 _STEPS_US = {name: times.us(step) for name, step in times.RESOLUTIONS.items()}
 _UNSTATED_STEP_US = HOUR_US
 """How far outside of its window a row may lie where no resolution says how long a bucket is."""
@@ -195,6 +194,8 @@ class CheckedAnswer:
         by_name = {"raw": 0, **_STEPS_US}
         wanted, used = by_name.get(self.requested.get("resolution", "")), by_name.get(str(steps[0]))
         self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
+        date = answer.as_of
+        self.as_of_us = None if date is pd.NaT else int(date.asm8.astype("datetime64[us]").view(np.int64))
         self.window_us = self._window()
 
     def _window(self) -> tuple[int, int] | None:
@@ -204,9 +205,9 @@ class CheckedAnswer:
             # As `times.iso` writes them: ISO text in UTC that ends in Z, which numpy alone does not take.
             start, end = (np.datetime64(requested[n].removesuffix("Z"), "us") for n in ("start", "end"))
             return int(start.view(np.int64)), int(end.view(np.int64))
-        if self.answer.as_of is pd.NaT:
+        now = self.as_of_us
+        if now is None:
             return None
-        now = times.us(self.answer.as_of)
         if "since" in requested:
             return int(requested["since"]) * 1000, now + DAY_US
         if "range" not in requested or self.table is None:

@@ -15,18 +15,20 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 import pandas as pd
 
-from derivdata.client import requested_rows, transport
-from derivdata.client.reading import CheckedAnswer
+from derivdata.client import transport
+from derivdata.client.reading import HOUR_US, CheckedAnswer
 from derivdata.client.rules import check
 from derivdata.client.transport import Answer, progress
 from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
 from derivdata.support.text import nearest_symbols
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import BUNDLED_COINS, base
+from derivdata.tables.contracts import BUNDLED_COINS, base, symbol_of, venue_of
 from derivdata.tables.endpoints import Endpoint
+from derivdata.tables.history_rows import PAYMENTS, SPARSE, RequestedWindow, missing_row_sentences
 from derivdata.tables.schema import Table
 from derivdata.tables.tickers import other_tickers
 from derivdata.tables.venue_facts import FACTS
@@ -36,6 +38,9 @@ By: TypeAlias = Literal["symbol", "coin"]
 
 T = TypeVar("T")
 
+_HOURLY = ("options_atm_history", "options_surface_history", "options_overview_history")
+"""Tables with a row an hour, whose responses state no resolution."""
+_PAID_LATE_US = HOUR_US
 _BYTES_PER_ANSWER = 18_750_000
 _ROW_BYTES = {
     endpoints.FUNDING_SETTLEMENT.path: 100,
@@ -52,14 +57,44 @@ _POINT_BYTES = 75
 _VENUES = 50
 """Most venues that an answer about all of them is taken to hold."""
 
-_RAW_STEP = _MINUTE = pd.Timedelta(1, "min")
-_DAY = pd.Timedelta(1, "D")
-_CAP_DAYS = 90
+_RAW_STEP = pd.Timedelta(1, "min")
 _NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
 
 
 class _Listed(msgspec.Struct):
     symbols: list[str]
+
+
+def names(value: str | Sequence[str], argument: str) -> list[str]:
+    """Return a list of names from one name or several."""
+    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(name, str) and name for name in listed):
+        raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
+    if any("," in name for name in listed):
+        raise ValueError(f"{argument}={value!r}: give several names as a list, one text each")
+    if not listed or len(set(listed)) < len(listed):
+        raise ValueError(f"{argument} must name at least one, and each once: {listed!r}")
+    return listed
+
+
+def symbol_names(value: str | Sequence[str], argument: str = "symbols") -> list[str]:
+    """Return the base symbols of one name or several."""
+    return names([symbol_of(name) for name in names(value, argument)], argument)
+
+
+def symbol_filter(value: str | Sequence[str] | None, argument: str = "symbols") -> list[str] | None:
+    """Return the base symbols of a filter; None is no filter."""
+    return None if value is None else symbol_names(value, argument)
+
+
+def venue_names(value: Any, argument: str = "venues") -> Any:
+    """Return the slugs of one venue or several; None, and what is no text, is the endpoint's to check."""
+    if value is None:
+        return None
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, Iterable):
+        return value
+    return [venue_of(name, argument) if isinstance(name, str) else name for name in listed]
 
 
 def pieces(
@@ -154,7 +189,7 @@ def tabulate(
     """Return the table of some answers that keep the rules, with their provenance in ``attrs``."""
     seen: list[Answer[Any]] = []
     parts: list[dict[str, Any]] = []
-    windows: list[requested_rows.RequestedWindow | None] = []
+    windows: list[RequestedWindow | None] = []
     facts: dict[str, Any] = {}
     for answer in answers:
         part, notices, answer_facts = columns_of(table, answer, columns, within=within, windows=windows)
@@ -185,7 +220,7 @@ def columns_of(
     columns: Callable[[Answer[T]], Mapping[str, Any]],
     *,
     within: times.Window | None = None,
-    windows: list[requested_rows.RequestedWindow | None] | None = None,
+    windows: list[RequestedWindow | None] | None = None,
 ) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
     """Return typed columns of an answer that keeps the rules, notices about it, and facts for provenance.
 
@@ -203,21 +238,71 @@ def columns_of(
         stamps = evidence.columns["time"].asi8
         evidence.keep((stamps >= start) & (stamps < end))
     if windows is not None:
-        windows.append(requested_rows.requested_window(evidence, within))
+        windows.append(_requested_window(evidence, within))
     return evidence.columns, notices, evidence.facts
+
+
+def _requested_window(e: CheckedAnswer, within: times.Window | None) -> RequestedWindow | None:
+    """Return the window that a response is about; None where its table has no regular rows in a window."""
+    if e.table is None or e.window_us is None or e.time_us is None:
+        return None
+    name = e.table.name
+    stated = [e.stated.get("resolution"), e.requested.get("resolution")]
+    is_stated = any(word in times.RESOLUTIONS for word in stated)
+    is_regular = "resolution" in e.table.columns or name in (PAYMENTS, *_HOURLY, *SPARSE)
+    if not is_regular or not (is_stated or name in (PAYMENTS, *_HOURLY)):
+        return None
+    start, end = e.window_us
+    if within is not None:
+        start = max(start, times.us(within.start))
+        end = min(end, times.us(within.end))
+    if e.as_of_us is not None:
+        late = _PAID_LATE_US if name == PAYMENTS else 0
+        end = min(end, e.as_of_us - late)
+    step = e.step_us if is_stated else HOUR_US
+    is_hosted = e.endpoint is not None and not e.endpoint.local
+    return RequestedWindow(start, end, step, is_hosted) if start < end else None
 
 
 def _notify_missing(
     table: Table,
     seen: list[Answer[Any]],
     parts: Sequence[Mapping[str, Any]],
-    windows: Sequence[requested_rows.RequestedWindow | None],
+    windows: Sequence[RequestedWindow | None],
 ) -> None:
-    """Warn of rows that the requested windows lack."""
-    for place, notice in requested_rows.notices(table, seen, parts, windows):
-        answer = seen[place]
-        seen[place] = replace(answer, notices=(*answer.notices, notice))
-        transport.notify(answer.request, notice)
+    """Warn of rows that the requested windows lack, with the newest response to each question."""
+    questions: dict[tuple[Any, ...], list[int]] = {}
+    for place, (answer, window) in enumerate(zip(seen, windows, strict=True)):
+        if window is None:
+            continue
+        parameters = tuple(pair for pair in answer.request.query if pair[0] not in ("start", "end"))
+        questions.setdefault((answer.request.path, parameters, window.step), []).append(place)
+    for places in questions.values():
+        chosen = [parts[place] for place in places]
+        spans = [window for place in places if (window := windows[place]) is not None]
+        span = spans[0]._replace(start=min(w.start for w in spans), end=max(w.end for w in spans))
+        answer = seen[places[0]]
+        absent = _absent_venues(answer, chosen)
+        for notice in [*absent, *missing_row_sentences(table, chosen, span)]:
+            answer = replace(answer, notices=(*answer.notices, notice))
+            transport.notify(answer.request, notice)
+        seen[places[0]] = answer
+
+
+def _absent_venues(answer: Answer[Any], parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the requested venues without a row, where others have rows."""
+    query = dict(answer.request.query)
+    requested = query.get("exchanges", "all").split(",")
+    columns = [part["exchange"] for part in parts if "exchange" in part]
+    present = {
+        name for values in columns if len(values) for name in pd.unique(np.asarray(values, dtype=object))
+    }
+    if "all" in requested or not present:
+        return []
+    absent = sorted({*requested} - present)
+    return (
+        [f"{', '.join(absent)}: no rows in the window of {len(requested)} requested venues"] if absent else []
+    )
 
 
 def _notify_empty(seen: list[Answer[Any]], parts: Sequence[Mapping[str, Any]]) -> None:
@@ -294,7 +379,11 @@ def symbols_to_request(endpoint: Endpoint, symbols: Sequence[str], by: By) -> li
     names these.
     """
     if by == "coin":
-        listed = listed_symbols()
+        try:
+            listed = listed_symbols()
+        except NotFound as error:  # an archive without funding has no list of symbols
+            transport.notify(endpoint.path, f"other contracts of the coins are not known: {error}")
+            listed = []
         contracts = [_contracts(symbol, listed) or [symbol] for symbol in symbols]
         return list(dict.fromkeys(name for names in contracts for name in names))
     suspects = [symbol for symbol in symbols if _has_several_contracts(symbol)]
@@ -312,40 +401,3 @@ def symbols_to_request(endpoint: Endpoint, symbols: Sequence[str], by: By) -> li
                     "returns them too, and dd.panel(table, by='coin') joins them",
                 )
     return list(symbols)
-
-
-def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
-    """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it."""
-    choices = next(p.choices for p in endpoint.params if p.name == "range")
-    if window is None or (isinstance(window, str) and window in choices):
-        return window
-    length = times.lookback(window) if isinstance(window, str) else None
-    if length is None:
-        try:
-            length = times.asof() - times.instant(window, "window")
-        except ValueError:  # text that is no lookback and no instant: the service judges it
-            return str(window)
-    lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}
-    holding = [name for name in choices if lengths[name] >= length]
-    if not holding:
-        return str(window) if isinstance(window, str) else f"{-(-length // pd.Timedelta(1, 'D'))}d"
-    chosen = min(holding, key=lengths.__getitem__)
-    if lengths[chosen] != length:
-        transport.notify(
-            endpoint.path, f"window={window!s} is answered by range={chosen}: known are {', '.join(choices)}"
-        )
-    return chosen
-
-
-def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
-    """Return the rolling range in whole days, ending now, that contains a window.
-
-    `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
-    not beyond the 90 days that are the most below Pro.
-    """
-    now = times.asof()
-    if window.start >= now:
-        shown = f"the window from start {times.iso(window.start)} to end {times.iso(window.end)}"
-        raise ValueError(f"{shown} is not before dd.asof(), {times.iso(now)}")
-    exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
-    return f"{exact if exact == _CAP_DAYS else ample}d"

@@ -31,10 +31,9 @@ from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
-from derivdata.tables.missing_rows import shown_time
+from derivdata.tables.history_rows import level_changes, rate_changes, shown_time
 from derivdata.tables.payment_intervals import contradicted
 from derivdata.tables.schema import Column
-from derivdata.tables.unit_changes import level_changes, rate_changes
 
 
 class Rule(NamedTuple):
@@ -363,13 +362,11 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
 
 def _listed_without_rows(e: CheckedAnswer) -> Iterator[str]:
     """Name the venues and symbols that a response lists and has no rows of."""
-    if e.table is None or not e.size:
-        return
     for column, field in (("exchange", "exchanges"), ("symbol", "symbols")):
         listed = e.stated.get(field)
         if isinstance(listed, Mapping):
             listed = listed.get(field)
-        if column not in e.words or not isinstance(listed, list | tuple):
+        if e.table is None or not e.words.get(column) or not isinstance(listed, list | tuple):
             continue
         names = dict.fromkeys(name for name in listed if isinstance(name, str))
         missing = sorted(names.keys() - {*e.words[column]})
@@ -384,10 +381,9 @@ _BOOK = "/orderbook/book"
 
 
 def _old(e: CheckedAnswer) -> Iterator[str]:
-    now, stated, stamps = e.answer.as_of, e.stated.get("timestamp"), e.time_us
-    if now is pd.NaT:
+    now_us, stated, stamps = e.as_of_us, e.stated.get("timestamp"), e.time_us
+    if now_us is None:
         return
-    now_us = int(now.asm8.astype("datetime64[us]").astype(np.int64))
     has_own_time = "end" in e.requested and e.endpoint is not None and e.endpoint.path == _BOOK
     is_snapshot = isinstance(stated, str) and not has_own_time
     late = now_us - int(times.micros([stated])[0]) if is_snapshot else 0

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 
 from derivdata import tables
+from derivdata.client.retrieval import symbol_filter, venue_names
 from derivdata.liquidations.orders import LIMIT, Cut, coverage, just_before_last, next_page, within_asked
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.tables.contracts import symbol_filter, venue_names
 
 _LATE = pd.Timedelta(30, "s")
 

@@ -11,14 +11,13 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client import transport
 from derivdata.client.reading import Envelope, decode_items
-from derivdata.client.retrieval import tabulate
+from derivdata.client.retrieval import symbol_filter, tabulate, venue_names
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import symbol_filter, venue_names
 
 LIMIT = 1000
 """Most orders in one response unless another number is requested."""

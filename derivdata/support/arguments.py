@@ -1,15 +1,18 @@
-"""Check arguments against their annotations at run time, so that a wrong one is refused by name.
+"""Check arguments against their annotations at run time, and record the call in its result.
 
-What an annotation cannot say (a unit, a dim, a range) each function checks itself.
+A wrong argument is refused by name. A function itself checks units, dims and ranges, which annotations do not
+state.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import json
 import numbers
 import re
 import sys
+import threading
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,6 +32,19 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 _NUMERIC = ("i", "u", "f")
 _WITH_LABELS = ("numpy", "pandas", "xarray")
 _WHOLE = 2**53  # above, a float cannot hold every whole number
+
+_RECORDED = {"pandas.DataFrame", "xarray.DataArray", "xarray.Dataset"}
+"""Results that carry the record of their call."""
+_LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
+"""Libraries whose versions a record states."""
+
+
+class _Depth(threading.local):
+    calls = 0
+
+
+_DEPTH = _Depth()
+"""How many public functions the thread is in: only the outermost call is recorded."""
 
 
 class _Rule(NamedTuple):
@@ -68,13 +84,15 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
                 )
         placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
         named = {name: _checked(expected, name, value) for name, value in kwargs.items()}
+        _DEPTH.calls += 1
+        is_outermost = _DEPTH.calls == 1
         try:
-            with calls.entered() as is_outermost, np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):
                 result = function(*placed, *args[len(placed) :], **named)  # type: ignore[arg-type]
-            if not (is_outermost and hasattr(result, "attrs")):
+            if not (is_outermost and _name(type(result)) in _RECORDED):
                 return result
             arguments = defaults() | dict(zip(positional, placed, strict=False)) | named
-            return calls.attach(function, arguments, result)  # type: ignore[no-any-return]
+            return _with_record(function, arguments, result)  # type: ignore[no-any-return]
         except ArithmeticError as fault:  # of Python's own numbers: numpy's give NaN
             arguments = dict(zip(positional, placed, strict=False)) | named
             single = [f"{name}={value!r}" for name, value in arguments.items() if _is_number(value)]
@@ -84,8 +102,51 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
         except ValueError as fault:
             _note_shapes(fault, function, dict(zip(positional, placed, strict=False)) | named)
             raise
+        finally:
+            _DEPTH.calls -= 1
 
     return call
+
+
+def _with_record(function: Callable[..., Any], arguments: Mapping[str, Any], result: Any) -> Any:
+    """Return a table or an array with the record of its call in ``attrs``."""
+    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
+    python = ".".join(map(str, sys.version_info[:3]))
+    record = {
+        "function": _public_name(function),
+        "arguments": {name: _described(value) for name, value in arguments.items()},
+        "versions": {"python": python} | {n: version for n, version in loaded.items() if version is not None},
+    }
+    if any(result is value for value in arguments.values()):
+        result = result.copy(deep=False)  # the caller's own object keeps its attributes
+    text = json.dumps(record, ensure_ascii=False, sort_keys=True)
+    result.attrs = {**result.attrs, calls.ATTRIBUTE: text}
+    return result
+
+
+def _described(value: Any) -> Any:
+    """Return an argument as JSON. Text, whole numbers and lists are the usual ones."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return [_described(item) for item in value] if type(value) is list else calls.described(value)
+
+
+@functools.cache
+def _public_name(function: Callable[..., Any]) -> str:
+    """Return the name under which a user calls a function: ``analysis.backtest.carry``."""
+    places = function.__module__.split(".")
+    ancestors = [".".join(places[:length]) for length in range(1, len(places) + 1)]
+    others = sorted(
+        (name for name in sys.modules if name.startswith("derivdata.")), key=lambda n: (n.count("."), n)
+    )
+    for place in [*ancestors, *others]:
+        module = sys.modules.get(place)
+        if function.__name__ not in getattr(module, "__all__", ()):
+            continue
+        public = getattr(module, function.__name__, None)
+        if getattr(public, "__wrapped__", public) is function:
+            return f"{place}.{function.__name__}".removeprefix("derivdata.")
+    return f"{function.__module__}:{function.__qualname__}"
 
 
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What shaped a result: the public call, its arguments, hashes of its data, and versions, as JSON.
+"""Records of calls: arguments as JSON, with hashes of tables and arrays.
 
-`typed` attaches the record of the outermost call to the ``attrs`` of tables and arrays, under ``call``. Where
-an argument has a record of its own, that record is part of the new one, so that a result carries the whole
+`derivdata.support.arguments` attaches the record of the outermost call to the ``attrs`` of a result, under
+``call``. An argument that has a record of its own is described with it, so that a result carries the whole
 chain from the fetcher on. `derivdata.card` writes it to a file, and `derivdata.rerun` runs it again.
 """
 
@@ -14,17 +14,13 @@ import hashlib
 import inspect
 import json
 import math
-import sys
-import threading
 import types
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 ATTRIBUTE = "call"
-_LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
 _BLOCK = 1 << 16
 _MOST_NAMES, _MOST_NUMBERS = 2_000, 16
 """Labels of a coordinate that are listed one by one, so that a selection of them can be made again."""
@@ -33,68 +29,10 @@ _MOST_NAMES, _MOST_NUMBERS = 2_000, 16
 _PLAIN = (bool, int, float, str, type(None), np.generic, dt.date, dt.timedelta)
 
 
-class _Depth(threading.local):
-    calls = 0
-
-
-_DEPTH = _Depth()
-
-
-@contextmanager
-def entered() -> Iterator[bool]:
-    """Count a call of a public function; yields whether it is the outermost of this thread."""
-    _DEPTH.calls += 1
-    try:
-        yield _DEPTH.calls == 1
-    finally:
-        _DEPTH.calls -= 1
-
-
-def attach(function: Callable[..., Any], arguments: Mapping[str, Any], result: Any) -> Any:
-    """Return a table or an array with the record of its call in ``attrs``; anything else as it is."""
-    if _kind(result) not in ("DataFrame", "DataArray", "Dataset"):
-        return result
-    record = {
-        "function": public_name(function),
-        "arguments": {name: described(value) for name, value in arguments.items()},
-        "versions": versions(),
-    }
-    if any(result is value for value in arguments.values()):
-        result = result.copy(deep=False)  # the caller's own object keeps its attributes
-    text = json.dumps(record, ensure_ascii=False, sort_keys=True)
-    result.attrs = {**result.attrs, ATTRIBUTE: text}
-    return result
-
-
 def record_of(value: Any) -> dict[str, Any] | None:
     """Return the record that is attached to a table or an array, or None."""
     text = getattr(value, "attrs", {}).get(ATTRIBUTE)
     return json.loads(text) if isinstance(text, str) else None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that are loaded."""
-    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
-    python = ".".join(map(str, sys.version_info[:3]))
-    return {"python": python} | {name: version for name, version in loaded.items() if version is not None}
-
-
-@functools.cache
-def public_name(function: Callable[..., Any]) -> str:
-    """Return the name under which a user calls a function: ``analysis.backtest.carry``."""
-    places = function.__module__.split(".")
-    ancestors = [".".join(places[:length]) for length in range(1, len(places) + 1)]
-    others = sorted(
-        (name for name in sys.modules if name.startswith("derivdata.")), key=lambda n: (n.count("."), n)
-    )
-    for place in [*ancestors, *others]:
-        module = sys.modules.get(place)
-        if function.__name__ not in getattr(module, "__all__", ()):
-            continue
-        public = getattr(module, function.__name__, None)
-        if getattr(public, "__wrapped__", public) is function:
-            return f"{place}.{function.__name__}".removeprefix("derivdata.")
-    return f"{function.__module__}:{function.__qualname__}"
 
 
 def described(value: Any) -> Any:

@@ -16,6 +16,7 @@ from derivdata.tables.tickers import coins_at
 _KEY = ["symbol", "exchange", "time"]
 _PRICE = "price_usd"
 _COUNTED = ("asset", "coin", "contracts")
+_OI, _OI_OF_ALL = "oi_usd", "oi_all_contracts_usd"
 PRICES_AGREE = math.log(1.05)
 """Logarithm of the factor by which prices of one coin usually lie apart at most; a basis is far smaller."""
 OTHER_COIN = math.log(1.25)
@@ -25,6 +26,8 @@ OTHER_COIN = math.log(1.25)
 def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return a table whose symbols are coins: prices of one coin, a venue's USD added up."""
     require_columns(table, "table", others=(*_KEY, column))
+    if column == _OI:
+        table = over_all_contracts(table)
     unit = COLUMNS[column].unit if column in COLUMNS else ""
     if unit in _COUNTED:
         raise ValueError(f"{column} is in {unit}: by='coin' joins rates, prices and values in USD")
@@ -58,6 +61,27 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     raise ValueError(
         f"{row['exchange']} has {names} at {row['time']}: two rates or prices of one coin; leave one out"
     )
+
+
+def over_all_contracts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return open interest over all contracts of each symbol, in the series that have it.
+
+    Rows of such a series that lack a contract are left out, with a notice.
+    """
+    if _OI_OF_ALL not in table or table[_OI_OF_ALL].isna().all():
+        return table
+    sums = table[_OI_OF_ALL]
+    has_sums = sums.notna().groupby([table[name] for name in _KEY[:2]], observed=True).transform("any")
+    lacking = has_sums & sums.isna()
+    if lacking.any():
+        first = table[lacking].iloc[0]
+        warn_caller(
+            f"{int(lacking.sum())} rows are left out: open interest of some contracts is not known, the "
+            f"first of {first['symbol']} on {first['exchange']} at {first['time']}"
+        )
+    result = table.assign(oi_usd=sums.where(has_sums, table[_OI]))[~lacking].reset_index(drop=True)
+    result.attrs = dict(table.attrs)
+    return result
 
 
 def _read(table: pd.DataFrame, argument: str) -> tuple[pd.Series, pd.Series]:

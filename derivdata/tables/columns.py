@@ -69,6 +69,10 @@ COLUMNS: dict[str, Column] = {
         _NUMBER, "%", "Change of the 24-hour volume against the day before.", least=-100.0
     ),
     "oi_usd": _usd("Open interest."),
+    "oi_all_contracts_usd": _usd(
+        "Open interest of all perpetuals of the symbol on the venue, in any quote currency; missing where "
+        "one of them is not known."
+    ),
     "oi_24h_change_pct": Column(_NUMBER, "%", "Open interest change over 24 hours.", least=-100.0),
     "top_funding_bps_8h": _rate("Highest funding rate among the venues."),
     "top_funding_exchange": _text("Venue with that rate."),

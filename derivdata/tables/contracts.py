@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from derivdata.support.arguments import typed
 
@@ -280,6 +279,7 @@ _VENUE_ALIASES = {
 }
 
 
+@lru_cache(maxsize=1024)
 def venue_slug(name: str) -> str:
     """Return the API's name of a venue for one of its other names.
 
@@ -293,33 +293,13 @@ def venue_slug(name: str) -> str:
     return _VENUE_ALIASES.get(squeezed, lower)
 
 
-def names(value: str | Sequence[str], argument: str) -> list[str]:
-    """Return a list of names from one name or several."""
-    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
-    if not all(isinstance(name, str) and name for name in listed):
-        raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
-    if any("," in name for name in listed):
-        raise ValueError(f"{argument}={value!r}: give several names as a list, one text each")
-    if not listed or len(set(listed)) < len(listed):
-        raise ValueError(f"{argument} must name at least one, and each once: {listed!r}")
-    return listed
-
-
+@lru_cache(maxsize=8192)
 def symbol_of(name: str) -> str:
     """Return the base symbol of an asset or a contract: ``BTC`` of ``btc``, ``BTCUSDT``, ``BTC-PERP``."""
     return _contract(name).symbol if isinstance(name, str) and name.strip() else name
 
 
-def symbol_names(value: str | Sequence[str], argument: str = "symbols") -> list[str]:
-    """Return the base symbols of one name or several."""
-    return names([symbol_of(name) for name in names(value, argument)], argument)
-
-
-def symbol_filter(value: str | Sequence[str] | None, argument: str = "symbols") -> list[str] | None:
-    """Return the base symbols of a filter; None is no filter."""
-    return None if value is None else symbol_names(value, argument)
-
-
+@lru_cache(maxsize=1024)
 def venue_of(name: str, argument: str = "venue") -> str:
     """Return the API's slug of a venue: ``huobi`` of ``htx``, ``binance`` of ``Binance``."""
     if not isinstance(name, str) or not name.strip() or name == "all":
@@ -331,16 +311,6 @@ def venue_of(name: str, argument: str = "venue") -> str:
     if near and len(slug) >= _SHORTEST_MISSPELT:
         raise ValueError(f"{argument}={name!r} is no venue; did you mean {near[0]!r}?")
     return name
-
-
-def venue_names(value: Any, argument: str = "venues") -> Any:
-    """Return the slugs of one venue or several; None, and what is no text, is the endpoint's to check."""
-    if value is None:
-        return None
-    listed = value.split(",") if isinstance(value, str) else value
-    if not isinstance(listed, Iterable):
-        return value
-    return [venue_of(name, argument) for name in listed]
 
 
 def option_coins(exchange: str, symbol: str) -> float | None:

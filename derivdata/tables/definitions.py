@@ -307,9 +307,14 @@ define(
 define(
     "oi_history",
     key="symbol exchange time",
-    rest="oi_usd resolution",
-    wire={"time": "timestamp", "oi_usd": "open_interest_usd"},
-    doc="Open interest of every venue over time.",
+    rest="oi_usd oi_all_contracts_usd resolution",
+    wire={
+        "time": "timestamp",
+        "oi_usd": "open_interest_usd",
+        "oi_all_contracts_usd": "open_interest_all_contracts_usd",
+    },
+    optional="oi_all_contracts_usd",
+    doc="Open interest of every venue over time; a row is of one contract.",
 )
 define(
     "oi_exchange_totals",

@@ -24,9 +24,9 @@ from derivdata.errors import ArchiveError
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.contracts import contract, venue_slug
+from derivdata.tables.history_rows import level_changes, rate_changes
 from derivdata.tables.payment_intervals import HOUR_US, confirmed_runs, contradicted, payment_time
 from derivdata.tables.schema import Column, Kind, Table
-from derivdata.tables.unit_changes import level_changes, rate_changes
 
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""

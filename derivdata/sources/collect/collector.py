@@ -67,6 +67,9 @@ class Collector:
     share_seconds
         How long of a poll a venue is asked for what it tells of one contract a request; None: for all that
         is due.
+    all_contracts
+        Whether to request open interest of every contract of a symbol where it takes a request for each
+        contract (Binance and others): without it, the sum over all contracts is missing there.
     clock, addresses, unconfirmed
         As in `derivdata.sources.collect.backfill`.
     sockets
@@ -94,6 +97,7 @@ class Collector:
         push: bool = False,
         keep: pd.Timedelta | None = None,
         share_seconds: float | None = _SHARE_SECONDS,
+        all_contracts: bool = False,
         clock: Clock | None = None,
         addresses: Mapping[str, str] | None = None,
         sockets: Mapping[str, str] | None = None,
@@ -119,6 +123,7 @@ class Collector:
             depth=depth,
             streams=streams,
             share_seconds=share_seconds,
+            all_contracts=all_contracts,
             addresses=addresses,
             sockets=sockets,
             unconfirmed=unconfirmed,

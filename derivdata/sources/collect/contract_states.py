@@ -37,7 +37,8 @@ class ContractStates:
     """The open interest of one venue's contracts, a share of them in each poll.
 
     Those not asked for longest come first; of those never asked `symbols`, then those with the most volume.
-    A poll takes as many as make all within the endpoint's cadence, but no longer than `seconds`.
+    A poll takes as many as make all within the endpoint's cadence, but no longer than `seconds`. Contracts
+    that another one represents come last, and only with `all_contracts`.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class ContractStates:
         *,
         symbols: Sequence[str] = (),
         seconds: float | None = None,
+        all_contracts: bool = False,
     ) -> None:
+        self._all_contracts = all_contracts
         self.endpoints = list(endpoints)
         self.wanted = 0
         self._session, self._symbols, self._seconds = session, frozenset(symbols), seconds
@@ -58,32 +61,47 @@ class ContractStates:
         """Ask for a share of the contracts; `states` of this minute have the marks and the volumes."""
         share = Share([], [], "")
         bad, started = 0, self._session.clock.utc()
+        others = {item.name for item in contracts.others}
         for endpoint, item in self.due(contracts, states, now):
             spent = (self._session.clock.utc() - started).total_seconds()
             if self._seconds is not None and spent >= self._seconds:
                 break
             self._asked[item.name] = now
             state = states.get(item.name)
-            try:
-                point, error = self._ask(endpoint, item, None if state is None else state.mark), ""
-                share.points.append(point)
-                bad = 0
-            except Stopped:
-                raise
-            except DerivdataError as problem:
-                error, share = str(problem), share._replace(error=str(problem))
-                if isinstance(problem, VenueError) and (problem.status == 404 or problem.reason == "region"):
-                    self.endpoints.remove(endpoint)  # there is no such request here: not again in this run
-                refused = isinstance(problem, VenueError) and problem.reason == "refused"
-                # Out of reach, busy or limiting, the venue would answer about the next contract no better.
-                bad += _MOST_BAD if isinstance(problem, VenueError | NetworkError) and not refused else 1
-            start = now.floor("min")
-            end = start + pd.Timedelta(endpoint.every or 0, "s")
-            if item.perpetual:  # the ledger is of the symbol, for which that one stands
-                share.requests.append(LedgerEntry(endpoint.exchange, item.symbol, start, end, error[:500]))
+            point, error, weight = self._try(endpoint, item, None if state is None else state.mark)
+            bad = bad + weight if error else 0
+            if item.name not in others:  # of other contracts the open interest alone is needed: see `known`
+                share = share._replace(error=error or share.error)
+                share.points.extend([] if point is None else [point])
+                self._enter(share, endpoint, item, now, error)
             if bad >= _MOST_BAD or endpoint not in self.endpoints:
                 break
         return share
+
+    def _try(
+        self, endpoint: VenueEndpoint, item: Instrument, mark: float | None
+    ) -> tuple[OiPoint | None, str, int]:
+        """Ask for one contract; return its open interest, or the error and how much that counts."""
+        try:
+            return self._ask(endpoint, item, mark), "", 0
+        except Stopped:
+            raise
+        except DerivdataError as problem:
+            if isinstance(problem, VenueError) and (problem.status == 404 or problem.reason == "region"):
+                self.endpoints.remove(endpoint)  # there is no such request here: not again in this run
+            refused = isinstance(problem, VenueError) and problem.reason == "refused"
+            # Out of reach, busy or limiting, the venue would answer about the next contract no better.
+            weight = _MOST_BAD if isinstance(problem, VenueError | NetworkError) and not refused else 1
+            return None, str(problem), weight
+
+    def _enter(
+        self, share: Share, endpoint: VenueEndpoint, item: Instrument, now: pd.Timestamp, error: str
+    ) -> None:
+        """Add a request for a perpetual to the ledger, where its symbol stands for it."""
+        if item.perpetual:
+            start = now.floor("min")
+            end = start + pd.Timedelta(endpoint.every or 0, "s")
+            share.requests.append(LedgerEntry(endpoint.exchange, item.symbol, start, end, error[:500]))
 
     def known(self, now: pd.Timestamp) -> list[State]:
         """Return the open interest that is not older than its cadence, without an instant of its own."""
@@ -109,17 +127,22 @@ class ContractStates:
 
         listed: list[tuple[VenueEndpoint, Instrument]] = []
         for endpoint in self.endpoints:
-            fitting = [item for item in contracts.collected if endpoint.covers(item)]
-            fitting.sort(key=volume, reverse=True)
+            own = [item for item in contracts.collected if endpoint.covers(item)]
+            others = contracts.others if self._all_contracts else []
+            others = [item for item in others if endpoint.covers(item)]
+            fitting = sorted(own, key=volume, reverse=True) + sorted(others, key=volume, reverse=True)
             listed += [(endpoint, item) for item in fitting[: endpoint.largest or None]]
         self.wanted = len(listed)
         names = {item.name for _, item in listed}
         self._held = {name: held for name, held in self._held.items() if name in names}
         never = pd.Timestamp(0, tz="UTC")
 
-        def rank(one: tuple[VenueEndpoint, Instrument]) -> tuple[pd.Timestamp, bool, float]:
+        other_names = {item.name for item in contracts.others}
+
+        def rank(one: tuple[VenueEndpoint, Instrument]) -> tuple[pd.Timestamp, bool, bool, float]:
             item = one[1]
-            return self._asked.get(item.name, never), item.symbol not in self._symbols, -volume(item)
+            last = self._asked.get(item.name, never)
+            return last, item.name in other_names, item.symbol not in self._symbols, -volume(item)
 
         listed.sort(key=rank)
         since = now - self._cadence() + _MINUTE / 2  # a poll may begin some seconds late

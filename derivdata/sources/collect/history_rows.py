@@ -19,7 +19,7 @@ from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
-from derivdata.tables.missing_rows import is_off_grid, shown_time, step_text
+from derivdata.tables.history_rows import is_off_grid, shown_time, step_text
 
 TABLES = {
     "funding_settlements": ("settlements",),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from derivdata.client.retrieval import venue_names
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.histories import chosen_venues
@@ -28,7 +29,6 @@ from derivdata.sources.venues.state_streams import STATE_STREAMS
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
 from derivdata.support.times import Window
-from derivdata.tables.contracts import venue_names
 
 COVERAGE = "coverage"
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")

@@ -67,6 +67,7 @@ class VenuePolls:
         depth: Sequence[str] = (),
         streams: Sequence[str] = (),
         share_seconds: float | None = None,
+        all_contracts: bool = False,
         addresses: Mapping[str, str] | None = None,
         sockets: Mapping[str, str] | None = None,
         unconfirmed: bool = False,
@@ -96,6 +97,7 @@ class VenuePolls:
                 depth=depth if any(map(self.keeps, BOOKS)) else (),
                 first=symbols,
                 seconds=share_seconds,
+                all_contracts=all_contracts,
                 names=None if names is None else [*needed[name]],
                 open_interest=(open_interest or {}).get(name),
             )

@@ -51,6 +51,9 @@ class Contracts:
         for item in sorted(items, key=lambda i: (i.rank, i.name)):
             if item.perpetual:
                 (self.by_symbol if item.active else self.ended).setdefault(item.symbol, item)
+        preferred = {item.name for item in self.by_symbol.values()}
+        # Perpetuals of a symbol in other currencies: they count in the symbol's open interest alone.
+        self.others = [i for i in items if i.perpetual and i.active and i.name not in preferred]
         self.dated = [i for i in items if i.is_dated]
         self.collected = [*self.by_symbol.values(), *(i for i in self.dated if i.active)]
 

@@ -43,8 +43,9 @@ class VenueState:
 
     Liquidations are asked for of `symbols` where they are listed by contract (None: of none), and not while
     they are `is_listened` to by a channel; order books of those in `depth`. Of open interest by contract
-    `first` comes first, for `seconds` at most (None: all due). The first poll is compared with
-    `open_interest`, by symbol in USD, as later ones are with the last.
+    `first` comes first, for `seconds` at most (None: all due), and with `all_contracts` the contracts that
+    others represent come last. The first poll is compared with `open_interest`, by symbol in USD, as later
+    ones are with the last.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class VenueState:
         depth: Sequence[str] = (),
         first: Sequence[str] = (),
         seconds: float | None = None,
+        all_contracts: bool = False,
         names: Sequence[str] | None = None,
         open_interest: Mapping[str, float] | None = None,
         is_listened: bool = False,
@@ -69,6 +71,8 @@ class VenueState:
         self.contracts: Contracts | None = None
         self._spacing = PaymentSpacing()
         self.held = LastPolls(session.venue.exchange, open_interest)
+        self._held_others = LastPolls(session.venue.exchange)
+        self._others: list[State] = []  # of perpetuals that another one represents
         self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
@@ -87,7 +91,9 @@ class VenueState:
         polled = _needed(polled, chosen)
         self._bulk = BulkAnswers(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
         of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
-        self.by_contract = ContractStates(session, of_one, symbols=first, seconds=seconds)
+        self.by_contract = ContractStates(
+            session, of_one, symbols=first, seconds=seconds, all_contracts=all_contracts
+        )
 
     @property
     def tables(self) -> set[str]:
@@ -218,12 +224,13 @@ class VenueState:
         state.states = [_valued(row) for row in state.states]
         if fresh & {*STATE} and self._some_stand_still(state.states, poll.at):
             self.contracts = list_contracts(self.session, intervals=self._with_rates, again=True)
+            state.states += self._others
             state = self._trading(state)
         state.states = self._spacing.fill(state.states, poll.at)
         if self.by_contract.endpoints:
             points = self._open_interest(poll, state)
-            state.add(Records(states=self.by_contract.known(poll.at)))
-            state = state.merged()
+            state.add(Records(states=[*self._others, *self.by_contract.known(poll.at)]))
+            state = self._trading(state.merged())
             self._hold_to_last_poll(poll, state, {*names, OPEN_INTEREST})
             self._add_points(poll, state, points)
         else:
@@ -280,8 +287,28 @@ class VenueState:
         state.states, failed, notes = self.held.hold(self._stamped(state).states, poll.at, listed)
         self._quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
         poll.failed |= failed
+        # A doubtful figure of another contract leaves no sum.
+        others, _, _ = self._held_others.hold(self._others, poll.at, listed)
+        usd = self._other_open_interest(others)
+        state.states = [
+            row._replace(oi_all_usd=_sum(row.oi_usd, usd.get(row.instrument.symbol, 0.0)))
+            for row in state.states
+        ]
         if notes:
             poll.parts["figures"] = "; ".join(notes)
+
+    def _other_open_interest(self, states: Iterable[State]) -> dict[str, float | None]:
+        """Return by symbol the open interest [USD] of all perpetuals that another one represents.
+
+        It is None where that of one of them is not known.
+        """
+        usd = {row.instrument.name: row.oi_usd for row in states}
+        listed = () if self.contracts is None else self.contracts.others
+        items = {item.name: item for item in [*listed, *(row.instrument for row in self._others)]}
+        sums: dict[str, float | None] = {}
+        for name, item in items.items():
+            sums[item.symbol] = _sum(sums.get(item.symbol, 0.0), usd.get(name))
+        return sums
 
     def _open_interest(self, poll: Poll, state: Records) -> list[OiPoint]:
         """Ask for the open interest of some contracts, which has its own instants."""
@@ -306,6 +333,8 @@ class VenueState:
                 request._replace(error=why[:500]) if request.symbol in doubtful else request
                 for request in poll.requests.get(OPEN_INTEREST, [])
             ]
+        sums = {row.instrument.symbol: row for row in state.states if row.instrument.perpetual}
+        kept = [point._replace(oi_all_usd=sums[point.instrument.symbol].oi_all_usd) for point in kept]
         if kept:
             self._add_frames(poll, Records(oi=kept), [OPEN_INTEREST], times.us(poll.at))
 
@@ -333,6 +362,7 @@ class VenueState:
     def _trading(self, state: Records) -> Records:
         """Leave out contracts that no longer trade, and perpetuals that another one represents.
 
+        The latter are kept apart: they count in the open interest of their symbol.
         A contract that no list names counts if it has a price: some venues send rates of coins without one.
         """
         listed = self.contracts.items if self.contracts is not None else []
@@ -341,7 +371,10 @@ class VenueState:
             item.name for item in listed
         }
         told = [row.instrument for row in state.states if row.instrument.name not in gone]
-        names = {item.name for item in Contracts([*listed, *told]).collected}
+        contracts = Contracts([*listed, *told])
+        names = {item.name for item in contracts.collected}
+        others = {item.name for item in contracts.others}
+        self._others = [_valued(row) for row in state.states if row.instrument.name in others]
         state.states = [row for row in state.states if row.instrument.name in names]
         return state
 
@@ -358,6 +391,11 @@ class VenueState:
 
 def _has_price(row: State) -> bool:
     return any((row.mark, row.index_price, row.last, row.price))
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    """Return a sum that is missing where one of its terms is."""
+    return None if first is None or second is None else first + second
 
 
 def _valued(row: State) -> State:

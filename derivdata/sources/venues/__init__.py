@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import pandas as pd
 
+from derivdata.client.retrieval import venue_names
 from derivdata.sources.venues import hyperliquid
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import VenueEndpoint
@@ -28,7 +29,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
 from derivdata.support.text import did_you_mean
 from derivdata.tables import venue_facts
-from derivdata.tables.contracts import venue_names, venue_of
+from derivdata.tables.contracts import venue_of
 
 __all__ = ["endpoints", "facts", "read"]
 __dir__ = __all__.copy

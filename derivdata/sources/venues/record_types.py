@@ -82,6 +82,7 @@ class State(NamedTuple):
     volume_usd: float | None = None
     change_pct: float | None = None
     next_payment: int | None = None
+    oi_all_usd: float | None = None  # open interest of all perpetuals of the symbol
 
 
 class Payment(NamedTuple):
@@ -105,6 +106,7 @@ class OiPoint(NamedTuple):
     oi_usd: float | None
     resolution: str = "raw"
     oi_coins: float | None = None
+    oi_all_usd: float | None = None  # open interest of all perpetuals of the symbol
 
 
 class Positioning(NamedTuple):

@@ -234,7 +234,7 @@ def _oi(records: Records, at: int | None, *, by_coin: bool = False) -> dict[str,
         past = preferred(p for p in records.oi if p.oi_usd is not None)
     rows: list[State | OiPoint] = [*now, *past]
     stated = ["raw"] * len(now) + [row.resolution for row in past]
-    return _columns(rows, at, oi_usd="oi_usd") | {"resolution": stated}
+    return _columns(rows, at, oi_usd="oi_usd", oi_all_contracts_usd="oi_all_usd") | {"resolution": stated}
 
 
 def _of_coins(rows: Iterable[Any]) -> list[Any]:

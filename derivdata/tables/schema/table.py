@@ -15,7 +15,6 @@ from msgspec import UNSET, Struct
 from msgspec.structs import astuple
 
 from derivdata.errors import SchemaError
-from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.support.text import escape_controls
 from derivdata.tables.schema.column import Column, Kind, cast_columns, packed, repeated, text
@@ -206,7 +205,7 @@ def _codes(column: Any) -> Array:
     values = bare(column)
     if isinstance(values, pd.Categorical):
         return np.asarray(values.codes)
-    if times.has_zone(values):
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
         return np.asarray(values.asi8)
     if values.dtype == "float64":
         return np.asarray(values)

@@ -25,14 +25,23 @@ _MOST_DAYS = 365
 
 
 class Measure(NamedTuple):
-    """One figure: where it is, and its names on the wire, of one symbol and of a venue."""
+    """One figure: where it is, and its names on the wire, of one symbol and of a venue.
+
+    `all_contracts` is the name of its sum over all contracts of the symbol, which is sent where it is known.
+    """
 
     column: StoredColumn
     one: str
     total: str
+    all_contracts: str = ""
 
 
-OI = Measure(StoredColumn("oi_history", "oi_usd"), "open_interest_usd", "total_open_interest_usd")
+OI = Measure(
+    StoredColumn("oi_history", "oi_usd", second="oi_all_contracts_usd"),
+    "open_interest_usd",
+    "total_open_interest_usd",
+    "open_interest_all_contracts_usd",
+)
 VOLUME = Measure(StoredColumn("volume_history", "volume_usd", added=True), "volume_usd", "total_volume_usd")
 
 
@@ -63,6 +72,8 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     chosen = [params["symbol"]], params["exchanges"]
     frame, used, left_out = view.series(measure.column, window, params["resolution"], *chosen)
     names = {"time": "timestamp", "exchange": "exchange", measure.column.value: measure.one}
+    if measure.all_contracts and frame[measure.column.second].notna().any():
+        names[measure.column.second] = measure.all_contracts
     frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
     missing = context.missing(frame, window, measure.column.table)
     return {

@@ -57,12 +57,14 @@ class StoredColumn(NamedTuple):
     added: bool = False
     # Of a table that has several series of a pair, a column and the word in it whose rows are shown
     only: tuple[str, str] | None = None
+    # A second column of the same unit, shown where rows have it
+    second: str = ""
 
     @property
     def columns(self) -> list[str]:
         """What is shown, after the keys."""
         if self.value:
-            return [*_KEYS, self.value]
+            return [*_KEYS, self.value, *([self.second] if self.second else [])]
         beside = {"resolution", *(self.only or ())[:1]}
         names = dict.fromkeys([*_KEYS, *tables.TABLES[self.table].columns])
         return [name for name in names if name not in beside]
@@ -252,8 +254,16 @@ class View:
         frame, step = self.around(column, window, requested, chosen.symbols, chosen.venues)
         rows, step = len(frame), used or step
         frame, notices = left_out(frame, column, window, step)
-        frame = self.combined(frame, column, window, step)[column.columns]
-        return Series(frame, step, notices), rows
+        shown = self.combined(frame, column, window, step)
+        if column.second:
+            of_second = column._replace(value=column.second, second="")
+            beside = self.combined(frame[frame[column.second].notna()], of_second, window, step)
+            places = pd.MultiIndex.from_frame(beside[[*_KEYS]]).get_indexer(
+                pd.MultiIndex.from_frame(shown[[*_KEYS]])
+            )
+            values = np.append(beside[column.second].to_numpy(dtype=np.float64), np.nan)
+            shown = shown.assign(**{column.second: values[places]})  # the last one where there is none
+        return Series(shown[column.columns], step, notices), rows
 
     def around(
         self,

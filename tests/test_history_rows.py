@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from derivdata.tables.missing_rows import grid_runs, is_off_grid, payment_runs, step_text
+from derivdata.tables.history_rows import (
+    grid_runs,
+    is_off_grid,
+    level_changes,
+    payment_runs,
+    rate_changes,
+    step_text,
+)
 from derivdata.tables.payment_intervals import HOUR_US, contradicted
-from derivdata.tables.unit_changes import level_changes, rate_changes
 
 
 def hours(*values: float) -> np.ndarray:
