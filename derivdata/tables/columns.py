@@ -8,7 +8,7 @@ from derivdata.support.times import RESOLUTIONS
 from derivdata.tables.payments import SOURCES
 from derivdata.tables.schema import Column, Kind
 
-__all__ = ["COLUMNS"]
+__all__ = ["COLUMNS", "MOST_PAID"]
 
 _NUMBER = Kind.NUMBER
 _text, _label = partial(Column, Kind.TEXT, ""), partial(Column, Kind.LABEL, "")
@@ -19,8 +19,11 @@ _usd = partial(Column, Kind.NUMBER, "USD", least=0.0, most=_MOST_USD)
 _coins = partial(Column, Kind.NUMBER, least=0.0, most=_MOST_COINS)
 _share = partial(Column, Kind.NUMBER, least=0.0, most=1.02)  # shares are rounded, each a little up
 _iv = partial(Column, Kind.NUMBER, "1/√year", least=0.0, most=30.0)
-# 30 % of the position in a payment of an hour, the shortest usual interval.
-_rate = partial(Column, Kind.NUMBER, "bps/8h", least=-24_000.0, most=24_000.0)
+MOST_PAID = 0.3
+"""The largest payment, as a fraction of notional."""
+# As that payment in an hour, the shortest interval.
+_MOST_RATE_BPS = MOST_PAID * 8 * 1e4
+_rate = partial(Column, Kind.NUMBER, "bps/8h", least=-_MOST_RATE_BPS, most=_MOST_RATE_BPS)
 
 COLUMNS: dict[str, Column] = {
     "symbol": _text("Asset in the API's spelling, without the quote currency, e.g. BTC."),
@@ -33,7 +36,11 @@ COLUMNS: dict[str, Column] = {
     ),
     "rate_bps_8h": _rate("Funding rate; longs pay shorts when positive."),
     "rate_native": Column(
-        _NUMBER, "fraction per interval", "Funding rate per funding interval of the venue."
+        _NUMBER,
+        "fraction per interval",
+        "Funding rate per funding interval of the venue.",
+        least=-MOST_PAID,
+        most=MOST_PAID,
     ),
     "payment_count": _count("Number of payments in the row: 1, or more if the venue caught up after a halt."),
     "interval_source": _text(

@@ -181,7 +181,13 @@ def base(name: str) -> tuple[str, int]:
 
 
 HIP3_DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
-"""Dexes on Hyperliquid that the API knows as venues: slug to the dex's name, inferred from names."""
+"""Dexes on Hyperliquid that the API knows as venues: slug to the dex's name.
+
+The API publishes slugs alone. The venue's ``perpDexs`` gives names and full names: xyz XYZ, hyna HyENA, km
+Markets by Kinetiq, para Paragon (as two public repositories read it, the later one in 2026-08). That a slug
+is the dex with that full name is inferred. ``mkts`` has the full name of ``km`` too, and the API one slug:
+contracts of ``mkts`` stay ``mkts:COIN`` on Hyperliquid.
+"""
 _SLUGS_OF_DEXES = {dex: slug for slug, dex in HIP3_DEXES.items()}
 
 

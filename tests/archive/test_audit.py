@@ -276,3 +276,27 @@ def test_an_undone_replacement_by_another_contract_gives_the_series_its_own_back
     with pytest.raises(ArchiveError, match="BTCUSDT would continue the series of BTCUSDC"):
         archive.append("funding_history", rates(["BTCUSDT"], ["binance"], **later))
     assert archive.append("funding_history", rates(["BTCUSDC"], ["binance"], **later)) == 6
+
+
+@pytest.mark.parametrize(
+    ("rate", "hours", "native", "message"),
+    [
+        (np.nan, np.nan, 0.31, r"rate_native: 1 rows cannot be, the first is 0.31 .* above 0.3"),
+        (np.nan, np.nan, -0.31, r"rate_native: 1 rows cannot be, the first is -0.31 .* below -0.3"),
+        # 3,100 bps in 8 hours are 31 % of notional; of one hour 24,000 bps in 8 hours are 30 %.
+        (3100.0, 8.0, np.nan, r"1 rows pay more than 30% of notional, the first 0.31 \(BTC, okx"),
+        (2100.0, 12.0, np.nan, r"1 rows pay more than 30% of notional, the first 0.315"),
+        (24_001.0, 1.0, np.nan, "rate_bps_8h: 1 rows cannot be, the first is 24001"),
+    ],
+)
+def test_a_payment_is_at_most_30_percent_of_notional(
+    tmp_path: Path, rate: float, hours: float, native: float, message: str
+) -> None:
+    archive = open_archive(tmp_path / "archive")
+    paid = {"symbol": "BTC", "exchange": "okx", "kind": "settled", "time": [START]}
+    figures = {"rate_bps_8h": rate, "interval_hours": hours, "rate_native": native}
+    with pytest.raises(ArchiveError, match=message):
+        archive.append("funding_settlements", pd.DataFrame(paid | figures))
+    allowed = {name: 0.96 * value if name != "interval_hours" else value for name, value in figures.items()}
+    if "pay more" not in message or hours == 8.0:
+        assert archive.append("funding_settlements", pd.DataFrame(paid | allowed)) == 1

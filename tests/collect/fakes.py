@@ -365,6 +365,8 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if dex not in ("", *DEXES.values()):
         return None
     named = f"{dex}:" if dex else ""
+    if params["type"] == "perpDexs":
+        return [None, *({"name": name} for name in DEXES.values())]
     if params["type"] == "meta":
         return {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in fakes.symbols]}
     if params["type"] == "metaAndAssetCtxs":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,7 +17,8 @@ from derivdata.tables.contracts import HIP3_DEXES, hip3_contract
 AT = pd.Timestamp("2026-01-01T00:30:00Z")
 
 
-def _contexts(*names: str, price: float = 100.0) -> str:
+def contexts(*names: str, price: float = 100.0) -> list[Any]:
+    """Return the contracts and the contexts of a dex, each with 10 coins of open interest."""
     universe = [{"name": name, "szDecimals": 2} for name in names]
     row = {"funding": "0.0000125", "openInterest": "10", "markPx": str(price), "oraclePx": str(price)}
     row |= {
@@ -25,7 +27,7 @@ def _contexts(*names: str, price: float = 100.0) -> str:
         "midPx": str(price),
         "dayBaseVlm": "10000",
     }
-    return json.dumps([{"universe": universe}, [row] * len(names)])
+    return [{"universe": universe}, [row] * len(names)]
 
 
 def _read(venue: str, request: str, body: str, table: str = "funding_history") -> list[tuple[str, str]]:
@@ -45,7 +47,7 @@ def _read(venue: str, request: str, body: str, table: str = "funding_history") -
     ],
 )
 def test_a_dex_is_a_venue_or_a_part_of_the_symbol(venue, request_, names, expected) -> None:
-    assert _read(venue, request_, _contexts(*names)) == expected
+    assert _read(venue, request_, json.dumps(contexts(*names))) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_a_dex_is_a_venue_or_a_part_of_the_symbol(venue, request_, names, expect
 )
 def test_a_body_of_another_dex_is_refused(venue, request_, name, message) -> None:
     with pytest.raises(SchemaError, match=message):
-        _read(venue, request_, _contexts(name))
+        _read(venue, request_, json.dumps(contexts(name)))
 
 
 def test_payments_and_books_keep_their_dex() -> None:
@@ -97,7 +99,7 @@ def test_the_list_of_dexes_is_that_of_the_venue() -> None:
 
 
 def test_a_pushed_frame_is_read_by_the_listed_contracts_of_each_dex() -> None:
-    row = json.loads(_contexts("A"))[1][0]
+    row = contexts("A")[1][0]
     frame = {
         "channel": "allDexsAssetCtxs",
         "data": {"ctxs": [["", [row]], ["flx", [row, row]], ["xyz", [row]]]},

@@ -20,9 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.types import union_categoricals
 
+from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.support import times
 from derivdata.support.text import escape_controls
+from derivdata.tables.columns import MOST_PAID
 from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.history_rows import level_changes, rate_changes
 from derivdata.tables.payment_intervals import HOUR_US, confirmed_runs, contradicted, payment_time
@@ -31,6 +33,7 @@ from derivdata.tables.schema import Column, Kind, Table
 AUDITS = ("unit", "interval", "schedule", "venues", "future")
 """Names of the questions, for `accept`."""
 
+_PAID = ("rate_bps_8h", "interval_hours")
 _SERIES_ROWS = 100
 _LEAST_ROWS = 30
 _TINY_BPS_8H = 0.01
@@ -259,6 +262,23 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
             found = f"{wrong.sum()} rows cannot be, the first is {shown} ({key}){limit}"
             raise Question(f"{table.name}.{name}: {found}", "correct them or leave them out")
+    if {*_PAID} <= table.columns.keys():
+        _refuse_large_payments(table, rows)
+
+
+def _refuse_large_payments(table: Table, rows: pd.DataFrame) -> None:
+    """Refuse payments above the largest one, by their rate and interval."""
+    bps, hours = (pd.to_numeric(rows[name]).to_numpy(float, na_value=np.nan) for name in _PAID)
+    share = np.abs(bps) * hours / 8.0 / units.BPS
+    large = np.flatnonzero(share > MOST_PAID)
+    if large.size:
+        first = rows.iloc[large[0]]
+        key = ", ".join(str(first[k]) for k in table.key)
+        raise Question(
+            f"{table.name}: {large.size} rows pay more than {MOST_PAID:.0%} of notional, the first "
+            f"{share[large[0]]:.4g} ({key}: {bps[large[0]]:g} bps per 8 h for {hours[large[0]]:g} h)",
+            "correct the rates or intervals, or leave the rows out",
+        )
 
 
 def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_], str]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata.errors import DerivdataError
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.contracts import all_pages, batches
+from derivdata.sources.collect.contracts import all_pages, batches, other_dexes
 from derivdata.sources.collect.questions import require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import STATE_TABLES, VenueEndpoint
@@ -114,6 +114,8 @@ class BulkAnswers:
         for endpoint, asked in self._asked.items():
             is_whole = poll.at >= asked.due
             params = self._params(endpoint, contracts) if is_whole else asked.unanswered
+            if endpoint.of_dexes and not params:
+                continue
             if is_whole or (params and poll.at >= asked.again):
                 records, unanswered, why = self._answers(endpoint, params, poll.at)
                 if is_whole and not unanswered and (why := self._lack(asked, records, contracts)):
@@ -156,6 +158,8 @@ class BulkAnswers:
         is_about_some = any(endpoint.covers(item) for item in listed)
         if not {*endpoint.tables} & {*STATE_TABLES} or not is_about_some or (told and 2 * told >= last):
             return ""
+        if endpoint.of_dexes and not last:  # dexes whose contracts are all delisted
+            return ""
         before = f"{last} of the last poll" if last else "those that are listed"
         return f"{endpoint.where}: it tells of {told} contracts, and not of {before}"
 
@@ -190,6 +194,8 @@ class BulkAnswers:
 
     def _params(self, endpoint: VenueEndpoint, contracts: Contracts | None) -> list[dict[str, str]]:
         """Return the parameters of each request of one poll."""
+        if endpoint.of_dexes:
+            return [{endpoint.symbol: dex} for dex in other_dexes(self._session)]
         if endpoint.batch:
             return [] if contracts is None else batches(endpoint, contracts)
         if not endpoint.expiry:

@@ -16,7 +16,7 @@ from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
-from derivdata.tables.contracts import base
+from derivdata.tables.contracts import base, hip3_contract
 
 _PAGES = 50
 LISTED_FOR = pd.Timedelta(1, "h")
@@ -67,10 +67,12 @@ def list_contracts(session: VenueSession, *, intervals: bool = True, again: bool
     shared, now = session.shared, session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
     told = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
+    # The list of dexes names those of which others are requested.
+    named = [e for e in session.venue.endpoints if e.what == "dexes"]
     hour = now.floor(LISTED_FOR)
     due = [
         e
-        for e in (*listing, *(told if intervals else ()))
+        for e in (*named, *listing, *(told if intervals else ()))
         if (listed := shared.lists.get(e)) is None
         or hour > listed[0].floor(LISTED_FOR)
         or (again and e.lists and e.every is None)
@@ -95,7 +97,7 @@ def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndp
         if endpoint.host in silent:
             continue
         try:
-            listed = all_pages(session, endpoint, {})
+            listed = _of_dexes(session, endpoint) if endpoint.of_dexes else all_pages(session, endpoint, {})
             held, news = hold_list(shared.lists.get(endpoint, (now, listed))[1], listed, shared.doubted)
             shared.lists[endpoint] = now, listed
             shared.list_errors.pop(endpoint.label, None)
@@ -112,6 +114,26 @@ def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndp
             shared.list_errors[endpoint.label] = str(problem)
             problems.append(problem)
     return problems
+
+
+def other_dexes(session: VenueSession) -> list[str]:
+    """Return the dexes that a venue lists and that are not venues of their own."""
+    names = [name for _, listed in list(session.shared.lists.values()) for name in listed.dexes]
+    exchange = session.venue.exchange
+    return [name for name in names if hip3_contract(exchange, f"{name}:")[0] == exchange]
+
+
+def _of_dexes(session: VenueSession, endpoint: VenueEndpoint) -> Records:
+    """Return the lists of all dexes; one without contracts, or that the venue does not know, is left out."""
+    records = Records()
+    for dex in other_dexes(session):
+        label = f"{endpoint.label}{dex}"
+        session.shared.list_errors.pop(label, None)
+        try:
+            records.add(session.ask(endpoint, {endpoint.symbol: dex})[0])
+        except (SchemaError, VenueError) as problem:
+            session.shared.list_errors[label] = str(problem)
+    return records
 
 
 def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:

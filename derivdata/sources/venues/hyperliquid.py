@@ -164,14 +164,22 @@ def all_metas(reading: Reading) -> Records:
 
 class _Dex(Wire):
     name: str
+    fullName: str | None = None
 
 
 def dexes(reading: Reading) -> Records:
     """Read the names of the dexes that others deploy; the first entry is null, the venue's own book.
 
-    Layout: @nktkas/hyperliquid 0.28.0, PerpDexsResponse.
+    A dex that is taken for a venue of the API must have a full name like the venue's slug. Layout:
+    @nktkas/hyperliquid 0.28.0, PerpDexsResponse.
     """
-    return Records(dexes=[dex.name for dex in reading.decode(list[_Dex | None]) if dex is not None])
+    listed = [dex for dex in reading.decode(list[_Dex | None]) if dex is not None]
+    for dex in listed:
+        slug = hip3_contract("hyperliquid", f"{dex.name}:")[0]
+        full = "".join(letter for letter in (dex.fullName or slug).lower() if letter.isalnum())
+        if slug != "hyperliquid" and not (full in slug or slug in full):
+            reading.fail(f"expected the dex {dex.name} of the venue {slug}, got {dex.fullName!r}")
+    return Records(dexes=[dex.name for dex in listed])
 
 
 def _listed(universe: _Universe) -> list[Instrument]:
@@ -238,11 +246,21 @@ def _requests(of: partial[VenueEndpoint], params: Mapping[str, str]) -> tuple[Ve
 
 
 _endpoint = partial(VenueEndpoint, "hyperliquid")
+_OF_DEXES: dict[str, Any] = {
+    "method": "POST",
+    "weight": 20,
+    "of_dexes": True,
+    "note": "one request for each dex of `perpDexs` that has no slug of its own",
+}
 
 ENDPOINTS = (
     *_requests(_endpoint, {}),
     _endpoint("instruments", "/info allPerpMetas", all_metas, method="POST", weight=20),
     _endpoint("dexes", "/info perpDexs", dexes, method="POST", weight=20),
+    _endpoint("instruments", "/info meta?dex=", meta, symbol="dex", lists=True, **_OF_DEXES),
+    _endpoint(
+        "funding", "/info metaAndAssetCtxs?dex=", meta_and_contexts, symbol="dex", every=300, **_OF_DEXES
+    ),
     _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
     _endpoint("funding", "allDexsAssetCtxs", all_contexts, method="WS"),
 )

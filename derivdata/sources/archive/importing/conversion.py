@@ -31,6 +31,7 @@ from derivdata.sources.archive.importing.values import (
 )
 from derivdata.support import times
 from derivdata.support.arrays import Array
+from derivdata.tables.columns import MOST_PAID
 from derivdata.tables.contracts import venue_slug
 from derivdata.tables.schema import Column, Kind
 
@@ -238,8 +239,8 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
         )
 
 
-MOST_PAID_BPS = 3_000.0
-"""The largest payment [bps of the position]: 30 %."""
+MOST_PAID_BPS = MOST_PAID * units.BPS
+"""The largest payment [bps of the position]."""
 
 
 def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
