@@ -90,7 +90,8 @@ def forecast_carry(
         ``funding_bps`` and ``price_bps``, the parts of ``gross_bps``, with `parts` each with ``_low_bps`` and
         ``_high_bps``. NaN with status ``gap`` where a leg is not known within the last day or in more than a
         third of the last day, three days or week, with ``too_few`` below 30 periods of history or 10 past
-        decisions. ``few_decisions``: they are worth fewer than eight.
+        decisions. ``few_decisions``: they are worth fewer than eight. ``cannot_tell``: the pair's own past
+        outcomes span less than a holding time, so that only the mean is there and no interval.
 
     Raises
     ------

@@ -35,7 +35,12 @@ _LARGEST = 10.0  # sizes: an error further out would move quantiles of all pairs
 _FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned spread finite
 _MOST_ERRORS = 200_000
 _WIDEST = 20.0  # standard deviations of past outcomes that an interval of nearly all outcomes may be wide
-_OWN_OUTCOMES = 1.0  # decisions from which a pair's own outcomes bound its interval
+_OWN_OUTCOMES = 1.0
+"""Decisions that a pair's own outcomes must be worth for an interval.
+
+Outcomes that span less than a holding time overlap: their deviation is a fraction of that of independent
+ones, and intervals bounded by it hold too few outcomes.
+"""
 _PINNED = 1e-12  # of the mean square: a variance below it is rounding
 _RARE = 0.005
 _LEAST_FREEDOM, _FREEDOM = 2.0, 0.25
@@ -53,7 +58,7 @@ class Walk(NamedTuple):
     usual: Floats
     """(period) bps: standard deviation of the outcomes of all pairs that are known there."""
     own: Floats
-    """(pair, column) bps: standard deviation of the pair's own known outcomes; infinite where too few."""
+    """(pair, column) bps: standard deviation of the pair's own known outcomes; NaN where too few."""
     columns: Indices
     """Periods of `own` and `scale`."""
     scale: Floats
@@ -96,7 +101,8 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
     """Return the ingredients of the outcomes' distributions at a period.
 
-    The mean outcome of each ordered pair (long, short) before cost and the size of its error [bps]; past
+    A pair whose own outcomes span less than a holding time has no size, and no interval. The ingredients are
+    the mean outcome of each ordered pair (long, short) before cost and the size of its error [bps]; past
     errors in order, and the weight up to each; and of how many past decisions they are. Errors of a pair
     expected to lose count reversed, of one expected to do neither half in each direction. The size is
     larger by what Student's t has over the normal distribution at 5 %: of few decisions neither the errors
@@ -303,7 +309,7 @@ class PastErrors:
 def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Indices, plan: Plan) -> Floats:
     """Return the standard deviation (pair, column) of each pair's own outcomes that are known there.
 
-    Infinite where they are worth fewer than `_OWN_OUTCOMES` decisions, and where they do not differ: a pair
+    NaN where they are worth fewer than `_OWN_OUTCOMES` decisions. Infinite where they do not differ: a pair
     that was pinned so far gives no size for its first move.
     """
     earned = outcomes[short] - outcomes[long]
@@ -314,7 +320,7 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
     count = np.zeros(long.size)
     total = np.zeros(long.size)
     squares = np.zeros(long.size)
-    deviation = np.full((long.size, columns.size), np.inf)
+    deviation = np.full((long.size, columns.size), np.nan)
     end = 0
     for column, period in enumerate(columns):
         start, end = end, max(end, int(period) - plan.hold + 1)
@@ -323,10 +329,9 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
         squares += (centred[:, start:end] ** 2).sum(axis=1)
         mean = total / np.maximum(count, 1.0)
         variance = np.maximum(squares / np.maximum(count, 1.0) - mean**2, 0.0)
-        enough = (count >= _OWN_OUTCOMES * plan.hold) & (
-            variance > _PINNED * squares / np.maximum(count, 1.0)
-        )
-        deviation[enough, column] = np.sqrt(variance[enough])
+        enough = count >= _OWN_OUTCOMES * plan.hold
+        moves = variance > _PINNED * squares / np.maximum(count, 1.0)
+        deviation[enough, column] = np.where(moves, np.sqrt(variance), np.inf)[enough]
     return deviation
 
 

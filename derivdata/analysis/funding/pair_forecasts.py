@@ -108,6 +108,8 @@ def _of_pairs(
     unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
     status = np.where(few[0] | short_history, FundingStatus.TOO_FEW, unsure)
     status = status | np.where(unknown & ~short_history, FundingStatus.GAP, 0)
+    has_no_interval = np.isfinite(means[0]) & np.isnan(low)
+    status = status | np.where(has_no_interval, FundingStatus.CANNOT_TELL, 0)
     figures = [means[0] - cost, middle, low, high, means[0], above, realised, worth, *means[1:]]
     for bottom, _, top, _ in ends[1:]:
         figures += [bottom, top]

@@ -176,11 +176,13 @@ def pick_summary(
         counted &= predicted > least_predicted_bps
     inside = np.where(np.isfinite(low), (low <= realised) & (realised <= high), np.nan)
     parts = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
-    sums = np.where(counted, parts, 0.0).sum(axis=-1)[:, counted.any(axis=-1)]
-    number = counted.sum(axis=-1)[counted.any(axis=-1)]
-    summary = xr.Dataset({"picks": int(number.sum()), "decisions": int(number.size)})
+    made = counted.any(axis=-1)
+    has_figure = counted & np.isfinite(parts)  # a pick may have no interval
+    sums = np.where(has_figure, parts, 0.0).sum(axis=-1)[:, made]
+    number = has_figure.sum(axis=-1)[:, made]
+    summary = xr.Dataset({"picks": int(counted.sum()), "decisions": int(made.sum())})
     with np.errstate(invalid="ignore"):
-        means = sums.sum(axis=-1) / number.sum()
+        means = sums.sum(axis=-1) / number.sum(axis=-1)
     ends = _bootstrap(sums, number, level, resamples, seed_of(rng))
     for at, name in enumerate(("predicted_net", "realised_net", "difference", "coverage", "share_positive")):
         unit = "_bps" if at < 3 else ""
@@ -195,13 +197,17 @@ def pick_summary(
 
 
 def _bootstrap(sums: Floats, number: Any, level: float, resamples: int, seed: int) -> Floats:
-    """Return the ends (2, figure) of the means' intervals; NaN of too few decisions."""
-    size = number.size
+    """Return the ends (2, figure) of the means' intervals; NaN of too few decisions.
+
+    `sums` and `number` are of each figure and decision.
+    """
+    size = number.shape[1]
     if size < _LEAST_DECISIONS:
         return np.full((2, len(sums)), np.nan)
     block = int(np.ceil(size ** (1.0 / 3.0)))
     begins = np.random.default_rng(seed).integers(0, size, (resamples, -(-size // block), 1))
     drawn = ((begins + np.arange(block)) % size).reshape(resamples, -1)[:, :size]
-    means = sums[:, drawn].sum(axis=-1) / number[drawn].sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        means = sums[:, drawn].sum(axis=-1) / number[:, drawn].sum(axis=-1)
     tail = 50.0 * (1.0 - level)
     return np.asarray(np.percentile(means, [tail, 100.0 - tail], axis=-1))

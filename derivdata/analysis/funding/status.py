@@ -29,6 +29,7 @@ class FundingStatus(IntFlag):
     OPEN = 1 << 9
     """The holding time is not over: the outcome is not known yet."""
     CANNOT_TELL = 1 << 10
-    """The interval holds everything from a single step to infinity: the data does not say."""
+    """The data determines no interval: a half-life may be anything from a single step to infinity, or
+    a pair's own outcomes span less than a holding time."""
     FEW_DECISIONS = 1 << 11
     """The past decisions are worth fewer than eight independent ones: take the figure as a first guess."""
