@@ -130,7 +130,7 @@ def history(
     Examples
     --------
     >>> dd.oi.history(["BTC", "ETH"], "7d", venues=["binance"]).shape
-    (336, 5)
+    (336, 6)
     """
     table = quantities.over_time(_HISTORY, symbols, start, end, venues, resolution, by)
     return over_all_contracts(table) if by == "coin" else table

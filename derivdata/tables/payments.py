@@ -59,7 +59,8 @@ def merge_payments(
     """Return one row per payment.
 
     Stamps within 60 s of a whole hour become that hour. A payment that is there twice is one row. Several
-    payments within an hour after a halt become one row at the end of that hour, with their sum and count.
+    payments shortly after each other that make up for a halt become one row at the next whole hour, with
+    their sum and count; a payment of that hour is part of it.
 
     Parameters
     ----------
@@ -87,8 +88,7 @@ def merge_payments(
     hours = payment_time(stamps)
     bins = -(-hours // HOUR_US)
     is_again: Bools = np.zeros(len(order), dtype=np.bool_)
-    is_near = (bins[1:] == bins[:-1]) | (stamps[1:] - stamps[:-1] < _APART_US)
-    is_again[1:] = (series[1:] == series[:-1]) & is_near
+    is_again[1:] = (series[1:] == series[:-1]) & (stamps[1:] - stamps[:-1] < _APART_US)
     if not is_again.any():
         return Payments(order, hours, native, count)
     groups = _Groups(series, stamps, bins, native, np.flatnonzero(~is_again))
@@ -108,6 +108,13 @@ def merge_payments(
         hours[rows[0]] = bins[end - 1] * HOUR_US
         native[rows[0]] = native[rows].sum()
         count[rows[0]] = count[rows].sum()
+    firsts = np.array([rows[0] for rows in catch_ups.values()], dtype=np.int64)
+    followers = _payments_of_the_hour(firsts, series, hours, is_kept)
+    has_follower = followers >= 0
+    firsts, followers = firsts[has_follower], followers[has_follower]
+    native[firsts] += native[followers]
+    count[firsts] += count[followers]
+    is_kept[followers] = False
     if conflicts is not None:
         conflicts += found
     elif found and not keep_conflicts:
@@ -115,8 +122,18 @@ def merge_payments(
     return Payments(order[is_kept], hours[is_kept], native[is_kept], count[is_kept])
 
 
+def _payments_of_the_hour(
+    rows: _Integers, series: _Integers, hours: _Integers, is_kept: Bools
+) -> NDArray[np.intp]:
+    """Return of each catch-up row the kept payment that follows at the same hour; -1 for none."""
+    kept = np.append(np.flatnonzero(is_kept), -1)
+    following = kept[np.searchsorted(kept[:-1], rows, side="right")]
+    is_same = (series[following] == series[rows]) & (hours[following] == hours[rows]) & (following > rows)
+    return np.where(is_same, following, -1)
+
+
 class _Groups:
-    """Rows of one series that are less than half an hour apart, or end within one hour."""
+    """Rows of one series that are less than half an hour apart."""
 
     def __init__(
         self, series: _Integers, stamps: _Integers, bins: _Integers, native: _Floats, starts: NDArray[np.intp]
@@ -165,9 +182,7 @@ class _Groups:
         for place in self.several:
             rows = self._distinct(place)
             gap, step = self._gap_and_step(place)
-            # A late payment and the next one at its hour are further apart: each is a payment of its own.
-            is_close = bool((np.diff(self._stamps[rows]) < _APART_US).all())
-            if len(rows) > 1 and is_close and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
+            if len(rows) > 1 and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
                 found[place] = rows
             else:
                 with_duplicates.add(self._series[self._starts[place]])
@@ -192,7 +207,7 @@ class _Groups:
         """Return the hours before a group, and the shortest gap next to it (infinite for none)."""
         near = range(max(place - 2, 0), min(place + 3, len(self._starts)))
         series = self._series[self._starts]
-        hours = [int(self._bins[self._ends[i] - 1]) for i in near if series[i] == series[place]]
+        hours = sorted({int(self._bins[self._ends[i] - 1]) for i in near if series[i] == series[place]})
         own = int(self._bins[self._ends[place] - 1])
         before = [hour for hour in hours if hour < own]
         gap = own - before[-1] if before else 0

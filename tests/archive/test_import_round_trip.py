@@ -27,6 +27,7 @@ _OWN: dict[str, list[object]] = {
     "exchange": ["okx", "binance", "myvenue"],
     "interval_hours": [8.0, 4.0, 1.0],
     "long_short_ratio": [0.5, 0.1, 2.0],
+    "rate_native": [0.05, 0.01, None],
     "start": [pd.Timestamp(f"2026-01-0{day}T08:00Z") for day in (3, 1, 2)],
     "end": [pd.Timestamp(f"2026-01-0{day}T10:00Z") for day in (3, 1, 2)],
 }

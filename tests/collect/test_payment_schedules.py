@@ -5,7 +5,7 @@ The right rows come from a schedule that the test writes down, payment by paymen
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,49 @@ def skipping(rows: Schedule, first: int, count: int) -> Schedule:
     return rows[:first] + rows[first + count :]
 
 
+class Halt(NamedTuple):
+    """What a venue lists of a schedule after a halt, and the rows that are to be stored."""
+
+    listed: Schedule
+    rows: list[tuple[int, int, float, int]]
+    """Second, hours that the row pays for, fraction, payments."""
+
+
+def halted(paid: Schedule, first: int, count: int, after: int) -> Halt:
+    """Pay what a halt held back some seconds after the hour of the last payment of it, one each 7 seconds.
+
+    Within a minute of the hour it is a payment of that hour, else of the next one, with what is due then.
+    """
+    held = paid[first : first + count]
+    hour = held[-1][0]
+    late = [(hour + after + 7 * place, row[1], row[2]) for place, row in enumerate(held)]
+    stored = hour if late[-1][0] - hour <= 60 else hour + HOUR
+    together = [*held, *(row for row in paid[first + count :] if row[0] == stored)]
+    one_row = (stored, sum(row[1] for row in together), sum(row[2] for row in together), len(together))
+    others = [(*row, 1) for row in paid if row not in together]
+    return Halt([*paid[:first], *late, *paid[first + count :]], sorted([*others, one_row]))
+
+
+def halts(exchange: str) -> dict[str, Halt]:
+    """Return halts of two, four and eight payments, made up for at the hour or twenty minutes later."""
+    paid = scheduled([(1 if exchange in HOURLY else 8, 1)])
+    return {
+        f"{count} after {seconds} s": halted(paid, len(paid) // 2, count, seconds)
+        for count in (2, 4, 8)
+        for seconds in (5, 45, 1200)
+    }
+
+
+def with_gaps_in_phases(paid: Schedule) -> Schedule:
+    """Leave out two payments of 8 h, three of 4 h, five of 1 h and two of 6 h, each within its phase."""
+    listed = list(paid)
+    for hours, count in ((8, 2), (4, 3), (1, 5), (6, 2)):
+        phase = [row for row in listed if row[1] == hours]
+        for row in phase[len(phase) // 2 : len(phase) // 2 + count]:
+            listed.remove(row)
+    return listed
+
+
 def schedules(exchange: str) -> dict[str, tuple[Schedule, Schedule]]:
     """Return by name what is paid and what the venue lists of it."""
     hours = [1] if exchange in HOURLY else [4, 8]
@@ -65,6 +108,8 @@ def schedules(exchange: str) -> dict[str, tuple[Schedule, Schedule]]:
             result[f"{step} h"] = scheduled([(step, 1)]), scheduled([(step, 1)])
         phases = scheduled([(8, 30), (4, 12), (1, 24), (6, 4), (8, 1)])
         result["phases"] = phases, phases
+        longer = scheduled([(8, 30), (4, 14), (1, 24), (6, 14), (8, 1)])
+        result["phases with gaps"] = longer, with_gaps_in_phases(longer)
     return result
 
 
@@ -94,6 +139,47 @@ def test_payments_equal_their_schedule(
         assert again.failed == []
         assert again.written == {(exchange, TABLE): len(paid) - len(listed)}
         hold(archive, paid, paid)
+
+
+@pytest.mark.parametrize("exchange", SETTLING)
+@pytest.mark.parametrize("name", list(halts("binance")))
+def test_payments_that_make_up_for_a_halt_are_one_row(
+    exchange: str, name: str, fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halt = halts(exchange)[name]
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: halt.listed)
+    fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+    rows = archive.read(TABLE)
+    first = int(rows["time"].min().timestamp())
+    expected = [row for row in halt.rows if first <= row[0] < STOP]
+    assert first <= WINDOW
+    assert rows["time"].tolist() == [pd.Timestamp(row[0], unit="s", tz="UTC") for row in expected]
+    assert rows["payment_count"].tolist() == [row[3] for row in expected]
+    assert rows["interval_hours"].tolist() == [row[1] for row in expected]
+    np.testing.assert_allclose(rows["rate_native"], [row[2] for row in expected], rtol=1e-4)
+    np.testing.assert_allclose(rows["rate_bps_8h"], [row[2] * 8e4 / row[1] for row in expected], rtol=1e-4)
+    last = dd.analysis.funding.cumulative(dd.panel(rows), gaps="skip").isel(time=-1)
+    np.testing.assert_allclose(last["funding_bps"].item(), sum(row[2] for row in expected) * 1e4, rtol=1e-4)
+    assert last["missing_hours"].item() == 0
+    assert fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED).written == {}
+
+
+@pytest.mark.parametrize("exchange", SETTLING)
+def test_a_lone_payment_on_the_day_of_listing_has_its_interval_or_none(
+    exchange: str, fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted in any case, and the payments of later days tell its interval."""
+    paid = scheduled([(1 if exchange in HOURLY else 8, 1)])
+    paid = [row for row in paid if row[0] > STOP - 86_400 // 2 * 5]
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: paid[:1])
+    fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+    lone = archive.read(TABLE)
+    assert len(lone) == 1
+    np.testing.assert_allclose(lone["rate_native"], paid[0][2], rtol=1e-4)
+    assert lone["interval_hours"].isna().all() or lone["interval_hours"].tolist() == [paid[0][1]]
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: paid)
+    fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+    hold(archive, paid, paid)
 
 
 def hold(archive: Archive, paid: Schedule, listed: Schedule) -> int:

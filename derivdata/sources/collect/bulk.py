@@ -23,6 +23,7 @@ _SOONER = 0.95
 """Polls begin at slightly different seconds of their minutes."""
 _FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
 _LASTING = ("period_h", "settle_h", "volume_usd", "change_pct")
+_DEX_MINUTES = 5
 _MOST_FAILED = 5
 """Requests in a row that fail, of many that one poll takes: then it is not about their contracts."""
 
@@ -114,8 +115,6 @@ class BulkAnswers:
         for endpoint, asked in self._asked.items():
             is_whole = poll.at >= asked.due
             params = self._params(endpoint, contracts) if is_whole else asked.unanswered
-            if endpoint.of_dexes and not params:
-                continue
             if is_whole or (params and poll.at >= asked.again):
                 records, unanswered, why = self._answers(endpoint, params, poll.at)
                 if is_whole and not unanswered and (why := self._lack(asked, records, contracts)):
@@ -158,8 +157,6 @@ class BulkAnswers:
         is_about_some = any(endpoint.covers(item) for item in listed)
         if not {*endpoint.tables} & {*STATE_TABLES} or not is_about_some or (told and 2 * told >= last):
             return ""
-        if endpoint.of_dexes and not last:  # dexes whose contracts are all delisted
-            return ""
         before = f"{last} of the last poll" if last else "those that are listed"
         return f"{endpoint.where}: it tells of {told} contracts, and not of {before}"
 
@@ -192,14 +189,18 @@ class BulkAnswers:
             records.add(answer)
         return records, unanswered, why
 
+    def _due_dexes(self) -> list[str]:
+        """Return a fifth of the other dexes: each is requested once in five minutes."""
+        minute = int(self._session.clock.utc().timestamp() // 60)
+        return other_dexes(self._session)[minute % _DEX_MINUTES :: _DEX_MINUTES]
+
     def _params(self, endpoint: VenueEndpoint, contracts: Contracts | None) -> list[dict[str, str]]:
         """Return the parameters of each request of one poll."""
-        if endpoint.of_dexes:
-            return [{endpoint.symbol: dex} for dex in other_dexes(self._session)]
         if endpoint.batch:
             return [] if contracts is None else batches(endpoint, contracts)
         if not endpoint.expiry:
-            return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
+            own = [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
+            return own + ([{endpoint.dex: name} for name in self._due_dexes()] if endpoint.dex else [])
         others = [asked.kept.options for each, asked in self._asked.items() if each is not endpoint]
         listed = sorted({(option.symbol, option.expiry) for options in others for option in options})
         return [

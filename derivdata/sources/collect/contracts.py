@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from derivdata.client.transport.keyless import Unreachable
-from derivdata.errors import DerivdataError, SchemaError, VenueError
+from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.questions import hold_list
@@ -58,21 +58,22 @@ def batches(endpoint: VenueEndpoint, contracts: Contracts) -> list[dict[str, str
     ]
 
 
-def list_contracts(session: VenueSession, *, intervals: bool = True, again: bool = False) -> Contracts:
+def list_contracts(
+    session: VenueSession, *, intervals: bool = True, again: bool = False, dexes: bool = False
+) -> Contracts:
     """Return the contracts of this hour's lists; they and the intervals become the session's context.
 
     An interval can change with each payment. A list that fails leaves the older one in use, and is asked for
-    the next time. Raises why where there is no list at all, or the venue's first refuses this address.
+    the next time. With `dexes` the contracts of other dexes are listed too. Raises why where there is no list
+    at all, or the venue's first refuses this address.
     """
     shared, now = session.shared, session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
     told = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
-    # The list of dexes names those of which others are requested.
-    named = [e for e in session.venue.endpoints if e.what == "dexes"]
     hour = now.floor(LISTED_FOR)
     due = [
         e
-        for e in (*named, *listing, *(told if intervals else ()))
+        for e in (*listing, *(told if intervals else ()))
         if (listed := shared.lists.get(e)) is None
         or hour > listed[0].floor(LISTED_FOR)
         or (again and e.lists and e.every is None)
@@ -81,6 +82,11 @@ def list_contracts(session: VenueSession, *, intervals: bool = True, again: bool
     problems = _ask_lists(session, due, listing[0])
     if not any(endpoint in shared.lists for endpoint in listing):
         raise problems[0]
+    of_dexes = next((e for e in listing if e.dex), None) if dexes else None
+    is_due = shared.dexes is None or hour > shared.dexes[0].floor(LISTED_FOR)
+    if of_dexes is not None and is_due:
+        _ask_dexes(session, of_dexes)
+        due.append(of_dexes)
     if shared.listing is None or len(problems) < len(due):
         unknown = tuple(e.margin for e in told if e not in shared.lists)
         shared.listing = _merged(session, unknown)
@@ -97,7 +103,7 @@ def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndp
         if endpoint.host in silent:
             continue
         try:
-            listed = _of_dexes(session, endpoint) if endpoint.of_dexes else all_pages(session, endpoint, {})
+            listed = all_pages(session, endpoint, {})
             held, news = hold_list(shared.lists.get(endpoint, (now, listed))[1], listed, shared.doubted)
             shared.lists[endpoint] = now, listed
             shared.list_errors.pop(endpoint.label, None)
@@ -118,22 +124,40 @@ def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndp
 
 def other_dexes(session: VenueSession) -> list[str]:
     """Return the dexes that a venue lists and that are not venues of their own."""
-    names = [name for _, listed in list(session.shared.lists.values()) for name in listed.dexes]
+    if session.shared.dexes is None:
+        return []
     exchange = session.venue.exchange
+    names = session.shared.dexes[1].dexes
     return [name for name in names if hip3_contract(exchange, f"{name}:")[0] == exchange]
 
 
-def _of_dexes(session: VenueSession, endpoint: VenueEndpoint) -> Records:
-    """Return the lists of all dexes; one without contracts, or that the venue does not know, is left out."""
-    records = Records()
+def _ask_dexes(session: VenueSession, endpoint: VenueEndpoint) -> None:
+    """Ask for the list of dexes, and by `endpoint` for the contracts of the other ones.
+
+    A list that fails leaves the older one in use. An address that has no such list has no other dexes.
+    """
+    shared, now = session.shared, session.clock.utc()
+    source = next(e for e in session.venue.endpoints if e.what == "dexes")
+    shared.list_errors.pop(source.label, None)
+    try:
+        records = all_pages(session, source, {})
+    except VenueError as problem:
+        if problem.status != 404:
+            shared.list_errors[source.label] = str(problem)
+            return
+        shared.add_list_news(source.label, [f"no list of dexes: {problem}"])
+        records = Records()
+    except (NetworkError, SchemaError) as problem:
+        shared.list_errors[source.label] = str(problem)
+        return
+    shared.dexes = now, records
     for dex in other_dexes(session):
-        label = f"{endpoint.label}{dex}"
-        session.shared.list_errors.pop(label, None)
+        label = f"{endpoint.label} {dex}"
+        shared.list_errors.pop(label, None)
         try:
-            records.add(session.ask(endpoint, {endpoint.symbol: dex})[0])
-        except (SchemaError, VenueError) as problem:
-            session.shared.list_errors[label] = str(problem)
-    return records
+            records.add(session.ask(endpoint, {endpoint.dex: dex})[0])
+        except (VenueError, NetworkError, SchemaError) as problem:
+            shared.list_errors[label] = str(problem)
 
 
 def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
@@ -141,6 +165,8 @@ def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
     records = Records()
     for _, listed in list(session.shared.lists.values()):
         records.add(Records(listed.instruments, listed.intervals, listed.states))
+    if session.shared.dexes is not None:
+        records.add(Records(session.shared.dexes[1].instruments))
     records.instruments = list({item.name: item for item in records.instruments}.values())
     at, names = times.us(session.clock.utc()), ["instruments", "intervals"]
     tables = frames(session.venue.exchange, records, names, at=at)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.client.retrieval import venue_names
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.histories import chosen_venues
@@ -29,6 +28,7 @@ from derivdata.sources.venues.state_streams import STATE_STREAMS
 from derivdata.support.arguments import typed
 from derivdata.support.notices import warn_caller
 from derivdata.support.times import Window
+from derivdata.tables.contracts import venue_of
 
 COVERAGE = "coverage"
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
@@ -418,7 +418,8 @@ def live(
     """
     names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
     wanted = None if symbols is None else [symbols] if isinstance(symbols, str) else list(symbols)
-    chosen = venue_names(venues)
+    listed = venues.split(",") if isinstance(venues, str) else venues
+    chosen = None if listed is None else [venue_of(name, "venues") for name in listed]
     if not names or most < 1:
         raise ValueError("tables: name at least one" if not names else f"most: {most} is less than 1")
     if {*names} & {*BOOKS} and not wanted:

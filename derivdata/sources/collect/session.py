@@ -82,6 +82,8 @@ class Shared:
         # What each list said last and when, and why it could not be asked for again, by its request.
         self.lists: dict[VenueEndpoint, tuple[pd.Timestamp, Records]] = {}
         self.list_errors: dict[str, str] = {}
+        # When the venue listed its dexes last, their names, and the contracts of the other ones.
+        self.dexes: tuple[pd.Timestamp, Records] | None = None
         self.doubted: dict[str, Instrument] = {}  # contracts of the last lists that were others before
         self._list_news: dict[str, str] = {}
         self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, and why

@@ -149,7 +149,7 @@ class VenueState:
         poll = self.begin()
         try:
             due = self.session.expected = self._bulk.count(poll.at, self.contracts)
-            self.contracts = list_contracts(self.session, intervals=self._with_rates)
+            self.contracts = list_contracts(self.session, intervals=self._with_rates, dexes=True)
             of_one = len(self.by_contract.due(self.contracts, {}, poll.at))
             self.session.expected += self._bulk.count(poll.at, self.contracts) - due + of_one
         except Stopped:

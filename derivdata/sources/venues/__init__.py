@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl
 
 import pandas as pd
 
-from derivdata.client.retrieval import venue_names
 from derivdata.sources.venues import hyperliquid
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import VenueEndpoint
@@ -112,7 +111,8 @@ def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = No
     """
     rows = venue_facts.frame()
     if venues is not None:
-        venues = venue_names(venues)
+        listed = venues.split(",") if isinstance(venues, str) else list(venues)
+        venues = [venue_of(name, "venues") for name in listed]
         unknown = [venue for venue in venues if venue not in set(rows["exchange"])]
         if unknown:
             known = rows["exchange"].unique().tolist()

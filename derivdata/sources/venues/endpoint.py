@@ -93,8 +93,9 @@ class VenueEndpoint:
     lists: bool = False  # it is where the venue's contracts are listed from
     every: float | None = None  # seconds between polls; None where it is not polled
     each: tuple[str, ...] = ()  # values of `symbol` that one poll asks for, one request each
-    # `symbol` names a dex: one request for each that the venue lists and that is not a venue of its own
-    of_dexes: bool = False
+    # Parameter that names a dex: polls also request the dexes that the venue lists and that are no venues of
+    # their own, a fifth of them each minute
+    dex: str = ""
     batch: int = 0  # contracts that one request may name, joined by commas, where a poll asks for all
     repeats: bool = False  # `symbol` is sent once for each contract of a batch, and not joined by commas
     # Of a state that takes a request for each contract, how many are asked for, those with the most volume
@@ -118,8 +119,7 @@ class VenueEndpoint:
     @property
     def is_of_one(self) -> bool:
         """Whether a poll of the state takes a request for each contract."""
-        is_of_several = self.each or self.expiry or self.batch or self.of_dexes
-        return self.every is not None and bool(self.symbol) and not is_of_several
+        return self.every is not None and bool(self.symbol) and not (self.each or self.expiry or self.batch)
 
     def covers(self, item: Instrument) -> bool:
         """Return whether it is about contracts such as this one, by margin and quote currency."""

@@ -231,12 +231,18 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, reading.ms(body.time), *body.levels)])
 
 
-def _requests(of: partial[VenueEndpoint], params: Mapping[str, str]) -> tuple[VenueEndpoint, ...]:
-    """Return the requests that the venue's own book and those of its dexes have alike."""
+def _requests(
+    of: partial[VenueEndpoint], params: Mapping[str, str], dex: str = ""
+) -> tuple[VenueEndpoint, ...]:
+    """Return the requests that the venue's own book and those of its dexes have alike.
+
+    `dex` is the parameter by which polls name the other dexes.
+    """
     post = partial(of, method="POST")
+    named = partial(post, params=params, weight=20, dex=dex)
     return (
-        post("instruments", "/info meta", meta, params=params, weight=20, lists=True),
-        post("funding", "/info metaAndAssetCtxs", meta_and_contexts, params=params, weight=20, every=60),
+        named("instruments", "/info meta", meta, lists=True),
+        named("funding", "/info metaAndAssetCtxs", meta_and_contexts, every=60),
         post(
             "settlements", "/info fundingHistory", _payments, symbol="coin", weight=45,
             paging=Paging(limit=500, limit_name=""),
@@ -246,21 +252,11 @@ def _requests(of: partial[VenueEndpoint], params: Mapping[str, str]) -> tuple[Ve
 
 
 _endpoint = partial(VenueEndpoint, "hyperliquid")
-_OF_DEXES: dict[str, Any] = {
-    "method": "POST",
-    "weight": 20,
-    "of_dexes": True,
-    "note": "one request for each dex of `perpDexs` that has no slug of its own",
-}
 
 ENDPOINTS = (
-    *_requests(_endpoint, {}),
+    *_requests(_endpoint, {}, "dex"),
     _endpoint("instruments", "/info allPerpMetas", all_metas, method="POST", weight=20),
     _endpoint("dexes", "/info perpDexs", dexes, method="POST", weight=20),
-    _endpoint("instruments", "/info meta?dex=", meta, symbol="dex", lists=True, **_OF_DEXES),
-    _endpoint(
-        "funding", "/info metaAndAssetCtxs?dex=", meta_and_contexts, symbol="dex", every=300, **_OF_DEXES
-    ),
     _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
     _endpoint("funding", "allDexsAssetCtxs", all_contexts, method="WS"),
 )

@@ -29,13 +29,13 @@ from derivdata.sources.venues.record_types import (
 )
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.chain_snapshots import snapshots
-from derivdata.tables.columns import MOST_PAID
 from derivdata.tables.payment_intervals import HOUR_US, VALID_HOURS, assign_intervals
 from derivdata.tables.payments import SOURCES, merge_payments, rates_of
 from derivdata.tables.schema import coded, repeated
 
 _MANY = 20  # contracts from which the median of a batch tells a unit
 _MEDIAN_BPS, _MEDIAN_BPS_OF_FEW = 50.0, 300.0
+_IMPOSSIBLE = 1.0
 _LONGEST_HOURS = 24.0
 _SEVERAL, _NEAR = 5, 2.0  # contracts from which the median mark counts, and its factor to the index
 _DEPTHS = (10.0, 25.0, 50.0, 100.0)  # bps from the mid price
@@ -159,8 +159,8 @@ def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
             f"{np.median(np.abs(bps)):.4g} bps per 8 hours: not the unit that the venue is known to use"
         )
     largest = np.abs(rates).max(initial=0.0)
-    if largest > MOST_PAID:
-        raise SchemaError(f"a funding rate{whose}, {largest:.4g}, is above {MOST_PAID:.0%}: not a fraction")
+    if largest > _IMPOSSIBLE:
+        raise SchemaError(f"a funding rate{whose}, {largest:.4g}, is above 100 %: not a fraction")
 
 
 def _check_payments(symbol: str, times: Any) -> None:
