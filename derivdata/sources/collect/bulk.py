@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 import pandas as pd
 
@@ -23,7 +24,8 @@ _SOONER = 0.95
 """Polls begin at slightly different seconds of their minutes."""
 _FIGURES = ("rate", "mark", "index_price", "last", "oi_usd", "volume_usd", "change_pct")
 _LASTING = ("period_h", "settle_h", "volume_usd", "change_pct")
-_DEX_MINUTES = 5
+_MINUTE = pd.Timedelta(1, "min")
+_DEX_CADENCE = pd.Timedelta(5, "min")
 _MOST_FAILED = 5
 """Requests in a row that fail, of many that one poll takes: then it is not about their contracts."""
 
@@ -86,6 +88,7 @@ class BulkAnswers:
     def __init__(self, session: VenueSession, endpoints: Sequence[VenueEndpoint]) -> None:
         self._session = session
         self._asked = {endpoint: Asked(endpoint, session.clock.utc()) for endpoint in endpoints}
+        self._dexes: dict[str, pd.Timestamp] = {}  # when each of the other dexes was requested last
         self.arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
 
     @property
@@ -116,6 +119,7 @@ class BulkAnswers:
             is_whole = poll.at >= asked.due
             params = self._params(endpoint, contracts) if is_whole else asked.unanswered
             if is_whole or (params and poll.at >= asked.again):
+                self._dexes |= {one[endpoint.dex]: poll.at for one in params if endpoint.dex in one}
                 records, unanswered, why = self._answers(endpoint, params, poll.at)
                 if is_whole and not unanswered and (why := self._lack(asked, records, contracts)):
                     unanswered = params
@@ -190,9 +194,13 @@ class BulkAnswers:
         return records, unanswered, why
 
     def _due_dexes(self) -> list[str]:
-        """Return a fifth of the other dexes: each is requested once in five minutes."""
-        minute = int(self._session.clock.utc().timestamp() // 60)
-        return other_dexes(self._session)[minute % _DEX_MINUTES :: _DEX_MINUTES]
+        """Return a fifth of the other dexes, those not requested for longest: each once in five minutes."""
+        names = other_dexes(self._session)
+        oldest = self._session.clock.utc() - _DEX_CADENCE * _SOONER
+        never = pd.Timestamp(0, tz="UTC")
+        waiting = [name for name in names if self._dexes.get(name, never) <= oldest]
+        waiting.sort(key=lambda name: self._dexes.get(name, never))
+        return waiting[: ceil(len(names) * (_MINUTE / _DEX_CADENCE))]
 
     def _params(self, endpoint: VenueEndpoint, contracts: Contracts | None) -> list[dict[str, str]]:
         """Return the parameters of each request of one poll."""
