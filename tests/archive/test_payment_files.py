@@ -21,7 +21,7 @@ START = pd.Timestamp("2025-01-01", tz="UTC")
 class Payment(NamedTuple):
     """One payment of a schedule: hours after the start, what it pays for [h], and the fraction paid."""
 
-    at: int
+    at: float
     interval: int
     rate: float
 
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 
 def _ms(payment: Payment) -> int:
-    return int(START.value // 10**6) + payment.at * 3_600_000
+    return int(START.value // 10**6) + round(payment.at * 3_600_000)
 
 
 def _csv(head: str, line: Callable[[Payment], str]) -> Callable[[Sequence[Payment]], str]:
@@ -154,3 +154,64 @@ def test_a_late_file_completes_the_series_and_a_listing_day_has_the_interval_of_
     first = [whole[0], *whole[1:9], *whole[11:]]
     rows = imported(LAYOUTS[venue], tmp_path, first[:1], first[1:], whole[8:12])
     require(rows, whole, [])
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+def test_gaps_within_phases(venue: str, tmp_path: Path) -> None:
+    """Two payments of 8 h, three of 4 h, four of 1 h and two of 6 h are missing, each within its phase."""
+    whole = schedule((8, 12), (4, 13), (1, 14), (6, 12), (8, 6))
+    missing: list[Payment] = []
+    for interval, count in ((8, 2), (4, 3), (1, 4), (6, 2)):
+        phase = [payment for payment in whole if payment.interval == interval]
+        missing += phase[5 : 5 + count]
+    paid = [payment for payment in whole if payment not in missing]
+    require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("interval", [1, 4, 8])
+@pytest.mark.parametrize("count", [2, 5, 8])
+@pytest.mark.parametrize("seconds", [5, 1200])
+def test_payments_that_make_up_for_a_halt_are_one_row(
+    venue: str, interval: int, count: int, seconds: int, tmp_path: Path
+) -> None:
+    """They come 7 s apart after the hour of the last of them.
+
+    Within a minute they are of that hour. Twenty minutes later they are of the next one, with the payment
+    that is due then.
+    """
+    whole = schedule((interval, 40))
+    held = whole[15 : 15 + count]
+    hour = held[-1].at
+    late = [p._replace(at=hour + (seconds + 7 * place) / 3600) for place, p in enumerate(held)]
+    rows = imported(LAYOUTS[venue], tmp_path, [*whole[:15], *late, *whole[15 + count :]])
+    stored = hour if seconds + 7 * (count - 1) <= 60 else hour + 1
+    together = [*held, *(p for p in whole[15 + count :] if p.at == stored)]
+    others = [(p.at, p.interval, p.rate, 1) for p in whole if p not in together]
+    one_row = (stored, sum(p.interval for p in together), sum(p.rate for p in together), len(together))
+    expected = sorted([*others, one_row])
+    rows = rows.sort_values("time")
+    assert rows["time"].tolist() == [START + pd.Timedelta(row[0], "h") for row in expected]
+    assert rows["interval_hours"].tolist() == [row[1] for row in expected]
+    assert rows["payment_count"].tolist() == [row[3] for row in expected]
+    assert rows["rate_native"].tolist() == pytest.approx([row[2] for row in expected], rel=1e-9)
+    total = funding.cumulative(dd.panel(rows), gaps="skip").isel(time=-1)
+    assert float(total["funding_bps"].squeeze()) == pytest.approx(sum(p.rate for p in whole) * 1e4, rel=1e-9)
+    assert float(total["missing_hours"].squeeze()) == 0.0
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("interval", [1, 8])
+def test_a_lone_payment_of_the_day_of_listing_is_counted(venue: str, interval: int, tmp_path: Path) -> None:
+    """Its interval is not known from the file, and the next file tells it."""
+    whole = schedule((interval, 8))
+    rows = imported(LAYOUTS[venue], tmp_path, whole[:1])
+    assert rows["rate_native"].tolist() == pytest.approx([whole[0].rate], rel=1e-9)
+    assert rows["interval_hours"].isna().all()
+    rest = tmp_path / "rest"
+    rest.mkdir()
+    path = rest / LAYOUTS[venue].name
+    path.write_text(LAYOUTS[venue].write(whole[1:]), encoding="utf-8")
+    options = LAYOUTS[venue].options
+    import_files("funding_settlements", str(path), str(tmp_path / "archive"), **options)
+    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
