@@ -49,7 +49,7 @@ def skipping(rows: Schedule, first: int, count: int) -> Schedule:
 
 
 ONE_AN_HOUR = ("grvt", "nado")
-"""Venues whose bodies hold no catch-up: rows between hours are estimates, or there is one snapshot an hour."""
+"""Venues whose bodies hold no catch-up: rows between hours are estimates, or there is one an hour."""
 
 
 class Halt(NamedTuple):
