@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing import instruments
