@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata.sources.archive.importing.series import series_of
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.tables.missing_rows import MissingRuns, grid_runs, payment_runs, shown_time, step_text
+from derivdata.tables.history_rows import MissingRuns, grid_runs, payment_runs, shown_time, step_text
 from derivdata.tables.payment_intervals import HOUR_US, MINUTE_US, assign_intervals, payment_time
 from derivdata.tables.schema import Table
 
