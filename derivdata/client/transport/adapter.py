@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
+from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
-from derivdata.client.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, read_body
-from derivdata.client.transport.origin import Secret, origin_of
+from derivdata.client.transport.body import BodyTooLarge, NotJson, TooSlow, check_json
+from derivdata.client.transport.origin import Secret, WireKey, origin_of
 from derivdata.client.transport.response import (
     DIGEST_HEADER,
     http_date,
@@ -20,7 +22,9 @@ from derivdata.client.transport.response import (
     permanent,
     retry_after,
 )
+from derivdata.client.transport.retrying import repeat
 from derivdata.client.transport.settings import Limits, Timing
+from derivdata.client.transport.whole_body import send_whole
 from derivdata.errors import FetchError, NetworkError, SchemaError
 
 KEPT_HEADERS = (
@@ -28,6 +32,8 @@ KEPT_HEADERS = (
     "Content-Type",
     "Date",
     "Deprecation",
+    "ETag",
+    "Last-Modified",
     "Link",
     "Location",
     "Retry-After",
@@ -41,15 +47,20 @@ KEPT_HEADERS = (
     "X-RateLimit-Limit",
     "X-RateLimit-Remaining",
 )
-"""Response headers that matter; the rest (validators, cookies, Vary, caching) ends here."""
+"""Response headers that matter; the rest (cookies, Vary, Cache-Control) ends here."""
+
+ACCOUNT_HEADER = "X-Derivdata-Account"
+"""Request header that tells the keys of a user's own cache apart; it is not sent."""
+_UNSENT_HEADERS = (ACCOUNT_HEADER, "Cache-Control", "X-ACTUAL-NO-CACHE")
+"""What requests-cache and this package write into a request for the cache above."""
 
 _BASE_SECONDS = 0.5
 _CAP_SECONDS = 20.0
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 
-class Adapter(HTTPAdapter):
-    """Sends requests for the session above it."""
+class Adapter(BaseAdapter):
+    """Sends requests for the session above it, by the adapter that the session had."""
 
     def __init__(
         self,
@@ -59,8 +70,12 @@ class Adapter(HTTPAdapter):
         turn: Callable[[str], None],
         limits: Limits,
         timing: Timing,
+        inner: BaseAdapter | None = None,
+        proxies: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(pool_maxsize=16, max_retries=0)
+        super().__init__()
+        self.inner = inner or HTTPAdapter(pool_maxsize=16, max_retries=0)
+        self._proxies = proxies or {}
         self._origin = origin
         self._secret = secret
         self._turn = turn
@@ -71,15 +86,23 @@ class Adapter(HTTPAdapter):
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
         """Return the whole answer to a request, tried again while that can help and the limits allow."""
         left = self._limits.budget
-        for tried in range(1, self._limits.tries + 1):
+        spent = 0.0
+
+        def attempt() -> requests.Response | Exception:
+            nonlocal left, spent
             self._turn(str(request.url))
             started = self._timing.monotonic()
             outcome = self._try(request, options, min(left, self._limits.answer))
-            pause = self._pause(request, outcome, tried)
-            left -= self._timing.monotonic() - started + (pause or 0.0)
-            if pause is None or left <= 0 or self._closed:
-                break
-            self._timing.sleep(pause)
+            spent = self._timing.monotonic() - started
+            return outcome
+
+        def pause(outcome: requests.Response | Exception, tried: int) -> float | None:
+            nonlocal left
+            seconds = self._pause(request, outcome, tried)
+            left -= spent + (seconds or 0.0)
+            return None if left <= 0 or self._closed else seconds
+
+        outcome = repeat(attempt, pause, self._timing.sleep, tries=self._limits.tries)
         if isinstance(outcome, requests.Response):
             return outcome
         raise outcome
@@ -87,14 +110,17 @@ class Adapter(HTTPAdapter):
     def close(self) -> None:
         """Close the connections; what is under way is not tried again."""
         self._closed = True
-        super().close()
+        self.inner.close()
+
+    def detach(self) -> BaseAdapter:
+        """Return the adapter below, which goes on without this one."""
+        self._closed = True
+        return self.inner
 
     def _pause(
         self, request: requests.PreparedRequest, outcome: requests.Response | Exception, tried: int
     ) -> float | None:
         """Seconds until the next attempt; None where there is none."""
-        if tried == self._limits.tries:
-            return None
         if not isinstance(outcome, requests.Response):
             return _backoff(tried, self._timing) if getattr(outcome, "retryable", False) else None
         if request.method != "GET" or outcome.status_code not in _RETRIED:
@@ -110,19 +136,15 @@ class Adapter(HTTPAdapter):
         path = str(request.path_url)
         deadline = self._timing.monotonic() + seconds
         try:
-            response = super().send(self._wire(request), **self._options(request, options, seconds))
-            try:
-                body = read_body(
-                    response.raw,
-                    deadline=deadline,
-                    cap=self._limits.body_bytes,
-                    monotonic=self._timing.monotonic,
-                )
-            finally:  # a connection whose body was not read to its end is closed
-                if getattr(response.raw, "length_remaining", None) not in (0, None):
-                    response.raw.close()
-                response.raw.release_conn()
-            return _checked(request, response, body)
+            response = send_whole(
+                self.inner.send,
+                self._wire(request),
+                self._options(request, options, seconds),
+                deadline=deadline,
+                cap=self._limits.body_bytes,
+                monotonic=self._timing.monotonic,
+            )
+            return _checked(request, response)
         except BodyTooLarge:
             limit = f"the answer is larger than {self._limits.body_bytes >> 20} MiB"
             return permanent(NetworkError(path, f"{limit}: ask for a shorter window or fewer venues"))
@@ -138,16 +160,21 @@ class Adapter(HTTPAdapter):
     def _wire(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Return the request as it goes out: with the key, if this is the origin that it is for."""
         wire = request.copy()
+        for name in _UNSENT_HEADERS:
+            wire.headers.pop(name, None)
+        wire.headers["Accept-Encoding"] = "gzip"  # the encoding that `read_body` can tell a cut body by
         if self._secret is not None and origin_of(str(wire.url)) == self._origin:
             wire.headers["X-Api-Key"] = self._secret.reveal()
+            _let_recorders_write_masks()
         return wire
 
     def _options(
         self, request: requests.PreparedRequest, options: dict[str, Any], seconds: float
     ) -> dict[str, Any]:
         timeout = (min(self._limits.connect, seconds), min(self._limits.read, seconds))
-        proxies = options.get("proxies") if str(request.url).startswith("https:") else {}
-        return {**options, "stream": True, "timeout": timeout, "proxies": proxies}
+        # By plain http only a proxy of the session itself is used, never one of the environment.
+        proxies = options.get("proxies") if str(request.url).startswith("https:") else self._proxies
+        return {**options, "timeout": timeout, "proxies": proxies}
 
 
 def _backoff(tried: int, timing: Timing) -> float:
@@ -156,27 +183,37 @@ def _backoff(tried: int, timing: Timing) -> float:
 
 
 def _checked(
-    request: requests.PreparedRequest, response: requests.Response, body: bytes
+    request: requests.PreparedRequest, response: requests.Response
 ) -> requests.Response | SchemaError:
-    if response.status_code == 200 and request.method == "GET":
-        check_json(body, response.headers)
+    body = response.content
+    if response.status_code in (200, 304) and request.method == "GET":
+        if response.status_code == 200:
+            check_json(body, response.headers)
         if http_date(response.headers.get("Date")) is None:
             return SchemaError(
                 f"{request.path_url}: the answer carries no readable Date header, so nothing says when it "
                 "was made; is a proxy in the way?"
             )
-    return _clean(request, response, body)
-
-
-def _clean(request: requests.PreparedRequest, response: requests.Response, body: bytes) -> requests.Response:
-    """Return the response with its body read, the headers that matter, and the request that has no key."""
     headers = CaseInsensitiveDict(
         {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
     )
-    headers[DIGEST_HEADER] = hashlib.sha256(body).hexdigest()
-    response._content = body
-    response._content_consumed = True  # type: ignore[attr-defined]
+    if response.status_code != 304:  # whose body is the one that was kept
+        headers[DIGEST_HEADER] = hashlib.sha256(body).hexdigest()
+    if ACCOUNT_HEADER in request.headers:
+        headers["Vary"] = ACCOUNT_HEADER
     response.headers = headers
-    response.raw = None  # requests would take the cookies of a redirect from it, and send them on
-    response.request = request
+    response.request = request  # the one without the key
     return response
+
+
+def _let_recorders_write_masks() -> None:
+    """Have PyYAML, where vcrpy writes cassettes with it, write a mask in place of a key."""
+    # Cassettes are written with the subclasses of this dumper, which refuse types that they do not know.
+    dumper = getattr(sys.modules.get("yaml"), "CDumper", None) if "vcr" in sys.modules else None
+    if dumper is not None and WireKey not in dumper.yaml_representers:
+        dumper.add_representer(WireKey, lambda dump, key: dump.represent_str(str(key)))
+
+
+def renewed(adapter: BaseAdapter) -> BaseAdapter:
+    """Return an adapter with the same settings and connections of its own, for a forked child."""
+    return copy.copy(adapter)

@@ -158,6 +158,10 @@ class AnswerFiles:
         with suppress(OSError):
             self._path(key).unlink()
 
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all records."""
+        return (path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
+
     def newest(self, before: pd.Timestamp) -> pd.Timestamp | None:
         """Return the latest ``Date`` up to `before` among this source's whole answers; None without any.
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata.client.transport.cache import AnswerFiles, Record
 from derivdata.client.transport.origin import LocalSource, Secret, Site
-from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, plain_text
+from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, notify, plain_text
 from derivdata.client.transport.settings import ConnectionSettings, Pace
 from derivdata.client.transport.worker import TookTooLong, started
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
@@ -35,6 +35,10 @@ _CLOCK_SECONDS = 15.0
 _MARKS_SECONDS = 2.0
 """How long the source and the data version that a server last stated are taken as current."""
 _LABEL = 200
+_NOT_CACHED = 504
+"""Status of requests-cache where ``only-if-cached`` finds nothing."""
+_CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
+"""Headers of a record that only its expiry and its matching need."""
 _AHEAD = pd.Timedelta(5, "min")
 """How far a server's clock may be ahead of this machine's before nothing is concluded from it."""
 
@@ -87,6 +91,7 @@ class Connection:
         self._last_marks: tuple[float, _Marks] | None = None
         self._warned_of_trouble = False
         self._inherited = False
+        self._reads_records = settings.reads_records
         self._fork_lock = threading.Lock()
         renew_in_child(self)
 
@@ -130,10 +135,10 @@ class Connection:
         if cached is not None and self._is_current(cached.head.headers):
             response = self._response(request, 200, cached.head.headers, cached.body)
             return lambda: response
-        if self._settings.offline:
+        if self._settings.offline and self._reads_records:
             return lambda: _not_cached(request)
-        look = (lambda: None) if cached is not None else (lambda: self._cached(url))
-        wait = started(lambda: self._opened().get(request.path, url, endpoint, until, look))
+        doubted = cached is not None
+        wait = started(lambda: self._opened().get(request.path, url, endpoint, until, doubted=doubted))
         return lambda: self._received(request, wait)
 
     def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:
@@ -146,7 +151,14 @@ class Connection:
             self._warned_of_trouble = True
             warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
         self._files.trouble = None
-        self._learn(reply.headers)
+        if self._settings.offline and reply.status == _NOT_CACHED:
+            _not_cached(request)
+        if reply.is_stale:
+            date = reply.headers.get("Date", "an unknown time")
+            notice = f"the source did not answer: an expired response of {date} is used (stale_if_error)"
+            notify(request, notice, CacheNotice)
+        else:
+            self._learn(reply.headers)
         for text in () if self._local is None else self._local.take_notices():
             warn_caller(text)
         return self._response(request, reply.status, reply.headers, reply.body)
@@ -161,7 +173,8 @@ class Connection:
         if self._local is not None and not self._inherited:
             return self._local.clock().floor("min")
         if self._settings.offline:
-            newest = self._files.newest(self._latest_date())
+            own = self._settings.has_own_cache
+            newest = self._opened().newest() if own else self._files.newest(self._latest_date())
             if newest is None:
                 raise NotCached(
                     "/", "offline, and the cache holds no answer of this source to take the time from"
@@ -176,7 +189,10 @@ class Connection:
         return self._last_date[1].floor("min")
 
     def _forget(self, request: Request) -> None:
-        self._files.forget(self._key(f"{self._site.base}{_path_and_query(request)}"))
+        url = f"{self._site.base}{_path_and_query(request)}"
+        if self._settings.has_own_cache:
+            self._opened().forget(url)
+        self._files.forget(self._key(url))
 
     def _holds_key(self, data: bytes) -> bool:
         return self._secret is not None and self._secret.within(data)
@@ -197,14 +213,14 @@ class Connection:
         self._inherited = True
 
     def _cached(self, url: str) -> Record | None:
-        """Return a cached answer that may be used as it is: one that has not expired, any offline.
+        """Return a record that may be used as it is: one that has not expired, any offline.
 
-        Those of the sample do not expire: their keys say of which clock, market and code they are.
+        requests-cache decided when it expires as it came; nothing of it is imported to read that.
         """
-        if self._settings.cache != "on" and not self._settings.offline:
+        if not self._reads_records:
             return None
-        record, sample = self._files.record(self._key(url)), self._local is not None and self.synthetic
-        if record is None or self._settings.offline or sample or record.head.expires is None:
+        record = self._files.record(self._key(url))
+        if record is None or self._settings.offline or record.head.expires is None:
             return record
         now = self._settings.timing.machine()
         if record.head.created > now:  # kept while the clock was ahead: it would count for longer than it may
@@ -270,6 +286,9 @@ class Connection:
                     key=self._key,
                     turn=self._turn,
                     latest=self._latest_date,
+                    # The keys of the sample's records say of which clock, market and code they are.
+                    is_permanent=self._local is not None and self.synthetic,
+                    is_inherited=self._inherited,
                 )
             return self._network
 
@@ -308,6 +327,8 @@ class Connection:
     def _response(self, request: Request, status: int, sent: Mapping[str, str], body: bytes) -> Response:
         headers = dict(sorted(sent.items()))
         digest = headers.pop(DIGEST_HEADER, "")
+        for name in _CACHING_HEADERS:
+            headers.pop(name, None)
         if status != 200 and self._secret is not None:
             redact = self._secret.redact
             body, digest = redact(body), ""
@@ -329,13 +350,13 @@ class Connection:
 
     def _facts(self) -> dict[str, str]:
         settings = self._settings
-        mode = "offline" if settings.offline else settings.cache
+        mode = ", ".join(["offline" if settings.offline else settings.cache, *settings.rules])
         given = "none" if self._secret is None else "given, tier unknown"
         key = given if self._local is None else "not needed"
         return {
             "source": f"{self.source} (synthetic)" if self.synthetic else self.source,
             "key": key,
-            "cache": f"{mode}, {settings.folder}",
+            "cache": f"{mode}, {'of the session' if settings.has_own_cache else settings.folder}",
         }
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,8 +18,10 @@ import pandas as pd
 import requests
 import urllib3
 
-from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
+from derivdata.client.transport.body import BodyTooLarge, TooSlow
 from derivdata.client.transport.response import http_date, retry_after
+from derivdata.client.transport.retrying import repeat
+from derivdata.client.transport.whole_body import send_whole
 from derivdata.errors import NetworkError, VenueError
 from derivdata.support.forking import renew_in_child
 from derivdata.support.times import machine_now
@@ -95,44 +98,36 @@ class KeylessSession:
     ) -> KeylessReply:
         """Send one request and return the whole answer."""
         path = url.partition("://")[2].partition("/")[2]
-        until = time.monotonic() + WHOLE_SECONDS
-        try:
-            with self._session.request(
-                method,
-                url,
-                params=dict(params),
-                json=post,
-                timeout=(_CONNECT_SECONDS, _SECONDS),
-                stream=True,
-                allow_redirects=False,
-            ) as response:
-                body = read_body(response.raw, deadline=until, cap=LARGEST, monotonic=time.monotonic)
-                return KeylessReply(response.status_code, response.headers, body)
-        except BodyTooLarge:
-            raise NetworkError(f"/{path}", "the answer is larger than 64 MiB") from None
-        except TooSlow:
-            why = f"the answer was not complete in {WHOLE_SECONDS:g} s"
-            raise NetworkError(f"/{path}", why) from None
-        except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
-            if why := _unreachable(problem, url.partition("://")[2].partition("/")[0]):
-                raise Unreachable(f"/{path}", why) from None
-            raise NetworkError(f"/{path}", f"no whole answer came: {type(problem).__name__}") from None
+        request = requests.Request(method, url, params=dict(params), json=post)
+        return self._exchange(f"/{path}", request, WHOLE_SECONDS)
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> KeylessReply:
         """Post bytes with headers and return the status; the address, which may be secret, is in no error."""
-        timeout = (_CONNECT_SECONDS, _SECONDS)
+        return self._exchange("alerts", requests.Request("POST", url, dict(headers), data=body), _SECONDS)
+
+    def _exchange(self, where: str, request: requests.Request, seconds: float) -> KeylessReply:
+        """Send a request and read the whole body; `where` names it in errors."""
+        session = self._session
         try:
-            with self._session.post(
-                url, data=body, headers=dict(headers), timeout=timeout, stream=True, allow_redirects=False
-            ) as response:
-                deadline = time.monotonic() + _SECONDS
-                text = read_body(response.raw, deadline=deadline, cap=LARGEST, monotonic=time.monotonic)
-                return KeylessReply(response.status_code, response.headers, text)
-        except (BodyTooLarge, TooSlow):
-            raise NetworkError("alerts", "the response is too large or too slow") from None
+            prepared = session.prepare_request(request)
+            options = session.merge_environment_settings(prepared.url, {}, True, None, None)
+            response = send_whole(
+                partial(session.send, allow_redirects=False),
+                prepared,
+                {**options, "timeout": (_CONNECT_SECONDS, _SECONDS)},
+                deadline=time.monotonic() + seconds,
+                cap=LARGEST,
+                monotonic=time.monotonic,
+            )
+            return KeylessReply(response.status_code, response.headers, response.content)
+        except BodyTooLarge:
+            raise NetworkError(where, f"the answer is larger than {LARGEST >> 20} MiB") from None
+        except TooSlow:
+            raise NetworkError(where, f"the answer was not complete in {seconds:g} s") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
-            why = _unreachable(problem, url.partition("://")[2].partition("/")[0])
-            raise NetworkError("alerts", why or f"no whole response: {type(problem).__name__}") from None
+            if why := _unreachable(problem, request.url.partition("://")[2].partition("/")[0]):
+                raise Unreachable(where, why) from None
+            raise NetworkError(where, f"no whole answer came: {type(problem).__name__}") from None
 
     def close(self) -> None:
         """Close the connections."""
@@ -155,17 +150,21 @@ def persist(
 
     It is given the usual time, which doubles from a second up to a minute.
     """
-    usual = 1.0
-    for tried in range(1, tries + 1):
+
+    def attempt() -> T | VenueError | NetworkError:
         try:
             return ask()
         except (VenueError, NetworkError) as problem:
-            seconds = pause(problem, usual)
-            if seconds is None or tried == tries:
-                raise
-        wait(seconds)
-        usual = min(usual * 2, LONGEST_WAIT)
-    raise AssertionError("unreachable")
+            return problem
+
+    def pause_after(outcome: T | VenueError | NetworkError, tried: int) -> float | None:
+        usual = min(2.0 ** (tried - 1), LONGEST_WAIT)
+        return pause(outcome, usual) if isinstance(outcome, VenueError | NetworkError) else None
+
+    outcome = repeat(attempt, pause_after, wait, tries=tries)
+    if isinstance(outcome, VenueError | NetworkError):
+        raise outcome
+    return outcome
 
 
 _RESETS = ("X-Bapi-Limit-Reset-Timestamp", "X-Gate-RateLimit-Reset-Timestamp")

@@ -1,39 +1,45 @@
-"""The network: a session that keeps what it brings, over the adapter that sends.
+"""The network: a session of requests-cache over the sealed records, over the adapter that sends.
 
-It is imported when the cache does not answer: it takes a third of the time that pandas takes.
+It is imported when no fresh record answers. requests-cache decides which record may be used, when it is
+requested again, and how (RFC 9111). The adapter below it sends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
 import pandas as pd
 import requests
+from requests.adapters import BaseAdapter
+from requests_cache import CachedSession, CacheMixin
+from requests_cache.policy import NEVER_EXPIRE, get_url_expiration
 
-from derivdata.client.transport.adapter import Adapter
-from derivdata.client.transport.cache import AnswerFiles, Head, Record
+from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, renewed
+from derivdata.client.transport.cache import AnswerFiles
 from derivdata.client.transport.keyless import keep_anonymous
 from derivdata.client.transport.origin import Secret, Site
-from derivdata.client.transport.response import http_date, network_error, notices_in
+from derivdata.client.transport.response import http_date, network_error
+from derivdata.client.transport.sealed import SealedBackend, SealedStorage, state_expiry
 from derivdata.client.transport.settings import ConnectionSettings
 from derivdata.client.transport.worker import SharedRequests
 from derivdata.tables.endpoints import Endpoint
 
-_CLOSED = pd.Timedelta(1, "h")
 _DEFAULT_FRESH_SECONDS = 60.0
 _MAX_REDIRECTS = 5
+_ANSWERS = frozenset({200, *range(400, 500)} - {408, 429})
+"""Statuses that `stale_if_error` does not hide: a refusal is an answer. Records are of status 200 only."""
+_ANY_AGE = "only-if-cached,stale-if-error=3153600000"
 
 
 class Reply(NamedTuple):
-    """Reply of the network to a request."""
+    """Reply of the network or the cache to a request."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    is_stale: bool = False  # an expired record in place of a response that did not come
 
 
 class Network:
@@ -49,18 +55,19 @@ class Network:
         key: Callable[[str], str],
         turn: Callable[[str], None],
         latest: Callable[[], pd.Timestamp],
+        is_permanent: bool = False,
+        is_inherited: bool = False,
     ) -> None:
-        self._base = f"{site.base}/"
+        self._base, self._settings, self._latest = site.base, settings, latest
         self._secret = secret
-        self._settings = settings
-        self._files = files
         self._key = key
-        self._latest = latest
+        self._is_permanent, self._is_inherited = is_permanent, is_inherited
         self._shared: SharedRequests[Reply] = SharedRequests()
-        self._session = _session()
-        self._session.mount("https://", _adapter(site, None, settings, turn))
-        for prefix in site.prefixes:
-            self._session.mount(prefix, _adapter(site, secret, settings, turn))
+        self._storage = SealedStorage(files, site.base, self._is_secret)
+        self._own = settings.session is None
+        self._session = self._cached_session()
+        self._mounted = self._mount(site, turn)
+        self._cache_keys: dict[str, str | None] = {}
 
     def get(
         self,
@@ -68,49 +75,149 @@ class Network:
         url: str,
         endpoint: Endpoint | None,
         until: pd.Timestamp | None,
-        cached: Callable[[], Record | None],
+        *,
+        doubted: bool = False,
     ) -> Reply:
-        """Return the answer to a request; callers that request the same at once share one."""
+        """Return the response to a request; callers that request the same at once share one.
+
+        A `doubted` record is used only after the server has confirmed it.
+        """
 
         def send() -> Reply:
-            # Since the caller looked into the cache another one's request may have ended.
-            if (record := cached()) is not None:
-                return Reply(200, record.head.headers, record.body)
-            response = _ours(path, lambda: self._session.get(url))
-            reply = Reply(response.status_code, response.headers, response.content)
-            if reply.status == 200 and self._settings.cache != "off":
-                self._keep(url, reply, endpoint, until)
-            return reply
+            if not doubted:
+                return self._send(path, url, endpoint, until)
+            self._storage.doubted.add(key := self._key(url))
+            try:
+                return self._send(path, url, endpoint, until)
+            finally:
+                self._storage.doubted.discard(key)
 
         return self._shared.run(url, send)
 
     def head(self) -> Mapping[str, str]:
         """Return what the server's headers say now: an answer of any status carries its ``Date``."""
-        return _ours("/", lambda: self._session.head(self._base, allow_redirects=False)).headers
+        response = _ours("/", lambda: self._session.head(f"{self._base}/", allow_redirects=False))
+        return dict(response.headers)
+
+    def forget(self, url: str) -> None:
+        """Remove a response from the cache of a user's own session."""
+        cache_key = self._cache_keys.pop(url, None)
+        if cache_key is not None:
+            self._session.cache.delete(cache_key)
+
+    def newest(self) -> pd.Timestamp | None:
+        """Return the latest ``Date`` of this site's responses in the cache of a user's own session."""
+        responses = (r for r in self._session.cache.filter() if str(r.url).startswith(f"{self._base}/"))
+        dates = (http_date(response.headers.get("Date")) for response in responses)
+        return max((date for date in dates if date is not None), default=None)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._session.close()
-
-    def _keep(self, url: str, reply: Reply, endpoint: Endpoint | None, until: pd.Timestamp | None) -> None:
-        """Keep an answer: for good once its window has closed, and never one that repeats the key."""
-        received = reply.body, repr(reply.headers).encode()
-        if self._secret is not None and any(map(self._secret.within, received)):
+        """Close the connections; a user's own session is left as it was."""
+        if self._own:
+            self._session.close()
             return
-        fresh = endpoint.fresh_seconds if endpoint is not None else _DEFAULT_FRESH_SECONDS
-        now = self._settings.timing.machine()
-        head = Head(
-            key=self._key(url),
-            url=url.removeprefix(self._base.removesuffix("/")),
-            headers=dict(reply.headers),
-            created=now,
-            expires=None if _is_closed(reply, until, self._latest()) else now + timedelta(seconds=fresh),
-            body_bytes=len(reply.body),
+        for prefix, (adapter, before) in self._mounted.items():
+            if self._session.adapters.get(prefix) is adapter:
+                del self._session.adapters[prefix]
+                if before is not None:
+                    self._session.mount(prefix, before)
+            adapter.detach()
+
+    def _send(self, path: str, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Reply:
+        session, settings = self._session, self._settings
+        headers = {}
+        if settings.has_own_cache:
+            if self._secret is not None:
+                headers[ACCOUNT_HEADER] = self._secret.fingerprint()
+            if settings.offline or settings.cache == "off":
+                headers["Cache-Control"] = _ANY_AGE if settings.offline else "no-store"
+        hooks = [state_expiry(until, self._latest), *session.hooks.get("response", [])]
+        response = _ours(
+            path,
+            lambda: session.get(
+                url,
+                headers=headers,
+                hooks={"response": hooks},
+                expire_after=self._expire_after(url, endpoint),
+                force_refresh=settings.cache == "refresh",
+            ),
         )
-        self._files.keep(head, reply.body)
+        if settings.has_own_cache:
+            self._cache_keys[url] = response.cache_key
+        is_stale = (
+            response.from_cache and response.is_expired and not response.revalidated and not settings.offline
+        )
+        return Reply(response.status_code, response.headers, response.content, is_stale)
+
+    def _expire_after(self, url: str, endpoint: Endpoint | None) -> float | None:
+        """Return how long a response is fresh [s], by its endpoint; None where the user's settings say it."""
+        rules = self._session.settings
+        is_chosen = rules.expire_after not in (None, NEVER_EXPIRE) or "expire_after" in self._settings.rules
+        if is_chosen or get_url_expiration(url, rules.urls_expire_after) is not None:
+            return None
+        if self._is_permanent:
+            return NEVER_EXPIRE
+        return endpoint.fresh_seconds if endpoint is not None else _DEFAULT_FRESH_SECONDS
+
+    def _cached_session(self) -> Any:
+        """Return the user's session of requests-cache, else one over the sealed records."""
+        given = self._settings.session
+        if isinstance(given, CacheMixin):
+            return given
+        rules: dict[str, Any] = {
+            "cache_control": True,
+            "allowable_codes": _ANSWERS,
+            "allowable_methods": ("GET",),
+            "ignored_parameters": (),
+            "key_fn": lambda request, **_: self._key(str(request.url)),
+            **self._settings.rules,
+        }
+        cached = CachedSession.wrap(given or _session(), backend=SealedBackend(self._storage), **rules)
+        cached.settings.disabled = self._settings.cache == "off"
+        return cached
+
+    def _mount(
+        self, site: Site, turn: Callable[[str], None]
+    ) -> dict[str, tuple[Adapter, BaseAdapter | None]]:
+        """Mount the adapter that adds the key, for the site's origin; return it and what was there before."""
+        session = self._session
+        mounted: dict[str, tuple[Adapter, BaseAdapter | None]] = {}
+        if self._own:
+            session.adapters.clear()
+            session.mount("https://", self._adapter(site, None, turn))
+        for prefix in dict.fromkeys(site.prefixes):
+            inner = None
+            if not self._own:
+                inner = session.get_adapter(f"{prefix}x")
+                inner = inner.inner if isinstance(inner, Adapter) else inner
+                inner = renewed(inner) if self._is_inherited else inner
+            adapter = self._adapter(site, self._secret, turn, inner)
+            mounted[prefix] = adapter, session.adapters.get(prefix)
+            session.mount(prefix, adapter)
+        return mounted
+
+    def _adapter(
+        self,
+        site: Site,
+        secret: Secret | None,
+        turn: Callable[[str], None],
+        inner: BaseAdapter | None = None,
+    ) -> Adapter:
+        return Adapter(
+            origin=site.origin,
+            secret=secret,
+            turn=turn if self._settings.paced else lambda _: None,
+            limits=self._settings.limits,
+            timing=self._settings.timing,
+            inner=inner,
+            proxies=None if self._own else self._session.proxies,
+        )
+
+    def _is_secret(self, data: bytes) -> bool:
+        return self._secret is not None and self._secret.within(data)
 
 
-def _ours(path: str, ask: Callable[[], requests.Response]) -> requests.Response:
+def _ours(path: str, ask: Callable[[], Any]) -> Any:
     """Return the response, or what requests raised as an error of ours."""
     try:
         return ask()
@@ -131,32 +238,4 @@ def _session() -> requests.Session:
     )
     keep_anonymous(session)
     session.max_redirects = _MAX_REDIRECTS
-    session.adapters.clear()
     return session
-
-
-def _adapter(
-    site: Site, secret: Secret | None, settings: ConnectionSettings, turn: Callable[[str], None]
-) -> Adapter:
-    return Adapter(
-        origin=site.origin,
-        secret=secret,
-        turn=turn if settings.paced else lambda _: None,
-        limits=settings.limits,
-        timing=settings.timing,
-    )
-
-
-def _is_closed(reply: Reply, until: pd.Timestamp | None, latest: pd.Timestamp) -> bool:
-    """Return whether the window ended an hour before the server's clock, and the answer has no notices.
-
-    A server whose clock is ahead would have windows closed that are not: what it answers before their last
-    rows are there would be kept for good.
-    """
-    date = http_date(reply.headers.get("Date"))
-    if until is None or date is None or date > latest or until > date - _CLOSED:
-        return False
-    try:
-        return not notices_in(reply.body)
-    except msgspec.MsgspecError:
-        return False

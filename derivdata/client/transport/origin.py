@@ -72,7 +72,7 @@ def site(url: str) -> Site:
     except ValueError as error:
         why = f" ({error})" if str(error) else ""
         raise ValueError(f"{url!r} is not an address{why}: write it like 'https://api.example.com'") from None
-    private = parts.scheme == "https" or _is_loopback(str(parts.hostname))
+    private = parts.scheme == "https" or is_loopback(str(parts.hostname))
     base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
     host = parts.netloc.removesuffix(f":{_PORTS[parts.scheme]}")
     return Site(base=base, origin=origin_of(base), host=host, private=private)
@@ -100,7 +100,8 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{host}:{parts.port or _PORTS[parts.scheme]}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -113,13 +114,31 @@ _LEAST_SECRET = 8
 _REMEDY = "pass api_key=, set DERIVDATA_API_KEY, or put it into ~/.config/derivdata/key (chmod 600)"
 
 
-class Masked(str):
-    """A header value whose repr is masked."""
+class WireKey(str):
+    """A header value that is a mask for everything but http.client, which sends what `encode` returns.
 
-    __slots__ = ()
+    Whatever shows or keeps headers (a traceback, a log, vcrpy's cassettes, a cache) has the mask.
+    """
 
-    def __repr__(self) -> str:
-        return repr(_MASK)
+    __slots__ = ("_secret",)
+
+    _secret: Secret
+
+    def __new__(cls, secret: Secret) -> WireKey:
+        """Return the mask of a key."""
+        value = super().__new__(cls, _MASK)
+        value._secret = secret
+        return value
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """Return the key."""
+        return self._secret._text.encode(encoding, errors)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WireKey:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an API key is not pickled: connect again where the work is done")
 
 
 class Secret:
@@ -131,7 +150,7 @@ class Secret:
     __slots__ = ("_spellings", "_text")
 
     def __init__(self, text: str) -> None:
-        self._text = Masked(text.strip() if isinstance(text, str) else "")
+        self._text = text.strip() if isinstance(text, str) else ""
         self._spellings = Spellings(self._text) if len(self._text) >= _LEAST_SECRET else None
 
     def check(self) -> None:
@@ -141,9 +160,9 @@ class Secret:
                 f"the API key is empty, no text, or holds characters that no key has (not shown): {_REMEDY}"
             )
 
-    def reveal(self) -> Masked:
-        """Return the key itself, for the one header that carries it."""
-        return self._text
+    def reveal(self) -> WireKey:
+        """Return the value of the one header that carries the key."""
+        return WireKey(self)
 
     def fingerprint(self) -> str:
         """Fingerprint of a key; it does not reveal it."""

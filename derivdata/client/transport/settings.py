@@ -7,10 +7,11 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -58,6 +59,20 @@ class ConnectionSettings:
     paced: bool = True  # rate limits are kept
     limits: Limits = field(default_factory=Limits)
     timing: Timing = field(default_factory=Timing)
+    rules: Mapping[str, Any] = field(default_factory=dict)  # settings of requests-cache, by its names
+    session: Any = None  # a user's own requests.Session or CachedSession
+
+    @property
+    def has_own_cache(self) -> bool:
+        """Whether the user's session has a cache of its own: the one of this library is then not used."""
+        return hasattr(self.session, "cache") and hasattr(self.session, "settings")
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether a record that is fresh answers without a session."""
+        if self.has_own_cache:
+            return False
+        return self.offline or (self.cache == "on" and not self.rules.get("always_revalidate"))
 
 
 _SHARE = 0.9

@@ -34,6 +34,7 @@ from derivdata.sources.service.http.response_cache import (
     UnsentBodies,
 )
 from derivdata.sources.service.http.status_page import status_page
+from derivdata.sources.service.http.validators import Changes, is_current
 from derivdata.sources.service.http.work_queue import WorkQueue
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.tables import endpoints
@@ -106,7 +107,7 @@ class _Service:
         self._newest, self._clock = view, clock
         self._live = view.store if isinstance(view.store, LiveStore) else None
         self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
-        self._unsent = UnsentBodies()
+        self._unsent, self._changes = UnsentBodies(), Changes()
         rates = {e.path: e.per_second for e in endpoints.ENDPOINTS if e.per_second and limits}
         self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
         self._constant_headers = {
@@ -332,6 +333,12 @@ class _Service:
         self, request: Request, status: int, answer: EncodedBody, headers: Mapping[str, str] | None = None
     ) -> Response:
         body, extra = answer.body, self._version() | dict(headers or {})
+        if status == 200:
+            resource = (request.url.path, request.url.query, hash(request.headers.get("X-Api-Key")))
+            validators = self._changes.headers(resource, answer.tag, self._view.now)
+            extra |= validators
+            if is_current(request.headers, validators):
+                return Response(status_code=304, headers={**self._headers, **extra})
         if answer.worth_compressing and _accepts_gzip(request):
             body = answer.compressed()
             extra["Content-Encoding"] = "gzip"

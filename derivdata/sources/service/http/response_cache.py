@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
@@ -20,10 +21,17 @@ _ENTRY = 1024
 
 
 class EncodedBody:
-    """One answer as bytes, compressed at most once (`packed`: now), with the corrections of its rows."""
+    """One answer as bytes, compressed at most once (`packed`: now), with the corrections of its rows.
+
+    Attributes
+    ----------
+    tag
+        Its entity tag: weak, as the compressed form has the same.
+    """
 
     def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:
         self.body, self.corrections = body, corrections
+        self.tag = _entity_tag(body, corrections)
         self.worth_compressing = len(body) >= _SMALL
         self._packed = b""
         if packed and self.worth_compressing:
@@ -95,6 +103,12 @@ class StreamedResponse(Response):
                 piece = body[place : place + _PIECE]
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _entity_tag(body: bytes, corrections: str) -> str:
+    digest = hashlib.sha256(body)
+    digest.update(b"\0" + corrections.encode())
+    return f'W/"{digest.hexdigest()[:32]}"'
 
 
 def _bytes_of(key: Hashable) -> int:

@@ -1,0 +1,447 @@
+"""What requests-cache decides: expiry, conditional requests, stale responses; a user's own sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import requests
+from requests.adapters import HTTPAdapter
+from requests_cache import CachedSession
+
+import derivdata as dd
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.transport import cache
+from derivdata.client.transport.adapter import Adapter
+from derivdata.client.transport.network import Network
+from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
+from tests.transport.conftest import KEY, Open
+from tests.transport.server import NOON, Asked, Reply, Server, serving
+from tests.transport.test_cache import counting, expire, files
+
+HISTORY = Request("/funding/historical", (("symbol", "BTC"),))
+OTHER = Request("/funding/historical", (("symbol", "ETH"),))
+HOUR = pd.Timedelta("1h")
+
+
+def tagged(bodies: dict[str, Any] | None = None) -> Callable[[Asked], Reply]:
+    """Each body has a tag; a current one is answered 304, dated a minute after the one before."""
+    state = bodies if bodies is not None else {}
+    state.setdefault("n", 0)
+    minutes = iter(range(1_000))
+
+    def answer(asked: Asked) -> Reply:
+        tag, date = f'"{state["n"]}"', NOON + pd.Timedelta(next(minutes), "min")
+        headers = {"ETag": tag, "Last-Modified": "Tue, 30 Jun 2026 00:00:00 GMT", **state.get("headers", {})}
+        if asked.headers.get("If-None-Match") == tag:
+            return Reply(b"", status=304, headers=headers, date=date, length=None)
+        return Reply.json({"n": state["n"], **state.get("extra", {})}, headers=headers, date=date)
+
+    return answer
+
+
+def conditions(server: Server) -> list[str | None]:
+    return [one.headers.get("If-None-Match") for one in server.asked]
+
+
+# Conditional requests
+
+
+def test_an_expired_record_is_confirmed_without_its_body(opened: Open, tmp_path: Path) -> None:
+    with serving(tagged()) as server:
+        connection = opened(server.url)
+        first = connection._serve(HISTORY, FUNDING)
+        expire(tmp_path)
+        again = connection._serve(HISTORY, FUNDING)
+        assert connection._serve(HISTORY, FUNDING) == again, "fresh again"
+        assert conditions(server) == [None, '"0"']
+    assert (again.status, again.body, again.sha256) == (200, first.body, first.sha256)
+    assert (first.as_of, again.as_of) == (NOON, NOON + pd.Timedelta("1min"))
+    assert not {"ETag", "Last-Modified", "Cache-Control"} & {*first.headers, *again.headers}
+    assert server.asked[1].headers["If-Modified-Since"] == "Tue, 30 Jun 2026 00:00:00 GMT"
+
+
+def test_a_record_that_changed_is_replaced(opened: Open, tmp_path: Path) -> None:
+    state: dict[str, Any] = {}
+    with serving(tagged(state)) as server:
+        connection = opened(server.url)
+        connection._serve(HISTORY, FUNDING)
+        expire(tmp_path)
+        state["n"] = 1
+        assert connection._serve(HISTORY, FUNDING).body == b'{"n": 1}'
+        assert connection._serve(HISTORY, FUNDING).body == b'{"n": 1}'
+        assert len(server.asked) == 2
+
+
+def test_a_window_that_closed_since_is_kept_for_good_when_it_is_confirmed(
+    opened: Open, tmp_path: Path
+) -> None:
+    until = NOON - HOUR + pd.Timedelta("30s")
+    with serving(tagged()) as server:
+        connection = opened(server.url)
+        for _ in range(3):
+            connection._serve(HISTORY, FUNDING_HISTORICAL, until)
+            expire(tmp_path)
+        assert conditions(server) == [None, '"0"'], "the second response is an hour after the window"
+
+
+def test_a_response_with_notices_is_requested_whole(opened: Open, tmp_path: Path) -> None:
+    state: dict[str, Any] = {"extra": {"notices": ["clamped to 30 days"]}}
+    with serving(tagged(state)) as server:
+        connection = opened(server.url)
+        for _ in range(2):
+            connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+            expire(tmp_path)
+        assert conditions(server) == [None, None]
+
+
+def test_rows_of_the_past_that_changed_have_records_confirmed(opened: Open) -> None:
+    """A served archive says which version of the past it answers from: most records are still right."""
+    state: dict[str, Any] = {"headers": {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "1"}}
+    with serving(tagged(state)) as server:
+        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        state["headers"] = {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "2"}
+        again = opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        gets = [one.headers.get("If-None-Match") for one in server.asked if one.method == "GET"]
+        assert gets == [None, '"0"']
+        assert again.headers["X-Derivdata-Data-Version"] == "2"
+        asked = len(server.asked)
+        connection = opened(server.url)
+        connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        assert [one.method for one in server.asked[asked:]] == ["HEAD"], "the record has the new version"
+
+
+def test_a_confirmed_response_without_a_date_is_refused(opened: Open, tmp_path: Path) -> None:
+    def answer(asked: Asked) -> Reply:
+        if "If-None-Match" in asked.headers:
+            return Reply(b"", status=304, headers={"ETag": '"0"'}, date=None)
+        return Reply(headers={"ETag": '"0"'})
+
+    with serving(answer) as server:
+        connection = opened(server.url)
+        connection._serve(HISTORY, FUNDING)
+        expire(tmp_path)
+        with pytest.raises(errors.SchemaError, match="no readable Date"):
+            connection._serve(HISTORY, FUNDING)
+
+
+# Settings
+
+
+def failing(status: int) -> Callable[[Asked], Reply]:
+    """The first response is right, every later one fails."""
+    count = iter(range(1_000))
+    return lambda _: Reply() if next(count) == 0 else Reply(b'{"error": "no"}', status=status)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(500, errors.ServerError), (503, errors.ServerError), (429, errors.RateLimited)],
+)
+def test_an_expired_record_is_used_where_that_is_wanted(
+    status: int, error: type[Exception], opened: Open, tmp_path: Path
+) -> None:
+    with serving(failing(status)) as server:
+        first = opened(server.url)._serve(HISTORY, FUNDING)
+        expire(tmp_path)
+        tolerant = opened(server.url, rules={"stale_if_error": True})
+        with pytest.warns(errors.CacheNotice, match="an expired response of Tue, 30 Jun 2026 12:00:30 GMT"):
+            stale = tolerant._serve(HISTORY, FUNDING)
+        assert stale == first
+        plain = opened(server.url)._serve(HISTORY, FUNDING)
+        assert (plain.status, type(transport.response.error_of(plain))) == (status, error)
+
+
+def test_an_expired_record_is_used_where_nothing_answers(opened: Open, tmp_path: Path) -> None:
+    with serving(counting()) as server:
+        first = opened(server.url)._serve(HISTORY, FUNDING)
+    expire(tmp_path)
+    with pytest.warns(errors.CacheNotice, match="did not answer"):
+        assert opened(server.url, rules={"stale_if_error": True})._serve(HISTORY, FUNDING) == first
+    with pytest.raises(errors.NetworkError):
+        opened(server.url, rules={"stale_if_error": timedelta(days=1)})._serve(HISTORY, FUNDING)
+    with pytest.raises(errors.NetworkError):
+        opened(server.url)._serve(HISTORY, FUNDING)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
+def test_a_refusal_is_not_hidden_by_an_old_record(status: int, opened: Open, tmp_path: Path) -> None:
+    with serving(failing(status)) as server:
+        opened(server.url)._serve(HISTORY, FUNDING)
+        expire(tmp_path)
+        answer = opened(server.url, rules={"stale_if_error": True})._serve(HISTORY, FUNDING)
+        assert answer.status == status
+        assert len(files(tmp_path)) == 1, "and the record stays"
+
+
+def test_a_doubted_record_is_no_answer_where_nothing_confirms_it(opened: Open) -> None:
+    """The version may have changed: without `stale_if_error` an error is better than other data."""
+    state: dict[str, Any] = {"headers": {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "1"}}
+    with serving(tagged(state)) as server:
+        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+    with pytest.raises(errors.NetworkError):
+        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("rules", "seconds"),
+    [
+        ({}, 60),
+        ({"expire_after": 7}, 7),
+        ({"expire_after": timedelta(hours=2)}, 7200),
+        ({"expire_after": -1}, None),
+        ({"urls_expire_after": {"*/funding/historical": 30}}, 30),
+        ({"urls_expire_after": {"*/oi": 30}}, 60),
+        ({"urls_expire_after": {"*/oi": 30}, "expire_after": 9}, 9),
+    ],
+)
+def test_the_users_settings_come_before_the_endpoints(
+    rules: dict[str, Any], seconds: float | None, opened: Open, tmp_path: Path
+) -> None:
+    with serving(counting()) as server:
+        opened(server.url, rules=rules)._serve(HISTORY, replace(FUNDING, fresh_seconds=60.0))
+    [path] = files(tmp_path)
+    record = cache.AnswerFiles(path.parents[1], path.parent.name).record(path.stem)
+    assert record is not None
+    if seconds is None:
+        assert record.head.expires is None
+    else:
+        assert record.head.expires is not None
+        assert (record.head.expires - record.head.created).total_seconds() == pytest.approx(seconds, abs=0.5)
+
+
+def test_a_closed_window_does_not_expire_whatever_the_settings(opened: Open, tmp_path: Path) -> None:
+    with serving(counting()) as server:
+        connection = opened(server.url, rules={"expire_after": 1})
+        first = connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        expire(tmp_path)
+        assert connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR) == first
+
+
+def test_always_revalidate_and_read_only(opened: Open, tmp_path: Path) -> None:
+    with serving(tagged()) as server:
+        opened(server.url, rules={"read_only": True})._serve(HISTORY, FUNDING)
+        assert files(tmp_path) == []
+        connection = opened(server.url, rules={"always_revalidate": True})
+        connection._serve(HISTORY, FUNDING)
+        connection._serve(HISTORY, FUNDING)
+        assert conditions(server) == [None, None, '"0"']
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "says"),
+    [
+        ("maybe", ValueError, "cache='maybe' is not one of 'on', 'refresh', 'off' or a dict"),
+        (5, ValueError, "cache=5 is not one of"),
+        ({"expires": 5}, ValueError, "cache={'expires': ...} is not a setting .*: use expire_after, urls_"),
+        ({"backend": "sqlite"}, ValueError, "a requests_cache.CachedSession as session="),
+        ({"expire_after": "1h"}, TypeError, "must be int or float or timedelta or datetime, not str"),
+        ({"always_revalidate": 1}, TypeError, "must be bool, not int"),
+    ],
+)
+def test_settings_that_are_not_there_are_refused(settings: Any, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        transport.connect("https://api.example.com", cache=settings)
+
+
+def test_settings_reach_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
+    with serving(tagged()) as server:
+        connection = transport.connect(server.url, cache={"expire_after": 0, "stale_if_error": True})
+        assert dd.raw("/x") == dd.raw("/x") == {"n": 0}
+        assert conditions(server) == [None, '"0"']
+        assert "cache: on, expire_after, stale_if_error, " in repr(connection)
+
+
+# Sessions of the user's own
+
+
+@pytest.fixture
+def own() -> Iterator[requests.Session]:
+    with requests.Session() as session:
+        session.headers["X-Mine"] = "yes"
+        yield session
+
+
+def test_a_plain_session_is_used_as_it_is_with_the_cache_of_the_library(
+    own: requests.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
+    seen: list[str] = []
+    own.hooks["response"].append(lambda response, **_: seen.append(response.url))
+    own.auth = ("me", "secret")
+    with serving(counting()) as server:
+        transport.connect(server.url, api_key=KEY, session=own)
+        assert dd.raw("/x") == dd.raw("/x") == {"n": 0}
+        [asked] = server.asked
+        transport.disconnect()
+        assert own.get(f"{server.url}/y").json() == {"n": 1}, "the session stays open"
+    assert asked.headers["X-Mine"] == "yes"
+    assert asked.headers["Authorization"].startswith("Basic ")
+    assert asked.headers["X-Api-Key"] == KEY
+    assert asked.headers["Accept-Encoding"] == "gzip"
+    assert "X-Api-Key" not in server.asked[1].headers, "without the adapter again"
+    assert seen[0] == f"{server.url}/x"
+    assert len(files(tmp_path)) == 1
+    assert not any(isinstance(adapter, Adapter) for adapter in own.adapters.values())
+
+
+def test_the_adapter_is_for_the_origin_of_the_api_alone(own: requests.Session) -> None:
+    with serving(counting()) as server, serving(counting()) as elsewhere:
+        transport.connect(server.url, api_key=KEY, session=own, cache="off")
+        dd.raw("/x")
+        own.get(f"{elsewhere.url}/x")
+        assert "X-Api-Key" not in elsewhere.asked[0].headers
+        moved = serving(lambda _: Reply(b"", status=302, headers={"Location": f"{elsewhere.url}/there"}))
+        with moved as mover:
+            transport.connect(mover.url, api_key=KEY, session=own, cache="off")
+            dd.raw("/x")
+            assert mover.asked[0].headers["X-Api-Key"] == KEY
+            assert "X-Api-Key" not in elsewhere.asked[1].headers
+
+
+def test_an_adapter_of_the_session_goes_on_to_send(own: requests.Session) -> None:
+    sent: list[Any] = []
+
+    class Counting(HTTPAdapter):
+        def send(self, request: Any, *args: Any, **options: Any) -> Any:
+            sent.append((request.url, options["timeout"]))
+            return super().send(request, *args, **options)
+
+    with serving(counting()) as server:
+        mine = Counting()
+        own.mount(server.url, mine)
+        for _ in range(2):
+            transport.connect(server.url, api_key=KEY, session=own, cache="off")
+            dd.raw("/x")
+        transport.disconnect()
+        assert own.get_adapter(f"{server.url}/x") is mine
+    assert sent == [(f"{server.url}/x", (5.0, 20.0))] * 2, "once each, with the limits of the library"
+
+
+def test_a_proxy_of_the_session_is_used_and_not_with_a_key_in_clear(own: requests.Session) -> None:
+    with serving(counting()) as proxy, serving(counting()) as server:
+        own.proxies = {"http": proxy.url}
+        transport.connect(server.url, api_key=KEY, session=own, cache="off")
+        dd.raw("/x")
+        assert (len(proxy.asked), len(server.asked)) == (1, 0)
+        own.proxies = {"http": "http://proxy.example:3128"}
+        with pytest.raises(ValueError, match="plain http through the session's proxy") as raised:
+            transport.connect(server.url, api_key=KEY, session=own)
+        assert KEY not in str(raised.value)
+
+
+BACKENDS = ["sqlite", "filesystem"]
+
+
+def stored_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("serializer", ["pickle", "json"])
+def test_no_backend_of_the_users_has_the_key(backend: str, serializer: str, tmp_path: Path) -> None:
+    """Also where the API redirects within its origin, and repeats the key's name."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path == "/moved":
+            return Reply(b"", status=302, headers={"Location": "/there"})
+        return Reply.json({"path": asked.path, "header": "X-Api-Key"})
+
+    place = tmp_path / "mine"
+    with serving(answer) as server, CachedSession(place, backend=backend, serializer=serializer) as session:
+        transport.connect(server.url, api_key=KEY, session=session)
+        assert dd.raw("/x")["path"] == "/x"
+        assert dd.raw("/moved")["path"] == "/there"
+        asked = len(server.asked)
+        assert dd.raw("/x")["path"] == "/x"
+        assert len(server.asked) == asked == 3, "from the session's cache"
+        assert all(one.headers["X-Api-Key"] == KEY for one in server.asked)
+        transport.disconnect()
+    kept = (
+        stored_bytes(tmp_path / "mine.sqlite" if backend == "sqlite" else place)
+        if place.is_dir()
+        else ((tmp_path / "mine.sqlite").read_bytes())
+    )
+    assert b"/there" in kept
+    for spelling in (KEY.encode(), KEY.encode().hex().encode(), b"k-5d0c5a2f"):
+        assert spelling not in kept
+    assert transport.cache_info().answers == 0, "nothing is in the cache of the library"
+
+
+def test_two_keys_do_not_share_what_a_users_cache_has(tmp_path: Path) -> None:
+    with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
+        for key, expected in (("k-free-tier", 0), ("k-pro-tier", 1), ("k-free-tier", 0), ("k-pro-tier", 1)):
+            transport.connect(server.url, api_key=key, session=session)
+            assert dd.raw("/x") == {"n": expected}
+        assert len(server.asked) == 2
+
+
+def test_a_users_session_without_an_expiry_has_that_of_each_endpoint(tmp_path: Path) -> None:
+    with serving(counting()) as server, CachedSession(tmp_path / "a") as plain:
+        transport.connect(server.url, session=plain)
+        dd.raw("/funding")
+        [response] = plain.cache.filter()
+        assert 0 < response.expires_delta <= FUNDING.fresh_seconds
+    with serving(counting()) as server, CachedSession(tmp_path / "b", expire_after=3600) as chosen:
+        transport.connect(server.url, session=chosen)
+        dd.raw("/funding")
+        [response] = chosen.cache.filter()
+        assert response.expires_delta == pytest.approx(3600, abs=5)
+
+
+def test_modes_hold_for_a_users_cache(tmp_path: Path) -> None:
+    with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
+
+        def fetch(**how: Any) -> Any:
+            transport.connect(server.url, session=session, **how)
+            return dd.raw("/x")["n"]
+
+        assert [fetch(cache="off"), fetch(cache="off")] == [0, 1]
+        assert list(session.cache.filter()) == []
+        assert [fetch(), fetch(), fetch(cache="refresh"), fetch()] == [2, 2, 3, 3]
+        session.cache.reset_expiration(timedelta(seconds=-60))
+        assert fetch(offline=True) == 3, "of any age"
+        assert transport.asof() == NOON.floor("min")
+        with pytest.raises(errors.NotCached, match="/y: not in the cache"):
+            dd.raw("/y")
+        assert len(server.asked) == 4
+        with pytest.raises(ValueError, match="set them there"):
+            fetch(cache={"expire_after": 5})
+
+
+def test_what_cannot_be_read_is_removed_from_a_users_cache(tmp_path: Path) -> None:
+    with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
+        transport.connect(server.url, session=session)
+        with pytest.raises(errors.SchemaError):
+            dd.funding.snapshot()
+        assert list(session.cache.filter()) == []
+
+
+def test_what_is_no_session_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"session must be a requests.Session, not str"):
+        transport.connect("https://api.example.com", session="mine")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'sample' runs in this process"):
+        transport.connect("sample", session=requests.Session())
+
+
+def test_records_of_the_cache_are_a_storage_of_requests_cache(opened: Open) -> None:
+    """The methods that requests-cache offers for its caches work on ours: count, delete, expire."""
+    with serving(counting()) as server:
+        connection = opened(server.url)
+        for request in (HISTORY, OTHER):
+            connection._serve(request, FUNDING)
+        network: Network = connection._opened()
+        stored = network._session.cache
+        assert len(stored.responses) == 2
+        assert stored.urls() == sorted(f"{server.url}/funding/historical?symbol={s}" for s in ("BTC", "ETH"))
+        stored.delete(urls=[f"{server.url}/funding/historical?symbol=BTC"])
+        assert stored.urls() == [f"{server.url}/funding/historical?symbol=ETH"]
+        stored.clear()
+        assert len(stored.responses) == 0
