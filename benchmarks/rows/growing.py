@@ -15,6 +15,7 @@ from benchmarks.answering import answer_with, history_table, serve
 from benchmarks.row import growth
 from benchmarks.rows.archive import funding_rows
 from benchmarks.rows.black76 import implied, options
+from benchmarks.rows.desk import rows_in_time_order
 from benchmarks.rows.panels import panel, share_and_hhi
 from benchmarks.rows.surfaces import YEARS, boards
 from benchmarks.rows.tables import liquidation_table, surface
@@ -62,6 +63,11 @@ def _hit(_: Path, times: int) -> _Run:
     run()
     server.shutdown()
     return run
+
+
+def _table_panel(_: Path, times: int) -> _Run:
+    table = rows_in_time_order(3_125_000 * times)
+    return lambda: dd.panel(table)
 
 
 def _pair(_: Path, times: int) -> _Run:
@@ -125,6 +131,9 @@ ROWS = [
     growth("liquidations", "liquidation events → table", "31,250 events and up", _events, rounds=3),
     growth("surface", "option chain → surface", "1,500 instruments and up", _chain, rounds=5),
     growth("cache", "cache hit → table", "1 MB and up", _hit, rounds=5),
+    growth(
+        "panel", "`dd.panel` of rows in the order of time", "3.1 million rows and up", _table_panel, rounds=3
+    ),
     growth("best-pair", "best pair", "43 venues × 12 symbols × 10,000 hours and up", _pair, rounds=3),
     growth("shares", "OI share and HHI", "43 venues × 12 symbols × 10,000 hours and up", _shares, rounds=5),
     growth("zscore", "rolling z-score", "43 venues × 12 symbols × 10,000 hours and up", _zscore, rounds=3),

@@ -202,13 +202,20 @@ def _feed_column(hashed: Any, column: Any) -> None:
     if hasattr(column.dtype, "categories"):
         _feed_array(hashed, np.asarray(column.dtype.categories).astype(str))
         codes = column.codes if hasattr(column, "codes") else column.cat.codes.to_numpy()
-        _feed_array(hashed, np.asarray(codes, dtype=np.int64))
+        _feed_codes(hashed, np.asarray(codes))
     elif getattr(column.dtype, "tz", None) is not None:
         array = column.array if hasattr(column, "array") else column
         hashed.update(str(column.dtype).encode())
         _feed_array(hashed, np.asarray(array.asi8))
     else:
         _feed_array(hashed, column.to_numpy())
+
+
+def _feed_codes(hashed: Any, codes: Any) -> None:
+    """Add codes as 64-bit integers, as `_feed_array` would, without a copy of all of them."""
+    hashed.update(f"<i8 {codes.shape}\0".encode())
+    for start in range(0, codes.size, _BLOCK):
+        hashed.update(codes[start : start + _BLOCK].astype("<i8").data)
 
 
 def _feed_array(hashed: Any, values: Any) -> None:

@@ -205,6 +205,14 @@ def us(value: pd.Timestamp | pd.Timedelta) -> int:
     return int(value.as_unit("us").asm8.view(np.int64))
 
 
+def stamps_of(values: pd.Series) -> Array:
+    """Return a column of instants as microseconds since 1970; what has that unit is not copied."""
+    array: Any = values.array
+    if isinstance(array, pd.arrays.DatetimeArray) and array.unit == "us":
+        return np.asarray(array.asi8)
+    return np.asarray(values.dt.as_unit("us").array.asi8)
+
+
 def micros(texts: Any) -> Array:
     """Return the same as microseconds since 1970, faster than their index; NaT is the least number."""
     uniform = _uniform(texts)

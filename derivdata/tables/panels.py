@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Indices
-from derivdata.support.times import has_zone
+from derivdata.support.times import has_zone, stamps_of
 from derivdata.tables.coins import by_coin
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.required import require_columns, require_zone
@@ -19,6 +20,7 @@ from derivdata.units import BPS, BPS_UNIT
 if TYPE_CHECKING:
     import xarray as xr
 
+_CHUNK = 1 << 20
 _DIMS = ("symbol", "exchange", "time")
 _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd", "long_short_ratio")
 
@@ -89,31 +91,27 @@ def panel(
         table = by_coin(table, column, prices)
     elif prices is not None:
         raise ValueError("prices= is for by='coin': it tells whether contracts are of one coin")
-    cells, labels = _cells(table)
-    shape = [len(along_dim) for along_dim in labels]
-    filled = np.zeros(shape, dtype=bool).reshape(-1)
-    filled[cells] = True
-    if np.count_nonzero(filled) != len(table):
-        several = "instrument_name" in table.columns
-        todo = "choose one instrument_name" if several else "run dd.quality(table) to see which"
-        raise ValueError(f"rows repeat a (symbol, exchange, time): {todo}")
     attrs = _attrs(table, column)
-    coords: dict[str, Any] = dict(zip(_DIMS, labels, strict=True))
+    units: dict[str, str] = {}
+    columns = {column: table[column]}
     if attrs.get("kind") == "settled" and "interval_hours" in table.columns:
-        coords["interval_hours"] = (_DIMS, _placed(table["interval_hours"], cells, shape), {"units": "h"})
-        coords |= _payments_without_interval(table, cells, shape)
-    return xr.DataArray(_placed(table[column], cells, shape), coords, _DIMS, column, attrs)
+        units["interval_hours"] = "h"
+        columns["interval_hours"] = table["interval_hours"]
+        if (payments := _payments_without_interval(table)) is not None:
+            units["payment_bps"] = BPS_UNIT
+            columns["payment_bps"] = payments
+    placed, labels = _placed(table, columns)
+    coords: dict[str, Any] = dict(zip(_DIMS, labels, strict=True))
+    coords |= {name: (_DIMS, placed[name], {"units": unit}) for name, unit in units.items()}
+    return xr.DataArray(placed[column], coords, _DIMS, column, attrs)
 
 
-def _payments_without_interval(table: pd.DataFrame, cells: Indices, shape: list[int]) -> dict[str, Any]:
-    """Return the coordinate of what payments pay whose interval is not known, if there are any."""
+def _payments_without_interval(table: pd.DataFrame) -> pd.Series | None:
+    """Return what payments pay whose interval is not known [bps], None where there are none."""
     if "rate_native" not in table.columns:
-        return {}
+        return None
     unknown = table["interval_hours"].isna() & table["rate_native"].notna()
-    if not unknown.any():
-        return {}
-    paid = table["rate_native"].where(unknown) * BPS
-    return {"payment_bps": (_DIMS, _placed(paid, cells, shape), {"units": BPS_UNIT})}
+    return table["rate_native"].where(unknown) * BPS if unknown.any() else None
 
 
 def value_column(table: pd.DataFrame) -> str:
@@ -127,10 +125,30 @@ def value_column(table: pd.DataFrame) -> str:
     return (usual or numbers)[0]
 
 
-def _placed(values: pd.Series, cells: Indices, shape: list[int]) -> Array:
-    placed = np.full(shape, np.nan)
-    placed.reshape(-1)[cells] = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return placed
+def _placed(table: pd.DataFrame, columns: dict[str, pd.Series]) -> tuple[dict[str, Array], list[Array]]:
+    """Return columns as panels with time innermost, and the labels of each dim.
+
+    In chunks of rows: places of all rows would take as much memory as the result.
+    """
+    dims = [_labels(table[dim]) for dim in _DIMS]
+    shape = [len(dim.labels) for dim in dims]
+    filled = np.zeros(shape, dtype=bool).reshape(-1)
+    values = {name: column.to_numpy(dtype=np.float64, na_value=np.nan) for name, column in columns.items()}
+    placed = {name: np.full(shape, np.nan) for name in columns}
+    for start in range(0, len(table), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        cells = np.zeros(min(_CHUNK, len(table) - start), dtype=np.intp)
+        for dim in dims:
+            cells *= len(dim.labels)
+            cells += dim.places(rows)
+        filled[cells] = True
+        for name, panel_ in placed.items():
+            panel_.reshape(-1)[cells] = values[name][rows]
+    if np.count_nonzero(filled) != len(table):
+        several = "instrument_name" in table.columns
+        todo = "choose one instrument_name" if several else "run dd.quality(table) to see which"
+        raise ValueError(f"rows repeat a (symbol, exchange, time): {todo}")
+    return placed, [dim.labels for dim in dims]
 
 
 def _depth(table: pd.DataFrame) -> xr.DataArray:
@@ -200,21 +218,15 @@ def _check(table: pd.DataFrame, column: str) -> None:
     require_zone(table, "table")
 
 
-def _cells(table: pd.DataFrame) -> tuple[Indices, list[Array]]:
-    """Return the place of each row in the panel, flattened with time innermost, and each dim's labels."""
-    cells = np.zeros(len(table), dtype=np.intp)
-    labels = []
-    for dim in _DIMS:
-        codes, along_dim = _labels(table[dim])
-        cells *= len(along_dim)
-        cells += codes
-        labels.append(along_dim)
-        del codes  # as large as the result
-    return cells, labels
+class _Dim(NamedTuple):
+    """Labels of a dim, sorted, and the place among them of the values of some rows."""
+
+    labels: Array
+    places: Callable[[slice], Indices]
 
 
-def _labels(values: pd.Series) -> tuple[Array, Array]:
-    """Return the place of each value among the labels, and the labels, sorted.
+def _labels(values: pd.Series) -> _Dim:
+    """Return the labels of a column, and how the places of its rows are found.
 
     The codes of a categorical are those of its categories: put into the order of the labels in use they need
     no look at the rows' text, which is most of the time that a panel of many rows takes otherwise.
@@ -222,19 +234,23 @@ def _labels(values: pd.Series) -> tuple[Array, Array]:
     if isinstance(values.dtype, pd.CategoricalDtype):
         codes = values.cat.codes.to_numpy()
         categories = np.asarray(values.cat.categories)
-        used = np.flatnonzero(np.bincount(codes, minlength=len(categories)))
+        count = np.zeros(len(categories), dtype=np.intp)
+        for start in range(0, len(codes), _CHUNK):
+            count += np.bincount(codes[start : start + _CHUNK], minlength=len(categories))
+        used = np.flatnonzero(count)
         order = used[np.argsort(categories[used])]
         place = np.zeros(len(categories), dtype=np.intp)
         place[order] = np.arange(len(order))
-        return place[codes], categories[order]
-    naive_utc = "datetime64[us]" if has_zone(values) else None
-    codes, labels = pd.factorize(values.to_numpy(dtype=naive_utc))
-    if (labels[:-1] < labels[1:]).all():
-        return codes, labels
+        return _Dim(categories[order], lambda rows: place[codes[rows]])
+    if has_zone(values):
+        stamps = stamps_of(values).view("datetime64[us]")
+        instants = np.sort(pd.unique(stamps))
+        return _Dim(instants, lambda rows: np.searchsorted(instants, stamps[rows]))
+    codes, labels = pd.factorize(values.to_numpy())
     order = np.argsort(labels)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return place[codes], labels[order]
+    return _Dim(labels[order], lambda rows: place[codes[rows]])
 
 
 def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from derivdata.support import times
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
 Numbers: TypeAlias = NDArray[np.int16] | NDArray[np.int32]
@@ -55,11 +56,8 @@ def columns_of(table: pd.DataFrame, column: str, series: Numbers) -> Columns:
         if "kind" in table.columns:  # sampled rates state an interval too, and may be polled each second
             settled = (table["kind"] == "settled").to_numpy(dtype=bool, na_value=False)
     if "expiry" in table.columns:
-        expiry = table["expiry"].dt.as_unit("us").array.asi8
-    time: Any = table["time"].array
-    stamps = np.asarray(
-        time.asi8 if getattr(time, "unit", "") == "us" else table["time"].dt.as_unit("us").array.asi8
-    )
+        expiry = times.stamps_of(table["expiry"])
+    stamps = times.stamps_of(table["time"])
     value = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
     return Columns(series, stamps, value, stated, settled, expiry)
 
