@@ -62,6 +62,7 @@ class _Current(Wire):
     fundingRate: str
     fundingRateInterval: str | None = None
     fundingTime: Stamp | None = None  # of a payment, which is the row of another answer
+    lastPr: str | None = None  # of a ticker
     maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -72,6 +73,8 @@ def current_rates(reading: Reading) -> Records:
         with reading.row():
             if row.fundingTime is not None:
                 reading.fail(f"{row.symbol} has a fundingTime: expected the running rate, got a payment")
+            if row.lastPr is not None:
+                reading.fail(f"{row.symbol} has a lastPr: expected the running rate, got a ticker")
             item, rate = reading.instrument(row.symbol, _named), reading.number(row.fundingRate)
             hours = reading.number(row.fundingRateInterval) or reading.interval(item)
             is_test = row.maxFundingRate is None  # a test symbol has no limits

@@ -110,10 +110,12 @@ _PAID = spelled(
 
 
 def funding_history(path: str, reading: Reading) -> Records:
-    """Read payments at a path of the body."""
-    for row in reading.rows(_PAID, path):
-        if row.upcoming is not None:
-            reading.fail(f"{row.name} has a next_funding_time: expected payments, got a running rate")
+    """Read payments at a path of the body; refuse running rates, which are of a payment to come."""
+    stated = reading.part(Stamp | None, "ts", None)
+    now = reading.at if stated is None else reading.ms(stated)
+    for row in reading.rows(_PAID, path, or_null=True):
+        if row.upcoming is not None or (now is not None and reading.ms(row.time) > now):
+            reading.fail(f"{row.name}: expected payments, got the rate of one to come")
     return payments(_PAID, path, _named)(reading)
 
 

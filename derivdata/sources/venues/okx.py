@@ -106,7 +106,7 @@ def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int 
 _PAID = spelled(Paid[str, str], name="instId", rate="realizedRate", time="fundingTime")
 
 
-_OI = spelled(Figures[str, str], name="instId", time="ts", oi_usd="oiUsd", coins="oiCcy")
+_OI = spelled(Figures[str, str], name="instId", time="ts", oi_usd="oiUsd", coins="oiCcy", required=("coins",))
 
 
 def open_interest_history(reading: Reading) -> Records:
