@@ -186,6 +186,25 @@ def test_no_interval_is_wider_than_the_pairs_own_past_bears_out(venues: int, day
     assert own.max() > 50.0 * own.min()
 
 
+@pytest.mark.parametrize(("periods", "has_interval"), [(38, False), (39, True)])
+def test_a_pair_whose_own_outcomes_span_no_holding_time_has_a_mean_alone(
+    periods: int, has_interval: bool
+) -> None:
+    """Of a hold of 21 periods, 39 periods of a new venue have 21 outcomes, and 38 have 20.
+
+    39 − 21 of them begin with a payment. Three more lack up to two periods, and nine tenths are enough.
+    """
+    panel = _decaying(4, 180, 5)
+    panel[0, 3, :-periods] = np.nan
+    found = funding.forecast_carry(panel, hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    new, old = _pair(found, "v00", "v03"), _pair(found, "v00", "v01")
+    for pair, expected in ((new, has_interval), (old, True)):
+        assert np.isfinite(pair["net_bps"])
+        for name in ("net_low_bps", "net_median_bps", "net_high_bps", "probability_net_positive"):
+            assert np.isfinite(pair[name]) == expected
+        assert bool(int(pair["status"]) & FundingStatus.CANNOT_TELL) != expected
+
+
 def test_decisions_count_by_the_time_that_they_span() -> None:
     """Of n periods those from the 30th on decide, until a hold of 21 before the end: (n − 29 − 21) / 21."""
     for days, status in ((60, FundingStatus.FEW_DECISIONS), (120, FundingStatus(0))):
