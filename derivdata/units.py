@@ -33,9 +33,7 @@ USD_UNIT = "USD"
 APR_UNIT = "1/year"
 APY_UNIT = "1/year compounded"
 
-Unit: TypeAlias = Literal[
-    "bps_8h", "native", "bps", "apr", "apy", "bps/8h", "fraction per interval", "1/year", "1/year compounded"
-]
+Unit: TypeAlias = Literal["bps_8h", "native", "bps", "apr", "apy"]
 
 # What each unit names its result, and the label it bears.
 _LABELS = {
@@ -46,8 +44,6 @@ _LABELS = {
     "apy": ("apy", APY_UNIT),
 }
 _OF_A_LENGTH = ("native", "bps", "apy")
-_NAMES = {label: unit for unit, (_, label) in _LABELS.items()}
-"""Units by the label that ``attrs["units"]`` has."""
 
 
 @typed
@@ -61,8 +57,7 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     old, new
         ``"bps_8h"`` [bps of notional per 8 hours], ``"native"`` [fraction of notional per payment],
         ``"bps"`` [bps of notional, accrued over `hours`], ``"apr"`` [fraction per 365 days, simple] or
-        ``"apy"`` [the same, compounded at every payment]; or the label of one in ``attrs["units"]``, such as
-        ``"bps/8h"``.
+        ``"apy"`` [the same, compounded at every payment].
     hours
         The length that ``"native"``, ``"bps"`` and ``"apy"`` rest on: the hours between payments, or those
         over which the amount accrues. Numbers that fit `values`.
@@ -87,17 +82,15 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     >>> dd.units.convert(1.0, "bps_8h", "bps", hours=30 * 24)
     90.0
     """
-    given, wanted = _NAMES.get(old, old), _NAMES.get(new, new)
-    resting = [unit for unit in (given, wanted) if unit in _OF_A_LENGTH]
+    resting = [unit for unit in (old, new) if unit in _OF_A_LENGTH]
     if resting and hours is None:
         raise ValueError(
             f"hours is missing: {resting[0]!r} rests on a length of time, as the hours between payments"
         )
     if hours is not None and not resting:
         raise ValueError(f"hours says nothing between {old!r} and {new!r}: leave it out")
-    name, unit = _LABELS[wanted]
-    converted = _from_rate(_rate(values, given, hours), wanted, hours)
-    return _labelled(converted, name, unit, values, _LABELS[given][1])
+    name, unit = _LABELS[new]
+    return _labelled(_from_rate(_rate(values, old, hours), new, hours), name, unit, values, _LABELS[old][1])
 
 
 def _rate(values: Any, old: str, hours: Any) -> Any:

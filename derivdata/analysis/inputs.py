@@ -22,14 +22,6 @@ def require_numbers(data: Any, argument: str) -> None:
         raise TypeError(f"{argument} must hold numbers, not {data.dtype}")
 
 
-def require_unit(data: Any, argument: str, *units: str) -> None:
-    """Refuse an array whose ``attrs`` state another unit; one that states none is taken as it is."""
-    unit = getattr(data, "attrs", {}).get("units")
-    if unit is not None and unit not in units:
-        expected = " or ".join(map(repr, units))
-        raise ValueError(f"{argument}: expected the unit {expected}, got {unit!r}")
-
-
 def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
     """Refuse data whose ``time`` is not a dim with a coordinate of instants."""
     dtype = data["time"].dtype if "time" in data.coords and "time" in data.dims else "none at all"

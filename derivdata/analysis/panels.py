@@ -35,25 +35,6 @@ KINDS = ("sampled", "settled")
 QUANTITY_UNITS = (USD_UNIT, "coin", "coins")
 """Units of open interest and volume; amounts in different ones are never added."""
 _MOST = 10_000_000  # rows of a window
-_PRICE_ARGUMENTS = frozenset({"price", "prices", "marks", "spot", "index", "spot_price", "open", "close"})
-_AMOUNT_ARGUMENTS = frozenset({"oi", "oi_usd", "volume_24h", "volume", "buy", "sell", "depth_usd"})
-_PRICE_COLUMNS = frozenset(
-    {"price", "price_usd", "underlying_price", "mark_usd", "bid_usd", "ask_usd", "strike"}
-)
-_AMOUNT_COLUMNS = frozenset(
-    {
-        "oi_usd",
-        "total_oi_usd",
-        "volume_usd",
-        "volume_24h_usd",
-        "value_usd",
-        "long_usd",
-        "short_usd",
-        "buy_usd",
-        "sell_usd",
-        "liquidation_24h_usd",
-    }
-)
 _SUFFIXES = {
     "_bps_8h": RATE_UNIT,
     "_bps": BPS_UNIT,
@@ -90,7 +71,6 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     if found.dtype != np.float64:  # whole numbers have no NaN, and long sums need more digits than float32
         found = found.astype(np.float64)
     _require_labels(found, name)
-    _refuse_other_kind(found, name)
     if units is None:
         return found
     unit = unit_of(found, name)
@@ -101,15 +81,6 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     if unit != units:
         raise ValueError(f"{name} is in {unit!r} where {units!r} is needed: convert it with dd.units")
     return found
-
-
-def _refuse_other_kind(panel: xr.DataArray, argument: str) -> None:
-    """Refuse a price where an amount is needed, and an amount where a price is: both are in USD."""
-    column = "" if panel.name is None else str(panel.name)
-    if argument in _PRICE_ARGUMENTS and column in _AMOUNT_COLUMNS:
-        raise ValueError(f"{argument}: expected prices, got {column!r}; pass dd.panel(prices, 'price_usd')")
-    if argument in _AMOUNT_ARGUMENTS and column in _PRICE_COLUMNS:
-        raise ValueError(f"{argument}: expected an amount in USD, got the price {column!r}")
 
 
 def _require_labels(panel: xr.DataArray, name: str) -> None:

@@ -57,7 +57,7 @@ def percentile(
     """
     panel = held_settlements(require(panel, "time"))
     rows, least = window_rows(panel, window, rows, min_rows)
-    units = {"percentile": "fraction"}
+    units = {"percentile": "1"}
     share = figures_of(_percentile, panel, units=units, into={"time": None}, rows=rows, least=least)
     return share["percentile"]
 

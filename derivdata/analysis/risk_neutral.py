@@ -238,7 +238,7 @@ def _places(*parts: Floats) -> Floats:
 
 
 def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
-    named = {"density": "1", "price_usd": "USD", "log_moneyness": "1"}
+    named = {"density": "1/log-moneyness", "price_usd": "USD", "log_moneyness": "log-moneyness"}
     units = dict.fromkeys(set(map(str, result.data_vars)) - {"status"}, "1") | named
     result = with_units(result.assign_attrs(origin_attrs(surface)), units)
     if t is not None:

@@ -41,7 +41,7 @@ def imbalance(buy: Panel, sell: Panel) -> xr.DataArray:
     """
     buy, sell = _sides(buy, sell)
     traded = buy + sell
-    return ((buy - sell) / traded.where(traded > 0.0)).rename("imbalance").assign_attrs(units="fraction")
+    return ((buy - sell) / traded.where(traded > 0.0)).rename("imbalance").assign_attrs(units="1")
 
 
 @typed

@@ -10,13 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
-from derivdata.analysis.inputs import (
-    along,
-    require_decimal_volatility,
-    require_numbers,
-    require_unit,
-    require_variables,
-)
+from derivdata.analysis.inputs import along, require_decimal_volatility, require_numbers, require_variables
 from derivdata.analysis.labelling import applied, elementwise, in_chunks, with_units
 from derivdata.analysis.smile.strip import over_strike, strips, tails
 from derivdata.analysis.status import Status
@@ -34,9 +28,9 @@ __dir__ = __all__.copy
 _YEAR = HOURS_PER_YEAR / 24.0
 _INDEX_OUT = ("index", "lower", "upper", "near_days", "next_days", "near_share", "status")
 _INDEX_UNITS = (
-    dict.fromkeys(("index", "lower", "upper"), "1/√year")
+    dict.fromkeys(("index", "lower", "upper"), "1/sqrt(year)")
     | dict.fromkeys(("near_days", "next_days"), "days")
-    | {"near_share": "fraction"}
+    | {"near_share": "1"}
 )
 
 
@@ -135,10 +129,9 @@ VarianceMethod = Literal["strip", "smile", "fukasawa"]
 
 _OUT = ("total_variance", "inside", "lower", "upper", "k_low", "k_high", "status")
 _UNITS = (
-    dict.fromkeys(("total_variance", "inside", "lower", "upper"), "1")
-    | {"wing_share": "fraction"}
-    | dict.fromkeys(("k_low", "k_high"), "1")
-    | {"vol": "1/√year"}
+    dict.fromkeys(("total_variance", "inside", "lower", "upper", "wing_share"), "1")
+    | dict.fromkeys(("k_low", "k_high"), "log-moneyness")
+    | {"vol": "1/sqrt(year)"}
 )
 _MUCH = 0.1
 _SLICES = 4096
@@ -401,7 +394,6 @@ def _sorted(quotes: xr.DataArray, name: str) -> xr.DataArray:
     if missing:
         raise ValueError(f"{name} has dims {quotes.dims}; {', '.join(missing)} is missing")
     require_numbers(quotes, name)
-    require_unit(quotes, name, "USD", "coin", "currency of the strike")
     if "strike" not in quotes.coords:
         raise ValueError(f"{name} has no labels along strike")
     require_numbers(quotes["strike"], f"strike of {name}")

@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.inputs import require_decimal_volatility, require_times, require_variables
+from derivdata.analysis.inputs import require_times, require_variables
 from derivdata.analysis.labelling import applied, elementwise
-from derivdata.analysis.panels import last_valid, require, row_quantiles, unit_of, whole
+from derivdata.analysis.panels import last_valid, require, row_quantiles, whole
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
@@ -163,9 +163,10 @@ def realised(
     Returns
     -------
     DataArray
-        ``volatility`` [1/√year] at the start of the last bar of each window. The coordinate ``known_at`` is
-        the end of that bar, from which the value is known. NaN until a window is full, and where a bar of it
-        is missing. Methods that use the close before (close-to-close, Yang–Zhang) need one bar more.
+        ``volatility`` [1/√year] at the start of the last bar of each window, known when that bar has ended:
+        shift it by a bar before anything is decided at its label. NaN until a window is full, and
+        where a bar of it is missing. Methods that use the close before (close-to-close, Yang–Zhang) need one
+        bar more.
 
     Raises
     ------
@@ -187,9 +188,7 @@ def realised(
     bars = [whole(data[name], "time") for name in BAR]
     kernel = partial(_realised, n=n, method=method, per_year=per_year)
     volatility = applied(kernel, *bars, core=[["time"]] * 4, out=[["time"]])
-    ended = data["time"].to_numpy() + pd.Timedelta(step, "h").to_timedelta64()
-    named = _named(volatility.transpose(*data["close_usd"].dims), method, n)
-    return named.assign_coords(known_at=("time", ended, {"long_name": "end of the last bar"}))
+    return _named(volatility.transpose(*data["close_usd"].dims), method, n)
 
 
 def _realised(
@@ -453,11 +452,11 @@ def implied_minus_realised(
     Parameters
     ----------
     implied
-        Implied volatility of options that live about `window` [1/√year], with a dim ``time``; or a published
-        index [%], which is divided by 100.
+        Implied volatility of options that live about `window` [1/√year], with a dim ``time``.
     realised
-        Volatility over windows of that length [1/√year] with a dim ``time``: what the function `realised`
-        returns, used from ``known_at`` on, or other values labelled by the end of each window.
+        Volatility over windows of that length, labelled by the instant at which each window ends [1/√year],
+        with a dim ``time``. What the function `realised` returns is labelled by the start of its last bar:
+        add a bar's length to its ``time`` first.
     window
         Length of those windows, ``"30d"`` or a Timedelta.
     ahead
@@ -468,19 +467,17 @@ def implied_minus_realised(
     Returns
     -------
     Dataset
-        ``volatility`` and ``variance``: implied minus realised [1/√year, 1/year] at the times of `implied`;
-        NaN where `realised` has no counterpart.
+        ``volatility`` and ``variance``: implied minus realised [1/√year, 1/year] at the instants of
+        `implied`; NaN where `realised` has no counterpart.
 
     Raises
     ------
     ValueError, TypeError
-        No dim ``time``; a unit that is not one of a volatility; a window that is not a length of time
-        above 0.
+        No dim ``time``, or a window that is no length of time above 0.
     """
-    implied = _decimal(implied, "implied")
-    realised = _decimal(realised, "realised")
-    if "known_at" in realised.coords:
-        realised = realised.assign_coords(time=realised["known_at"].to_numpy()).drop_vars("known_at")
+    for data, name in ((implied, "implied"), (realised, "realised")):
+        require(data, "time", name=name)
+        require_times(data, name)
     shift = length(window, "window").to_timedelta64().astype("timedelta64[us]")
     if not shift.astype(np.int64):
         raise ValueError(f"{window=} is not a length of time above 0")
@@ -491,22 +488,6 @@ def implied_minus_realised(
     difference = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})
     difference["volatility"].attrs, difference["variance"].attrs = {"units": UNIT}, {"units": "1/year"}
     return difference
-
-
-def _decimal(data: xr.DataArray, name: str) -> xr.DataArray:
-    """Return volatilities in decimals; refuse other units, and percent without a unit."""
-    require(data, "time", name=name)
-    require_times(data, name)
-    unit = unit_of(data, name)
-    if unit == "%":
-        return data / 100.0
-    if unit not in (None, UNIT):
-        raise ValueError(
-            f"{name}: expected a volatility in {UNIT!r} or '%', got {unit!r}; pass the result of realised, "
-            "or dd.panel(dd.volatility.index_published(...))"
-        )
-    require_decimal_volatility(data)
-    return data
 
 
 def _newest(values: Floats) -> Floats:

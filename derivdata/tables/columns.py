@@ -142,7 +142,7 @@ COLUMNS: dict[str, Column] = {
     "is_tradable": Column(Kind.FLAG, "", "True if the asset trades in the interval."),
     "is_tradable_now": Column(Kind.FLAG, "", "True if the exchange trades at `time`."),
     "next_session_start": Column(Kind.TIME, "UTC", "Start of the next interval with trading."),
-    "days_ago": Column(Kind.COUNT, "days", "Steps before the newest point of the weekly line, 6 to 0."),
+    "days_ago": Column(Kind.COUNT, "d", "Steps before the newest point of the weekly line, 6 to 0."),
     "order_id": _label("Order ID on the venue; derived from the row if the source has none."),
     "fill_id": _label("Fill of the order."),
     "side": _text(

@@ -13,7 +13,7 @@ from derivdata.support.times import has_zone
 
 _TIMES = ("time", "start", "end", "expiry")
 _NAMES = ("symbol", "exchange", "side", "instrument_name")
-_DECIMAL_UNIT = "1/√year"
+_DECIMAL_UNIT = "1/sqrt(year)"
 _LARGEST_MEDIAN_IV = 15.0  # options in their last hours trade at up to 1,500 %; 15 % is rare
 
 

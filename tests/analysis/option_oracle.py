@@ -102,11 +102,16 @@ def settlements(count: int) -> pd.DataFrame:
 
 
 def smile_vol(surfaces: Any, row: int, expiry: Any, strike: float, forward: float) -> float:
-    """Return the volatility of a raw SVI slice, by its formula."""
+    """Return the volatility of a raw SVI slice and the bumps on it, by their formulas."""
     at = surfaces.isel(time=row).sel(expiry=expiry.tz_localize(None))
     a, b, rho, m, sigma = (float(at[name]) for name in ("a", "b", "rho", "m", "sigma"))
     k = math.log(strike / forward)
     w = a + b * (rho * (k - m) + math.sqrt((k - m) ** 2 + sigma**2))
+    if "bump_1" in at:
+        radius = 0.8 * math.sqrt(12.0)
+        for place, centre in enumerate((-4.0, -2.25, -1.0, 0.0, 1.0, 2.25, 4.0), start=1):
+            z = (k / float(at["bump_unit"]) - centre) / radius
+            w += float(at[f"bump_{place}"]) * (1.0 - z * z) ** 6 if abs(z) < 1.0 else 0.0
     return math.sqrt(w / float(at["year_fraction"]))
 
 

@@ -418,6 +418,21 @@ def test_a_band_trades_beyond_it_alone_and_a_hedge_leaves_no_delta():
     assert (abs(before[traded[1:]]) > 0.15 - 1e-4).all()
 
 
+def test_a_hedge_without_a_price_is_made_up_for_at_the_next_one():
+    """The strangle is sold at the first chain, whose price is missing; the band is never reached."""
+    spots = path(6, volatility=0.01)
+    with pytest.warns(dd.errors.DataNotice, match="2 hedges were not traded"):
+        result = backtest.options(
+            made_chains(spots),
+            STRANGLE,
+            FREE,
+            hedge=DeltaHedge(band=5.0),
+            prices=perpetual(spots).drop(index=[0, 1]),
+        )
+    assert (result["hedge_quantity"] != 0.0).to_numpy().tolist() == [False, False, True, True, True, True]
+    assert abs(float(result["net_delta"][2])) < 1e-6
+
+
 def test_rolls_by_week_month_time_and_delta():
     spots = path(31 * 3)
     chains, paid = made_chains(spots, strikes=(70_000.0, 130_001.0, 5_000.0)), fridays(spots)
@@ -548,6 +563,7 @@ def test_a_rule_sees_quotes_and_positions_of_its_time():
     seen = []
 
     def rule(state):
+        assert state.position.shape[0] == (0 if state.opened is None else 1)
         seen.append(state)
         return pd.DataFrame([OptionLeg("put", -1.0, "7d", delta=0.2).chosen(state)])
 

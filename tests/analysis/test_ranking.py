@@ -16,7 +16,7 @@ def test_percentiles_by_hand() -> None:
     values = [-1.0, 0.0, 1.0, 5.0, 1.0, NAN, 9.0]
     found = dd.analysis.percentile(series(values), rows=3)
     np.testing.assert_allclose(found, [NAN, NAN, 1.0, 1.0, 0.5, NAN, 1.0])
-    assert attrs_of(found) == {"units": "fraction"}
+    assert attrs_of(found) == {"units": "1"}
     strict = dd.analysis.percentile(series(values), "24h", min_rows=3)
     np.testing.assert_allclose(strict, [NAN, NAN, NAN, 1.0, 0.5, NAN, NAN])
 

@@ -11,7 +11,8 @@ import xarray as xr
 from derivdata.analysis import position, surface
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.inputs import require_columns
-from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.bumps import parameter_names
+from derivdata.analysis.smile.svi import slice_of, total_variance
 from derivdata.analysis.surface.fitting import SurfaceMethod
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.notices import warn_caller
@@ -179,7 +180,8 @@ class _Slices:
         self._expiry = ordered["expiry"].to_numpy().astype("datetime64[us]").astype(np.int64)
         self._at = {each: place for place, each in enumerate(self._expiry.tolist())}
         shape = (ordered.sizes["time"], ordered.sizes["expiry"])
-        self._raw = Raw(*(np.broadcast_to(ordered[name].to_numpy(), shape) for name in Raw._fields))
+        parameters = [ordered[name].to_numpy() for name in parameter_names(ordered)]
+        self._parameters = [np.broadcast_to(values, shape) for values in parameters]
         self._fitted: Bools = np.asarray(ordered["method"].to_numpy() > 0)
         names = ("forward", "year_fraction")
         parts = (ordered[name].to_numpy().astype(np.float64) for name in names)
@@ -202,8 +204,8 @@ class _Slices:
         if place is None or not self._fitted[row, place]:
             return None
         forward, years = float(self._forward[row, place]), float(self._years[row, place])
-        raw = Raw(*(part[row, place] for part in self._raw))
-        w = float(total_variance(np.log(contract.strike / forward), raw))
+        at = slice_of([part[row, place] for part in self._parameters])
+        w = float(total_variance(np.log(contract.strike / forward), at))
         iv = np.sqrt(w / years) if w > 0.0 and years > 0.0 else np.nan
         return Mark(forward, years, float(iv), rate, True)
 
@@ -211,9 +213,9 @@ class _Slices:
         """Return forward and volatility of many options from their own fits, NaN where there is none."""
         known: Indices = np.array([self._at.get(each, -1) for each in expiry.tolist()], dtype=np.intp)
         forward = np.where(known >= 0, self._forward[row, known], np.nan)
-        raw = Raw(*(part[row, known] for part in self._raw))
+        at = slice_of([part[row, known] for part in self._parameters])
         with np.errstate(all="ignore"):
-            w = total_variance(np.log(strike / forward), raw)
+            w = total_variance(np.log(strike / forward), at)
             iv = np.sqrt(w / self._years[row, known])
         usable = (known >= 0) & self._fitted[row, known] & (w > 0.0)
         return forward, np.where(usable, iv, np.nan)

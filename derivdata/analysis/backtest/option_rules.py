@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,7 +40,7 @@ class OptionState:
         self,
         market: OptionMarket,
         row: int,
-        position: pd.DataFrame,
+        legs: Callable[[], pd.DataFrame],
         *,
         equity: float,
         opened: pd.Timestamp | None,
@@ -48,7 +48,7 @@ class OptionState:
     ) -> None:
         self._market = market
         self._row = row
-        self._position = position
+        self._legs = legs
         self.now = pd.Timestamp(market.times[row], tz="UTC")
         self.spot = float(market.spot[row])
         self.equity = equity
@@ -65,10 +65,10 @@ class OptionState:
         """
         return self._market.table(self._row)
 
-    @property
+    @cached_property
     def position(self) -> pd.DataFrame:
         """The legs that are held, as `derivdata.analysis.position` describes them."""
-        return self._position.copy()
+        return self._legs()
 
 
 @dataclass(frozen=True)

@@ -193,6 +193,8 @@ class _Run:
         self.expired = 0
         self.last = -np.inf
         self.hedged_at = -np.inf
+        self.hedge_waits = False
+        """Whether a hedge was due and the perpetual had no price."""
         self.spot = float(market.spot[0])
         self.rows: list[OptionRow] = []
 
@@ -331,7 +333,7 @@ class _Run:
         state = OptionState(
             self.market,
             row,
-            self.book.legs(),
+            self.book.legs,
             equity=self.book.equity(),
             opened=self.opened,
             expired=self.expired,
@@ -442,11 +444,12 @@ class _Run:
         level = self.prices.newest(float(instant)) if not np.isfinite(price) else price
         net = now["slope"] / unit_slope(level, self.spot, self.account, inverse=False)
         hours = (instant - self.hedged_at) / _HOUR_US
-        if not (changed or rule.is_due(hours, net)):
+        if not (changed or self.hedge_waits or rule.is_due(hours, net)):
             return now
         if not self.book.options and not self.book.others and self.book.hedge is None:
             return now
-        if not np.isfinite(price):
+        self.hedge_waits = not np.isfinite(price)
+        if self.hedge_waits:
             tally.unhedged += 1
             return now
         if self.book.hedge is None:

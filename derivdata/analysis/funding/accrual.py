@@ -184,7 +184,7 @@ def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: 
     result = figures_of(
         lambda *part: earned_between(bare.ledger(*part), bare.since, starts, ends, settled=bare.settled),
         *prepared.arrays,
-        units={"amount": BPS_UNIT, "filled": HOUR_UNIT, "coverage": "fraction"},
+        units={"amount": BPS_UNIT, "filled": HOUR_UNIT, "coverage": "1"},
         into={"span": ends.size},
     )
     return result.assign(amount=result["amount"].where(result["coverage"] >= min_cover))

@@ -65,7 +65,7 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
         _weighted,
         rates,
         weights,
-        units={"rate_bps_8h": RATE_UNIT, "covered": "fraction"},
+        units={"rate_bps_8h": RATE_UNIT, "covered": "1"},
         over=["exchange"],
         min_cover=min_cover,
     )

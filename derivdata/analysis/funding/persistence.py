@@ -40,7 +40,7 @@ _UNITS = {
     "half_life_corrected_hours": HOUR_UNIT,
     "phi": "1",
     "phi_corrected": "1",
-    "persistent_share": "fraction",
+    "persistent_share": "1",
     "mean_bps_8h": RATE_UNIT,
     "intercept_bps_8h": RATE_UNIT,
     "noise_variance": f"({RATE_UNIT})^2",

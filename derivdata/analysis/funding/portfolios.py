@@ -291,7 +291,7 @@ def _labelled(
         "leg_usd": (("symbol", "pair", "time"), sizes, usd | {"long_name": "notional of each leg"}),
         "collateral_usd": (venue, capital * collateral, usd),
         "exposure_usd": (venue, capital * exposure, usd | {"long_name": "notional of the legs"}),
-        "liquidation_probability": (venue, likely, {"units": "fraction", "long_name": "within a week"}),
+        "liquidation_probability": (venue, likely, {"units": "1", "long_name": "within a week"}),
         "net_usd": ("time", capital * totals[0], usd | {"long_name": "mean outcome, of funding and prices"}),
         "risk_usd": ("time", capital * totals[1], usd | {"long_name": "standard deviation of the outcome"}),
         "idle_usd": ("time", capital * (1.0 - collateral.sum(axis=0)), usd),

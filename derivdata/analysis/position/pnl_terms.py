@@ -155,16 +155,16 @@ def attribution(
     size = abs(total["contribution"]).sum("term", skipna=False)
     result = total.assign({f"{name}_by_leg": by_leg[name] for name in by_leg})
     result = result.assign(
-        residual_share=(abs(total["residual"]) / size).assign_attrs(units="fraction"),
+        residual_share=(abs(total["residual"]) / size).assign_attrs(units="1"),
         forward_change=d_forward.assign_attrs(units="USD"),
-        vol_change=(iv_after - iv).assign_attrs(units="1/√year"),
+        vol_change=(iv_after - iv).assign_attrs(units="1/sqrt(year)"),
         days=(passed * DAYS_PER_YEAR).assign_attrs(units="days"),
     )
     if price is not None:
         result["settlement_price"] = price.assign_attrs(units="USD")
     if steps is not None:
         moved = [now - then for now, then in zip(steps, [iv, *steps[:-1]], strict=True)]
-        result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/√year")
+        result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/sqrt(year)")
     status = (one.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
     return labelled.assign_attrs(_origin(before, after))

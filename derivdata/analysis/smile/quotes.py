@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.inputs import require_same, require_unit
+from derivdata.analysis.inputs import require_same
 from derivdata.analysis.labelling import named
 from derivdata.support.arrays import Bools, Floats, Indices
 
@@ -87,10 +87,6 @@ def labelled(
     A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
     have the last dims of a bare `iv`, and beside a labelled one the core dims, times those without strikes.
     """
-    require_unit(log_moneyness, "log_moneyness", "1")
-    require_unit(year_fraction, "year_fraction", "years")
-    for argument, volatilities in (("iv", iv), ("iv_bid", iv_bid), ("iv_ask", iv_ask)):
-        require_unit(volatilities, argument, "1/√year")
     dim = core[-1]
     every: list[str] = list(core)
     if not isinstance(iv, xr.DataArray):

@@ -23,8 +23,8 @@ from derivdata.tables.expiries import expiries, stamp_of
 _UNITS = {
     "forward": "USD",
     "strike_usd": "USD",
-    "log_moneyness": "1",
-    "iv": "1/√year",
+    "log_moneyness": "log-moneyness",
+    "iv": "1/sqrt(year)",
     "delta": "1",
     "year_fraction": "years",
 }
@@ -94,7 +94,7 @@ def iv(
     cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     w = cut.total_variance(k)
     found = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)
-    return found.rename("iv").assign_attrs(units="1/√year")
+    return found.rename("iv").assign_attrs(units="1/sqrt(year)")
 
 
 @typed

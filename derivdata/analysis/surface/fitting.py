@@ -227,9 +227,9 @@ def fit(
     variance, low, high, *_ = strip.strips(quotes.k, quotes.iv, quotes.t, dim)
     more = {
         "strip_variance": (variance, "1"),
-        "strip_low": (low, "1"),
-        "strip_high": (high, "1"),
-        "atm_error_vol": (error, "1/√year"),
+        "strip_low": (low, "log-moneyness"),
+        "strip_high": (high, "log-moneyness"),
+        "atm_error_vol": (error, "1/sqrt(year)"),
     }
     return surface.assign(
         {name: part.reset_coords(drop=True).assign_attrs(units=unit) for name, (part, unit) in more.items()}
@@ -262,7 +262,7 @@ def _together(
     fit = assemble(variables, quotes.t, forward=forward, surface=method)
     for name in parameters if refined else ():
         if name in BUMP_NAMES:
-            fit[name].attrs["units"] = "1"
+            fit[name].attrs["units"] = "log-moneyness" if name == BUMP_NAMES[0] else "1"
     return with_covariance(fit, quotes, dim, RAW if joint else parameters)
 
 
