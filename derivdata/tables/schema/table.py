@@ -209,7 +209,7 @@ def _codes(column: Any) -> Array:
         return np.asarray(values.asi8)
     if values.dtype == "float64":
         return np.asarray(values)
-    if values.dtype == object:
+    if isinstance(values, pd.arrays.NumpyExtensionArray):
         values = np.asarray(values)  # pandas does not sort its own array of objects
     return np.asarray(pd.factorize(values, sort=True)[0])
 
