@@ -226,6 +226,31 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     "tardis liquidations": {
         "liquidations_fills": {"symbol": "BTC", "exchange": "bitmex", "side": "short", "value_usd": 1000.0}
     },
+    "binance fundingRate without a mark price": {
+        "funding_settlements": {"exchange": "binance", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0}
+    },
+    # A duration of 8 hours since 2000-01-01: the fraction 0.0001 is 1 bp per 8 hours.
+    "bitmex funding": {
+        "funding_settlements": {"exchange": "bitmex", "rate_bps_8h": 1.0, "interval_hours": 8.0}
+    },
+    # 27 March 2026 08:00 UTC is the time of Deribit's expiries.
+    "coinmetrics market-implied-volatility": {
+        "options_snapshot": {
+            "symbol": "BTC", "exchange": "deribit", "expiry": "2026-03-27T08:00Z", "strike": 100000.0,
+            "side": "call", "iv": 0.5309,
+        }
+    },
+    "iturri bars": {
+        "prices_history": {"symbol": "BTC", "exchange": "binance", "kind": "last", "price_usd": 67000.5}
+    },
+    "quantconnect margin_interest": {
+        "funding_settlements": {
+            "symbol": "ADA", "exchange": "binance", "time": "2026-03-01T00:00Z", "rate_bps_8h": 1.0
+        }
+    },
+    "quantconnect hour and daily trades": {
+        "prices_history": {"symbol": "BTC", "kind": "last", "price_usd": 67000.5, "resolution": "1h"}
+    },
     "velo futures": {
         "oi_history": {"symbol": "BTC", "exchange": "binance", "oi_usd": 6041490500.5},
         "funding_history": {"rate_bps_8h": 1.0},

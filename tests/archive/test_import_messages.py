@@ -152,7 +152,12 @@ def test_a_dry_run_and_an_import_print_the_same_understanding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [
-        {"symbol": "BTCUSDT", "fundingTime": _STAMP + i * 8 * _HOUR, "fundingRate": "0.0001"}
+        {
+            "symbol": "BTCUSDT",
+            "fundingTime": _STAMP + i * 8 * _HOUR,
+            "fundingRate": "0.0001",
+            "markPrice": "1",
+        }
         for i in range(3)
     ]
     path = _write(tmp_path, "rates.json", json.dumps(rows, indent=1))

@@ -16,6 +16,7 @@ from derivdata.sources.archive.importing.asking import Unclear, names_in_path
 from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.sources.archive.importing.plan import Given
 from derivdata.sources.archive.importing.readers import explained
+from derivdata.sources.archive.importing.waiting import joined
 from derivdata.sources.archive.schemas import archive_tables
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
@@ -60,9 +61,11 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
 def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
     """Return the first reading of a response by an endpoint of a venue."""
     seen = set[Any]()
-    for endpoint in sorted(VENUES[venue].endpoints, key=lambda e: _is_other_margin(e, body)):
+    for endpoint in sorted(
+        VENUES[venue].endpoints, key=lambda e: (e.method == "WS", _is_other_margin(e, body))
+    ):
         request = _request(endpoint, given)
-        if endpoint.method == "WS" or (request, endpoint.read) in seen or _is_other(endpoint, body):
+        if (request, endpoint.read) in seen or _is_other(endpoint, body):
             continue
         seen.add((request, endpoint.read))
         answer = _read(venue, request, body, given) or _read_pages(venue, request, body, given)
@@ -110,7 +113,16 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
             return None
     known = {*archive_tables()} - {"instruments"}
     full = {name: frame for name, frame in tables.items() if len(frame) and name in known}
-    return Answer(venue, request, full, tuple(str(one.message) for one in told)) if full else None
+    if not full:
+        return None
+    notices = [str(warning.message) for warning in told]
+    sizes = full.get("liquidations_fills")
+    if sizes is not None and sizes["value_usd"].isna().all():
+        notices.append(
+            "sizes are in contracts, and are left out: say the coins of a contract with --set "
+            "contract_size=COINS"
+        )
+    return Answer(venue, request, full, tuple(notices))
 
 
 def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
@@ -126,7 +138,7 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer |
     tables: dict[str, pd.DataFrame] = {}
     for name in dict.fromkeys(name for answer in answers for name in answer.tables):
         parts = [answer.tables[name] for answer in answers if name in answer.tables]
-        tables[name] = pd.concat([part.astype(object) for part in parts], ignore_index=True)
+        tables[name] = joined(parts)
     return Answer(venue, request, tables, tuple(notice for answer in answers for notice in answer.notices))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.tables.contracts import OPTIONS_ONLY, VENUES, contract, venue_slug
 
 
@@ -26,8 +27,8 @@ def names_in_path(source: Source) -> dict[str, str]:
     """Return the one venue and the one contract that the names of a file and its folders state."""
     parts = source.name.split("/")[-_FOLDERS:]
     words = {word.lower() for part in parts for word in _WORD.split(part)}
-    venues = {venue_slug(word) for word in words}
-    venues = {venue for venue in venues if venue in VENUES or venue in OPTIONS_ONLY}
+    venues = {venue_slug(word) for word in words if not word.isdigit()}  # 01 of a date is not the venue 01
+    venues = {venue for venue in venues if venue in VENUES or venue in OPTIONS_ONLY or venue in ADAPTERS}
     stem = parts[-1].split(".")[0]
     pairs = re.findall(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])", stem)
     symbols = {contract(pair.replace("_", "-")).symbol for pair in pairs}

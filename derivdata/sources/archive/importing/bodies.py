@@ -116,7 +116,7 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
     refuse_error(body)
     place = _list_in(body, 0)
     if place is None:
-        return _Found([body])
+        return _Found([_plain(body)])
     beside, rows = place
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
     return _Found([{**beside, **row} if isinstance(row, dict) else row for row in rows], notices)

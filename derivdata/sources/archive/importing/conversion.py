@@ -253,4 +253,5 @@ def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections
             plan.refuse_missing(name, chunk)
         values = columns[name]
         missing = values.is_missing if isinstance(values, Words) else pd.isna(values)
-        rejections.reject(missing, f"{name} is missing")
+        advice = ": say it with --set time=2026-03-27T08:00:00Z" if name == "time" and missing.all() else ""
+        rejections.reject(missing, f"{name} is missing{advice}")

@@ -23,11 +23,13 @@ from derivdata.tables.contracts import VENUES
 _NAMES = {
     "time": "time timestamp date datetime ts t opentime unix unixtime fundingtime fundingtimestamp settledat "
     "settlementtime calctime createtime createdtime eventtime tsevent timepoint snapshottime index dt utc "
-    "timestamputc timeutc datetimeutc timestampms",
+    "timestamputc timeutc datetimeutc timestampms utctime utctimestamp utcdatetime blocktime evtblocktime "
+    "blocktimestamp quotedate quotetime starttime createdat effectiveat recordedat asof",
     "symbol": "symbol coin asset market ticker pair instrument instrumentname instid contract contractname "
-    "contractcode productid basecurrency basecoin base",
+    "contractcode productid basecurrency basecoin base tradingpair currency underlying",
     "exchange": "exchange venue source exch exchangename platform",
-    "rate": "fundingrate rate funding realizedrate realrate settledrate fundingratevalue lastfundingrate",
+    "rate": "relativefundingrate fundingrate rate funding realizedrate realrate settledrate "
+    "fundingratevalue lastfundingrate",
     "interval_hours": "intervalhours fundingintervalhours interval fundinginterval fundingperiod intervalmin "
     "fundingintervalminutes",
     "oi_usd": "oiusd openinterestusd openinterestvalue sumopeninterestvalue oivalue openinterestnotional "
@@ -38,8 +40,8 @@ _NAMES = {
     "mark": "markprice mark markpx",
     "index": "indexprice index_price indexpx oracleprice oraclepx",
     "last": "lastprice last open openprice close closeprice",
-    "side": "side direction type optiontype cp putcall callput positionside",
-    "quantity": "quantity qty size amount contracts filledquantity baseamount",
+    "side": "positionside positiontype posside side direction type optiontype cp putcall callput",
+    "quantity": "quantity qty size amount contracts filledquantity baseamount volume",
     "value_usd": "valueusd usdvalue value notional notionalusd sizeusd usd quoteamount",
     "strike": "strike strikeprice k",
     "expiry": "expiry expiration expirydate expirationdate maturity expirytime expirationtimestamp",
@@ -85,11 +87,13 @@ def _own_table(source: Source, head: Chunk, table: str | None, given: Given) -> 
     stated = {*given.set, *given.map}
     fitting = []
     for name in [table] if table is not None else archive_tables():
-        plan = make_plan(name, given) if table is not None else None
         columns = archive_table(name).columns
         needed = {c for c in columns if c not in archive_table(name).optional and c not in stated}
-        if plan is not None:
+        if table is not None:
+            plan = make_plan(name, given)
             needed = {c for c in needed if plan.required(c) and c not in plan.defaults}
+        elif "rate_bps_8h" not in columns:
+            needed -= {"resolution"}
         if needed <= {*head.columns}:
             fitting.append((len({*columns} & {*head.columns}), name))
     if not fitting:
@@ -100,6 +104,7 @@ def _own_table(source: Source, head: Chunk, table: str | None, given: Given) -> 
     most = max(count for count, _ in fitting)
     best = [name for count, name in fitting if count == most]
     best = [name for name in best if not _other_kind(name, head)] or best
+    best = [name for name in best if _COMPUTED.search(name) is None] or best
     if len(best) > 1 and table is None:
         raise Unclear(
             f"{source}: its columns are those of {' and '.join(best)}: say which with --table",
@@ -107,6 +112,10 @@ def _own_table(source: Source, head: Chunk, table: str | None, given: Given) -> 
             best,
         )
     return best[0]
+
+
+_COMPUTED = re.compile("^markets_|_top_symbols$|_totals$")
+"""Tables that services compute of others, which have the same columns."""
 
 
 def _other_kind(name: str, head: Chunk) -> bool:
@@ -132,6 +141,7 @@ def _columns(head: Chunk) -> dict[str, str]:
     found: dict[str, str] = {}
     for meaning, names in _NAMES.items():
         known = [plain[name] for name in names.replace("_", "").split() if name in plain]
+        known = [column for column in known if _can_be(meaning, head.columns[column])]
         if known:
             found[meaning] = known[0]
     if "rate" not in found:
@@ -143,6 +153,27 @@ def _columns(head: Chunk) -> dict[str, str]:
         if len(stamps) == 1:
             found["time"] = stamps[0]
     return found
+
+
+_WORDS = ("symbol", "instrument_name", "exchange")
+_AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "index", "last")
+
+
+def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
+    """Return whether values may be of a meaning: names are text, and amounts are numbers that are not all 0.
+
+    Feeds of backtrader fill a column of open interest with zeros.
+    """
+    if meaning not in (*_WORDS, *_AMOUNTS):
+        return True
+    rejections = Rejections(len(values))
+    sizes = numbers(values, meaning, rejections, suffix="%")
+    is_text = bool(rejections.bad.any())
+    if meaning in _WORDS:
+        return is_text or meaning != "symbol" or not np.isfinite(sizes).any()
+    return not is_text and (
+        meaning not in ("oi_usd", "oi_coins") or bool((sizes[np.isfinite(sizes)] != 0).any())
+    )
 
 
 def _table(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> str:
@@ -219,7 +250,7 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
             return "funding_settlements"
         if apart is not None:
             return "funding_history"
-    elif apart >= 1.9 or _SETTLED.search(words) or _is_hourly(head, found, given):
+    elif apart >= 1.9 or _SETTLED.search(words) or _is_hourly(source, head, found, given):
         return "funding_settlements"
     choices = ["funding_settlements", "funding_history"]
     raise Unclear(
@@ -230,9 +261,9 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
     )
 
 
-def _is_hourly(head: Chunk, found: Mapping[str, str], given: Given) -> bool:
+def _is_hourly(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> bool:
     """Return whether rows or their venue state an interval of one hour."""
-    venue = given.set.get("exchange", "")
+    venue = given.set.get("exchange", names_in_path(source).get("exchange", ""))
     if not venue and "exchange" in found:
         texts = encoded(head.columns[found["exchange"]]).texts
         venue = texts[0].lower() if len(texts) == 1 else ""
@@ -276,9 +307,12 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
         mapped["oi_usd"] = found["oi_coins"]
         unit = _unit_of_interest(source, head, found, mapped, stated, unit)
     if table == "prices_history" and "price_usd" not in {*mapped, *stated, *head.columns}:
-        kind = next((name for name in ("mark", "index", "last") if name in found), None)
-        if kind is not None:
-            mapped["price_usd"] = found[kind]
+        column = next((found[name] for name in ("mark", "index", "last") if name in found), None)
+        if column is not None:
+            kind = next(
+                (name for name in ("mark", "index") if found.get(name) == column), _kind_in_path(source)
+            )
+            mapped["price_usd"] = column
             fixed = {} if "kind" in stated else {"kind": kind}
     if (
         "fill_price_usd" in columns
@@ -289,7 +323,14 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
     if "strike" in columns:
         _options(head, found, mapped)
         unit = unit or _unit_of_volatility(source, head, found)
+    time_column = mapped.get("time", "time")
+    tz = given.tz or ("UTC" if re.search(r"utc", time_column, re.IGNORECASE) else None)
+    if "side" in columns and "side" not in stated:
+        words = _OPTION_TYPES if "strike" in columns else _POSITIONS
+        column = _column_of_words(head, words) if "strike" in columns or "order_id" in columns else ""
+        mapped |= {"side": column} if column else {}
     whole = given._replace(
+        tz=tz,
         map={**mapped, **given.map},
         set={**_path_words(source, head, mapped, columns, stated), **fixed, **given.set},
         unit=unit,
@@ -300,6 +341,13 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
         *head.columns,
     }
     return make_plan(table, whole, is_spaced=is_spaced)
+
+
+def _kind_in_path(source: Source) -> str:
+    """Return the kind of the candles of a file: that of the mark price or the index if its name says so."""
+    name = source.name.rsplit("/", 1)[-1].lower()
+    kinds = [kind for kind in ("mark", "index") if re.search(rf"(?<![a-z]){kind}(?!et)", name)]
+    return kinds[0] if len(kinds) == 1 else "last"
 
 
 def _path_words(
@@ -325,6 +373,20 @@ def _options(head: Chunk, found: Mapping[str, str], mapped: dict[str, str]) -> N
                 del mapped["symbol"]
             return
     mapped.pop("instrument_name", None)
+
+
+_OPTION_TYPES = frozenset({"c", "p", "call", "put", "calls", "puts"})
+_POSITIONS = frozenset({"long", "short", "longs", "shorts"})
+
+
+def _column_of_words(head: Chunk, words: frozenset[str]) -> str:
+    """Return the column that has some words only; empty without one."""
+    for column, values in head.columns.items():
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            texts = {text.lower() for text in encoded(values).texts}
+            if texts and texts <= words:
+                return column
+    return ""
 
 
 def _sizes(head: Chunk, column: str) -> Array:

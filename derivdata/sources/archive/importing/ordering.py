@@ -21,7 +21,8 @@ def in_order(table: Table, frame: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
     columns = {name: _with_sorted_words(frame[name]) for name in frame.columns}
     by = [*table.order, *(name for name in table.key if name not in table.order)]
     by = [name for name in by if name in columns]
-    rank, is_tied = arrangement([columns[name] for name in by])
+    keys = [columns[name] for name in by]
+    rank, is_tied = arrangement([key.to_numpy() if key.dtype == object else key for key in keys])
     if rank is not None:
         columns = {name: values.array.take(rank) for name, values in columns.items()}
     frame = pd.DataFrame(columns, copy=False)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from derivdata.client.transport.body import NotJson
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing import nautilus
 from derivdata.sources.archive.importing.bodies import Records, json_records
 from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.support.csv_text import original_cell, original_cells
@@ -27,7 +28,7 @@ from derivdata.support.csv_text import original_cell, original_cells
 CHUNK_ROWS = 1_000_000
 _BLOCK_BYTES = 1 << 23
 _UNREADABLE = (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError, NotJson)
-_VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*", re.IGNORECASE)
+_VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*|\d{8} \d{2}:\d{2}.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"(https?://|#)", re.IGNORECASE)
 _DELIMITERS = ",;\t|"
 UNNAMED = "index"
@@ -311,8 +312,9 @@ def _of_records(records: Records) -> Chunk:
 def _parquet(stream: IO[bytes], rows: int) -> Iterator[Chunk]:
     with pq.ParquetFile(_seekable(stream)) as file:
         done = 0
+        metadata = file.schema_arrow.metadata
         for batch in file.iter_batches(rows):
-            yield _typed(pa.Table.from_batches([batch]), done)
+            yield _typed(nautilus.readable(pa.Table.from_batches([batch]), metadata), done)
             done += len(batch)
         if not done:
             yield _typed(file.schema_arrow.empty_table(), 0)

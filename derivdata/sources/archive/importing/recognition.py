@@ -48,9 +48,11 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
     found = _fitting(source, head, table, writer)
     if found:
         layout, said = _one_of(source, found, table)
-        told = _from_path(source, layout, said, given)
+        from_path = _from_path(source, layout, said, writer, given)
         reads = [one for one in layout.tables(head.columns) if table in (None, one.table)]
-        return [Task(source, plan_of(layout, one, {**told, **said}, given), layout.label) for one in reads]
+        return [
+            Task(source, plan_of(layout, one, {**from_path, **said}, given), layout.label) for one in reads
+        ]
     if not given.map and (table is None or writer is not None or not _has_own_names(head, table)):
         tasks = _of_answer(source, table, writer, given)
         if tasks:
@@ -96,6 +98,9 @@ def _fitting(
             continue
         if layout.named_only and writer is None:
             continue
+        named = names_in_path(source).get("exchange") if writer is None else None
+        if named is not None and layout.set.get("exchange", named) != named:
+            continue  # the path names another venue, whose files may have the same columns
         if layout.hint and table is None and re.search(layout.hint, source.name, re.IGNORECASE) is None:
             continue
         said = layout.fits(head, source)
@@ -151,7 +156,11 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
     )
 
 
-def _from_path(source: Source, layout: Layout, said: Mapping[str, str], given: Given) -> dict[str, str]:
-    """Return venue and symbol from the names of the file and its folders, where nothing else states them."""
+def _from_path(
+    source: Source, layout: Layout, said: Mapping[str, str], writer: str | None, given: Given
+) -> dict[str, str]:
+    """Return venue and symbol from the path or the stated writer, where nothing else states them."""
     stated = {*layout.set, *said, *given.set, *given.map, *(n for r in layout.reads for n in r.map)}
+    if writer in VENUES and "exchange" not in stated:
+        return {n: w for n, w in {**names_in_path(source), "exchange": writer}.items() if n not in stated}
     return {name: word for name, word in names_in_path(source).items() if name not in stated}

@@ -24,9 +24,14 @@ _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
-_CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(\d{2})?(\d{2})?(\d{2})?")
+_CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(?:[ T]?(\d{2}):?(\d{2})?:?(\d{2})?)?")
+_DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
+_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
 """A date, hour, minute or second in digits alone: ``20240301``, ``2024030108``."""
-_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
+_DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+%?")
+"""``0,0001``, ``67.000,50``."""
 _EARLIEST, _LATEST = 1_200_000_000, 4_200_000_000
 _FIRST_DATE_AND_HOUR = 2_000_010_100
 """2000-01-01 00 in digits alone: smaller numbers of ten digits are seconds since 1970."""
@@ -162,7 +167,22 @@ def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
         except pa.ArrowInvalid:
             pass
     words = encoded(column)
+    if _has_decimal_commas(words.texts):
+        words = words.replaced(lambda text: text.replace(".", "").replace(",", "."))
     return words.mapped(lambda text: _number(text, suffix)).astype(np.float64)
+
+
+def _has_decimal_commas(texts: Sequence[str]) -> bool:
+    """Return whether commas are decimal points: a text proves it, and none has a decimal point.
+
+    ``1,234`` alone is a number with thousands.
+    """
+    marked = [text.replace(" ", "") for text in texts if "," in text]
+    is_proof = any(_DECIMAL_COMMA.fullmatch(text) and not _THOUSANDS.fullmatch(text) for text in marked)
+    if not is_proof or not all(_DECIMAL_COMMA.fullmatch(text) for text in marked):
+        return False
+    plain = [text for text in texts if "," not in text]
+    return not any("." in text for text in plain)
 
 
 def _number(text: str, suffix: str) -> float:
@@ -294,7 +314,7 @@ def _read_texts(
     texts = words.texts
     if name == "expiry":
         texts = [(iso_of(text) or (text,))[0] for text in texts]
-    texts = [_of_calendar(text) for text in texts]
+    texts = _in_iso_order([_of_calendar(text) for text in texts])
     utc, naive = np.full(len(texts) + 1, _MISSING), np.full(len(texts) + 1, _MISSING)
     kinds = np.array([_kind(text) for text in texts], dtype=object)
     for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
@@ -303,10 +323,14 @@ def _read_texts(
         target[rows] = _epochs(chosen) if kind == "epoch" else _iso(chosen, utc=kind == "zoned")
     unread = np.isnat(utc) & np.isnat(naive)
     unread[-1] = False
-    rejections.reject(
-        unread[words.codes], lambda i: f"{name}={shown(column, i)} is no instant in ISO 8601 or since 1970"
-    )
+    rejections.reject(unread[words.codes], lambda i: f"{name}={shown(column, i)} {_why_unread(column[i])}")
     return utc[words.codes], naive[words.codes]
+
+
+def _why_unread(value: Any) -> str:
+    if _SLASHED.fullmatch(str(value).strip()):
+        return "has the day and the month in an order that the file does not show: write 2026-03-27"
+    return "is not a time: expected ISO 8601 or a number since 1970"
 
 
 def _of_calendar(text: str) -> str:
@@ -316,6 +340,42 @@ def _of_calendar(text: str) -> str:
         return text
     year, month, day, hour, minute, second = match.groups("00")
     return f"{year}-{month}-{day}T{hour}:{minute}:{second}"
+
+
+def _in_iso_order(texts: list[str]) -> list[str]:
+    """Return dates such as 27.03.2026 and 3/27/2026 2:00 PM as ISO 8601.
+
+    Dates with dots have the day first. Dates with slashes have first what is above 12 in no date of the
+    file; they stay as they are, and are rejected, where both orders are possible.
+    """
+    slashed = [match for match in map(_SLASHED.fullmatch, texts) if match is not None]
+    can_be_day_first = all(int(match[2]) <= 12 for match in slashed)
+    can_be_month_first = all(int(match[1]) <= 12 for match in slashed)
+    is_known = can_be_day_first != can_be_month_first
+    result = []
+    for text in texts:
+        match = _DAY_FIRST.fullmatch(text)
+        is_day_first = match is not None or can_be_day_first
+        match = match or (_SLASHED.fullmatch(text) if is_known else None)
+        if match is None:
+            result.append(text)
+            continue
+        day, month = (match[1], match[2]) if is_day_first else (match[2], match[1])
+        result.append(f"{match[3]}-{int(month):02}-{int(day):02}{_clock(match[4])}")
+    return result
+
+
+def _clock(text: str | None) -> str:
+    """Return a time of day as ISO 8601 writes it; a text that is not one stays and is rejected later."""
+    if text is None:
+        return ""
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
+        return f" {text}"
+    hour = int(match[1])
+    if match[5] is not None:
+        hour = hour % 12 + (12 if match[5].upper() == "PM" else 0)
+    return f" {hour:02}:{match[2]}:{match[3] or '00'}{match[4] or ''}"
 
 
 def _kind(text: str) -> str:

@@ -1,0 +1,266 @@
+"""Files as users have them: vendors, frameworks and spreadsheets, with at most one option."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from derivdata.cli import main
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.importing.asking import names_in_path
+from derivdata.sources.archive.importing.opening import Source
+from tests.archive.rates import EVER
+
+_START = 1_772_323_200  # 2026-03-01T00:00Z
+_RATES = (0.0001, -0.00002, 0.00005) * 3
+
+
+def _stamps(form: str) -> list[str]:
+    return [pd.Timestamp(_START + place * 28_800, unit="s").strftime(form) for place in range(len(_RATES))]
+
+
+def _lines(header: str, form: str, text: str, separator: str = ",") -> str:
+    rows = [
+        text.format(time=time, rate=rate, percent=rate * 100, comma=f"{rate:.6f}".replace(".", ","))
+        for time, rate in zip(_stamps(form), _RATES, strict=True)
+    ]
+    return "\n".join([header, *rows]).replace("|", separator) + "\n"
+
+
+def _records(**names: str) -> list[dict[str, Any]]:
+    fixed = {name: word for name, word in names.items() if name not in ("time", "rate")}
+    return [
+        {**fixed, names["rate"]: f"{rate:.8f}", names["time"]: str((_START + place * 28_800) * 1000)}
+        for place, rate in enumerate(_RATES)
+    ]
+
+
+_FUNDING: dict[str, tuple[str, list[str], str]] = {
+    # file: content, options, venue
+    "bitget.json": (
+        json.dumps({"data": _records(symbol="BTCUSDT", time="fundingTime", rate="fundingRate")}),
+        [],
+        "bitget",
+    ),
+    "aster.csv": (
+        _lines("symbol,fundingTime,fundingRate", "%Y-%m-%dT%H:%M:%SZ", "BTCUSDT,{time},{rate}"),
+        ["--set", "exchange=aster"],
+        "aster",
+    ),
+    "dune_okx.csv": (
+        _lines("block_time,coin,funding_rate", "%Y-%m-%d %H:%M:%S.000 UTC", "{time},BTC,{rate}"),
+        [],
+        "okx",
+    ),
+    "export_okx.csv": (
+        _lines("Date,Symbol,Funding Rate", "%Y/%m/%d %H:%M:%S", "{time},BTCUSDT,{percent:.4f}%"),
+        ["--tz", "UTC"],
+        "okx",
+    ),
+    "export_bybit.csv": (
+        _lines("UTC Time,Contract,Funding Rate,Interval", "%Y-%m-%d %H:%M", "{time},BTC,{percent:.4f}%,8h"),
+        [],
+        "bybit",
+    ),
+    "german_okx.csv": (
+        _lines("Date;Symbol;Funding-Rate", "%d.%m.%Y %H:%M", "{time};BTCUSDT;{comma}"),
+        ["--tz", "UTC"],
+        "okx",
+    ),
+    "cryptofuture/binance/margin_interest/btcusdt.csv": (
+        _lines("20260228 16:00:00,0.0001", "%Y%m%d %H:%M:%S", "{time},{rate}"),
+        [],
+        "binance",
+    ),
+    "apr_okx.csv": (
+        # 1,095 payments of 0.01 % a year are 10.95 %.
+        "timestamp,symbol,funding_rate_apr_pct\n"
+        + "".join(
+            f"{time},BTC,{percent}\n"
+            for time, percent in zip(_stamps("%Y-%m-%dT%H:%M:%SZ"), (10.95, -2.19, 5.475) * 3, strict=True)
+        ),
+        [],
+        "okx",
+    ),
+}  # fmt: skip
+
+
+def _import(folder: Path, name: str, content: str | bytes, *options: str) -> None:
+    path = folder / "in" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    assert main(["import", str(path), "--to", str(folder / "to"), *options]) == 0
+
+
+def _rows(folder: Path, table: str) -> pd.DataFrame:
+    return open_archive(folder / "to").read(table, *EVER)
+
+
+@pytest.mark.parametrize("name", _FUNDING)
+def test_payments(tmp_path: Path, name: str) -> None:
+    """Rates of 0.01 %, -0.002 % and 0.005 % every 8 hours are 1, -0.2 and 0.5 bps per 8 hours."""
+    content, options, venue = _FUNDING[name]
+    _import(tmp_path, name, content, *options)
+    rows = _rows(tmp_path, "funding_settlements")
+    rows = rows[rows["time"] >= pd.Timestamp("2026-03-01", tz="UTC")]
+    assert rows["exchange"].unique().tolist() == [venue]
+    assert rows["symbol"].unique().tolist() == ["BTC"]
+    assert rows["time"].dt.strftime("%d %H").tolist()[:4] == ["01 00", "01 08", "01 16", "02 00"]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+    assert rows["interval_hours"].tolist() == [8.0] * 9
+
+
+_CANDLES = {
+    "BINANCE_BTCUSDT.P, 60.csv": ("time,open,high,low,close,Volume", "last"),
+    "candles_binance_perpetual_BTC-USDT_1h.csv": ("timestamp,open,high,low,close,volume", "last"),
+    "binance_BTCUSDT_mark_price.csv": ("startTime,openPrice,highPrice,lowPrice,closePrice,volume", "mark"),
+    "binance_BTCUSDT_index.csv": ("timestamp,open,high,low,close,volume", "index"),
+    "backtrader_binance_BTCUSDT.csv": ("datetime,open,high,low,close,openinterest", "last"),
+}
+
+
+@pytest.mark.parametrize("name", _CANDLES)
+def test_candles(tmp_path: Path, name: str) -> None:
+    """The open is the price at the label; zeros under openinterest are not open interest."""
+    header, kind = _CANDLES[name]
+    lines = [f"{_START + hour * 3600},{67000.5 + hour},67100,66900,67050,0" for hour in range(3)]
+    _import(tmp_path, name, "\n".join([header, *lines]) + "\n")
+    assert open_archive(tmp_path / "to").tables() == {"prices_history"}
+    rows = _rows(tmp_path, "prices_history")
+    assert rows["kind"].unique().tolist() == [kind]
+    assert rows["price_usd"].tolist() == [67000.5, 67001.5, 67002.5]
+
+
+_MESSAGES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "binance.jsonl": (
+        [
+            {"e": "forceOrder", "E": _START * 1000 + place, "o": {
+                "s": "BTCUSDT", "S": "SELL", "o": "LIMIT", "f": "IOC", "q": "0.5", "p": "66000",
+                "ap": "67000", "X": "FILLED", "l": "0.5", "z": "0.5", "T": _START * 1000 + place}}
+            for place in range(3)
+        ],
+        "binance",
+    ),
+    # The side of bybit's message is that of the position.
+    "bybit.jsonl": (
+        [
+            {"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": _START * 1000 + place, "data": [
+                {"T": _START * 1000 + place, "s": "BTCUSDT", "S": "Buy", "v": "0.5", "p": "67000"}]}
+            for place in range(3)
+        ],
+        "bybit",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _MESSAGES)
+def test_recorded_messages_of_liquidations(tmp_path: Path, name: str) -> None:
+    messages, venue = _MESSAGES[name]
+    _import(tmp_path, name, "\n".join(map(json.dumps, messages)))
+    rows = _rows(tmp_path, "liquidations_fills")
+    assert rows[["exchange", "symbol", "side"]].to_numpy().tolist() == [[venue, "BTC", "long"]] * 3
+    assert rows["value_usd"].tolist() == [33500.0] * 3
+
+
+def test_positions_say_the_side_where_orders_are_named_too(tmp_path: Path) -> None:
+    rows = [
+        {"exchange": "binance", "instrument": "BTCUSDT", "timestamp": _START * 1000 + place, "price": 67000,
+         "volume": 0.5, "positionType": "LONG", "side": "SELL"}
+        for place in range(3)
+    ]  # fmt: skip
+    _import(tmp_path, "liquidations.json", json.dumps({"status": 200, "payload": {"data": rows}}))
+    assert _rows(tmp_path, "liquidations_fills")["side"].tolist() == ["long"] * 3
+
+
+def test_a_chain_of_a_spreadsheet(tmp_path: Path) -> None:
+    header = "quote_date,underlying,expiration,strike,type,implied_volatility,underlying_price"
+    lines = [f"2026-03-01T00:00:00Z,BTC,2026-03-27,70000,{side},52.5%,67100" for side in "CP"]
+    _import(tmp_path, "chain_deribit.csv", "\n".join([header, *lines]) + "\n")
+    rows = _rows(tmp_path, "options_snapshot")
+    assert rows["instrument_name"].tolist() == ["BTC-27MAR26-70000-C", "BTC-27MAR26-70000-P"]
+    assert rows["iv"].tolist() == [0.525, 0.525]
+    assert rows["expiry"].dt.hour.tolist() == [8, 8]
+
+
+def _fixed_point(value: float, width: int) -> bytes:
+    """Return a number as nautilus_trader stores it: units of 1e-9 in 8 bytes, of 1e-16 in 16."""
+    scaled = round(value * 10) * 10 ** (8 if width == 8 else 15)
+    return scaled.to_bytes(width, "little", signed=True)
+
+
+@pytest.mark.parametrize("width", [8, 16])
+@pytest.mark.parametrize("kind", ["mark", "index"])
+def test_prices_of_a_nautilus_catalog(tmp_path: Path, kind: str, width: int) -> None:
+    stamps = [(_START + second) * 10**9 for second in range(2)]
+    table = pa.table(
+        {
+            "value": pa.array([_fixed_point(67000.5, width), _fixed_point(-0.5, width)], pa.binary(width)),
+            "ts_event": pa.array(stamps, pa.uint64()),
+            "ts_init": pa.array(stamps, pa.uint64()),
+        }
+    ).replace_schema_metadata({"instrument_id": "BTCUSDT-PERP.BINANCE", "price_precision": "1"})
+    path = tmp_path / f"{kind}_price_update" / "BTCUSDT-PERP.BINANCE" / "a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(table, path)
+    assert main(["import", str(path), "--to", str(tmp_path / "to")]) == 0
+    [row] = _rows(tmp_path, "prices_history").to_dict("records")
+    assert (row["exchange"], row["symbol"], row["kind"], row["price_usd"]) == (
+        "binance",
+        "BTC",
+        kind,
+        67000.5,
+    )
+
+
+def test_bars_of_a_nautilus_catalog_are_stamped_at_their_close(tmp_path: Path) -> None:
+    prices = {name: pa.array([_fixed_point(67000.5, 16)], pa.binary(16)) for name in ("open", "high", "low")}
+    stamp = pa.array([_START * 10**9], pa.uint64())
+    table = pa.table(
+        {**prices, "close": pa.array([_fixed_point(67050.0, 16)], pa.binary(16)),
+         "volume": pa.array([_fixed_point(1.5, 16)], pa.binary(16)), "ts_event": stamp, "ts_init": stamp}
+    ).replace_schema_metadata(
+        {"instrument_id": "BTCUSDT-PERP.BINANCE", "price_precision": "1", "size_precision": "3"}
+    )  # fmt: skip
+    path = tmp_path / "bar" / "BTCUSDT-PERP.BINANCE-1-HOUR-LAST-EXTERNAL" / "a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(table, path)
+    assert main(["import", str(path), "--to", str(tmp_path / "to")]) == 0
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67050.0]
+
+
+def test_digits_of_a_date_are_not_a_venue() -> None:
+    """01 is a venue too; the name of a file has it as a month."""
+    assert names_in_path(Source(Path("funding-2026-01-05.csv"))) == {}
+    assert names_in_path(Source(Path("bitmex/funding-2026-01-05.csv"))) == {"exchange": "bitmex"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["0,5", "12,25"], [0.5, 12.25]),
+        (["1.234.567,5", "2,5"], [1234567.5, 2.5]),
+        (["1,234", "2,345,678"], [1234.0, 2345678.0]),
+        (["1,234.5", "6"], [1234.5, 6.0]),
+    ],
+)
+def test_commas_in_numbers(tmp_path: Path, cells: list[str], values: list[float]) -> None:
+    lines = [f"BTC;okx;2026-03-01T0{hour}:00Z;{cell}" for hour, cell in enumerate(cells)]
+    _import(tmp_path, "oi.csv", "\n".join(["symbol;venue;time;oi_usd", *lines]) + "\n")
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == values
+
+
+def test_dates_with_slashes_need_one_that_shows_their_order(tmp_path: Path) -> None:
+    header = "symbol,venue,time,oi_usd\n"
+    lines = "BTC,okx,3/1/2026 12:00 AM,1\nBTC,okx,3/27/2026 2:30 PM,2\n"
+    _import(tmp_path, "oi.csv", header + lines, "--tz", "UTC")
+    stamps = _rows(tmp_path, "oi_history")["time"].dt.strftime("%m-%d %H:%M").tolist()
+    assert stamps == ["03-01 00:00", "03-27 14:30"]
+    path = tmp_path / "unclear.csv"
+    path.write_text(header + "BTC,okx,3/1/2026,1\n")
+    assert main(["import", str(path), "--to", str(tmp_path / "to"), "--tz", "UTC"]) != 0
