@@ -36,6 +36,7 @@ _ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surfa
 # What takes longest, and is asserted by `make test-slow`: code of pages and notebooks, pictures, browsers,
 # and what processes do that are many, killed or flooded.
 _SLOW = (
+    "test_cassettes_of_users.py::test_the_suite",
     *(
         "docs/test_pages.py::test_code_of_a_page_runs",
         "docs/test_pages.py::test_the_first_block_of_a_page",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,9 +109,10 @@ class Connection:
 
         Where no rate limit stands up to eight are under way at a time, once the first has been answered: a
         request that fails then ends the series with at most seven more requests, whose answers are cached.
-        A service in this process gains nothing by it.
+        A service in this process gains nothing by it, and a cassette of vcrpy would lose some.
         """
-        if self._local is not None or (endpoint.per_second is not None and self._settings.paced):
+        paced = endpoint.per_second is not None and self._settings.paced
+        if self._local is not None or paced or _is_in_cassette():
             return (self._begin(request, endpoint, until)() for request, until in requests)
         return self._serve_at_once(requests, endpoint)
 
@@ -374,6 +376,12 @@ def local_scope(local: LocalSource) -> str:
     """Return what changes whenever an answer of a local source could: its clock, its data and its code."""
     now = times.iso(local.clock())  # first, as a source that asks others has new data then
     return f"local {local.store.identity}@{now} {local.code}"
+
+
+def _is_in_cassette() -> bool:
+    """Return whether vcrpy is active, which loses requests of several threads (kevin1024/vcrpy#849)."""
+    pools = sys.modules.get("urllib3.connectionpool")
+    return pools is not None and pools.HTTPConnectionPool.ConnectionCls.__module__.startswith("vcr.")
 
 
 def _not_cached(request: Request) -> NoReturn:
