@@ -210,7 +210,7 @@ def market_share(
     DataArray
         Fractions that add to 1 over ``exchange``, in the dims of `oi`. NaN for venues outside the set, and
         for all venues at an instant at which one of the set has no figure. ``attrs["dropped"]`` names the
-        venues that left (in memory only).
+        excluded venues, separated by spaces (in memory only).
 
     Raises
     ------
@@ -249,7 +249,8 @@ def market_share(
     if ordered.chunks is None:
         stacked = gone.transpose(*(dim for dim in oi.dims if dim != "time")).to_series()
         keys = stacked[stacked].index
-        ordered.attrs["dropped"] = [key if isinstance(key, str) else "/".join(map(str, key)) for key in keys]
+        names = [key if isinstance(key, str) else "/".join(map(str, key)) for key in keys]
+        ordered.attrs["dropped"] = " ".join(names)
     return ordered
 
 

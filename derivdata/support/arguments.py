@@ -121,7 +121,14 @@ def _with_record(function: Callable[..., Any], arguments: Mapping[str, Any], res
         result = result.copy(deep=False)  # the caller's own object keeps its attributes
     text = json.dumps(record, ensure_ascii=False, sort_keys=True)
     result.attrs = {**result.attrs, calls.ATTRIBUTE: text}
-    return result
+    return result if _name(type(result)) == "pandas.DataFrame" else _storable(result)
+
+
+def _storable(result: Any) -> Any:
+    """Return a labelled result that can be written to netCDF or zarr and appended to."""
+    from derivdata.support.plain_data import storable
+
+    return storable(result)
 
 
 def _described(value: Any) -> Any:

@@ -233,3 +233,44 @@ def _plain_variable(variable: Any, name: str) -> Any:
         return converted.to_numpy() if converted.dtype.kind in "iufb" else None
     naive = naive_utc(converted).to_numpy()
     return naive if variable.ndim else naive[0]
+
+
+_TIMES_ON_DISK = {
+    "units": "microseconds since 1970-01-01",
+    "dtype": "int64",
+    "calendar": "proleptic_gregorian",
+}
+
+
+def storable(data: Any) -> Any:
+    """Return a DataArray or Dataset that can be written to netCDF or zarr, and appended to.
+
+    xarray chooses how to store times from the first values that it writes: days since the first of them, for
+    one. Whole hours that are appended later are then read as days. Fixed-length text is cut to the length of
+    the first. So times have an encoding, text is of any length, and lists in ``attrs`` are joined text.
+    """
+    import xarray as xr
+
+    whole = data if isinstance(data, xr.Dataset) else data.to_dataset(name=_UNNAMED)
+    fixed = {
+        name: (variable.dims, variable.data.astype(object), variable.attrs)
+        for name, variable in whole.variables.items()
+        if variable.dtype.kind == "U"
+    }
+    if fixed:
+        coords = {name: value for name, value in fixed.items() if name in whole.coords}
+        whole = whole.assign_coords(coords).assign({n: v for n, v in fixed.items() if n not in coords})
+    for variable in whole.variables.values():
+        if variable.dtype.kind == "M":
+            variable.encoding = {**_TIMES_ON_DISK, **variable.encoding}
+    if not isinstance(data, xr.Dataset):
+        array = whole[_UNNAMED].rename(data.name)
+        array.attrs = dict(data.attrs)
+        whole = array
+    for name, value in whole.attrs.items():
+        if isinstance(value, list | tuple):
+            whole.attrs[name] = " ".join(map(str, value))
+    return whole
+
+
+_UNNAMED = "_value"

@@ -66,7 +66,7 @@ def test_shares_add_up_over_a_balanced_set() -> None:
     share = oi.market_share(panel(values))
     np.testing.assert_allclose(share.sel(exchange=["a", "b"]).sum("exchange"), 1.0)
     assert share.sel(exchange="c").isnull().all(), "a venue that came late is not migration"
-    assert share.attrs["dropped"] == ["c"]
+    assert share.attrs["dropped"] == "c"
     np.testing.assert_allclose(share.sel(exchange="a"), 2 / 3)
     values = np.array([[60.0] * 48, [30.0] * 48])
     values[1, 10:16] = np.nan
@@ -83,7 +83,7 @@ def test_shares_add_up_over_a_balanced_set() -> None:
     assert share[0, 1:].values.tolist() == [0.5] * 19
     assert np.isnan(share[0, 0]), "at the first instant b has no figure"
     alone = oi.market_share(panel(values, "ab"), min_cover=0.96)
-    assert alone.attrs["dropped"] == ["b"]
+    assert alone.attrs["dropped"] == "b"
     assert alone[0].values.tolist() == [1.0] * 20
 
 

@@ -71,7 +71,7 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> N
     if not share.sizes["exchange"]:
         section.add_missing_note(f"No venue has open interest of {symbol} over most of the window.")
         return
-    gone = share.attrs.get("dropped")
+    gone = share.attrs.get("dropped", "").split()
     if gone:
         section.text(f"Left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft")
     _level(section, data, table, symbol)
