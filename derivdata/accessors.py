@@ -213,6 +213,7 @@ KINDS = (
         "DataFrame",
         ("strike", "side", "expiry"),
         (
+            "analysis.backtest.options",
             "analysis.chain.clean",
             "analysis.chain.executable",
             "analysis.chain.forwards",
