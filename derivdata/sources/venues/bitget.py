@@ -62,7 +62,8 @@ class _Current(Wire):
     fundingRate: str
     fundingRateInterval: str | None = None
     fundingTime: Stamp | None = None  # of a payment, which is the row of another answer
-    lastPr: str | None = None  # of a ticker
+    lastPr: str | None = None  # of a ticker of v2, lastPrice of v3
+    lastPrice: str | None = None
     maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -73,8 +74,8 @@ def current_rates(reading: Reading) -> Records:
         with reading.row():
             if row.fundingTime is not None:
                 reading.fail(f"{row.symbol} has a fundingTime: expected the running rate, got a payment")
-            if row.lastPr is not None:
-                reading.fail(f"{row.symbol} has a lastPr: expected the running rate, got a ticker")
+            if row.lastPr is not None or row.lastPrice is not None:
+                reading.fail(f"{row.symbol} has a last price: expected the running rate, got a ticker")
             item, rate = reading.instrument(row.symbol, _named), reading.number(row.fundingRate)
             hours = reading.number(row.fundingRateInterval) or reading.interval(item)
             is_test = row.maxFundingRate is None  # a test symbol has no limits

@@ -78,7 +78,7 @@ def funding_history(reading: Reading) -> Records:
 class _Sides(Wire):
     bids: list[tuple[str, str, str]]
     asks: list[tuple[str, str, str]]
-    t: Stamp
+    t: Stamp | None = None  # the sample of the page of 2025-11 has none
 
 
 class _Book(Data[list[_Sides]]):
@@ -89,7 +89,9 @@ def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
     result = reading.part(_Book, "result")
     item = reading.instrument(result.instrument_name or reading.asked("instrument_name"), _named)
-    books = [reading.book(item, reading.ms(row.t), row.bids, row.asks) for row in result.data]
+    books = [
+        reading.book(item, reading.ms(row.t) if row.t else None, row.bids, row.asks) for row in result.data
+    ]
     return Records(books=books)
 
 

@@ -156,8 +156,8 @@ _PAID = spelled(Paid[str, int], time="t", rate="r")
 class _Stats(Wire):
     time: Stamp
     open_interest: _SIZE
-    open_interest_usd: float
-    mark_price: float
+    open_interest_usd: _SIZE
+    mark_price: _SIZE  # text on the venue's page of 2025-11
     lsr_account: _SIZE | None = None
     top_lsr_account: _SIZE | None = None
     top_lsr_size: _SIZE | None = None
@@ -182,8 +182,10 @@ def contract_stats(reading: Reading) -> Records:
 def _add_statistics(
     reading: Reading, records: Records, row: _Stats, item: Instrument, resolution: str
 ) -> None:
-    time, mark = reading.seconds(row.time), row.mark_price
-    one_side, usd = reading.required(row.open_interest) / 2, row.open_interest_usd / 2
+    time = reading.seconds(row.time)
+    mark = reading.required(row.mark_price)
+    one_side = reading.required(row.open_interest) / 2
+    usd = reading.required(row.open_interest_usd) / 2
     is_cut = not isinstance(row.open_interest, str)  # to whole contracts, without the header
     reading.require_close(
         item.usd(one_side, mark),
