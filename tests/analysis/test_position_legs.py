@@ -177,6 +177,26 @@ def test_a_leg_that_expires_at_the_second_surface_is_settled():
     assert pd.Timestamp(AS_OF) + pd.Timedelta("10D") == pd.Timestamp(EXPIRIES[0])
 
 
+def test_spot_divides_the_moves_of_living_futures_alone():
+    """A settled leg and a perpetual have no basis of their own: all of their move is delta."""
+    book = pd.concat([BOOK.iloc[:2], hedges().iloc[:2]], ignore_index=True)
+    found = position.attribution(
+        book,
+        surface(),
+        surface(passed=12.0, move=-0.03),
+        delivery={"2026-01-11": 90_000.0},
+        spot=(100.0, 99.0),
+    )
+    terms = found["contribution_by_leg"].sel(currency="usd")
+    rho = terms.sel(term="rho").to_numpy()
+    assert rho[[0, 3]].tolist() == [0.0, 0.0]
+    # The future fell by 3 %, spot by 1 %: two thirds of its move is basis.
+    assert rho[2] == pytest.approx(-1.5 * FORWARDS[1] * -0.02)
+    assert float(terms.sel(term="delta")[2]) == pytest.approx(-1.5 * FORWARDS[1] * -0.01)
+    np.testing.assert_allclose(terms.sum("term") + found["residual_by_leg"].sel(currency="usd"),
+                               found["pnl_by_leg"].sel(currency="usd"), rtol=1e-9)  # fmt: skip
+
+
 def test_histories_take_hedge_legs():
     times = [np.datetime64("2026-01-01T08:00"), np.datetime64("2026-01-02T08:00")]
     both = xr.concat([surface(), surface(passed=1.0, move=0.1)], pd.Index(times, name="time"))
