@@ -72,7 +72,7 @@ def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
     mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}
     result = settlements(tmp_path, content, map=mapping, set={"exchange": "x"})
     assert held(tmp_path).set_index("symbol")["rate_bps_8h"].to_dict() == pytest.approx({"A": 1.0, "B": 8.0})
-    assert result.first_rejected == ("in.csv, line 4: interval_hours=0 is no interval")
+    assert result.first_rejected == ("in.csv, line 4: interval_hours=0 is not an interval")
 
 
 def test_volatility_may_be_in_percent(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_quotes_sides_and_counts_of_liquidations(tmp_path: Path) -> None:
         ({"set": {**_SET, "sied": "x"}}, "set: table funding_settlements has no column 'sied'"),
         ({"set": {**_SET, "symbol": "BTC"}}, "column 'symbol' is in both map and set"),
         ({"unit": "apr"}, "unit='apr' is not one of bps_8h, native, percent, bps"),
-        ({"tz": "Europe/Atlantis"}, "tz='Europe/Atlantis' is no zone"),
+        ({"tz": "Europe/Atlantis"}, "tz='Europe/Atlantis' is not a time zone"),
         ({"table": "fundings"}, "'fundings' cannot be archived"),
         ({"table": "volume_history", "map": {}, "set": {}}, "volume_history has nothing to convert"),
         ({"files": []}, "files: name at least one"),
@@ -458,7 +458,7 @@ def test_open_interest_in_coins_by_the_prices_of_the_file(tmp_path: Path, head: 
     result = interest(tmp_path, content, tz="UTC", **options)
     assert held(tmp_path, "oi_history")["oi_usd"].tolist() == [5_410_260_000.0, 5_490_000_000.0]
     assert (result.written, result.rejected) == (2, 1)
-    assert result.first_rejected.endswith("price_usd=0 is no price")
+    assert result.first_rejected.endswith("price_usd=0 is not positive")
 
 
 def test_open_interest_in_coins_by_the_prices_of_the_archive(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def _request(endpoint: VenueEndpoint, given: Given) -> str:
 
 def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
     context = {name: given.set[name] for name in ("interval_hours", "contract_size") if name in given.set}
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             tables = venues.read(
@@ -115,7 +115,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
     full = {name: frame for name, frame in tables.items() if len(frame) and name in known}
     if not full:
         return None
-    notices = [str(warning.message) for warning in told]
+    notices = [str(warning.message) for warning in caught]
     sizes = full.get("liquidations_fills")
     if sizes is not None and sizes["value_usd"].isna().all():
         notices.append(

@@ -117,9 +117,9 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
     place = _list_in(body, 0)
     if place is None:
         return _Found([_plain(body)])
-    beside, rows = place
+    fields, rows = place
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
-    return _Found([{**beside, **row} if isinstance(row, dict) else row for row in rows], notices)
+    return _Found([{**fields, **row} if isinstance(row, dict) else row for row in rows], notices)
 
 
 def refuse_error(body: dict[str, Any]) -> None:
@@ -152,17 +152,17 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
     """Return the records below an object with the plain fields next to them; None without records."""
     if depth > _DEPTH or not body:
         return None
-    beside = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
-    if not beside:
+    fields = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
+    if not fields:
         rows = _by_key(body)
         if rows is not None:
             return {}, rows
     lists = [value for value in body.values() if _is_of_records(value)]
     if lists:
-        return beside, _flat(max(lists, key=len))
+        return fields, _flat(max(lists, key=len))
     if any(value == [] for value in body.values()):
-        return beside, []
-    return _below(body, beside, depth)
+        return fields, []
+    return _below(body, fields, depth)
 
 
 def _by_key(body: dict[str, Any]) -> list[Any] | None:
@@ -184,7 +184,7 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
 
 
 def _below(
-    body: dict[str, Any], beside: dict[str, Any], depth: int
+    body: dict[str, Any], fields: dict[str, Any], depth: int
 ) -> tuple[dict[str, Any], list[Any]] | None:
     """Return the records of an object in an object; at the top an object next to a status is one record."""
     for value in body.values():
@@ -192,8 +192,8 @@ def _below(
             continue
         found = _list_in(value, depth + 1)
         if found is not None:
-            return {**beside, **found[0]}, found[1]
-        if depth == 0 and len(body) <= 4 and not set(beside) - _STATUS and value:
+            return {**fields, **found[0]}, found[1]
+        if depth == 0 and len(body) <= 4 and not set(fields) - _STATUS and value:
             return {}, [_plain(value)]
     return None
 
@@ -243,19 +243,19 @@ def _in_chunks(found: _Found, numbers: Sequence[int], rows: int) -> Iterator[Rec
 def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ...]) -> Records:
     """Return records as Arrow columns; a list is a record whose fields are named by their place."""
     records: list[dict[str, Any]] = []
-    kept: list[int] = []
+    numbered: list[int] = []
     broken: list[tuple[int, str]] = []
     for number, row in zip(numbers, rows, strict=True):
         if isinstance(row, list):
             row = {str(place): value for place, value in enumerate(row)}
         if isinstance(row, dict):
             records.append(row)
-            kept.append(number)
+            numbered.append(number)
         else:
             broken.append((number, row if isinstance(row, str) else f"not a record but {type(row).__name__}"))
     names = dict.fromkeys(name for row in records for name in row)
     columns = {name: _column([row.get(name) for row in records]) for name in names}
-    return Records(columns, kept, broken, notices)
+    return Records(columns, numbered, broken, notices)
 
 
 def _column(values: list[Any]) -> pa.ChunkedArray:

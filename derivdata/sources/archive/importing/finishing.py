@@ -94,7 +94,7 @@ def _dated(frame: pd.DataFrame) -> pd.DataFrame:
     """Take the coin and the expiry of dated futures from their names; nothing is traded after it."""
     items = {name: binance_contract(name) for name in set(frame["contract_name"])}
     if other := next((name for name, item in items.items() if not item.is_dated), None):
-        raise ArchiveError(f"{other} is no dated future")
+        raise ArchiveError(f"{other} is not a dated future")
     names = frame["contract_name"]
     expiry = pd.to_datetime(
         names.map({name: item.expiry for name, item in items.items()}), unit="us", utc=True

@@ -226,7 +226,7 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
     for place, market in enumerate(markets):
         if market.kind == "unknown":
             reasons[place] = (
-                f"symbol={market.name!r} is no known way to write a market: say which symbol it is with "
+                f"symbol={market.name!r} is not a known name of a market: say which symbol it is with "
                 f"--map-value symbol:{market.name}=BTC"
             )
         elif is_of_contracts(plan.table) and market.kind in ("option", "future"):

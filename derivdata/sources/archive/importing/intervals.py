@@ -51,7 +51,7 @@ def interval_hours(column: pa.ChunkedArray, rejections: Rejections) -> Array:
     rejections.reject(
         wrong,
         lambda row: (
-            f"interval_hours={values[row]:g} is no interval"
+            f"interval_hours={values[row]:g} is not an interval"
             + ("" if values[row] <= 0 else f": venues pay every {_listed()} hours")
         ),
     )

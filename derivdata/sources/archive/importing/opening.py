@@ -100,7 +100,7 @@ def _members(path: Path) -> list[Source]:
 
 @contextmanager
 def opened(source: Source) -> Iterator[tuple[Kind, IO[bytes]]]:
-    """Open a file without its compression; its format is told by its first bytes."""
+    """Open a file without its compression; its first bytes show its format."""
     with stored(source) as stream:
         for _ in range(_DEPTH):
             head = stream.peek(_HEAD)[:_HEAD]

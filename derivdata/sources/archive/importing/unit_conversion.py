@@ -31,7 +31,7 @@ def convert_units(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
 
 def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     if plan.unit in IN_COINS and (price := columns.get("price_usd")) is not None:
-        rejections.reject(price <= 0, lambda row: f"price_usd={price[row]:g} is no price")
+        rejections.reject(price <= 0, lambda row: f"price_usd={price[row]:g} is not positive")
     if "contract_size" in columns:
         _of_contracts(columns, plan)
     elif plan.unit == "contracts":

@@ -215,7 +215,7 @@ def zone(name: str) -> dt.tzinfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"tz={name!r} is no zone: write Europe/London, UTC or UTC+3") from None
+        raise ValueError(f"tz={name!r} is not a time zone: write Europe/London, UTC or UTC+3") from None
 
 
 def instants(
