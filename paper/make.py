@@ -1,14 +1,19 @@
 """``python -m paper.make``: the figures and the tables of paper.md.
 
-The carry study comes from the picks beside the notebook "Did the picks pay?", the table of fits from the page
-that ``python -m tests.measured.fits`` makes. The figure of a crossing needs the recorded chains of the tests.
+The carry study is computed from ``docs/cards/carry.ddz``. ``paper/cards`` has a card for each row of its
+table, which ``derivdata rerun`` computes again. The table of fits comes from the page that
+``python -m tests.measured.fits`` makes. The figure of a crossing needs the recorded chains of the tests.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 import sys
+import warnings
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -16,47 +21,56 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+import derivdata as dd
 from derivdata.analysis import chain, funding, surface
 from tests.analysis.deribit import STAMPS_2026, chain_2026
 
-__all__ = ["carry_table", "fit_table", "main", "paper_with"]
+__all__ = ["COSTS", "RECORDING", "RULES", "card_of", "carry_table", "fit_table", "main", "paper_with"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "paper" / "paper.md"
-RULES = {"forecast": "forecast", "last": "last rate", "mean_7d": "seven-day mean"}
+RECORDING = ROOT / "docs" / "cards" / "carry.ddz"
+WINDOW = ("2022-01-01", "2024-01-01")
+Rule: TypeAlias = Literal["forecast", "last", "mean_7d"]
+RULES: dict[Rule, str] = {"forecast": "forecast", "last": "last rate", "mean_7d": "seven-day mean"}
 COSTS = (8.0, 20.0)
 METHODS = ("`svi`, vega", "`essvi`, vega", "`slices` (each alone), vega")
 COLUMNS = {"all": 1, "25 delta": 3, "10 delta": 4, "inside bid/ask": 5, "crossings": 8, "CPU": 10}
 
 
-def picks() -> pd.DataFrame:
-    """The picks of each rule before costs, a row each."""
-    return pd.read_csv(ROOT / "notebooks" / "did_the_picks_pay.csv", parse_dates=["time"])
+def record(rule: Rule, cost_bps: float) -> xr.Dataset:
+    """The weekly picks of a rule after a cost, from what the session is connected to or replays."""
+    paid = dd.funding.settlements(["BTC", "ETH"], *WINDOW)
+    return funding.pick_record(dd.panel(paid), hold="7d", fee_bps=cost_bps / 4.0, rule=rule, overlap="nan")
 
 
-def record(rule: str, cost_bps: float) -> xr.Dataset:
-    """The picks of a rule after a cost, as `funding.pick_record` gives them."""
-    rows = picks().query("rule == @rule").set_index(["symbol", "time"])
-    names = {"predicted_bps": "predicted_net_bps", "realised_bps": "realised_net_bps"}
-    names |= {"low_bps": "predicted_low_bps", "high_bps": "predicted_high_bps"}
-    return (rows[list(names)] - cost_bps).rename(columns=names).to_xarray()
+def card_of(rule: str, cost_bps: float) -> Path:
+    """The card of one row of the table."""
+    return PAPER.parent / "cards" / f"{rule}_{cost_bps:g}bps.json"
+
+
+def write_cards() -> None:
+    """Compute the summary of each rule and cost from the recording, and write its card."""
+    with dd.replay(RECORDING), warnings.catch_warnings():
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        for rule, cost in itertools.product(RULES, COSTS):
+            dd.card(funding.pick_summary(record(rule, cost), least_predicted_bps=0.0), card_of(rule, cost))
 
 
 def carry_table() -> str:
-    """What each rule predicted and earned after costs."""
+    """Predictions and outcomes of each rule after costs, from the cards."""
     lines = [
-        "| cost [bps] | rule | picks | predicted [bps] | earned [bps] | predicted less earned, 95 % |",
+        "| cost [bps] | rule | picks | predicted [bps] | earned [bps] | predicted minus earned, 95 % |",
         "|--:|:--|--:|--:|--:|:--|",
     ]
-    for cost in COSTS:
-        for rule, name in RULES.items():
-            found = funding.pick_summary(record(rule, cost), least_predicted_bps=0.0)
-            figures = {key: float(found[key]) for key in found}
-            lines.append(
-                f"| {cost:g} | {name} | {figures['picks']:.0f} | {figures['predicted_net_bps']:.1f} "
-                f"| {figures['realised_net_bps']:.1f} "
-                f"| {figures['difference_low_bps']:.1f} to {figures['difference_high_bps']:.1f} |"
-            )
+    for cost, (rule, name) in itertools.product(COSTS, RULES.items()):
+        written = json.loads(card_of(rule, cost).read_text(encoding="utf-8"))["figures"]
+        figures = {key: figure["value"] for key, figure in written.items()}
+        lines.append(
+            f"| {cost:g} | {name} | {figures['picks']:.0f} | {figures['predicted_net_bps']:.1f} "
+            f"| {figures['realised_net_bps']:.1f} "
+            f"| {figures['difference_low_bps']:.1f} to {figures['difference_high_bps']:.1f} |"
+        )
     return "\n".join(lines)
 
 
@@ -76,15 +90,18 @@ def fit_table() -> str:
 
 def draw_picks(path: Path) -> None:
     """Earned and predicted by each rule, added up over time."""
+    with dd.replay(RECORDING), warnings.catch_warnings():
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        records = {rule: record(rule, COSTS[0]) for rule in RULES}
     figure, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
     for (rule, name), colour in zip(RULES.items(), ("#1f5fa8", "#b5532a", "#6b6b6b"), strict=True):
-        found = record(rule, COSTS[0])
+        found = records[rule]
         traded = (found["predicted_net_bps"] > 0.0) & found["realised_net_bps"].notnull()
         for column, style in (("realised_net_bps", "-"), ("predicted_net_bps", ":")):
             total = found[column].where(traded, 0.0).sum("symbol").cumsum("time") / 100.0
             ax.plot(total["time"], total, style, color=colour, label=f"{name}, {column.split('_')[0]}")
     ax.axhline(0.0, color="0.6", lw=0.6)
-    ax.set(ylim=(-10.0, 150.0), ylabel="sum of BTC and ETH\n[% of one leg's notional]")
+    ax.set(ylim=(-5.0, 60.0), ylabel="sum of BTC and ETH\n[% of one leg's notional]")
     ax.legend(ncols=3, fontsize=7, frameon=False, loc="upper left")
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=160, metadata={"Software": ""})
@@ -154,6 +171,7 @@ def paper_with(text: str) -> str:
 def main() -> int:
     """Write figures and tables."""
     mpl.use("Agg")
+    write_cards()
     PAPER.write_text(paper_with(PAPER.read_text(encoding="utf-8")), encoding="utf-8")
     draw_picks(PAPER.parent / "picks.png")
     draw_crossing(PAPER.parent / "crossing.png")

@@ -184,6 +184,15 @@ def test_a_card_is_run_again_from_its_recording(
     assert "1 beyond their tolerance" in capsys.readouterr().out
 
 
+def test_a_card_of_a_function_of_a_dataset_is_run_again(recording: Path, tmp_path: Path) -> None:
+    with dd.replay(recording):
+        pairs = dd.analysis.funding.pick_record(dd.panel(paid()), hold="1d", fee_bps=0.1, overlap="nan")
+        dd.card(dd.analysis.funding.pick_summary(pairs), tmp_path / "picks.json")
+    again = dd.rerun(tmp_path / "picks.json", recording)
+    assert again["equal"].all()
+    assert again.attrs["identical"]
+
+
 def test_a_selection_between_calls_is_repeated_and_another_change_is_named(
     recording: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import re
 import subprocess
@@ -114,6 +115,13 @@ def test_the_paper_has_the_tables_of_its_script_and_the_sources_that_it_names() 
     listed = (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")
     assert set(re.findall(r"@(\w+\d*)[\];,)]", text)) == {*re.findall(r"(?m)^@\w+\{(\w+),", listed)}
     assert all((ROOT / "paper" / image).exists() for image in re.findall(r"\]\((\w+\.png)\)", text))
+
+
+@pytest.mark.parametrize(("rule", "cost"), list(itertools.product(paper.RULES, paper.COSTS)))
+def test_the_cards_of_the_paper_are_run_again(rule: str, cost: float) -> None:
+    again = dd.rerun(paper.card_of(rule, cost), paper.RECORDING)
+    assert again["equal"].all(), again[~again["equal"]]
+    assert again.set_index("figure").loc["picks", "recorded"] >= 30
 
 
 def test_the_files_are_uploaded_before_anything_unpinned_is_installed() -> None:

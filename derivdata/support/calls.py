@@ -41,11 +41,11 @@ def described(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
+    if _kind(value) in ("DataFrame", "Series", "Index", "DataArray", "Dataset"):
+        return _data(value)  # before mappings: a Dataset is one
     for kinds, describe in _DESCRIBED:
         if isinstance(value, kinds):
             return describe(value)
-    if _kind(value) in ("DataFrame", "Series", "Index", "DataArray", "Dataset"):
-        return _data(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return _instance(value, fields)
