@@ -18,8 +18,8 @@ from scipy import optimize
 
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.chain.cleaning import with_volatilities
-from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
+from derivdata.analysis.chain.prepared import is_cleaned, prepare
+from derivdata.analysis.labelling import by_label, keys_of
 from derivdata.support.arguments import typed
 from derivdata.support.times import year_fraction
 from derivdata.tables.contracts import option_coins
@@ -134,9 +134,8 @@ def sized(
 
     With `volatilities`, missing ones are computed from prices, as `chain.clean` does.
     """
-    options = option_rows(chain, at=at)
-    if volatilities:
-        options = with_volatilities(options)
+    prepared = prepare(chain, at=at)
+    options = with_volatilities(prepared).rows if volatilities else prepared.rows
     if is_cleaned(chain) and chain.attrs.get("left_out", {}).get("open_interest"):
         options = _with_left_out(options, chain.attrs["left_out"])
     size: Any = _sizes(options) if contract_size is None else contract_size

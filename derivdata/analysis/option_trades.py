@@ -15,9 +15,9 @@ import xarray as xr
 from scipy.special import ndtr
 
 from derivdata.analysis.black76 import kernels
-from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import contracts
+from derivdata.analysis.chain.prepared import contracts
 from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.labelling import by_label
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

@@ -4,8 +4,7 @@ import dask.array  # noqa: F401  (imported here, so that no measurement holds th
 import numpy as np
 import pytest
 
-from derivdata.analysis import chain, surface
-from derivdata.analysis.chain import labels
+from derivdata.analysis import chain, labelling, surface
 from tests.analysis.made_chains import daily_chains
 from tests.support.records import assert_identical
 
@@ -17,8 +16,8 @@ def test_lazy_smiles_are_the_filled_ones(monkeypatch):
     violations = chain.arbitrage(
         filled.assign(iv=filled["iv"].where(filled["strike"] != 9e4, filled["iv"] * 1.5))
     )
-    monkeypatch.setattr(labels, "MOST_CELLS", 10_000)
-    monkeypatch.setattr(labels, "CHUNK_CELLS", 20_000)
+    monkeypatch.setattr(labelling, "MOST_CELLS", 10_000)
+    monkeypatch.setattr(labelling, "CHUNK_CELLS", 20_000)
     lazy = chain.smiles(options.sample(frac=1.0, random_state=1))
     assert len(lazy.chunksizes["time"]) > 2
     assert max(lazy["iv"].data.blocks[i].size for i in range(len(lazy.chunksizes["time"]))) <= 20_000
@@ -34,7 +33,7 @@ def test_lazy_smiles_are_the_filled_ones(monkeypatch):
 
 
 def test_a_long_history_without_dask_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(labels, "MOST_CELLS", 10_000)
+    monkeypatch.setattr(labelling, "MOST_CELLS", 10_000)
     monkeypatch.setitem(sys.modules, "dask", None)
     monkeypatch.setitem(sys.modules, "dask.array", None)
     options = chain.clean(daily_chains(12))

@@ -4,9 +4,9 @@ import pytest
 from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.evaluate import Method
+from derivdata.analysis.smile.joint_svi import never_below
 from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.joint_svi import never_below
 from tests.analysis import mingone
 from tests.analysis.test_surface_fit import garbage
 from tests.analysis.violations import violations

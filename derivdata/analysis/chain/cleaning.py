@@ -9,9 +9,16 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.chain.forward import row_terms
-from derivdata.analysis.chain.normalise import contracts, is_cleaned, option_rows, places
-from derivdata.analysis.chain.option_prices import best_first, implied, quoted, require_price_units
+from derivdata.analysis.chain.prepared import (
+    PreparedChain,
+    best_first,
+    implied,
+    is_cleaned,
+    places,
+    prepare,
+    require_price_units,
+)
+from derivdata.analysis.chain.slice_forwards import row_terms
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -105,52 +112,57 @@ def clean(
     if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit in (None, "decimal"):
         again: pd.DataFrame = chain.copy()
         return again
-    rows = option_rows(chain, at=at, iv_unit=iv_unit, dates=dates, interest_rate=interest_rate)
-    return usable(rows, chain, min_time=min_time, iv_max=iv_max, mad=mad)
+    prepared = prepare(chain, at=at, iv_unit=iv_unit, dates=dates, interest_rate=interest_rate)
+    return usable(prepared, chain, min_time=min_time, iv_max=iv_max, mad=mad).rows
 
 
 def usable(
-    rows: pd.DataFrame,
-    chain: pd.DataFrame | xr.Dataset,
+    chain: PreparedChain,
+    table: pd.DataFrame | xr.Dataset,
     *,
     min_time: str | pd.Timedelta | None = None,
     iv_max: float | None = None,
     mad: float | None = None,
-) -> pd.DataFrame:
-    """Return the options that can be used of the rows of a chain, as `clean` does."""
-    rows = with_volatilities(rows)
-    require_price_units(rows)
-    options, dropped, left_out = rows, {}, [rows[:0]]
+) -> PreparedChain:
+    """Return the options of a table that can be used, as `clean` does."""
+    chain = with_volatilities(chain)
+    require_price_units(chain)
+    dropped: dict[str, int] = {}
+    left_out = [chain.rows[:0]]
     for reason, test in _tests(15.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
-        bad = np.asarray(test(options), dtype=bool) if len(options) else np.zeros(0, dtype=bool)
+        bad = np.asarray(test(chain), dtype=bool) if len(chain.rows) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
         if reason == "duplicate":
-            options = options.assign(status=options["status"] | _shared(options))
+            chain = _with_status(chain, _shared(chain.rows))
         if not dropped[reason]:
             continue
         if reason not in _GONE:
-            left_out.append(options[bad])
-        options = options[~bad]
-    options = options.assign(status=options["status"] | flags(options, min_time)).reset_index(drop=True)
-    options.attrs["dropped"] = dropped
-    options.attrs["left_out"] = _sizes(pd.concat(left_out))
-    if "provenance" in chain.attrs:
-        options.attrs["provenance"] = provenance(chain)
-    return options
+            left_out.append(chain.rows[bad])
+        chain = chain.select(~bad)
+    chain = _with_status(chain, flags(chain, min_time))
+    chain.rows.attrs["dropped"] = dropped
+    chain.rows.attrs["left_out"] = _sizes(pd.concat(left_out))
+    if "provenance" in table.attrs:
+        chain.rows.attrs["provenance"] = provenance(table)
+    return chain
 
 
-def with_volatilities(rows: pd.DataFrame) -> pd.DataFrame:
+def _with_status(chain: PreparedChain, status: Any) -> PreparedChain:
+    return chain._replace(rows=chain.rows.assign(status=chain.rows["status"] | status))
+
+
+def with_volatilities(chain: PreparedChain) -> PreparedChain:
     """Return rows whose missing volatilities are those of bid and ask, or else of the mark; count them.
 
     The price is halfway between bid and ask, half the ask without a bid.
     """
+    rows, prices = chain.rows, chain.prices
     missing = rows["iv"].isna() & (rows["year_fraction"] > 0) & (rows["strike"] > 0)
-    prices = quoted(rows)
     middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
     sources = {"bid and ask": middle.where(middle > 0), "their mark": prices.mark.where(prices.mark > 0)}
     if not any((missing & price.notna()).any() for price in sources.values()):
-        return rows
-    terms = row_terms(rows)
+        return chain
+    terms = row_terms(chain)
     iv, counts = rows["iv"].copy(), {}
     for source, price in sources.items():
         wanted = (iv.isna() & missing & price.notna()).to_numpy()
@@ -162,20 +174,20 @@ def with_volatilities(rows: pd.DataFrame) -> pd.DataFrame:
     told = " and ".join(f"{count:,} from {source}" for source, count in counts.items() if count)
     if told:
         warn_caller(f"{int(missing.sum()):,} of {len(rows):,} options have no volatility; computed {told}")
-    return rows.assign(iv=iv)
+    return chain._replace(rows=rows.assign(iv=iv))
 
 
-def _tests(iv_max: float, mad: float) -> dict[str, Callable[[pd.DataFrame], Any]]:
+def _tests(iv_max: float, mad: float) -> dict[str, Callable[[PreparedChain], Any]]:
     """Each reason to drop an option, in order; a later one only sees what the earlier ones left."""
     return {
-        "expired": lambda o: ~(o["year_fraction"] > 0),
-        "strike": lambda o: ~(o["strike"] > 0),
-        "iv_missing": lambda o: o["iv"].isna(),
-        "iv_not_positive": lambda o: ~(o["iv"] > 0),
-        "iv_too_high": lambda o: ~(o["iv"] <= iv_max),
-        "underlying": lambda o: o["underlying_price"] <= 0,
+        "expired": lambda o: ~(o.rows["year_fraction"] > 0),
+        "strike": lambda o: ~(o.rows["strike"] > 0),
+        "iv_missing": lambda o: o.rows["iv"].isna(),
+        "iv_not_positive": lambda o: ~(o.rows["iv"] > 0),
+        "iv_too_high": lambda o: ~(o.rows["iv"] <= iv_max),
+        "underlying": lambda o: o.rows["underlying_price"] <= 0,
         "duplicate": _repeated,
-        "crossed": lambda o: quoted(o).bid > quoted(o).ask,
+        "crossed": lambda o: o.prices.bid > o.prices.ask,
         "no_time_value": _without_time_value,
         "outlier": lambda o: _far_out(o, mad),
     }
@@ -187,14 +199,14 @@ def _shared(options: pd.DataFrame) -> Any:
     return np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
 
 
-def _repeated(options: pd.DataFrame) -> Any:
+def _repeated(chain: PreparedChain) -> Any:
     """Tell which rows repeat an instrument, of one place and contract; the best of them does not."""
-    labelled = options.assign(contract=contracts(options))
-    again = labelled.duplicated([*places(options), "contract"]).to_numpy()
+    options = chain.rows.assign(slice=chain.place)
+    again = options.duplicated(["slice", "strike", "side"]).to_numpy()
     if not again.any():
         return again
-    ordered = best_first(labelled)
-    return ordered.duplicated([*places(options), "contract"]).reindex(options.index).to_numpy()
+    ordered = best_first(options, chain.prices)
+    return ordered.duplicated(["slice", "strike", "side"]).reindex(options.index).to_numpy()
 
 
 class _LeftOut(dict[str, list[Any]]):
@@ -217,10 +229,10 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
     return _LeftOut(columns)
 
 
-def _without_time_value(options: pd.DataFrame) -> Any:
-    prices = quoted(options)
+def _without_time_value(chain: PreparedChain) -> Any:
+    options, prices = chain.rows, chain.prices
     price = prices.mark.fillna(prices.mid)
-    (forward, discount), strike = row_terms(options), options["strike"]
+    (forward, discount), strike = row_terms(chain), options["strike"]
     unit = forward.where(prices.inverse, 1.0) / discount
     call = options["side"] == "call"
     low = (forward - strike).where(call, strike - forward).clip(lower=0.0) / unit
@@ -228,10 +240,10 @@ def _without_time_value(options: pd.DataFrame) -> Any:
     return (price <= low) | (price >= high)
 
 
-def _far_out(options: pd.DataFrame, mad: float) -> Any:
-    names = [name for name in places(options) if name != "strike"] + ["contract"]
-    labelled = options.assign(contract=contracts(options))
-    smiles = labelled.groupby(names, observed=True, dropna=False, sort=False).ngroup().to_numpy()
+def _far_out(chain: PreparedChain, mad: float) -> Any:
+    options = chain.rows
+    smile = 2 * chain.place + (options["side"] == "call").to_numpy()
+    _, smiles = np.unique(smile, return_inverse=True)
     order = np.lexsort((options["strike"], smiles))
     own, iv = smiles[order], options["iv"].to_numpy()[order]
     step = np.where(own[1:] == own[:-1], np.abs(np.diff(iv)), np.nan)
@@ -245,12 +257,12 @@ def _far_out(options: pd.DataFrame, mad: float) -> Any:
     return bad
 
 
-def flags(options: pd.DataFrame, min_time: str | pd.Timedelta | None = None) -> Any:
+def flags(chain: PreparedChain, min_time: str | pd.Timedelta | None = None) -> Any:
     """Return the status that time to expiry and quotes give to each option."""
     least = times.length("1h" if min_time is None else min_time, "min_time")
-    near = options["year_fraction"] < least / pd.Timedelta(365, "D")
+    near = chain.rows["year_fraction"] < least / pd.Timedelta(365, "D")
     status = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
-    prices = quoted(options)
+    prices = chain.prices
     one_sided = (prices.ask > 0) & ~(prices.bid > 0)
     status = status | np.where(prices.bid > prices.ask, np.int32(Status.CROSSED), np.int32(0))
     return status | np.where(one_sided, np.int32(Status.ONE_SIDED), np.int32(0))

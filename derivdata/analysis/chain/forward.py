@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.chain.estimates import ESTIMATES, Evidence, ForwardMethod, joined
-from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_rows
-from derivdata.analysis.chain.option_prices import require_price_units
+from derivdata.analysis.chain.prepared import prepare, require_price_units
+from derivdata.analysis.chain.slice_forwards import METHODS, ForwardMethod, main_contracts, slice_forwards
 from derivdata.analysis.inputs import require_beside, require_variables
-from derivdata.analysis.labelling import elementwise, previous
+from derivdata.analysis.labelling import by_label, elementwise, previous
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
-METHODS: tuple[ForwardMethod, ...] = tuple(ESTIMATES)
-_SUSPECT = 0.05
-_DISCOUNT_NOISE, _DISCOUNT_RATE = 0.005, 0.10
 _UNITS = {"forward": "USD", "underlying_price": "USD", "discount": "1", "year_fraction": "years"}
 
 
@@ -86,102 +81,14 @@ def forwards(
         An unknown method, labels that the chain does not have, no time, volatilities in percent, prices in
         the other unit than their name says.
     """
-    options = option_rows(chain, at=at, interest_rate=interest_rate)
-    require_price_units(options)
-    table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
+    prepared = prepare(chain, at=at, interest_rate=interest_rate)
+    require_price_units(prepared)
+    table = slice_forwards(prepared, given=given, spot=spot, methods=methods, discount=discount)
     table = main_contracts(table)
     names = ["forward", "forward_source", "discount", "underlying_price", "forward_status", "year_fraction"]
     return by_label(table, ["expiry"], {name: ["expiry"] for name in names}, _UNITS).set_coords(
         "year_fraction"
     )
-
-
-def slice_forwards(
-    options: pd.DataFrame,
-    *,
-    given: Any = None,
-    spot: Any = None,
-    methods: Sequence[ForwardMethod] = METHODS,
-    discount: float | Literal["fit"] = 1.0,
-) -> pd.DataFrame:
-    """Return what `forwards` returns as a table: one row per chain, expiry and contract."""
-    table, place = expiry_slices(options)
-    by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
-    is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
-    if not isinstance(discount, str):
-        known = by_rate if is_rate else pd.Series(discount, index=table.index)
-    table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
-    table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
-    evidence = Evidence(options, place, table, given, spot, discount if isinstance(discount, str) else known)
-    for name in methods:
-        # What the caller gave is read in any case, so that a wrong label is refused.
-        if name not in ("given", "spot") and bool(table["forward"].notna().all()):
-            continue
-        estimate = ESTIMATES[name](evidence)
-        taken = table["forward"].isna() & estimate["forward"].notna()
-        for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
-            table[column] = table[column].mask(taken, value)
-        table["forward_source"] = table["forward_source"].mask(taken, name)
-    if is_rate:
-        table["discount"] = by_rate.where(table["forward"].notna())
-    table["forward_status"] = _status(table, fitted=isinstance(discount, str), by_rate=is_rate)
-    return table
-
-
-def _status(table: pd.DataFrame, *, fitted: bool, by_rate: bool) -> np.ndarray[Any, Any]:
-    forward = table["forward"]
-    apart = (forward / table["underlying_price"] - 1.0).abs()
-    status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
-    status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
-    size = np.log(table["discount"]).abs()
-    far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"]) & (not by_rate)
-    far |= fitted & ~table["forward_source"].isin(["parity", ""])  # 1, as none could be fitted
-    status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
-    status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
-    return status.astype(np.int32)
-
-
-def spot_prices(options: pd.DataFrame, spot: Any = None) -> pd.DataFrame | None:
-    """Return the spot price [USD] of each chain: `spot`, or its index price; None where no chain has one."""
-    if spot is None and "index_price_usd" not in options:
-        return None
-    names = keys_of(options)
-    if spot is None:
-        price = pd.to_numeric(options["index_price_usd"]).astype(np.float64)
-        table = options[names].assign(spot=price.where(price > 0.0))
-    else:
-        slices, _ = expiry_slices(options)
-        table = slices[names].assign(spot=joined(slices, spot, "spot"))
-    if not names:
-        return table[["spot"]].median().to_frame().T
-    return table.groupby(names, observed=True, sort=True)["spot"].median().reset_index()
-
-
-def main_contracts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row of `slice_forwards` for each expiry: of the contract with the most open interest.
-
-    A contract whose forward is only spot comes after the others.
-    """
-    ranked = table.assign(weak=table["forward_source"].isin(["spot", ""]))
-    ranked = ranked.sort_values(["weak", "open_interest", "contract"], ascending=[True, False, True])
-    names = [*keys_of(table), "expiry"]
-    return ranked.drop_duplicates(names).drop(columns="weak").sort_index()
-
-
-class RowTerms(NamedTuple):
-    """Forward [USD] and discount factor of every option."""
-
-    forward: pd.Series
-    discount: pd.Series
-
-
-def row_terms(options: pd.DataFrame) -> RowTerms:
-    """Return forward and discount of every option: the venue's own forward where the venue quotes one."""
-    table = slice_forwards(options, methods=("underlying", "parity", "delta", "spot"))
-    _, place = expiry_slices(options)
-    own = place.map(table["forward_source"] == "underlying")
-    forward = options["underlying_price"].where(own, place.map(table["forward"]))
-    return RowTerms(forward, place.map(table["discount"]).fillna(1.0))
 
 
 @typed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +12,10 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.black76 import formulas
-from derivdata.analysis.chain.estimates import ForwardMethod
-from derivdata.analysis.chain.forward import METHODS, main_contracts, slice_forwards
-from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import expiry_slices, keys_of, places, with_rate
-from derivdata.analysis.chain.option_prices import best_first, implied, quoted
+from derivdata.analysis.chain.prepared import PreparedChain, arranged, best_first, implied, places, with_rate
+from derivdata.analysis.chain.slice_forwards import METHODS, ForwardMethod, main_contracts, slice_forwards
 from derivdata.analysis.inputs import require_columns, require_variables
+from derivdata.analysis.labelling import by_label, keys_of
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import epsilon_in
@@ -78,17 +76,36 @@ def smiles(
     ImportError
         The history is long and dask is not installed (``derivdata[dask]``).
     """
+    chain = prepare_cleaned(options, interest_rate)
+    return smiles_of(chain, options.attrs, given=given, spot=spot, methods=methods, discount=discount)
+
+
+def prepare_cleaned(options: pd.DataFrame, interest_rate: float | None) -> PreparedChain:
+    """Prepare what `clean` made."""
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("the options were not cleaned: pass chain.clean(options)")
     require_columns(options, "options", _NUMBERS, others=("expiry", "side"))
     if options["status"].dtype.kind not in "iu":
         raise ValueError(f"options has no flags in the column 'status' but {options['status'].dtype}")
-    attrs, options = options.attrs, options.copy(deep=False)
-    options.attrs = {}
-    options = with_rate(options, interest_rate)
-    table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
-    quotes, dropped = _fittable(options, table)
-    place, quotes = ["expiry", "strike"], _out_of_the_money(_one_contract(quotes, table))
+    rows = options.reset_index(drop=True)
+    rows.attrs = {}
+    return arranged(with_rate(rows, interest_rate))
+
+
+def smiles_of(
+    chain: PreparedChain,
+    attrs: Mapping[Any, Any],
+    *,
+    given: Any = None,
+    spot: Any = None,
+    methods: Sequence[ForwardMethod] = METHODS,
+    discount: float | Literal["fit"] = 1.0,
+) -> xr.Dataset:
+    """Return what `smiles` does of options that can be used, whose table had the attributes `attrs`."""
+    table = slice_forwards(chain, given=given, spot=spot, methods=methods, discount=discount)
+    quotes, dropped = _fittable(chain, table)
+    place = ["expiry", "strike"]
+    quotes = _out_of_the_money(_one_contract(quotes, chain, table))
     values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
     variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
     labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])
@@ -97,24 +114,26 @@ def smiles(
     return labelled.assign_attrs(origin, dropped=json.dumps(attrs.get("dropped", {}) | dropped))
 
 
-def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+def _fittable(chain: PreparedChain, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
     """Select options far enough from expiry, with their slice's forward; and count those dropped."""
-    _, place = expiry_slices(options)
-    quotes = options.assign(**{name: place.map(table[name]).astype(table[name].dtype) for name in _PER_SLICE})
+    by_slice = {name: table[name].to_numpy()[chain.place] for name in _PER_SLICE}
+    quotes = chain.rows.assign(**by_slice)
     near = (quotes["status"] & np.int32(Status.NEAR_EXPIRY)) != 0
     lost = quotes["forward"].isna() & ~near
     dropped = {"near_expiry": int(near.sum()), "no_forward": int(lost.sum())}
-    quotes = quotes[~near & ~lost]
+    stays = ~near & ~lost
+    quotes = quotes[stays]
     quotes = quotes.assign(log_moneyness=np.log(quotes["strike"] / quotes["forward"]))
-    prices = quoted(quotes)
-    if not prices.known:
+    prices = chain.prices
+    bid, ask, mark = (price[stays] for price in prices[:3])
+    if not any(bool(price.notna().any()) for price in (bid, ask, mark)):
         return quotes, dropped
-    at = (quotes["forward"], quotes["discount"], prices.inverse)
-    sides = {"iv_bid": prices.bid, "iv_ask": prices.ask}
+    at = (quotes["forward"], quotes["discount"], prices.inverse[stays.to_numpy()])
+    sides = {"iv_bid": bid, "iv_ask": ask}
     return quotes.assign(**{name: implied(quotes, price, *at) for name, price in sides.items()}), dropped
 
 
-def _one_contract(quotes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, table: pd.DataFrame) -> pd.DataFrame:
     """Return one quote at each place with the open interest of all contracts, and one forward per expiry."""
     main = main_contracts(table)
     if len(main) == len(table):
@@ -122,7 +141,8 @@ def _one_contract(quotes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     place = places(quotes)
     groups = quotes.groupby(place, observed=True, dropna=False)["open_interest"]
     summed = quotes.assign(total=groups.transform("sum", min_count=1))
-    chosen = best_first(summed).drop_duplicates(place).sort_index()
+    prices = chain.prices._replace(bid=chain.prices.bid[quotes.index], ask=chain.prices.ask[quotes.index])
+    chosen = best_first(summed, prices).drop_duplicates(place).sort_index()
     names = [*keys_of(quotes), "expiry"]
     others = chosen.assign(open_interest=chosen["total"]).drop(columns=[*_PER_SLICE, "total", "wide"])
     return others.merge(main[[*names, *_PER_SLICE]], on=names, how="left")

@@ -10,10 +10,10 @@ import pandas as pd
 import xarray as xr
 from scipy.optimize import linprog
 
-from derivdata.analysis.chain.forward import slice_forwards
-from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_rows
-from derivdata.analysis.chain.option_prices import quoted, require_price_units
+from derivdata.analysis.chain.prepared import PreparedChain, prepare, require_price_units
+from derivdata.analysis.chain.slice_forwards import slice_forwards
 from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.labelling import keys_of
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.tables.venue_facts import fact_value
@@ -54,15 +54,14 @@ class Trade(NamedTuple):
         return self.side, "ask" if self.quantity > 0 else "bid"
 
 
-def quoted_expiries(rows: pd.DataFrame) -> Iterator[QuotedExpiry]:
+def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart."""
-    prices = quoted(rows)
+    rows, prices = chain.rows, chain.prices
     if not prices.known:
         raise ValueError("options have no bid and ask prices: nothing in them can be traded")
-    table = slice_forwards(rows, methods=("underlying", "parity", "delta", "spot"))
-    _, place = expiry_slices(rows)
+    table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
     side = rows["side"].astype(object)
-    frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=place, side=side)
+    frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=chain.place, side=side)
     for name in ("bid", "ask"):
         frame[name] = frame[name].where(frame[name] > 0.0)
         size = f"{name}_size"
@@ -218,13 +217,13 @@ def executable(
     given = (fee_rate, fee_cap, future_fee_rate)
     if not all(fee is None or fee >= 0.0 for fee in given):
         raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
-    rows = option_rows(options, at=at)
-    require_price_units(rows)
+    chain = prepare(options, at=at)
+    require_price_units(chain)
     by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
-    for each in quoted_expiries(rows):
+    for each in quoted_expiries(chain):
         by_chain.setdefault(tuple(each.labels.values()), []).append(each)
     trades = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
-    table = pd.DataFrame(trades, columns=[*keys_of(rows), *_COLUMNS])
+    table = pd.DataFrame(trades, columns=[*keys_of(chain.rows), *_COLUMNS])
     for name in ("expiry", "far_expiry"):
         table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
     table = table.astype(dict.fromkeys(("gross_usd", "fees_usd", "net_usd", "size_coin"), np.float64))

@@ -12,8 +12,9 @@ import xarray as xr
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.chain.cleaning import with_volatilities
-from derivdata.analysis.chain.forward import row_terms
-from derivdata.analysis.chain.normalise import keys_of, option_rows
+from derivdata.analysis.chain.prepared import prepare
+from derivdata.analysis.chain.slice_forwards import row_terms
+from derivdata.analysis.labelling import keys_of
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 
@@ -111,8 +112,9 @@ def greeks(
     >>> float((table["delta"] - table["delta_converted"]).abs().max()) < 0.01
     True
     """
-    rows = with_volatilities(option_rows(chain, at=at, interest_rate=interest_rate))
-    forward = row_terms(rows).forward.to_numpy(np.float64)
+    prepared = with_volatilities(prepare(chain, at=at, interest_rate=interest_rate))
+    rows = prepared.rows
+    forward = row_terms(prepared).forward.to_numpy(np.float64)
     rate = rows["interest_rate"].to_numpy(np.float64) if "interest_rate" in rows else 0.0
     strike, years, iv = (rows[name].to_numpy(np.float64) for name in ("strike", "year_fraction", "iv"))
     side = rows["side"].to_numpy()

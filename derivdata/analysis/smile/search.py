@@ -12,7 +12,7 @@ and the problem's own scale D (its diagonal, so that the damping does not depend
 variable that leaves its bounds is held there and the rest is solved again (`_box_step`), so every step
 lowers the model and a solution on a bound is nothing special.
 
-`JointProblem` is all slices of a surface under the conditions that `derivdata.analysis.surface.joint_svi`
+`JointProblem` is all slices of a surface under the conditions that `derivdata.analysis.smile.joint_svi`
 describes; it stands beside the solver because each step calls it. Total variance stays positive:
 ``w = f + p² P + q² Q − σ p q`` with ``P, Q = (√(x² + σ²) ± x)/2`` and ``x = k − m``: f is the least total
 variance, p² and q² are the slopes of the right and left wing. Variables are ``(f, p, q, m, ln σ)``.

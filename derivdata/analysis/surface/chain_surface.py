@@ -9,15 +9,19 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.chain.cleaning import flags, usable
-from derivdata.analysis.chain.estimates import by_listed_expiry, of_expiries
-from derivdata.analysis.chain.forward import main_contracts, slice_forwards, spot_prices
-from derivdata.analysis.chain.labels import plain
-from derivdata.analysis.chain.normalise import is_cleaned, option_rows, with_rate
-from derivdata.analysis.labelling import where
+from derivdata.analysis.chain.prepared import PreparedChain, is_cleaned, prepare
+from derivdata.analysis.chain.slice_forwards import (
+    by_listed_expiry,
+    main_contracts,
+    of_expiries,
+    slice_forwards,
+    spot_prices,
+)
+from derivdata.analysis.chain.smile_quotes import prepare_cleaned, smiles_of
+from derivdata.analysis.labelling import plain, where
 from derivdata.analysis.smile.bumps import filled_bumps
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.status import Status, flag_attrs
@@ -117,49 +121,44 @@ def _surface(
     if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
         if at is not None:
             raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
-        rows = options = with_rate(chain, interest_rate)
+        listed = options = prepare_cleaned(chain, interest_rate)
+        attrs = chain.attrs
     else:
-        rows = option_rows(chain, at=at, interest_rate=interest_rate)
-        options = usable(rows, chain)
-        rows = rows.assign(status=rows["status"] | flags(rows))
-    given = by_listed_expiry(given, rows, "given")
-    parts = [
-        _fitted(part, method=method, weights=weights, loss=loss, given=given, spot=spot, moved=moved)
-        for part in _passes(options)
-    ]
+        listed = prepare(chain, at=at, interest_rate=interest_rate)
+        options = usable(listed, chain)
+        attrs = options.rows.attrs
+        options.rows.attrs = {}
+        listed = listed._replace(rows=listed.rows.assign(status=listed.rows["status"] | flags(listed)))
+    given = by_listed_expiry(given, listed.rows, "given")
+    parts = []
+    for part in _passes(options):
+        quotes = smiles_of(part, attrs, given=of_expiries(given, part.rows), spot=spot)
+        parts.append(_fitted(quotes, method=method, weights=weights, loss=loss, moved=moved))
     if len(parts) == 1:
         surface = parts[0]
     else:
         alike = [_with_dims(part, parts) for part in parts]
         surface = xr.concat(alike, "time", data_vars="all", join="outer", combine_attrs="override")
         surface = _filled(surface.sortby("time"))
-    return _with_forwards(_with_lost_expiries(surface, rows), rows, given, spot)
+    return _with_forwards(_with_lost_expiries(surface, listed.rows), listed, given, spot)
 
 
-def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
+def _passes(options: PreparedChain) -> list[PreparedChain]:
     """Return the chains of a few instants at a time."""
-    if "time" not in options or options["time"].nunique() <= _INSTANTS + 1:
+    if "time" not in options.rows or options.rows["time"].nunique() <= _INSTANTS + 1:
         return [options]
-    times = options["time"].to_numpy("datetime64[us]")
+    times = options.rows["time"].to_numpy("datetime64[us]")
     instants = np.unique(times[~np.isnat(times)])
     # A pass of one instant would have no dim time: the last one takes up to twice as many.
     starts = range(0, max(len(instants) - 1, 1), _INSTANTS)
     cuts = [instants[start] for start in starts][1:]
     number = np.searchsorted(np.asarray(cuts), times, side="right")
-    return [options[number == i] for i in range(len(cuts) + 1)]
+    return [options.select(number == i) for i in range(len(cuts) + 1)]
 
 
 def _fitted(
-    options: pd.DataFrame,
-    *,
-    method: SurfaceMethod,
-    weights: Any,
-    loss: Loss,
-    given: Any,
-    spot: Any,
-    moved: bool,
+    quotes: xr.Dataset, *, method: SurfaceMethod, weights: Any, loss: Loss, moved: bool
 ) -> xr.Dataset:
-    quotes = chains.smiles(options, given=of_expiries(given, options), spot=spot)
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
     sides = (quotes.get("iv_bid"), quotes.get("iv_ask"))
     spread = None if sides[0] is None or sides[1] is None else sides[1] - sides[0]
@@ -249,7 +248,7 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     return surface.assign_coords(year_fraction=t.assign_attrs(surface["year_fraction"].attrs))
 
 
-def _with_forwards(surface: xr.Dataset, listed: pd.DataFrame, given: Any, spot: Any) -> xr.Dataset:
+def _with_forwards(surface: xr.Dataset, listed: PreparedChain, given: Any, spot: Any) -> xr.Dataset:
     """Return the surface with the forwards of its live expiries without a fit, and the spot price.
 
     Both say where the forward of a time between or beyond the fitted expiries lies.
@@ -257,9 +256,10 @@ def _with_forwards(surface: xr.Dataset, listed: pd.DataFrame, given: Any, spot: 
     dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
     if "forward" not in surface.coords:
         return surface
-    forward, live = surface["forward"], listed[listed["year_fraction"] > 0.0].dropna(subset=["expiry"])
-    if bool((forward.isnull() & (surface["year_fraction"] > 0.0)).any()) and len(live):
-        table = main_contracts(slice_forwards(live, given=of_expiries(given, live), spot=spot))
+    rows, forward = listed.rows, surface["forward"]
+    live = listed.select(((rows["year_fraction"] > 0.0) & rows["expiry"].notna()).to_numpy())
+    if bool((forward.isnull() & (surface["year_fraction"] > 0.0)).any()) and len(live.rows):
+        table = main_contracts(slice_forwards(live, given=of_expiries(given, live.rows), spot=spot))
         quoted = _by_labels(table, [*dims, "expiry"], "forward")
         filled = forward.fillna(quoted.reindex_like(forward)).transpose(*forward.dims)
         surface = surface.assign_coords(forward=filled.assign_attrs(forward.attrs))

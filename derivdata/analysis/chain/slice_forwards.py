@@ -1,8 +1,11 @@
-"""Five ways to a forward, each a table by slice; NaN where the chain does not hold what it takes."""
+"""Forward of each expiry and contract of a prepared chain, by the first of five ways that it allows.
+
+Each way gives a table by expiry and contract, NaN where the chain does not hold what it takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,9 +14,10 @@ import xarray as xr
 from scipy import special
 
 from derivdata.analysis.black76.formulas import sign
-from derivdata.analysis.chain.normalise import instants, keys_of
-from derivdata.analysis.chain.option_prices import black, quoted
+from derivdata.analysis.chain.prepared import PreparedChain, Quoted, black, instants
 from derivdata.analysis.inputs import require_numbers
+from derivdata.analysis.labelling import keys_of
+from derivdata.analysis.status import Status
 from derivdata.tables.expiries import expiries
 
 _AT_LEAST = 3
@@ -27,6 +31,8 @@ _SAME_IV = 1.5e-4  # a tick and a half: calls and puts that agree so far were ma
 _SAME_UNDERLYING = 1e-6
 _DELTAS = (0.1, 0.9)
 _TEXTS = ("symbol", "exchange")
+_SUSPECT = 0.05
+_DISCOUNT_NOISE, _DISCOUNT_RATE = 0.005, 0.10
 
 
 class Evidence(NamedTuple):
@@ -36,6 +42,7 @@ class Evidence(NamedTuple):
     """
 
     options: pd.DataFrame
+    prices: Quoted
     place: pd.Series
     table: pd.DataFrame
     given: Any
@@ -179,7 +186,7 @@ def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
 
 
 def _parity(evidence: Evidence) -> pd.DataFrame:
-    pairs = _pairs(evidence.options, evidence.place)
+    pairs = _pairs(evidence.options, evidence.prices, evidence.place)
     if isinstance(evidence.discount, str):
         return _fitted(pairs).reindex(evidence.table.index)
     # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
@@ -192,10 +199,9 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
     return pd.DataFrame({"forward": forward, "discount": evidence.discount})
 
 
-def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
+def _pairs(options: pd.DataFrame, prices: Quoted, place: pd.Series) -> pd.DataFrame:
     """Pair calls with puts: by quotes, by marks of a venue without, by volatilities without both."""
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"]})
-    prices = quoted(options)
     venue = options.groupby(keys_of(options) or np.zeros(len(options)), observed=True, dropna=False).ngroup()
     quotes, marks = (part.notna().groupby(venue).transform("any") for part in (prices.ask, prices.mark))
     frame = frame.assign(
@@ -244,3 +250,111 @@ ESTIMATES: dict[ForwardMethod, Callable[[Evidence], pd.DataFrame]] = {
     "delta": _delta,
     "spot": _spot,
 }
+METHODS: tuple[ForwardMethod, ...] = tuple(ESTIMATES)
+
+
+def slice_forwards(
+    chain: PreparedChain,
+    *,
+    given: Any = None,
+    spot: Any = None,
+    methods: Sequence[ForwardMethod] = METHODS,
+    discount: float | Literal["fit"] = 1.0,
+) -> pd.DataFrame:
+    """Return what `derivdata.analysis.chain.forwards` returns, for each of a prepared chain's labels."""
+    options = chain.rows
+    table, place = _slices(chain), pd.Series(chain.place, index=options.index)
+    by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
+    is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
+    if not isinstance(discount, str):
+        known = by_rate if is_rate else pd.Series(discount, index=table.index)
+    table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
+    table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
+    evidence = Evidence(
+        options, chain.prices, place, table, given, spot, discount if isinstance(discount, str) else known
+    )
+    for name in methods:
+        # What the caller gave is read in any case, so that a wrong label is refused.
+        if name not in ("given", "spot") and bool(table["forward"].notna().all()):
+            continue
+        estimate = ESTIMATES[name](evidence)
+        taken = table["forward"].isna() & estimate["forward"].notna()
+        for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
+            table[column] = table[column].mask(taken, value)
+        table["forward_source"] = table["forward_source"].mask(taken, name)
+    if is_rate:
+        table["discount"] = by_rate.where(table["forward"].notna())
+    table["forward_status"] = _status(table, fitted=isinstance(discount, str), by_rate=is_rate)
+    return table
+
+
+def _status(table: pd.DataFrame, *, fitted: bool, by_rate: bool) -> np.ndarray[Any, Any]:
+    forward = table["forward"]
+    apart = (forward / table["underlying_price"] - 1.0).abs()
+    status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
+    status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
+    size = np.log(table["discount"]).abs()
+    far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"]) & (not by_rate)
+    far |= fitted & ~table["forward_source"].isin(["parity", ""])  # 1, as none could be fitted
+    status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
+    status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
+    return status.astype(np.int32)
+
+
+def _slices(chain: PreparedChain) -> pd.DataFrame:
+    """Return the labels of a chain with their time to expiry, open interest and interest rate."""
+    names = ["year_fraction", "open_interest", "interest_rate"]
+    rows = chain.rows
+    if "interest_rate" not in rows:
+        rows = rows.assign(interest_rate=0.0)
+    sums = (
+        rows[names]
+        .groupby(chain.place)
+        .agg({"year_fraction": "first", "open_interest": "sum", "interest_rate": "median"})
+    )
+    return chain.labels.join(sums)
+
+
+def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
+    """Return the spot price [USD] of each chain: `spot`, or its index price; None where no chain has one."""
+    options = chain.rows
+    if spot is None and "index_price_usd" not in options:
+        return None
+    names = keys_of(options)
+    if spot is None:
+        price = pd.to_numeric(options["index_price_usd"]).astype(np.float64)
+        table = options[names].assign(spot=price.where(price > 0.0))
+    else:
+        slices = _slices(chain)
+        table = slices[names].assign(spot=joined(slices, spot, "spot"))
+    if not names:
+        return table[["spot"]].median().to_frame().T
+    return table.groupby(names, observed=True, sort=True)["spot"].median().reset_index()
+
+
+def main_contracts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row of `slice_forwards` for each expiry: of the contract with the most open interest.
+
+    A contract whose forward is only spot comes after the others.
+    """
+    ranked = table.assign(weak=table["forward_source"].isin(["spot", ""]))
+    ranked = ranked.sort_values(["weak", "open_interest", "contract"], ascending=[True, False, True])
+    names = [*keys_of(table), "expiry"]
+    return ranked.drop_duplicates(names).drop(columns="weak").sort_index()
+
+
+class RowTerms(NamedTuple):
+    """Forward [USD] and discount factor of every option."""
+
+    forward: pd.Series
+    discount: pd.Series
+
+
+def row_terms(chain: PreparedChain) -> RowTerms:
+    """Return forward and discount of every option: the venue's own forward where the venue quotes one."""
+    options = chain.rows
+    table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
+    place = pd.Series(chain.place, index=options.index)
+    own = place.map(table["forward_source"] == "underlying")
+    forward = options["underlying_price"].where(own, place.map(table["forward"]))
+    return RowTerms(forward, place.map(table["discount"]).fillna(1.0))

@@ -1,0 +1,358 @@
+"""One record of a chain that every function of options takes: rows, prices, contracts, expiries.
+
+`prepare` makes it of a table or a surface. A row is one option with its time to expiry, in one form, with its
+status. Prices are those of each row in the currency that it is paid in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.black76 import kernels
+from derivdata.analysis.black76.formulas import sign
+from derivdata.analysis.inputs import require_columns, require_decimal_volatility
+from derivdata.analysis.labelling import keys_of
+from derivdata.analysis.status import Status
+from derivdata.support import times
+from derivdata.support.arrays import Bools, Floats, Indices, epsilon_in
+from derivdata.tables.chain_snapshots import snapshots
+from derivdata.tables.expiries import expiries
+
+_PLACE = ("expiry", "strike", "side")
+_CURRENCIES = ("coin", "usd")
+_SIDES = ("bid", "ask", "mark")
+_VENUE = ("symbol", "exchange")
+
+# Logs: a median price this far off in the unit of its name, and this close in the other, is in the other.
+_FAR = np.log(3.0)
+_NEAR = np.log(1.5)
+_LEAST_PRICES = 3
+_REQUIRED = (*_PLACE, "iv")
+_NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
+_PRICES = ("bid_coin", "bid_usd", "ask_coin", "ask_usd", "mark_coin", "mark_usd")
+_FROM_PRICES = {"ask_coin", "ask_usd", "mark_coin", "mark_usd"}
+_NAME = re.compile(
+    r"(?P<head>.+?)[-_](?:\d{1,2}[A-Z]{3}\d{2}|\d{6}|\d{8})[-_][\d.d_]+[-_](?:C|P|CALL|PUT)(?P<tail>.*)",
+    re.IGNORECASE,
+)
+_FIGURES = (
+    *_NUMBERS,
+    *_PRICES,
+    "delta",
+    "gamma",
+    "vega",
+    "theta",
+    "rho",
+    "year_fraction",
+    "status",
+    "interest_rate",
+)
+
+
+class Quoted(NamedTuple):
+    """Prices of options, NaN where there is none, and which rows are priced in coin (``inverse``)."""
+
+    bid: pd.Series
+    ask: pd.Series
+    mark: pd.Series
+    inverse: npt.NDArray[np.bool_]
+
+    @property
+    def known(self) -> bool:
+        """Tell whether any option has a price."""
+        return any(bool(part.notna().any()) for part in (self.bid, self.ask, self.mark))
+
+    @property
+    def mid(self) -> pd.Series:
+        """Middle of bid and ask; NaN unless both are positive."""
+        return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
+
+
+class PreparedChain(NamedTuple):
+    """Options in one form, with what every function needs of them.
+
+    `rows` is what `option_rows` returns, with its flags in ``status``. `prices` belong to the same rows.
+    `labels` has a row for each chain, expiry and ``contract``, which a forward is of, and `place` has the
+    number of that row for each option.
+    """
+
+    rows: pd.DataFrame
+    prices: Quoted
+    labels: pd.DataFrame
+    place: Indices
+
+    def select(self, chosen: Bools) -> PreparedChain:
+        """Return some of the options, and the labels that they have."""
+        used, place = np.unique(self.place[chosen], return_inverse=True)
+        labels = self.labels.iloc[used].reset_index(drop=True)
+        rows = self.rows[chosen].reset_index(drop=True)
+        bid, ask, mark = (price[chosen].reset_index(drop=True) for price in self.prices[:3])
+        prices = Quoted(bid, ask, mark, self.prices.inverse[chosen])
+        return PreparedChain(rows, prices, labels, place)
+
+
+def prepare(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    at: Any = None,
+    iv_unit: str | Mapping[str, str] | None = None,
+    dates: bool | None = None,
+    interest_rate: float | None = None,
+) -> PreparedChain:
+    """Prepare a table or a surface; arguments as in `option_rows`."""
+    return arranged(option_rows(chain, at=at, iv_unit=iv_unit, dates=dates, interest_rate=interest_rate))
+
+
+def arranged(rows: pd.DataFrame) -> PreparedChain:
+    """Prepare rows that `option_rows` or `derivdata.analysis.chain.clean` made."""
+    labelled = rows.assign(contract=contracts(rows))
+    names = [*keys_of(rows), "expiry", "contract"]
+    groups = labelled.groupby(names, observed=True, sort=True, dropna=False)
+    place = groups.ngroup().to_numpy(np.intp)
+    _, first = np.unique(place, return_index=True)
+    labels = labelled[names].iloc[first].reset_index(drop=True)
+    return PreparedChain(rows, quoted(rows), labels, place)
+
+
+def option_rows(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    at: Any = None,
+    iv_unit: str | Mapping[str, str] | None = None,
+    dates: bool | None = None,
+    interest_rate: float | None = None,
+) -> pd.DataFrame:
+    """Return one row per option in one form; `dates` says whether expiries at midnight are dates.
+
+    ``interest_rate`` [1/year] is that of the argument, or else the row's own, or else 0.
+    """
+    frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain
+    frame = frame.reset_index(drop=True)
+    frame.attrs = {}  # which pandas would copy, however large, with every step from here on
+    missing = [name for name in _REQUIRED if name not in frame]
+    if missing == ["iv"] and _FROM_PRICES & set(frame):
+        frame["iv"] = np.nan  # computed from prices
+    elif missing:
+        raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
+    for name in frame.columns.intersection(_PRICES):
+        with suppress(TypeError, ValueError):  # numbers as objects, and None where a venue quotes none
+            frame[name] = frame[name].astype(np.float64)
+    require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
+    unknown = frame["side"][~frame["side"].isin(("call", "put")) & frame["side"].notna()]
+    if len(unknown):
+        raise ValueError(f"the side of a row of chain is {unknown.iloc[0]!r}, neither 'call' nor 'put'")
+    for name in _NUMBERS:
+        frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
+    frame["iv"] = _decimal(frame, iv_unit)
+    frame = with_rate(frame, interest_rate)
+    if "year_fraction" not in frame:
+        frame = _timed(frame, at, dates)
+    if "status" not in frame:
+        frame["status"] = np.int32(0)
+    return frame.reset_index(drop=True)
+
+
+def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
+    missing = [dim for dim in _PLACE if dim not in surface.dims]
+    if missing:
+        raise ValueError(
+            f"the chain has no dim {', '.join(missing)}: as a Dataset it must be made by dd.options.surface"
+        )
+    if "time" in surface.dims and "time" not in surface.get("year_fraction", surface["time"]).dims:
+        surface = surface.drop_vars("year_fraction")
+    frame = surface.to_dataframe().reset_index()
+    there = frame["observed"] if "observed" in frame else frame["iv"].notna()
+    frame = frame[there].drop(columns="observed", errors="ignore")
+    if "time" not in frame and "as_of" in frame:
+        frame = frame.rename(columns={"as_of": "time"})
+    for name in ("time", "expiry"):
+        if name in frame:
+            frame[name] = frame[name].dt.tz_localize("UTC")
+    return frame
+
+
+def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Series:
+    iv = frame["iv"]
+    if isinstance(unit, str) or (unit is None and is_cleaned(frame)):
+        return iv / 100.0 if unit == "percent" else iv
+    if unit is not None:
+        for name, each in unit.items():
+            if each not in ("decimal", "percent"):
+                raise ValueError(f"iv_unit of {name!r} is {each!r}, neither 'decimal' nor 'percent'")
+        percent = [name for name, each in unit.items() if each == "percent"]
+        venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
+        if strange := sorted(set(unit) - venues):
+            raise ValueError(f"iv_unit names {', '.join(strange)}, which the chain does not have")
+        iv = iv.mask(frame["exchange"].isin(percent), iv / 100.0) if venues else iv
+    venue = [name for name in ("symbol", "exchange") if name in frame]
+    # Each venue by itself: one that writes percent must not hide among others.
+    keys = [frame[name] for name in venue] or [pd.Series("", index=frame.index)]
+    for labels, group in iv.groupby(keys, observed=True):
+        if unit is not None and labels[-1] in unit:
+            continue
+        at = f"{{{labels[-1]!r}: 'percent'}}" if "exchange" in venue else "'percent'"
+        require_decimal_volatility(group, f"pass the chain through chain.clean(..., iv_unit={at}) first")
+    return iv
+
+
+def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
+    if at is not None:
+        frame["time"] = times.instant(at, "at")
+    if "time" not in frame:
+        raise ValueError("the chain says no time: pass at=, the instant of the quotes")
+    frame["time"] = instants(frame["time"], "the column 'time' of chain")
+    frame["expiry"], dated = expiries(frame["expiry"], "the column 'expiry' of chain", dates=dates)
+    frame = snapshots(frame)
+    dated = dated[frame.index]
+    frame["status"] = np.where(dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
+    frame["year_fraction"] = times.year_fraction(frame["time"], frame["expiry"])
+    return frame
+
+
+def instants(column: pd.Series, called: str) -> pd.Series:
+    """Read a column of instants as UTC; each text is read by itself."""
+    text = column.dtype.kind == "O"
+    try:
+        return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"{called} does not hold instants") from None
+
+
+def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:
+    """Return rows with the rate [1/year] at which premiums are discounted, where one is known."""
+    if interest_rate is not None:
+        return frame.assign(interest_rate=float(interest_rate))
+    if "interest_rate" in frame:
+        return frame.assign(interest_rate=frame["interest_rate"].astype(np.float64).fillna(0.0))
+    return frame
+
+
+def is_cleaned(chain: pd.DataFrame | xr.Dataset) -> bool:
+    """Tell whether `clean` made this: it adds the columns ``year_fraction`` and ``status``."""
+    return isinstance(chain, pd.DataFrame) and {"year_fraction", "status"} <= set(chain.columns)
+
+
+def contracts(frame: pd.DataFrame) -> pd.Series:
+    """Return which contract each option is of: its name without expiry, strike and side.
+
+    ``BTC-27MAR26-90000-C`` and ``BTC_USDC-27MAR26-90000-C`` are two contracts at one place, of two indices.
+    Options without such a name are divided by the currency of their prices.
+    """
+    coin, usd = (frame[[n for n in _PRICES if n.endswith(unit) and n in frame]] for unit in ("coin", "usd"))
+    currency = np.select([coin.notna().any(axis=1), usd.notna().any(axis=1)], ["coin", "usd"], default="")
+    if "instrument_name" not in frame:
+        return pd.Series(currency, index=frame.index)
+    codes, names = pd.factorize(frame["instrument_name"].astype(object))
+    matches = [_NAME.fullmatch(str(name)) for name in names]
+    families = [None if match is None else match["head"] + match["tail"] for match in matches]
+    of_row = np.array([*families, None], dtype=object)[codes]
+    return pd.Series(np.where(pd.isna(of_row), currency, of_row), index=frame.index)
+
+
+def places(frame: pd.DataFrame) -> list[str]:
+    """List the columns that say where an option lies in its chain."""
+    return [*keys_of(frame), *_PLACE]
+
+
+def quoted(frame: pd.DataFrame) -> Quoted:
+    """Return bid, ask and mark of each option."""
+    bare = [name for name in _SIDES if name in frame or f"{name}_price" in frame]
+    if bare:
+        raise ValueError(f"the {bare[0]} has no unit: name it {bare[0]}_coin or {bare[0]}_usd")
+    nothing = pd.Series(np.nan, index=frame.index)
+    prices = {
+        unit: [frame.get(f"{name}_{unit}", nothing).astype(np.float64) for name in _SIDES]
+        for unit in _CURRENCIES
+    }
+    coin, usd = (np.any([column.notna() for column in prices[unit]], axis=0) for unit in _CURRENCIES)
+    both = np.flatnonzero(coin & usd)
+    if both.size:
+        raise ValueError(
+            f"{both.size} rows of chain{_from(frame.iloc[both[0]])} have prices in coin and in USD: keep the "
+            "columns of the currency that the option is paid in"
+        )
+    bid, ask, mark = (
+        each.mask(coin, other) for each, other in zip(prices["usd"], prices["coin"], strict=True)
+    )
+    return Quoted(bid, ask, mark, coin)
+
+
+def best_first(options: pd.DataFrame, prices: Quoted) -> pd.DataFrame:
+    """Sort options by how well they represent their place, whatever the order of the rows.
+
+    More open interest comes first, of equal ones the tighter quote, then the lower volatility, then the name.
+    """
+    width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
+    ranked = options.assign(wide=width.where(prices.ask >= prices.bid))  # a crossed quote is not a tight one
+    columns = [name for name in ("open_interest", "wide", "iv", "instrument_name") if name in ranked]
+    ascending = [name != "open_interest" for name in columns]
+    return ranked.sort_values(columns, ascending=ascending, na_position="last", kind="stable")
+
+
+def black(options: pd.DataFrame) -> Floats:
+    """Return Black's price [USD] of each option, by its own volatility and underlying price."""
+    names = ("underlying_price", "strike", "year_fraction", "iv")
+    forward, strike, years, iv = (options[name].to_numpy(np.float64) for name in names)
+    side, rate = sign(options["side"]), np.zeros(len(options))
+    with np.errstate(all="ignore"):
+        return kernels.price(forward, strike, years, iv, side, rate, inverse=False)
+
+
+def implied(
+    options: pd.DataFrame, price: pd.Series, forward: pd.Series, discount: Any, inverse: Any
+) -> Floats:
+    """Return the volatility of each option at a price, in coin where `inverse`; NaN where there is none."""
+    years = options["year_fraction"].to_numpy(np.float64)
+    columns = (price, forward, options["strike"])
+    value, f, strike = (column.to_numpy(np.float64) for column in columns)
+    side, iv = sign(options["side"]), np.full(len(options), np.nan)
+    with np.errstate(all="ignore"):
+        rate = np.broadcast_to(-np.log(np.asarray(discount, dtype=np.float64)) / years, years.shape)
+        for coin in (False, True):
+            rows = np.flatnonzero(inverse == coin)
+            own = [part[rows] for part in (value, f, strike, years, side, rate)]
+            if rows.size:
+                precision = (epsilon_in(own[0]), 0.0)
+                iv[rows], _ = kernels.implied_volatility(*own, inverse=coin, precision=precision)
+    return iv
+
+
+def require_price_units(chain: PreparedChain) -> None:
+    """Refuse prices that are in another unit than their name says: three times off, and right as the other.
+
+    Black's price of each option, by its own volatility and underlying price, shows which: prices in coin
+    are those in USD divided by the forward.
+    """
+    options, prices = chain.rows, chain.prices
+    model = black(options)
+    paid = prices.mark.fillna(prices.mid)
+    usable = ((paid > 0) & (model > 0) & (options["underlying_price"] > 0)).to_numpy(dtype=bool)
+    with np.errstate(all="ignore"):
+        as_usd = np.log(paid.to_numpy() / model)
+        as_coin = as_usd + np.log(options["underlying_price"].to_numpy())
+    stated = np.where(prices.inverse, as_coin, as_usd)
+    other = np.where(prices.inverse, as_usd, as_coin)
+    names = [name for name in _VENUE if name in options]
+    venues = options.groupby(names or np.zeros(len(options)), observed=True, sort=False, dropna=False)
+    frame = pd.DataFrame({"venue": venues.ngroup().to_numpy(), "inverse": prices.inverse})
+    for (_, inverse), rows in frame[usable].groupby(["venue", "inverse"]).groups.items():
+        off = np.median(np.abs(stated[rows])) > _FAR and np.median(np.abs(other[rows])) < _NEAR
+        if len(rows) >= _LEAST_PRICES and off:
+            unit, right = ("coin", "usd") if inverse else ("usd", "coin")
+            raise ValueError(
+                f"the prices of chain{_from(options.iloc[rows[0]])} are named _{unit} and are in {right} by "
+                f"their volatility and underlying price: rename the columns bid, ask and mark to _{right}"
+            )
+
+
+def _from(row: pd.Series) -> str:
+    place = [str(row[name]) for name in _VENUE if name in row]
+    return f" ({', '.join(place)})" if place else ""
