@@ -14,3 +14,19 @@ def test_a_cached_history_runs_through_few_files() -> None:
     assert "client/transport/network.py" not in result.calls, "the answer was not in the cache"
     assert len(result.calls) <= 12, sorted(result.calls)
     assert result.changes <= 35
+
+
+def test_the_surface_of_a_chain_comes_to_few_files() -> None:
+    """Files of chains and surfaces; kernels and the fields of the prepared chain do not count."""
+    dd.connect("sample")
+    table = dd.options.snapshot("BTC", "deribit")
+    own = frozenset(
+        {"select", "known", "mid", "quoted", "black", "implied", "is_cleaned", "places", "best_first"}
+    )
+    traced = trace(lambda: dd.analysis.surface.from_chain(table))
+    stays = traced.stays(("analysis/chain/", "analysis/surface/"), without=own)
+    files = set(stays)
+    assert {"analysis/chain/prepared.py", "analysis/surface/fitting.py"} <= files
+    assert len(files) <= 8, sorted(files)
+    assert len(stays) <= 20, stays
+    assert len(stays) - len(files) <= 12, stays

@@ -129,7 +129,8 @@ def _surface(
         attrs = options.rows.attrs
         options.rows.attrs = {}
         listed = listed._replace(rows=listed.rows.assign(status=listed.rows["status"] | flags(listed)))
-    given = by_listed_expiry(given, listed.rows, "given")
+    if given is not None:
+        given = by_listed_expiry(given, listed.rows, "given")
     parts = []
     for part in _passes(options):
         quotes = smiles_of(part, attrs, given=of_expiries(given, part.rows), spot=spot)
