@@ -122,7 +122,7 @@ def test_every_page_is_found_and_listed_and_its_links_lead_somewhere() -> None:
     assert {"README", "conventions", "tutorial"} <= {page.stem for page in RUN}
     for page in PAGES:
         assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0, page
-    assert 20 < len(listed_in(DOCS / "guides.md")) <= 26, "the guide is short"
+    assert 20 < len(listed_in(DOCS / "guides.md")) <= 27, "the guide is short"
     listed = [DOCS / "index.md", ROOT / "README.md", DOCS / "tables.md", DOCS / "endpoints.md"]
     for page in PAGES:
         listed += listed_in(page)
