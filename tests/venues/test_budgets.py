@@ -16,6 +16,7 @@ import pytest
 from derivdata.sources.collect.session import shared_by_host
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.state_streams import STATE_STREAMS
 from derivdata.tables.contracts import HIP3_DEXES as DEXES
 
 MINUTE = 60.0
@@ -192,6 +193,32 @@ def test_subscriptions_of_a_connection_stay_below_its_length() -> None:
     assert sorted(topic for part in topics for topic in part) == sorted(f"allLiquidation.{n}" for n in names)
     for one in connections:
         assert sum(len(topic) for m in one.messages for topic in json.loads(m)["args"]) <= 21_000
+
+
+@pytest.mark.parametrize(
+    ("venue", "channels", "of_channels", "of_message"),
+    [  # the venue's limits: channels of a connection, bytes of their list, bytes of a message
+        ("bitget", 49, None, 4096),
+        ("okx", None, 65_536, 65_536),
+        ("deribit", None, None, 32_768),
+    ],
+)
+def test_subscriptions_to_the_state_keep_to_the_limits_of_the_venue(
+    venue: str, channels: int | None, of_channels: int | None, of_message: int
+) -> None:
+    names = [f"1000000SYMBOL{number}-USDT-SWAP" for number in range(2500)]
+    for stream in STATE_STREAMS[venue]:
+        subscribed = 0
+        for connection in stream.connections(names, 0):
+            lists = []
+            for message in connection.messages:
+                assert len(message.encode()) <= of_message
+                body = json.loads(message)
+                lists += body["args"] if "args" in body else body["params"]["channels"]
+            assert channels is None or len(lists) <= channels
+            assert of_channels is None or len(json.dumps(lists)) <= of_channels
+            subscribed += len(lists)
+        assert subscribed == len(names)
 
 
 def _spent(venue: str, place: str, params: dict[str, Any]) -> Iterator[tuple[str, Limit, float]]:

@@ -114,6 +114,11 @@ def test_units_of_rates_are_confirmed_or_said_not_to_be() -> None:
     assert stated["ethereal", "", "open_interest_sides"] == 2
     assert rows.loc[("grvt", "", "rate_scale"), "confirmed"]
     assert not rows.loc[("ethereal", "", "open_interest_sides"), "confirmed"]
+    others = {"coinbase", *(venue.exchange for venue in DEX_VENUES)}  # spot, and dexes of Hyperliquid
+    derivatives = {*dd.venues.endpoints()["exchange"]} - others
+    assert derivatives <= {*dd.venues.facts()["exchange"]}
+    assert not rows.loc[("edgex", "", "interval_hours"), "confirmed"]
+    assert rows.loc[("mexc", "BTC", "contract_coin"), "confirmed"]
     for venue in ("variational", "extended", "grvt", "nado", "pacifica", "woofipro", "ethereal", "apex"):
         assert (venue, "", "rate_scale") in stated
         assert (venue, "", "open_interest_sides") in stated

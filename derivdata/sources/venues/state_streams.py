@@ -67,11 +67,19 @@ def _marks(address: str) -> Stream:
     return Stream(channel, _of_all(f"{address}/{channel}"), b"markPriceUpdate")
 
 
+_OKX_CHANNELS = 600
+"""Channels of a connection, whose names may have 64 KB together (venue's pages, 2025-11: network, subscribe).
+
+It accepts 480 subscriptions an hour.
+"""
+
+
 def _okx(channel: str) -> Stream:
     def message(names: list[str]) -> str:
         return _message(op="subscribe", args=[{"channel": channel, "instId": name} for name in names])
 
-    return Stream(channel, _of_contracts("wss://ws.okx.com:8443/ws/v5/public", message), b'"data"')
+    connections = _of_contracts("wss://ws.okx.com:8443/ws/v5/public", message, of_connection=_OKX_CHANNELS)
+    return Stream(channel, connections, b'"data"')
 
 
 _BITGET_BYTES = 4096
@@ -79,6 +87,13 @@ _BITGET_BYTES = 4096
 
 This is the limit of v2, whose channel is used. Messages of v3 may have 20 topics (venue's pages, 2026-11).
 """
+_BITGET_CHANNELS = 48
+"""Channels of a connection: the venue recommends fewer than 50 (its change log, read 2025-11).
+
+It accepts 10 messages a second, pings among them.
+"""
+_DERIBIT_BYTES = 32_000
+"""The longest frame that Deribit accepts (error -32600 of its list of errors, read 2025-11)."""
 
 
 def _bitget(names: list[str]) -> str:
@@ -129,7 +144,12 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
     "bitget": (
         Stream(
             "ticker",
-            _of_contracts("wss://ws.bitget.com/v2/ws/public", _bitget, largest=_BITGET_BYTES),
+            _of_contracts(
+                "wss://ws.bitget.com/v2/ws/public",
+                _bitget,
+                largest=_BITGET_BYTES,
+                of_connection=_BITGET_CHANNELS,
+            ),
             b'"data"',
         ),
     ),
@@ -141,7 +161,7 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
     "deribit": (
         Stream(
             "ticker.{instrument_name}.agg2",
-            _of_contracts("wss://www.deribit.com/ws/api/v2", _deribit),
+            _of_contracts("wss://www.deribit.com/ws/api/v2", _deribit, largest=_DERIBIT_BYTES),
             b'"subscription"',
         ),
     ),
