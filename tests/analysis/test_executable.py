@@ -318,3 +318,47 @@ def test_the_legs_of_a_portfolio_gain_and_can_lose_nothing(inverse):
         profit = gross / (1e5 if inverse else 1.0)
         # The words have six digits of each price and eight of each quantity.
         assert (pays - paid - profit).min() > (-2e-5 if inverse else -2.0)
+
+
+def discounted(unit: str, rate: float) -> pd.DataFrame:
+    """The market of one model, its premiums discounted."""
+    table = market(unit)
+    factor = np.exp(-rate * (table["expiry"] - NOW) / pd.Timedelta(365, "D"))
+    return table.assign(**{name: table[name] * factor for name in (f"bid_{unit}", f"ask_{unit}")})
+
+
+@pytest.mark.parametrize("unit", ["usd", "coin"])
+def test_discounted_premiums_have_no_arbitrage_at_their_interest_rate(unit):
+    futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
+    table = discounted(unit, 2.0)
+    assert chain.executable(table, futures=futures, interest_rate=2.0, **FREE).empty
+    assert chain.executable(table.assign(interest_rate=2.0), futures=futures, **FREE).empty
+    assert not chain.executable(table, futures=futures, **FREE).empty
+
+
+def test_profits_with_an_interest_rate_by_hand():
+    """A 100 call bid 1 above its model: call less put against the future, and an option sold against two."""
+    rate, years = 0.5, (NEAR - NOW).days / 365
+    factor = np.exp(-rate * years)
+    table = discounted("usd", rate)
+    futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
+    put_ask = quote(table, NEAR, 100.0, "put", "ask_usd")
+    bid = put_ask + 1.0
+    table = put(table, NEAR, 100.0, "call", bid_usd=bid, ask_usd=bid + 0.1)
+    found = chain.executable(table, futures=futures, interest_rate=rate, **FREE)
+    parity = found[found["kind"] == "parity"].iloc[0]
+    # Sold at 1 now, which is 1/factor at expiry; bought at 100.1: the profit of expiry, discounted.
+    assert parity["gross_usd"] == pytest.approx(factor * (100.0 + 1.0 / factor - 100.1), rel=1e-9)
+    assert "buy 1 future at 100.1" in parity["legs"]
+    far = discounted("usd", rate)
+    cheap = quote(far, NEAR, 100.0, "call", "bid_usd") * 0.6
+    far = put(far, FAR, 100.0, "call", bid_usd=cheap * 0.9, ask_usd=cheap)
+    calendar = chain.executable(far, interest_rate=rate, **FREE).set_index(["kind", "side"])
+    row = calendar.loc[("calendar", "call")]
+    row = (
+        row[row["legs"].str.startswith("sell 1 call 100 ")].iloc[0] if isinstance(row, pd.DataFrame) else row
+    )
+    late = np.exp(-rate * (FAR - NOW).days / 365)
+    quantity = factor / late / 1.02
+    expected = quote(far, NEAR, 100.0, "call", "bid_usd") - quantity * cheap
+    assert row["gross_usd"] == pytest.approx(expected, rel=1e-9)

@@ -29,6 +29,7 @@ class QuotedExpiry(NamedTuple):
     labels: dict[str, Any]
     expiry: Any
     forward: float
+    discount: float
     inverse: bool
     strike: Floats
     price: dict[tuple[str, str], Floats]
@@ -72,6 +73,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     frame = frame.sort_values(["place", "strike", "side", "ask", "bid"], ascending=[True] * 4 + [False])
     for at, group in frame.groupby("place", sort=True):
         forward = float(table["forward"].loc[at])
+        discount = float(table["discount"].fillna(1.0).loc[at])
         for inverse, part in group.groupby("inverse"):
             values = ["bid", "ask", "bid_size", "ask_size"]
             wide = part.pivot_table(
@@ -83,6 +85,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
                 {name: part[name].iloc[0] for name in labels},
                 part["expiry"].iloc[0],
                 forward,
+                discount,
                 bool(inverse),
                 wide.index.to_numpy(np.float64),
                 {(side, end): wide[end, side].to_numpy(np.float64) for side, end in sides},
@@ -129,12 +132,13 @@ def calendars(near: QuotedExpiry, far: QuotedExpiry) -> Iterator[list[Trade]]:
     """For every option of the near expiry that can be sold, the cheapest far one of no worse moneyness.
 
     With F₂ = R F₁ kept, 1/R calls of strike K₂ ≤ R K₁ are worth ``(S − K₂/R)⁺ ≥ (S − K₁)⁺`` or more when the
-    near one expires; paid in coin it is one of them.
+    near one expires; paid in coin it is one of them. At an interest rate what the far one pays is discounted
+    to that time, so that more of them are needed.
     """
     ratio = far.forward / near.forward
     if near.inverse != far.inverse or not np.isfinite(ratio):
         return
-    quantity = 1.0 if near.inverse else 1.0 / ratio
+    quantity = (1.0 if near.inverse else 1.0 / ratio) * (near.discount / far.discount)
     for side, sign in (("call", 1.0), ("put", -1.0)):
         bid, ask = near.price[side, "bid"], far.price[side, "ask"]
         for place in np.flatnonzero(~np.isnan(bid)):
@@ -160,6 +164,7 @@ def executable(
     fee_rate: float | None = None,
     fee_cap: float | None = None,
     future_fee_rate: float | None = None,
+    interest_rate: float | None = None,
     at: Any = None,
 ) -> pd.DataFrame:
     """Find static arbitrage between executable quotes: buys at the ask, sells at the bid.
@@ -179,6 +184,9 @@ def executable(
         knows none; the column ``fees_of`` says whose.
     future_fee_rate
         Fee of a future [fraction of its value]; None as above (Deribit: 0.05 %).
+    interest_rate
+        Continuous rate [1/year] at which cash of today is lent and borrowed until expiry; None takes the
+        chain's column ``interest_rate``, as Binance states one, and else 0.
     at
         Instant of the quotes, where the chain has no ``time``.
 
@@ -210,14 +218,15 @@ def executable(
 
     Notes
     -----
-    Money is not discounted. Options paid in coin are compared in coin, where a payoff that is nowhere below
-    another stays so, and the profit is valued at the forward. Of all combinations of an option only the best
-    is listed, and a list is no order: quotes of a snapshot need not have stood at one instant.
+    Profits are of today: what is locked in at expiry is discounted at the interest rate. Options paid in coin
+    are compared in coin, where a payoff that is nowhere below another stays so, and the profit is valued at
+    the forward. Of all combinations of an option only the best is listed. Quotes of a snapshot need not have
+    been there at one instant.
     """
     given = (fee_rate, fee_cap, future_fee_rate)
     if not all(fee is None or fee >= 0.0 for fee in given):
         raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
-    chain = prepare(options, at=at)
+    chain = prepare(options, at=at, interest_rate=interest_rate)
     require_price_units(chain)
     by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
     for each in quoted_expiries(chain):
@@ -238,8 +247,8 @@ def portfolio(
     A linear programme decides it: sales minus purchases minus the cash ``c`` that covers the worst
     payoff is as large as possible, under ``payoff(S) + c ≥ 0`` for every price S. Paid in coin both sides are
     multiplied by S, so that payoffs are linear between strikes in either case: they are checked at 0, at the
-    strikes, and in their slope beyond the last one. Returns the trades, the future, and the profit in the
-    unit of the prices; None where nothing is left.
+    strikes, and in their slope beyond the last one. Premiums count with interest. Returns the trades, the
+    future, and the profit in the unit of the prices; None where nothing is left.
     """
     scale = float(np.median(each.strike))
     strike = each.strike / scale
@@ -253,7 +262,7 @@ def portfolio(
             slope = 1.0 if side == "call" else 0.0
             pays = np.maximum(gap if side == "call" else -gap, 0.0)
             legs.append(Trade(sign, each, side, int(place)))
-            costs.append(sign * prices[place] / unit)
+            costs.append(sign * prices[place] / (unit * each.discount))
             payoffs.append(sign * np.append(pays, slope))
     if not legs:
         return None
@@ -289,7 +298,7 @@ def portfolio(
     if future is not None and abs(net) > _NOTHING:
         price = future[1] if net > 0.0 else future[0]
         hedge = ("buy" if net > 0.0 else "sell", price, abs(net) * (price if each.inverse else 1.0))
-    return trades, hedge, profit / most * unit
+    return trades, hedge, profit / most * unit * each.discount
 
 
 def _riskless(payoff: Floats, cash: Floats) -> float:
@@ -348,10 +357,10 @@ def _forwards(
     """Compare the forwards that call less put lock in, with each other and with the future.
 
     Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
-    where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``.
+    where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``. Premiums are those at expiry, with interest.
     """
-    buy = each.price["call", "ask"] - each.price["put", "bid"]
-    sell = each.price["call", "bid"] - each.price["put", "ask"]
+    buy = (each.price["call", "ask"] - each.price["put", "bid"]) / each.discount
+    sell = (each.price["call", "bid"] - each.price["put", "ask"]) / each.discount
     strike = each.strike
     with np.errstate(divide="ignore", invalid="ignore"):
         bought = np.where(buy < 1.0, strike / (1.0 - buy), np.nan) if each.inverse else strike + buy
@@ -382,8 +391,9 @@ def _forwards(
 
 
 def _locked(each: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
-    """Return the profit of a forward bought and sold [USD]: in coin of `strike` USD, else of one coin."""
-    return float(each.forward * strike * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought)
+    """Return the profit of a forward bought and sold [USD now]: in coin of `strike` USD, else of one coin."""
+    later = each.forward * strike * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought
+    return float(each.discount * later)
 
 
 def _future_of(futures: pd.DataFrame | None, each: QuotedExpiry) -> tuple[float, float] | None:
