@@ -226,7 +226,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _require_importable(record: Mapping[str, Any], place: str) -> None:
     """Refuse a call that another session cannot repeat, and name the argument."""
-    for where, description in _descriptions(record["arguments"], place):
+    for where, description in _named_descriptions(record["arguments"], place):
         if "data" in description:
             if "call" not in description:
                 raise TypeError(
@@ -257,11 +257,20 @@ def _descriptions(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]
     elif isinstance(value, dict):
         yield place, value
         for name, item in value.items():
-            if name not in ("call", "labels"):
+            if name in _BY_NAME:
+                yield from _named_descriptions(item, place)
+            elif name not in ("call", "labels"):
                 yield from _descriptions(item, place if name in _STRUCTURE else f"{place}, {name}")
 
 
-_STRUCTURE = ("arguments", "fields", "mapping", "tuple", "set", "args", "keywords", "partial")
+def _named_descriptions(named: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of arguments or fields, whose names may be words such as ``data``."""
+    for name, item in named.items():
+        yield from _descriptions(item, f"{place}, {name}")
+
+
+_BY_NAME = ("fields", "keywords")
+_STRUCTURE = ("mapping", "tuple", "set", "args", "partial")
 
 
 def _evaluated(record: Mapping[str, Any]) -> Any:

@@ -193,6 +193,15 @@ def test_a_card_of_a_function_of_a_dataset_is_run_again(recording: Path, tmp_pat
     assert again.attrs["identical"]
 
 
+def test_an_argument_that_is_called_data_is_no_description(tmp_path: Path) -> None:
+    dd.connect("sample", cache="off")
+    prices = dd.panel(dd.prices.history("BTC", "10d", venues=["okx"], kind="mark"), "price_usd")
+    bars = dd.analysis.volatility.bars(prices)
+    written = dd.card(dd.analysis.volatility.realised(bars, "5d"), tmp_path / "realised.json")
+    assert written["call"]["arguments"]["data"]["call"]["function"] == "analysis.volatility.bars"
+    assert dd.rerun(tmp_path / "realised.json")["equal"].all()
+
+
 def test_a_selection_between_calls_is_repeated_and_another_change_is_named(
     recording: Path, tmp_path: Path
 ) -> None:

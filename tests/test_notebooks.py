@@ -68,6 +68,16 @@ def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleTyp
     assert len(images) == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
+@pytest.mark.filterwarnings("ignore:.*the contract may be listed later")
+@each_bundled
+@pytest.mark.usefixtures("_no_sockets")
+def test_the_card_of_a_notebook_is_run_again_from_its_bundle(notebook: Path, recorder: ModuleType) -> None:
+    again = dd.rerun(recorder.card_of(notebook), notebook.with_suffix(".ddz"))
+    assert again["equal"].all(), again[~again["equal"]]
+    assert again["recorded"].notna().any()
+
+
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
