@@ -131,7 +131,9 @@ class Network:
                 headers[ACCOUNT_HEADER] = self._secret.fingerprint()
             if settings.offline or settings.cache == "off":
                 headers["Cache-Control"] = _ANY_AGE if settings.offline else "no-store"
-        hooks = [state_expiry(until, self._latest), *session.hooks.get("response", [])]
+        hooks = list(session.hooks.get("response", []))
+        if settings.cache != "off":
+            hooks.insert(0, state_expiry(until, self._latest))
         response = _ours(
             path,
             lambda: session.get(

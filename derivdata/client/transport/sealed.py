@@ -86,9 +86,14 @@ def state_expiry(until: pd.Timestamp | None, latest: Callable[[], pd.Timestamp])
     with notices is never closed, and loses its validators: a later 304 would not show that it has notices.
     """
 
+    is_stated = False
+
     def state(response: requests.Response, **_: Any) -> None:
-        if response.status_code not in (200, 304):
+        nonlocal is_stated
+        # requests-cache calls the hooks of a response twice: as it came, and after it was stored.
+        if is_stated or response.status_code not in (200, 304):
             return
+        is_stated = True
         date = http_date(response.headers.get("Date"))
         if _has_notices(response.content):
             response.headers.pop("ETag", None)
