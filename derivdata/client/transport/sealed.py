@@ -85,7 +85,6 @@ def state_expiry(until: pd.Timestamp | None, latest: Callable[[], pd.Timestamp])
     whose clock is ahead would have its windows kept for good before their last rows are there. A response
     with notices is never closed, and loses its validators: a later 304 would not show that it has notices.
     """
-
     is_stated = False
 
     def state(response: requests.Response, **_: Any) -> None:
