@@ -156,7 +156,7 @@ class OptionMarket:
         unit = np.where(in_coin, spot, 1.0)
         value = formulas.price(forward, strike, years, iv, side, interest_rate=rate)
         delta = formulas.greeks(forward, strike, years, iv, side, which=["delta"])["delta"]
-        return pd.DataFrame(
+        table = pd.DataFrame(
             {
                 "expiry": pd.to_datetime(expiry, unit="us", utc=True).as_unit("us"),
                 "strike": strike,
@@ -170,6 +170,7 @@ class OptionMarket:
                 "days": years * 365.0,
             }
         )
+        return table.sort_values(["expiry", "strike", "side"], ignore_index=True)
 
 
 class _Slices:
