@@ -11,9 +11,10 @@ from functools import partial
 from derivdata.errors import SchemaError
 from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Payment, Records, State
-from derivdata.sources.venues.shapes import Figures, spelled
+from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.shapes import Figures, Paid, spelled
 from derivdata.sources.venues.wire import Wire
 
 _SIDES = 2.0
@@ -105,22 +106,10 @@ def projected_rates(reading: Reading) -> Records:
     return records
 
 
-class _Paid(Wire):
-    createdAt: int
-    fundingRate1h: str
-
-
-def funding_history(reading: Reading) -> Records:
-    """Read hourly payments of a day, a week or a month."""
-    item = reading.instrument(reading.asked("productId"), _named)
-    records = Records(cursor=reading.part(str | None, "nextCursor", None))
-    if not reading.part(bool, "hasNext", False):
-        records.cursor = None
-    for row in reading.rows(_Paid, "data"):
-        rate = reading.required(row.fundingRate1h)
-        records.add_past(Payment(item, reading.ms(row.createdAt), rate, 1.0))
-    return records
-
+_PAID = spelled(Paid[str, int], rate="fundingRate1h", time="createdAt")
+funding_history = payments(
+    _PAID, "data", _named, by="productId", period_h=1.0, cursor="nextCursor", more="hasNext"
+)
 
 _endpoint = partial(VenueEndpoint, "ethereal")
 _of_fifty = partial(_endpoint, symbol="productIds", batch=50, repeats=True, every=60)

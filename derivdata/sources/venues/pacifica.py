@@ -10,10 +10,10 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import contracts
+from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Payment, Records
-from derivdata.sources.venues.shapes import Figures, Level, Listed, spelled
+from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.shapes import Figures, Level, Listed, Paid, spelled
 from derivdata.sources.venues.wire import Wire
 
 
@@ -75,24 +75,14 @@ def prices(reading: Reading) -> Records:
     return records
 
 
-class _Paid(Wire):
-    oracle_price: str  # a row of /info has the other two, and is no payment
-    funding_rate: str
-    created_at: int
+class _Paid(Paid[str, int], kw_only=True):
+    oracle: str  # a row of /info has rate and time too, and is no payment
 
 
-def funding_history(reading: Reading) -> Records:
-    """Read hourly payments, the newest first."""
-    item = reading.instrument(reading.asked("symbol"), _named)
-    records = Records(cursor=reading.part(str | None, "next_cursor", None))
-    if not reading.part(bool, "has_more", False):
-        records.cursor = None
-    for row in reading.rows(_Paid, "data"):
-        rate = reading.required(row.funding_rate)
-        records.add_past(Payment(item, reading.ms(row.created_at), rate, 1.0))
-    return records
-
-
+_PAID = spelled(_Paid, rate="funding_rate", time="created_at", oracle="oracle_price")
+funding_history = payments(
+    _PAID, "data", _named, by="symbol", period_h=1.0, cursor="next_cursor", more="has_more"
+)
 _LEVEL = spelled(Level[str], price="p", size="a")
 
 

@@ -71,16 +71,22 @@ def payments(
     unit: Unit = "ms",
     period_h: float | None = None,
     per_hour: float = 1.0,
+    cursor: str = "",
+    more: str = "",
 ) -> Reader:
     """Read payments, in any order; `period_h` is what rates are quoted for, None the interval.
 
-    An hour is `per_hour` in the unit of the intervals that rows state.
+    An hour is `per_hour` in the unit of the intervals that rows state. `cursor` and `more` are the paths of
+    the next page's cursor and of whether there is one.
     """
 
     def read(reading: Reading) -> Records:
         found = reading.rows(shape, path, or_null=True)
         rows = ((row.name or reading.asked(by), row.time, row.rate, row.hours) for row in found)
-        return reading.payments(rows, named, period_h, unit=unit, per_hour=per_hour)
+        records = reading.payments(rows, named, period_h, unit=unit, per_hour=per_hour)
+        if more and reading.part(bool, more, False):
+            records.cursor = reading.part(str | None, cursor, None)
+        return records
 
     return read
 
