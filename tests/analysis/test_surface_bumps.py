@@ -6,8 +6,9 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface
+from derivdata.analysis.smile import refinement
 from derivdata.analysis.smile.bumps import BUMP_NAMES, CENTRES, REACH, Bumped, bump_variance, shape
-from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
 from tests.analysis.violations import violations
 from tests.measured import quotes_met
 
@@ -143,3 +144,19 @@ def test_each_recorded_chain_is_met_as_well_as_prices_free_of_arbitrage_can():
     assert found["all"].median() <= 0.21
     before = pd.DataFrame(SVI_ERRORS, index=["all", "atm"]).T.reindex(found.index)
     assert ((found[["all", "atm"]] <= before) | (found[["all", "atm"]] <= 0.1)).all(axis=None)
+
+
+@pytest.mark.parametrize(("expiry", "height"), [(0, 0.5), (1, 0.9)])
+def test_a_step_that_would_bring_arbitrage_is_cut_short(expiry, height):
+    """A hill on the early slice crosses the late one; a steep one of the late slice is a butterfly."""
+    raw = Raw(*(np.array([part, part]) for part in (0.02, 0.05, -0.2, 0.0, 0.2)))
+    raw = raw._replace(a=np.array([0.02, 0.022]))
+    unit = np.sqrt(total_variance(0.0, raw))
+    grid = refinement._grid(raw, unit, np.array([0.1, 0.11]))
+    start, target = np.zeros((2, 7)), np.zeros((2, 7))
+    target[expiry, 3] = height * unit[expiry] ** 2
+    new, broken_g, broken_gap = refinement._accepted(grid, start, target, grid.rise)
+    assert broken_g.any() or broken_gap.any()
+    assert abs(new[expiry, 3]) < abs(target[expiry, 3])
+    assert (grid.gaps(new) >= 0.0).all()
+    assert (density_factor(grid.k, *grid.jet(new)) > 0.0).all()
