@@ -1,11 +1,11 @@
 """Tables, panels and fits in, matplotlib ``Axes`` out: one function per question.
 
-Every function draws on the axes ``ax`` that it is given, or on a new figure, and returns them. It labels
-axes with units, writes times in UTC, and states below the axes where the data is from, as of when, and
-whether it is synthetic. Most results of an analysis do not carry that along: ``source`` is the table, panel
-or surface that they were made of, or words: the data, its licence and window. Figures of several strips take
-the place of the axes given and return the main one of theirs. ``derivdata.plot.data(ax)`` gives what a figure
-draws as a frame.
+Every function draws on the axes ``ax`` that it is given, or on a new figure of the size ``figsize`` [inches],
+and returns the axes. It labels axes with units, writes times in UTC, and states below the axes where the data
+is from, as of when, and whether it is synthetic. Most results of an analysis do not carry that along:
+``source`` is the table, panel or surface that they were made of, or words: the data, its licence and window.
+Figures of several strips take the place of the axes given and return the main one of theirs.
+``derivdata.plot.data(ax)`` gives what a figure draws as a frame.
 
 Five take ``engine="plotly"`` (extra ``derivdata[plotly]``): the same numbers and words, with a hover text for
 each mark and zoom, as a plotly ``Figure`` instead of axes.

@@ -13,7 +13,7 @@ from derivdata.analysis.backtest import trades
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot import style
 from derivdata.plot.fits import apart
-from derivdata.plot.frames import Source, figure_function, finish
+from derivdata.plot.frames import Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support.times import naive_utc
 from derivdata.tables.required import require_columns
@@ -38,6 +38,7 @@ def backtest(
     *,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw what a rule would have earned, of what that is made, or how much of it there could be.
 
@@ -59,7 +60,7 @@ def backtest(
         are marked, those at which they fill none are left out.
         ``"sweep"``: the Sharpe ratio of each rule, the best at the top, of more than 40 the best 40, and what
         the best is worth after so many trials.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
@@ -183,7 +184,7 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     options = {} if step == "D" else {"label": "left", "closed": "left"}
     sums = traded.resample(step, **options).sum()
     width = pd.Timedelta({"D": 1, "W-MON": 7, "MS": 28}[step] * 0.85, "D")
-    ax.bar(sums.index, sums, width=width, align="edge", color=PALETTE[0])
+    style.bars(ax, sums.index, sums, width, centred=False, color=PALETTE[0])
     total = float(traded.sum())
     cost = float(result["fees_usd"].sum() + result["slippage_usd"].sum())
     each = f"; {1e4 * cost / total:.2g} bps of it are costs" if total > 0.0 else ""
@@ -274,6 +275,7 @@ def pnl_attribution(
     currency: Literal["usd", "coin"] = "usd",
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw what each term gave or took, one bar after another, up to the P&L of the position.
 
@@ -283,7 +285,7 @@ def pnl_attribution(
         What ``dd.analysis.position.attribution`` gave, of one pair of surfaces.
     currency
         Which of its two.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns

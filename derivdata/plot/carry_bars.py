@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,9 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot import style
-from derivdata.plot.frames import Rates, Source, figure_function, finish
+from derivdata.plot.frames import Rates, Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, PALETTE, SEQUENTIAL
+from derivdata.support.arrays import Floats
 from derivdata.support.text import did_you_mean
 from derivdata.tables.panels import panel
 from derivdata.tables.required import require_columns
@@ -33,6 +34,7 @@ def carry(
     *,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw what pairs are forecast to earn before and after their costs, or one pair by holding time.
 
@@ -46,7 +48,7 @@ def carry(
         the holding time. The colour is the probability that the outcome exceeds the costs.
         ``"hold"``: one pair at several holding times; the mean after costs with the interval of outcomes,
         that before them, and where the former first rises above zero.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
@@ -82,7 +84,7 @@ def carry(
 
 
 def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
-    ax, place = style.rows(ax, list(rows["name"].str.replace(", ", ",\n")), 0.36)
+    ax, place = style.rows(ax, list(rows["name"]), 0.3)
     ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], ms=6, label="gross")
@@ -98,7 +100,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     clear = int((rows["net_bps"] > 0).sum())
     title = f"{clear} of {len(rows)} {subject} are forecast to clear their costs, {of}"
     words = f"simple APR of one leg's notional [% per year], {of}; bar: {share} of outcomes"
-    style.dress(ax, title=title, x=words, grid="x")
+    style.dress(ax, title=title, x=words, y="long / short venue", grid="x")
     style.write(ax.xaxis, "percent")
     style.legend(ax, "above")
     return ax
@@ -109,23 +111,40 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         raise ValueError("give one pair at two holding times or more: forecast_carry(..., hold=h) for each")
     ax = style.axes(ax)
     days, net = rows["hold_hours"].to_numpy() / 24.0, rows["net_bps"].to_numpy()
-    ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
-    ax.plot(days, net, color=PALETTE[0], lw=1.8, label=f"net of costs, {of}; {share} of outcomes")
-    ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="gross")
+    label = f"net of costs, {of}; bar: {share} of outcomes"
+    ax.vlines(days, rows["net_low_bps"], rows["net_high_bps"], color=GREY, lw=3.0, alpha=0.45)
+    ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="before costs")
+    ax.plot(days, net, "o-", color=PALETTE[0], lw=1.8, ms=6, label=label)
     ax.axhline(0, color=GREY, lw=1.0)
-    cost, paid = float(rows["gross_bps"].iloc[-1] - net[-1]), "not paid within them"
-    above = np.flatnonzero(net >= 0.0)
-    if above.size:
-        first = int(above[0])
-        before = slice(max(first - 1, 0), first + 1)
-        even = float(np.interp(0.0, net[before], days[before]))
-        paid = f"paid after {even:.3g} days"
+    for day, value in zip(days, net, strict=True):
+        look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
+        ax.annotate(f"{value:+.1f}", (day, value), (7, -7), color=PALETTE[0], **look)
+    cost, even = float(rows["gross_bps"].iloc[-1] - net[-1]), breakeven_days(days, net)
+    paid = f"not paid within {days[-1]:.3g} days"
+    if np.isfinite(even):
+        paid = f"paid after {even:.3g} days" if even > days[0] else f"paid within {even:.3g} days"
         ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are {paid}")
-    title = f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}, {of}"
-    style.dress(ax, title=title, x="holding time [days]", y=f"carry, {of} [bps of one leg's notional]")
-    ax.set_xlim(0, days.max())
+    title = f"{rows['name'].iloc[0]} (long / short): costs of {cost:.3g} bps are {paid}, {of}"
+    style.dress(ax, title=title, x="holding time [days]", y=f"carry, {of}\n[bps of one leg's notional]")
+    ax.set_xscale("log")
+    ax.set_xlim(days[0] / 1.35, days[-1] * 1.5)
+    ax.set_xticks(days, [f"{day:.3g}" for day in days])
+    ax.minorticks_off()
     style.legend(ax, "above")
     return ax
+
+
+def breakeven_days(days: Floats, net: Floats) -> float:
+    """Return the holding time [days] at which the mean after costs first rises to zero, NaN if at none.
+
+    It is interpolated between two holding times; if the shortest is above zero already, it is that one.
+    """
+    above = np.flatnonzero(net >= 0.0)
+    if not above.size:
+        return float("nan")
+    first = int(above[0])
+    before = slice(max(first - 1, 0), first + 1)
+    return float(np.interp(0.0, net[before], days[before]))
 
 
 @figure_function
@@ -138,6 +157,7 @@ def cumulative_funding(
     naive: bool = False,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw the funding that a long has paid: the integral of samples and the sum of settlements.
 
@@ -152,13 +172,14 @@ def cumulative_funding(
     naive
         Also draw the samples added up as if each were a payment, which counts an hourly sample eight times:
         to show the mistake.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Holes are left out of all lines.
+        The upper ones; below stands by how much the integral differs from the payments, where there are any.
+        Holes are left out of all lines. The naive sum may leave the axes.
 
     Raises
     ------
@@ -168,32 +189,48 @@ def cumulative_funding(
     rates, symbol = style.one_symbol(style.panel_of(sampled, "rate_bps_8h"), symbol)
     rates = _venue(rates, venue)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
-    ax = style.axes(ax)
     times = rates["time"].values
     total = _last(accrued)
     lines = {"integral_bps": accrued.to_series()}
-    ax.plot(times, accrued, color=PALETTE[0], lw=1.8, label=f"integral of the samples: {total:+.1f} bps")
-    if settled is not None:
+    upper, lower = (style.axes(ax), None) if settled is None else style.strips(ax, 3.0, 1.2)
+    upper.plot(times, accrued, color=PALETTE[0], lw=2.2, label=f"integral of the samples: {total:+.1f} bps")
+    if settled is not None and lower is not None:
         paid = _payments(settled, symbol, venue)
         label = f"sum of the payments: {_last(paid):+.1f} bps"
-        ax.step(paid["time"].values, paid, where="post", color=PALETTE[1], lw=1.2, label=label)
+        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.1, "label": label}
+        upper.step(paid["time"].values, paid, **look)
         lines["payments_bps"] = paid.to_series()
+        _difference(lower, lines)
     if naive:
         added = rates.cumsum("time").where(rates.notnull())
         most = float(accrued.max())
-        excess = f", {float(added.max()) / most:.2g} × as much" if most > 0 else ""
-        label = f"naive sum of the samples, not money: {_last(added):+.1f}{excess}"
-        ax.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
+        excess = f" ({float(added.max()) / most:.2g} × as much)" if most > 0 else ""
+        low, high = upper.get_ylim()  # of the right lines: the wrong one leaves the axes
+        label = f"naive sum, not money: {_last(added):+.1f}{excess}"
+        upper.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
+        upper.set_ylim(low, high + 0.15 * (high - low))
         lines["naive_sum_bps"] = added.to_series()
-    ax.axhline(0, color=GREY, lw=0.8)
+    upper.axhline(0, color=GREY, lw=0.8)
     days = (times[-1] - times[0]) / np.timedelta64(1, "D")
     did = "paid" if total >= 0 else "received"
     title = f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days"
-    style.dress(ax, title=title, y="cumulative funding [bps of notional]")
-    style.legend(ax, "above")
-    style.utc_axis(ax)
+    style.dress(upper, title=title, y="cumulative funding\n[bps of notional]")
+    style.legend(upper, "above")
+    lowest = upper if lower is None else lower
+    style.utc_axis(lowest)
     table = pd.DataFrame(lines).rename_axis("time").reset_index()
-    return finish(ax, table, sampled, *([] if settled is None else [settled]), source=source)
+    return finish(
+        upper, table, sampled, *([] if settled is None else [settled]), source=source, lowest=lowest
+    )
+
+
+def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
+    """Draw by how much the integral of samples differs from the sum of payments, when each was made."""
+    both = pd.concat(lines, axis=1).dropna()
+    apart = both["integral_bps"] - both["payments_bps"]
+    ax.plot(apart.index, apart, color=PALETTE[2], lw=1.2)
+    ax.axhline(0, color=GREY, lw=0.8)
+    style.dress(ax, y="integral −\npayments [bps]", form="number")
 
 
 def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:
@@ -246,6 +283,6 @@ def _forecasts(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
         raise ValueError("no pair has a forecast; its status says why (1: too few past decisions)")
     for name, of in {"net": "net", "gross": "gross", "low": "net_low", "high": "net_high"}.items():
         rows[f"{name}_apr"] = convert(rows[f"{of}_bps"], "bps", "apr", hours=rows["hold_hours"])
-    legs = "long " + rows["long"].astype(str) + ", short " + rows["short"].astype(str)
-    rows["name"] = (rows["symbol"].astype(str) + ": " if "symbol" in rows else "") + legs
+    legs = rows["long"].astype(str) + " / " + rows["short"].astype(str)
+    rows["name"] = (rows["symbol"].astype(str) + " " if "symbol" in rows else "") + legs
     return rows

@@ -11,7 +11,7 @@ import xarray as xr
 from derivdata.analysis import delivery, option_trades
 from derivdata.plot import style
 from derivdata.plot.fits import listed_expiry
-from derivdata.plot.frames import Source, figure_function, finish
+from derivdata.plot.frames import Size, Source, figure_function, finish
 from derivdata.plot.strike_bars import bar_width, strike_axis, strike_bins
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support.times import Instant
@@ -27,6 +27,7 @@ def option_flow(
     expiry: Instant | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw what takers bought and sold of options, by strike.
 
@@ -36,7 +37,7 @@ def option_flow(
         The table ``options_trades`` of one symbol; venues are added up.
     expiry
         Which expiry; None adds all up.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
@@ -92,14 +93,20 @@ def option_flow(
 
 
 @figure_function
-def calibration(probability: xr.DataArray, *, source: Source | None = None, ax: Axes | None = None) -> Axes:
+def calibration(
+    probability: xr.DataArray,
+    *,
+    source: Source | None = None,
+    ax: Axes | None = None,
+    figsize: Size | None = None,
+) -> Axes:
     """Draw how often deliveries fell in each tenth of the densities that options implied before them.
 
     Parameters
     ----------
     probability
         Of ``dd.analysis.delivery.probabilities``, any dims.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns

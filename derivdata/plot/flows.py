@@ -10,7 +10,8 @@ import pandas as pd
 from derivdata.analysis import taker
 from derivdata.analysis.ranking import percentile
 from derivdata.plot import style
-from derivdata.plot.frames import Rates, Source, figure_function, finish, long_table
+from derivdata.plot.frames import Rates, Size, Source, figure_function, finish, long_table
+from derivdata.plot.lanes import draw_lanes, lane_height, lane_limits
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support import times
 from derivdata.support.arrays import Array
@@ -32,6 +33,7 @@ def positioning(
     change: str | pd.Timedelta = "1d",
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw longs against shorts of each venue: level, change and, beside them, the funding rate.
 
@@ -46,14 +48,15 @@ def positioning(
         Table ``funding_history`` or its panel [bps/8h], whose venues' median is drawn. None leaves it out.
     change
         Length of time over which the ratio's change is taken.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        The upper ones of two or three strips. The ratio has a logarithmic scale, on which 2 is as far from 1
-        as ½. The legend names the newest ratio, and its percentile among those before it in the data.
+        A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
+        rate if it is given. Labels have the newest ratio, its percentile among those before it in the data,
+        and its change.
 
     Raises
     ------
@@ -72,38 +75,53 @@ def positioning(
     moved = ratio / ratio.reindex(ratio.index - length).to_numpy() - 1.0
     rate = None if funding is None else style.one_symbol(style.panel_of(funding, "rate_bps_8h"), symbol)[0]
     places = percentile(ratios, rows=max(ratios.sizes["time"] - 1, 2), min_rows=2)
-    strip = style.strips(ax, *[2.2, 1.4, 1.0][: 2 + (rate is not None)], size=(8.0, 6.0))
-    words = []
-    for place, venue in enumerate(venues):
+    count = len(venues)
+    size = (8.0, lane_height(count) + (1.0 if rate is not None else 0.0))
+    heights = [0.52 * max(count, 2), 1.0] if rate is not None else [1.0]
+    upper, *others = (
+        style.strips(ax, *heights, size=size, gap=0.06) if rate is not None else [style.axes(ax, size=size)]
+    )
+    labels = []
+    for venue in venues:
         known = ratios.sel(exchange=venue).dropna("time")
         above = float(places.sel(exchange=venue, time=known["time"][-1]))
-        share = "" if np.isnan(above) else f", percentile {100 * above:.0f}"
-        words.append(f"{venue} ({style.number(float(known[-1]))}{share})")
-        for one, frame in zip(strip, (ratio, moved), strict=False):
-            one.plot(frame.index, frame[venue], lw=1.3, label=words[-1], **style.look(place))
-    strip[0].set_yscale("log")
-    strip[0].axhline(1.0, color=GREY, lw=0.8)
-    strip[1].axhline(0.0, color=GREY, lw=0.8)
+        change_of = moved[venue].loc[known["time"].values[-1]]
+        words = [f"{venue} {style.number(float(known[-1]))}"]
+        words += [] if np.isnan(above) else [f"percentile {100 * above:.0f}"]
+        words += [] if np.isnan(change_of) else [f"{100 * change_of:+.0f} % in {_written(change)}"]
+        labels.append("\n".join(words))
+    logs = np.log(ratio)
+    limits = lane_limits(logs.to_numpy(dtype=np.float64), least=0.1, base=0.0)
+    marks = {0.0: "1", **_ratio_mark(limits)}
+    draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
     title = f"{symbol}: on {most} {style.number(newest[most])} longs stand against one short"
-    style.dress(strip[0], title=title, y="long / short [1]", form="number")
-    low, high = strip[0].get_ylim()  # labels between powers of ten run into one another over a decade
-    strip[0].yaxis.set_minor_formatter(lambda value, _: style.number(value) if high < 10 * low else "")
-    strip[0].tick_params(axis="y", which="minor", labelsize=8.5)
-    style.legend(strip[0], "above")
-    style.dress(strip[1], y=f"change in {_written(change)}\n[%]", form="percent")
+    style.dress(upper, title=title, y="venue, latest long / short [1]", grid="x")
+    strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
     if rate is not None:
         middle = rate.median("exchange") if "exchange" in rate.dims else rate
         middle = middle.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
-        strip[2].plot(middle["time"], middle, color=PALETTE[0], lw=1.2)
-        strip[2].axhline(0.0, color=GREY, lw=0.8)
-        style.dress(strip[2], y="funding\n[bps per 8 h]", form="number")
+        strip[1].plot(middle["time"], middle, color=PALETTE[0], lw=1.2)
+        strip[1].axhline(0.0, color=GREY, lw=0.8)
+        style.dress(strip[1], y="funding\n[bps per 8 h]", form="number")
         table["rate_bps_8h"] = table["time"].map(middle.to_series())
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
+
+
+def _ratio_mark(limits: tuple[float, float]) -> dict[float, str]:
+    """Return a ratio to label at the side of 1 that lanes reach further to, by its logarithm."""
+    low, high = limits
+    further = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+    reach = high if high >= -low else -low
+    fitting = [value for value in further if np.log(value) <= 0.98 * reach]
+    if not fitting:
+        return {}
+    value = fitting[-1] if high >= -low else 1.0 / fitting[-1]
+    return {float(np.log(value)): style.number(value)}
 
 
 def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:
@@ -129,6 +147,7 @@ def taker_volume(
     price: Rates | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw what takers bought less what they sold: added up, and beside all that they traded.
 
@@ -143,7 +162,7 @@ def taker_volume(
     price
         Prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median is drawn. None
         leaves it out.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns

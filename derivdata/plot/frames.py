@@ -32,6 +32,9 @@ Expiries: TypeAlias = Instant | Sequence[Instant] | pd.DatetimeIndex
 Source: TypeAlias = pd.DataFrame | xr.DataArray | xr.Dataset | str
 """Whatever may carry a provenance, or words for the data, its licence and window."""
 
+Size: TypeAlias = tuple[float, float]
+"""Width and height of a new figure [inches]."""
+
 Engine: TypeAlias = Literal["matplotlib", "plotly"]
 """The library that draws."""
 
@@ -40,7 +43,10 @@ _FRAME = "_derivdata_frame"
 
 
 def figure_function(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function of a figure with its arguments checked, `typed`, and ``ax`` an Axes or None."""
+    """Return the function of a figure with its arguments checked.
+
+    ``ax`` is an Axes or None. ``figsize`` makes a new figure of that size [inches], as in xarray.
+    """
     checked = typed(function)
 
     @functools.wraps(checked)
@@ -54,12 +60,29 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
             raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {kind}")
         if ax is not None and kwargs.get("engine") == "plotly":
             raise ValueError("ax is of matplotlib; engine='plotly' makes a figure of its own: leave ax out")
+        if (figsize := kwargs.get("figsize")) is not None:
+            kwargs["ax"] = _sized(ax, figsize, kwargs.get("engine"))
         # A symbol or a venue may hold "$", which matplotlib would read as mathematics.
         with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
             warnings.filterwarnings("ignore", "Attempting to set identical low and high", UserWarning)
             return checked(*args, **kwargs)
 
     return draw
+
+
+def _sized(ax: Axes | None, figsize: Any, engine: Any) -> Axes:
+    """Return the axes of a new figure of a size [inches]."""
+    import matplotlib.pyplot as plt
+
+    if ax is not None:
+        raise ValueError("figsize is the size of a new figure: give ax or figsize, not both")
+    if engine == "plotly":
+        raise ValueError("figsize is of matplotlib; use figure.update_layout(width=, height=) of plotly")
+    is_pair = isinstance(figsize, tuple | list) and len(figsize) == 2
+    if not is_pair or not all(isinstance(side, int | float) and 0 < side <= 100 for side in figsize):
+        raise ValueError(f"figsize must be width and height [inches], (8, 4.5), got {figsize!r}")
+    _, new = plt.subplots(figsize=tuple(figsize), layout="constrained")
+    return new
 
 
 def only_for(kind: str, owners: tuple[str, ...], **options: Any) -> None:

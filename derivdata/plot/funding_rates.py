@@ -10,8 +10,9 @@ import xarray as xr
 
 from derivdata import tables
 from derivdata.plot import interactive, style
-from derivdata.plot.frames import Engine, Rates, Source, figure_function, finish, long_table
-from derivdata.plot.style import DIVERGING, GREY, NO_DATA
+from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, finish, long_table
+from derivdata.plot.lanes import draw_lanes, lane_height, lane_limits, lane_marks
+from derivdata.plot.style import DIVERGING, NO_DATA
 from derivdata.support import times
 from derivdata.support.text import did_you_mean
 
@@ -22,6 +23,10 @@ STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 """Lengths of steps [hours] by name."""
 _RATE = "funding rate [bps per 8 h]"
 _POINTS, _COLUMNS = 120, 400
+USUAL_BPS = 1.0
+"""The fixed part of most venues' rate: 0.01 % per 8 hours."""
+_NEAR = 0.05
+_KINDS = {"CEX": "Centralised venues", "DEX": "Decentralised venues", "OTHER": "Other venues"}
 
 
 @figure_function
@@ -34,9 +39,10 @@ def funding_history(
     step: str | pd.Timedelta | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
-    """Draw the funding rate over time of the venues that pay most and least, and a band for all of them.
+    """Draw the funding rate over time of the venues that pay most and least, a lane for each.
 
     Parameters
     ----------
@@ -51,14 +57,16 @@ def funding_history(
     step
         Length of time over which rates are averaged; None takes the finest that is no finer than the rates
         of any venue and leaves at most 120 points.
-    source, ax, engine
+    source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes, or a plotly Figure
-        A line per venue; where there are others, a band between the 10th and the 90th percentile of all. A
-        step without a rate is a gap. The scale holds 99 % of what is drawn; arrowheads mark the rest.
+        A lane per venue, all at one scale, labelled with the mean of the window; the dotted line is the
+        median of all venues. A step without a rate is a gap. Arrowheads mark values outside a lane, where a
+        few are more than three times as far out as the rest. Plotly draws lines over a band between the 10th
+        and the 90th percentile.
 
     Raises
     ------
@@ -72,13 +80,10 @@ def funding_history(
     ends = cells.quantile([0.1, 0.9] if len(means) > len(chosen) else [], axis=1)
     others = f"80 % of {len(means)} venues"
     names = {venue: f"{venue} ({means[venue]:+.2f})" for venue in chosen}
-    low, high = np.nanpercentile(cells[chosen], [0.5, 99.5])
-    margin = 0.15 * (high - low) + 0.1
-    limits = low - margin, high + margin
-    clipped = int(((cells[chosen] < limits[0]) | (cells[chosen] > limits[1])).to_numpy().sum())
+    lines = cells[chosen]
+    limits = lane_limits(lines.to_numpy(dtype=np.float64), least=0.5, base=0.0)
     title = f"{symbol} funding: {_ends(means)}"
     unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
-    cut = f"; ▲▼: {clipped:,} outside the axis" if clipped else ""
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
     if engine == "plotly":
@@ -91,20 +96,17 @@ def funding_history(
         for place, (venue, name) in enumerate(names.items()):
             traces.append(interactive.line(cells.index, cells[venue], name, hover, place))
         strip = interactive.Strip(traces, _RATE, axis={"range": limits})
-        return interactive.figure(
-            [strip], title, table, data, source=source, legend=unit + cut.replace("▲▼: ", "")
-        )
-    ax = style.axes(ax)
-    if len(ends):
-        ax.fill_between(cells.index, ends.iloc[0], ends.iloc[1], color=GREY, alpha=0.3, lw=0, label=others)
-    ax.set_ylim(*limits)
-    for place, (venue, name) in enumerate(names.items()):
-        ax.plot(cells.index, cells[venue], lw=1.3, label=name, **style.look(place))
-    ax.axhline(0, color=GREY, lw=0.8)
-    for place, venue in enumerate(chosen):
-        style.mark_clipped(ax, cells.index, cells[venue], color=style.look(place)["color"])
-    style.dress(ax, title=title, y=_RATE)
-    style.legend(ax, "above", title=unit + cut)
+        return interactive.figure([strip], title, table, data, source=source, legend=unit)
+    ax = style.axes(ax, size=(8.0, lane_height(len(chosen))))
+    usual = cells.median(axis=1) if len(means) > len(chosen) else None
+    labels = [f"{venue}\n{means[venue]:+.2f}" for venue in chosen]
+    marks = lane_marks(limits, 0.0)
+    outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
+    style.dress(ax, title=title, y="venue, mean rate [bps per 8 h]", grid="x")
+    key = [f"means over {_written(hours)}"]
+    key += [] if usual is None else [f"dotted: median of {len(means)} venues"]
+    key += [f"▲▼: {outside:,} outside"] if outside else []
+    style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
 
@@ -116,10 +118,11 @@ def funding_heatmap(
     symbol: str | None = None,
     step: str | pd.Timedelta | None = None,
     reach: float | None = None,
-    centre: float = 0.0,
+    centre: float | None = None,
     by_kind: bool = False,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
     """Draw the funding rate by venue and time as colours: who pays, who is paid, and when that changed.
@@ -137,10 +140,11 @@ def funding_heatmap(
         Distance from `centre` [bps/8h] at which the colours end on both sides; None takes the 98th
         percentile.
     centre
-        Rate [bps/8h] between the two colours: 0, or 1 to see who leaves the usual 0.01 % per 8 hours.
+        Rate [bps/8h] between the two colours. None takes 1, the usual 0.01 % per 8 hours, if the median rate
+        is within 0.05 of it, and 0 otherwise.
     by_kind
         Put centralised and decentralised venues under a heading of their own.
-    source, ax, engine
+    source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
@@ -157,17 +161,24 @@ def funding_heatmap(
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     if reach is not None and not 0 < reach < np.inf:
         raise ValueError(f"{reach=} is not a rate at which colours could end")
-    if not np.isfinite(centre):
+    if centre is not None and not np.isfinite(centre):
         raise ValueError(f"{centre=} is not a rate at which colours could meet")
     cells, hours = _averaged(rates, step, _COLUMNS)
     means = rates.mean("time").to_series().dropna().sort_values()
     rows = _rows(list(means.index), by_kind=by_kind)
     shown = cells.reindex(columns=rows).to_numpy().T
-    reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
     known = shown[~np.isnan(shown)]
-    share = style.share(float(np.mean(known > centre)))
-    above = "longs paid" if centre == 0 else f"above {centre:g} bps"
-    title = f"{symbol} funding: {above} in {share} of cells (venue × {_written(hours)})"
+    if centre is None:
+        centre = USUAL_BPS if abs(float(np.median(known)) - USUAL_BPS) < _NEAR else 0.0
+    reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
+    paid, received = (style.share(float(np.mean(side))) for side in (known > 0.0, known < 0.0))
+    title = f"{symbol} funding: longs paid in {paid} and shorts in {received} of cells"
+    if centre:
+        more, less = (
+            style.share(float(np.mean(side))) for side in (known > centre + _NEAR, known < centre - _NEAR)
+        )
+        title = f"{symbol} funding: above the usual {centre:g} bp in {more} of cells, below it in {less}"
+    title += f" (venue × {_written(hours)})"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
@@ -188,29 +199,40 @@ def funding_heatmap(
     cmap = style.colours_with_gaps(DIVERGING)
     colours = {"cmap": cmap, "vmin": centre - reach, "vmax": centre + reach}
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
-    for place in map(int, np.flatnonzero(~np.isin(rows, means.index))):  # headings
+    is_venue = np.isin(rows, means.index)
+    for place in map(int, np.flatnonzero(~is_venue)):  # headings
         ax.axhspan(place, place + 1, color="white", lw=0)
-    ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
+        count = sum(_kind(name) == rows[place] for name in means.index)
+        heading = f"{_KINDS.get(rows[place], rows[place])} ({count})"
+        ax.text(edges[0], place + 0.42, heading, fontsize=8, fontweight="bold", va="center")
+    ax.set_yticks(
+        np.flatnonzero(is_venue) + 0.5, [row for row, venue in zip(rows, is_venue, strict=True) if venue]
+    )
     style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(known.min() < centre - reach) + 2 * bool(known.max() > centre + reach)]
-    style.colorbar(ax, drawn, _RATE + lack, extend=beyond)
+    usual = f"\nwhite: {centre:+g}" if centre else ""
+    style.colorbar(ax, drawn, _RATE + usual + lack.replace("\n", ", " if usual else "\n"), extend=beyond)
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
 
 
 def _rows(venues: list[str], *, by_kind: bool) -> list[str]:
     """Return the rows from below, with a heading above the venues of each kind where there are several."""
-    kinds = [tables.VENUES[name].kind if name in tables.VENUES else "other" for name in venues]
+    kinds = [_kind(name) for name in venues]
     if not by_kind or len(set(kinds)) < 2:
         return venues
-    return [
-        row
-        for kind in sorted(set(kinds), reverse=True)
-        for row in [*(name for name, of in zip(venues, kinds, strict=True) if of == kind), kind.upper()]
-    ]
+    rows: list[str] = []
+    for kind in sorted(set(kinds), reverse=True):
+        rows += [*(name for name, of in zip(venues, kinds, strict=True) if of == kind), kind]
+    return rows
+
+
+def _kind(venue: str) -> str:
+    """Return the kind of a venue in capitals, which no name of a venue is."""
+    return (tables.VENUES[venue].kind if venue in tables.VENUES else "other").upper()
 
 
 def _ends(means: pd.Series) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,9 +10,9 @@ import xarray as xr
 
 from derivdata.analysis import oi as analysis
 from derivdata.plot import style
-from derivdata.plot.frames import Rates, Source, figure_function, finish, long_table, only_for
+from derivdata.plot.frames import Rates, Size, Source, figure_function, finish, long_table, only_for
 from derivdata.plot.funding_rates import STEPS
-from derivdata.plot.style import GREY, PALETTE
+from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support import times
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def open_interest(
     window: str | pd.Timedelta | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw how much open interest there is, who holds it, or whose share grows.
 
@@ -42,9 +43,9 @@ def open_interest(
         Table ``oi_history`` or its panel of ``oi_usd`` [USD]; for ``"trend"`` also what
         ``dd.analysis.oi.share_trend`` gave.
     kind
-        ``"level"``: of all venues together, in USD and, with prices, in coins. ``"share"``: of each venue,
-        stacked, and below it their concentration. ``"trend"``: share that each venue gained or lost by its
-        trend, with an interval.
+        ``"level"``: of all venues together in USD; with prices, the changes of USD, coins and price since
+        the first value. ``"share"``: of each venue, stacked; the title has their concentration. ``"trend"``:
+        share that each venue gained or lost, as bars, solid where its trend is significant.
     symbol
         Which symbol, where there are several.
     price
@@ -56,19 +57,18 @@ def open_interest(
     window
         Of trends: length of time that the changes are of. None takes the window of a table or panel, and a
         day for trends, which do not say from which window they are.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        The upper ones of a figure of several strips. Levels and shares are of the venues that are present in
-        95 % of the window (see ``dd.analysis.oi.market_share``); an instant at which one of them is missing
-        for long is a gap. Open interest in USD moves with the price though nobody trades; in coins it does
-        not. Concentration is the Herfindahl–Hirschman index. Trends stand in percentage points over the
-        window, the greatest gain at the top, with filled dots where the interval excludes zero, and without
-        an interval where the status says that the data cannot tell. Those of a table are of means over 1 to
-        24 hours.
+        Levels and shares are of the venues that are present in 95 % of the window (see
+        ``dd.analysis.oi.market_share``); a time at which one of them is missing for long is a gap. Open
+        interest in USD moves with the price though nobody trades; in coins it does not. Concentration is the
+        Herfindahl–Hirschman index. A change of share is the mean of the last day less that of the first, of a
+        table or panel, or the slope times `window`, of trends. A bar is solid where the interval of the trend
+        excludes zero. Trends of a table are of means over 1 to 24 hours.
 
     Raises
     ------
@@ -93,25 +93,27 @@ def open_interest(
 def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, Axes, pd.DataFrame]:
     """Draw the venues' shares, stacked, and their concentration below."""
     share, symbol = _shares(data, symbol)
-    upper, lower = style.strips(ax, 4.0, 1.2)
+    ax = style.axes(ax)
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     order = frame.ffill().iloc[-1].sort_values(ascending=False).index
     bands = frame[order[:top]].copy()
     if len(order) > top:
         bands["others"] = frame[order[top:]].sum(axis=1, min_count=1)
     colors = [*PALETTE[: min(top, len(order))], GREY][: bands.shape[1]]
-    upper.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0)
+    ax.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0, alpha=0.85)
     last = bands.ffill().iloc[-1]
-    _label_bands(upper, last, colors)
-    title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest"
-    style.dress(upper, title=title, y="share of open interest [%]", form="percent", grid="")
-    upper.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
+    _label_bands(ax, last, colors)
     hhi = analysis.hhi(share)["hhi_10000"].to_series()
-    lower.plot(frame.index, hhi, color=PALETTE[0], lw=1.4)
-    style.dress(lower, y="HHI\n[0 to 10,000]", form="number")
-    style.utc_axis(lower)
+    known = hhi.dropna()
+    concentration = ""
+    if len(known):
+        concentration = f"; concentration (HHI) {known.iloc[-1]:,.0f}, {known.iloc[0]:,.0f} at the start"
+    title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest{concentration}"
+    style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
+    ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
+    style.utc_axis(ax)
     table = long_table(frame[list(order)], "time", "exchange", "share")
-    return lower, upper, table.assign(hhi_10000=table["time"].map(hhi))
+    return ax, ax, table.assign(hhi_10000=table["time"].map(hhi))
 
 
 def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
@@ -132,7 +134,7 @@ def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
 def _trends(
     data: Rates | xr.Dataset, symbol: str | None, top: int, window: str | pd.Timedelta | None, ax: Axes | None
 ) -> tuple[Axes, Axes, pd.DataFrame]:
-    """Draw the change of each share by its trend, a row per venue."""
+    """Draw how much share each venue gained or lost, a bar per venue."""
     days = None if window is None else times.length(window, "window") / pd.Timedelta(1, "D")
     if days == 0.0:
         raise ValueError(f"{window=} has no length")
@@ -142,41 +144,66 @@ def _trends(
         share, symbol = _shares(data, symbol)
         stamps = share["time"].values
         trend, whole = trend_of(share), float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))
+        trend = trend if days else trend.assign(change=share_change(share))
     trend = trend if "status" in trend else trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
+    length = days or whole or 1.0
+    changes = trend["change"] if "change" in trend else length * trend["slope"]
     columns = ["slope", "low", "high", "status"]
-    frame = trend[columns].to_dataframe()[columns].dropna()
+    frame = (
+        trend[columns]
+        .to_dataframe()[columns]
+        .assign(change=changes.to_series())
+        .dropna(subset=["slope", "change"])
+    )
     if frame.empty:
         raise ValueError("no venue has a trend: shares need three points or more")
-    steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:top]]
-    steepest = steepest.sort_values("slope", ascending=False)
-    told = steepest["status"] == 0
-    sure = ((steepest["low"] > 0) | (steepest["high"] < 0)) & told
-    length = days or whole or 1.0
-    steepest = 100.0 * length * steepest[["slope", "low", "high"]]
-    ax, place = style.rows(ax, list(steepest.index), 0.26)
-    ax.hlines(place[told], steepest["low"][told], steepest["high"][told], color=PALETTE[0], lw=1.6, alpha=0.6)
-    for chosen, color, fill, words in (
-        (sure, PALETTE[0], PALETTE[0], "trend"),
-        (told & ~sure, PALETTE[0], "none", "interval includes zero"),
-        (~told, GREY, "none", "no interval: too little data"),
+    frame[["slope", "low", "high", "change"]] *= 100.0
+    frame[["slope", "low", "high"]] *= length
+    largest = frame.loc[frame["change"].abs().sort_values(ascending=False, kind="stable").index[:top]]
+    shown = largest.sort_values("change", ascending=False, kind="stable")
+    sure = ((shown["low"] > 0) | (shown["high"] < 0)) & (shown["status"] == 0)
+    ax, place = style.rows(ax, list(shown.index), 0.26)
+    for chosen, alpha, words in (
+        (sure.to_numpy(), 1.0, "significant trend (95 %)"),
+        (~sure.to_numpy(), 0.35, "no significant trend"),
     ):
-        if chosen.any():
-            change = steepest["slope"][chosen]
-            ax.plot(change, place[chosen], "o", color=color, mfc=fill, ms=6, label=words)
+        change = shown["change"].to_numpy()[chosen]
+        if change.size:
+            color = [LONG if value >= 0 else SHORT for value in change]
+            look: dict[str, Any] = {"color": color, "alpha": alpha, "label": words}
+            style.bars(ax, place[chosen], change, 0.66, horizontal=True, **look)
+    reach = float(shown["change"].abs().max()) or 1.0
+    for row, (change, is_sure) in enumerate(zip(shown["change"], sure, strict=True)):
+        text = f"{change:+.2f}{' *' if is_sure else ''}"
+        look = {"va": "center", "ha": "left" if change >= 0 else "right", "fontsize": 8}
+        ax.text(change + np.copysign(0.02 * reach, change), row, text, **look)
     ax.axvline(0, color=GREY, lw=1.0)
-    level = f"{style.share(trend.attrs['level'])} interval" if "level" in trend.attrs else "interval"
-    shown = f"{len(steepest)} of {len(frame)}" if len(steepest) < len(frame) else len(steepest)
-    moving = steepest.loc[sure, "slope"]
-    lead = "no share of open interest has a clear trend"
-    if len(moving):
-        most = moving.abs().idxmax()
-        lead = f"clear trends: {len(moving)}, the largest {most} ({moving[most]:+.2g} points)"
+    low, high = min(float(shown["change"].min()), 0.0), max(float(shown["change"].max()), 0.0)
+    room = 0.22 * (high - low)  # for the numbers at the ends of bars
+    ax.set_xlim(low - room, high + room)
+    gain, loss = shown["change"].iloc[0], shown["change"].iloc[-1]
+    words = [f"{shown.index[0]} gained {gain:.2g} points of share"] if gain > 0 else []
+    words += [f"{shown.index[-1]} lost {-loss:.2g}"] if loss < 0 else []
     span = "a day" if length == 1.0 else f"in {length:.3g} days"
-    words = f"change of share by its trend [percentage points {span}], with {level}"
-    style.dress(ax, title=f"{symbol}: {lead}; {shown} venues", x=words, grid="x")
-    style.legend(ax, "above")
-    table = steepest.rename(columns={"slope": "change_pp", "low": "low_pp", "high": "high_pp"})
+    title = f"{symbol}: {', '.join(words) or 'no share changed'} {span}"
+    few = f"; {len(shown)} of {len(frame)} venues" if len(shown) < len(frame) else ""
+    style.dress(ax, title=title, x=f"change of share [percentage points {span}]{few}", grid="x")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    style.note(ax, "* solid: the trend is significant at 95 %; pale: it is not, or there is too little data")
+    table = shown.rename(
+        columns={"slope": "trend_pp", "low": "low_pp", "high": "high_pp", "change": "change_pp"}
+    )
     return ax, ax, table.rename_axis("exchange").reset_index().assign(days=length)
+
+
+def share_change(share: xr.DataArray) -> xr.DataArray:
+    """Return the mean share of the last day less that of the first, or of a tenth of a shorter window."""
+    stamps = share["time"].values
+    part = min(np.timedelta64(1, "D"), (stamps[-1] - stamps[0]) / 10)
+    first = share.sel(time=slice(None, stamps[0] + part)).mean("time")
+    last = share.sel(time=slice(stamps[-1] - part, None)).mean("time")
+    return last - first
 
 
 def _levels(
@@ -191,19 +218,39 @@ def _levels(
     if price is not None:
         level = style.median_price(price, symbol).reindex(time=panel["time"].values)
         lines |= {"oi_coins": total / level, "price_usd": level}
-    strip = style.strips(ax, *[2.0, 1.4, 1.4][: len(lines)], size=(8.0, 2.0 + 1.6 * len(lines)))
-    labels = ("open interest\n[billion USD]", f"open interest\n[{symbol}]", "price\n[USD]")
-    for place, (one, line) in enumerate(zip(strip, lines.values(), strict=True)):
-        one.plot(line["time"], line / (1.0 if place else _BILLION), color=PALETTE[place], lw=1.4)
-        style.dress(one, y=labels[place], form="number")
+    ax = style.axes(ax, size=(8.0, 4.0))
     names = ("in USD", "in coins", "price")
-    changes = [f"{name} {_change(line)}" for name, line in zip(names, lines.values(), strict=False)]
-    known = ", ".join(change for change in changes if not change.endswith(" "))
+    changes = [_change(line) for line in lines.values()]
     of = f"{len(present)} venue{'s' if len(present) != 1 else ''}"
-    style.dress(strip[0], title=f"{symbol}: open interest of {of}" + (f": {known}" if known else ""))
-    style.utc_axis(strip[-1])
+    known = ", ".join(f"{name} {change}" for name, change in zip(names, changes, strict=False) if change)
+    title = f"{symbol}: open interest of {of}" + (f": {known}" if known else "")
+    if price is None:
+        ax.plot(total["time"], total / _BILLION, color=PALETTE[0], lw=1.4)
+        style.dress(ax, title=title, y="open interest [billion USD]", form="number")
+    else:
+        _draw_changes(ax, lines, symbol)
+        style.dress(ax, title=title, y="change since the first value [%]", form="percent")
+        style.legend(ax, "above")
+    style.utc_axis(ax)
     table = pd.DataFrame({name: line.to_series() for name, line in lines.items()})
-    return strip[-1], strip[0], table.rename_axis("time").reset_index()
+    return ax, ax, table.rename_axis("time").reset_index()
+
+
+def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> None:
+    """Draw each line as its change since its first value, named with its latest level."""
+    words = ("open interest: {} B USD", f"open interest: {{}} {symbol}", "price: {} USD")
+    looks: tuple[dict[str, Any], ...] = (
+        {"color": PALETTE[0], "lw": 1.3},
+        {"color": PALETTE[1], "lw": 2.0},
+        {"color": GREY, "lw": 1.2, "ls": "--"},
+    )
+    for (name, line), text, look in zip(lines.items(), words, looks, strict=True):
+        known = line.dropna("time")
+        if not known.sizes["time"] or not float(known[0]) > 0:
+            continue
+        last = float(known[-1]) / (_BILLION if name == "oi_usd" else 1.0)
+        ax.plot(line["time"], line / float(known[0]) - 1.0, label=text.format(style.number(last)), **look)
+    ax.axhline(0, color=GREY, lw=0.8)
 
 
 def _change(line: xr.DataArray) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata.analysis.liquidations import observed
 from derivdata.plot import interactive, style
-from derivdata.plot.frames import Engine, Rates, Source, figure_function, finish
+from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
@@ -39,6 +39,7 @@ def liquidations(
     top: int = 12,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
     """Draw liquidations by venue and time under the price, their value per hour, and the feed's coverage.
@@ -58,7 +59,7 @@ def liquidations(
         The span that is drawn; the events' own without them.
     top
         How many venues have a row of their own, those with the most value; the others share one.
-    source, ax, engine
+    source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
@@ -111,7 +112,7 @@ def liquidations(
         highest.plot(line["time"], line, color=PALETTE[4], lw=1.3)
         style.dress(highest, title=title, y=_PRICE, form="number")
     for (_, color), (name, value) in zip(_SIDES, sums[0].items(), strict=True):
-        bars.bar(value.index, value, width=sums[1], align="edge", color=color, label=name)
+        style.bars(bars, value.index, value, sums[1], centred=False, color=color, label=name)
     bars.axhline(0, color=GREY, lw=0.8)
     style.dress(bars, y=sums[2], form="size")
     style.legend(bars, "above")
@@ -257,14 +258,16 @@ def _times(events: pd.DataFrame) -> Array:
 
 
 @figure_function
-def orderbook_depth(data: pd.DataFrame, *, source: Source | None = None, ax: Axes | None = None) -> Axes:
+def orderbook_depth(
+    data: pd.DataFrame, *, source: Source | None = None, ax: Axes | None = None, figsize: Size | None = None
+) -> Axes:
     """Draw the value bid and offered by distance from the mid price, of one book or over time.
 
     Parameters
     ----------
     data
         Table ``orderbook_book`` or ``orderbook_depth_history`` of one symbol on one venue.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns

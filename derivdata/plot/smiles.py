@@ -28,8 +28,8 @@ from derivdata.plot.fits import (
     quotes_of,
     single,
 )
-from derivdata.plot.frames import Chain, Expiries, Source, figure_function, finish
-from derivdata.plot.style import GREY, PALETTE, SHORT
+from derivdata.plot.frames import Chain, Expiries, Size, Source, figure_function, finish
+from derivdata.plot.style import GREY, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +39,10 @@ _DENSITY_POINTS = 241
 _DENSITY_REACH = 3.5  # standard deviations
 _DENSITY_DAYS = (7.0, 30.0, 90.0, 180.0)
 _LEAST_DELTA = 0.02
+_SHOWN_DELTA = 0.04
+_ARBITRAGE = "#d62728"
+_DELTAS = {0.1: "10P", 0.25: "25P", 0.5: "50", 0.75: "25C", 0.9: "10C"}
+"""Labels of the axis of delta, at one less the call's delta."""
 
 
 @figure_function
@@ -51,8 +55,9 @@ def smile(
     limit: int = 6,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
-    """Draw implied volatility by log-moneyness: quotes as dots, the fit as a line, and its g(k) below.
+    """Draw implied volatility by delta, with strikes on top: quotes as dots, the fit as a line.
 
     Parameters
     ----------
@@ -67,18 +72,19 @@ def smile(
         Which expiries; None takes up to `limit`, spread over those that there are.
     limit
         How many are drawn at most.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        That of the smiles. The axes hold the quotes of 2 delta or more and those with a bid; the others are
-        faded. The title gives volatility at the forward, risk reversal and butterfly at 25 delta [points] of
-        the middle expiry. Where there is a fit, the strip below shows Durrleman's g between its first and
-        last quote: below zero the smile holds a butterfly arbitrage. Bars span bid and ask where the
-        quotes have them. The legend says by how much the fit of a surface misses the quotes at the money,
-        with a star where that is more than half their spread.
+        Volatility over the forward delta of the option out of the money: puts at the left, the forward in
+        the middle, calls at the right, from 4 delta on. Above stand the strikes of the middle expiry at these
+        deltas. Quotes below 2 delta without a bid are faded. The title gives volatility at the forward, risk
+        reversal and butterfly at 25 delta [points] of the middle expiry. Red parts of a fit hold a butterfly
+        arbitrage: Durrleman's g is below zero there; ``dd.plot.data(ax)`` has g and log-moneyness. Bars span
+        bid and ask where the quotes have them. The legend says by how much the fit of a surface misses the
+        quotes at the money, with a star where that is more than half their spread.
 
     Raises
     ------
@@ -99,40 +105,77 @@ def smile(
         raise ValueError("no option has an implied volatility")
     chosen = listed[chosen_expiries(listed, expiries, limit)]
     table = _table(points, curve, past, chosen)
-    upper, lower = (style.axes(ax), None) if curve is None else style.strips(ax, 3.4, 1.2)
-    for color, expiry in zip(style.shades(len(chosen)), chosen, strict=True):
-        _one(upper, lower, table[table["expiry"] == expiry], _label(shown, curve, expiry), color)
-    upper.axvline(0, color=GREY, lw=0.8)
-    title = f"{name_of(shown)}: {_finding(curve, chosen)}"
-    style.dress(upper, title=title, y="implied volatility\n[% annualised]", form="percent")
-    traded = table[table["traded"]]
-    if len(traded):
-        for (low, high), limits, least in (
-            (np.nanpercentile(traded["log_moneyness"], [0, 100]), upper.set_xlim, 0.01),
-            (np.nanpercentile(traded[["iv", "iv_bid", "iv_ask"]], [0, 100]), upper.set_ylim, 0.005),
-        ):
-            margin = max(0.05 * (high - low), least)
-            limits(low - margin, high + margin)
+    ax = style.axes(ax)
+    for place, expiry in enumerate(chosen):
+        rows = table[table["expiry"] == expiry]
+        _one(ax, rows, _label(shown, curve, expiry), style.look(place)["color"], alone=curve is None)
+    title = f"{name_of(shown)}: {_finding(curve, chosen)}{_arbitrage(table)}"
+    style.dress(ax, title=title, y="implied volatility [% annualised]", form="percent")
+    _delta_axis(ax, table)
     if past is not None:
-        upper.set_ylim(bottom=min(upper.get_ylim()[0], table["iv"][table["kind"] == "before"].min() - 0.005))
         label = f"fit of {instant_of(past):%Y-%m-%d %H:%M}"
-        upper.plot([], [], ls="--", color=GREY, lw=1.2, label=label)
+        ax.plot([], [], ls="--", color=GREY, lw=1.2, label=label)
     has_errors = curve is not None and "atm_error_vol" in curve
     words = "expiry, fit − quote\nat the money [points]" if has_errors else "expiry"
-    style.legend(upper, "right", title=words)
-    if lower is not None:
-        _dress_g(lower, table)
-    lowest = upper if lower is None else lower
-    lowest.set_xlabel("log-moneyness ln(K/F) [1]")
+    _strikes_on_top(ax, shown, table, chosen)
+    style.legend(ax, "right", title=words, lift=24.0)  # above the strikes where the figure is narrow
     kept = table.drop(columns="traded").dropna(axis=1, how="all")
-    return finish(upper, kept, quotes, fit, source=source, lowest=lowest)
+    return finish(ax, kept, quotes, fit, source=source)
+
+
+def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
+    """Label the axis of delta, and hold what is traded or fitted within the limits."""
+    inside = table[table["traded"] | (table["kind"] != "quote")]
+    inside = inside[inside["delta"].between(_LEAST_DELTA, 1.0 - _LEAST_DELTA)]
+    inside = table if inside.empty else inside
+    levels = inside[["iv", "iv_bid", "iv_ask"]].to_numpy(dtype=np.float64)
+    low, high = np.nanmin(levels), np.nanmax(levels)
+    margin = max(0.06 * (high - low), 0.005)
+    ax.set_ylim(low - margin, high + 1.5 * margin)
+    near = inside["delta"]
+    ax.set_xlim(min(near.min(), 0.3) - 0.02, max(near.max(), 0.7) + 0.02)
+    shown = {
+        place: words for place, words in _DELTAS.items() if ax.get_xlim()[0] <= place <= ax.get_xlim()[1]
+    }
+    ax.set_xticks(list(shown), list(shown.values()))
+    ax.axvline(0.5, color=GREY, lw=0.8, ls=":")
+    ax.set_xlabel("delta of the option out of the money: puts (P), calls (C) [% of the forward]")
+
+
+def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd.DatetimeIndex) -> None:
+    """Write above the axes which strikes of the middle expiry lie at the labelled deltas."""
+    expiry = chosen[len(chosen) // 2]
+    forward = shown["forward"] if "forward" in shown.coords else None
+    rows = table[(table["expiry"] == expiry) & (table["kind"] == "fit")]
+    rows = table[(table["expiry"] == expiry) & (table["kind"] == "quote")] if rows.empty else rows
+    if forward is None or len(rows) < 2:
+        return
+    level = float(np.asarray(forward.sel(expiry=expiry)).max())
+    rows = rows.sort_values("delta")
+    low, high = ax.get_xlim()
+    style.note(ax, f"strikes of {expiry:%d %b %Y} [USD]\n")
+    for place in _DELTAS:
+        if max(low, rows["delta"].iloc[0]) <= place <= min(high, rows["delta"].iloc[-1]):
+            strike = level * np.exp(np.interp(place, rows["delta"], rows["log_moneyness"]))
+            digits = 10.0 ** (np.floor(np.log10(strike)) - 2)
+            words = style.number(float(np.round(strike / digits) * digits))
+            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7.5, "color": GREY}
+            ax.annotate(words, (place, 1.0), (0, 2), ("data", "axes fraction"), "offset points", **look)
+
+
+def _arbitrage(table: pd.DataFrame) -> str:
+    """Say whether a fitted smile holds a butterfly arbitrage."""
+    g = table["g"].dropna()
+    if g.empty:
+        return ""
+    return "; red: butterfly arbitrage" if (g < 0.0).any() else "; no butterfly arbitrage"
 
 
 def _table(
     points: xr.Dataset | None, curve: xr.Dataset | None, past: xr.Dataset | None, chosen: pd.DatetimeIndex
 ) -> pd.DataFrame:
     """Return quotes and fitted volatilities by log-moneyness, with Durrleman's g of the fit."""
-    columns = ["expiry", "kind", "log_moneyness", "iv", "iv_bid", "iv_ask", "g", "traded"]
+    columns = ["expiry", "kind", "log_moneyness", "delta", "iv", "iv_bid", "iv_ask", "g", "traded"]
     rows = []
     for expiry in chosen:
         quotes = _at(points, expiry)
@@ -154,6 +197,14 @@ def _table(
                 rows[-1]["expiry"] = expiry
     table = pd.concat([pd.DataFrame(row) for row in rows] or [pd.DataFrame()], ignore_index=True)
     table = table.reindex(columns=columns).assign(traded=lambda t: t["traded"].eq(True))
+    source = points if points is not None else curve
+    assert source is not None
+    years = pd.Series(
+        np.asarray(source["year_fraction"]).ravel(), pd.DatetimeIndex(source["expiry"].to_numpy())
+    )
+    deviation = table["iv"] * np.sqrt(table["expiry"].map(years[~years.index.duplicated()]))
+    # One less the call's delta on the forward: 0.1 is the put of 10 delta, 0.9 the call of 10.
+    table["delta"] = ndtr(table["log_moneyness"] / deviation - deviation / 2.0)
     return table[table["iv"].notna()]
 
 
@@ -188,34 +239,23 @@ def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) ->
     return f"{label} {round(100 * float(fit['atm_error_vol']), 2) + 0.0:+.2f}{star}"  # no −0.00
 
 
-def _one(upper: Axes, lower: Axes | None, rows: pd.DataFrame, label: str, color: Any) -> None:
-    """Draw one expiry: quotes, those that nobody bids for faded, its fit, the fit before, and g."""
+def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -> None:
+    """Draw one expiry: quotes, faded where nobody bids, its fit with its arbitrage, and the fit before."""
     quotes, fit, past = (rows[rows["kind"] == kind] for kind in ("quote", "fit", "before"))
     for traded, part in quotes.groupby("traded"):
-        alpha = 0.8 if traded else 0.2
-        upper.vlines(
-            part["log_moneyness"], part["iv_bid"], part["iv_ask"], color=color, lw=1.0, alpha=0.6 * alpha
-        )
-        of = label if traded and lower is None else "_quotes"
-        upper.plot(part["log_moneyness"], part["iv"], ".", ms=3.5, color=color, alpha=alpha, label=of)
-    upper.plot(past["log_moneyness"], past["iv"], color=color, lw=1.1, ls="--", label="_before")
-    if lower is None or fit.empty:
-        return
-    k, g = fit["log_moneyness"], fit["g"]
-    upper.plot(k, fit["iv"], color=color, lw=1.4, label=label)
-    lower.plot(k, g, color=color, lw=1.2)
-    lower.fill_between(k, g, 0.0, where=g < 0, color=SHORT, alpha=0.6, lw=0)
-
-
-def _dress_g(ax: Axes, table: pd.DataFrame) -> None:
-    style.dress(ax, y="g(k) [1]")
-    ax.axhline(0, color=SHORT, lw=1.0)
-    low, high = ax.get_ylim()
-    ax.set_ylim(min(low, -0.1), min(high, 2.5))
-    # One arrowhead per expiry whose g leaves the axes, at its highest and at its lowest.
-    curves = table[table["kind"] == "fit"].groupby("expiry")["g"]
-    ends = table.loc[pd.concat([curves.idxmax(), curves.idxmin()])]
-    style.mark_clipped(ax, ends["log_moneyness"], ends["g"])
+        alpha = 0.8 if traded else 0.15
+        if part["iv_bid"].notna().any():
+            look: dict[str, Any] = {"color": color, "lw": 1.0, "alpha": 0.5 * alpha}
+            ax.vlines(part["delta"], part["iv_bid"], part["iv_ask"], **look)
+        of = label if traded and alone else "_quotes"
+        ax.plot(part["delta"], part["iv"], ".", ms=3.5, color=color, alpha=alpha, label=of)
+    if len(past):
+        ax.plot(past["delta"], past["iv"], color=color, lw=1.1, ls="--", label="_before")
+    if len(fit):
+        ax.plot(fit["delta"], fit["iv"], color=color, lw=1.5, label=label)
+        below = fit["iv"].where(fit["g"] < 0.0)
+        if below.notna().any():
+            ax.plot(fit["delta"], below, color=_ARBITRAGE, lw=3.5, alpha=0.8, label="_arbitrage")
 
 
 @figure_function
@@ -225,6 +265,7 @@ def implied_density(
     expiries: Expiries | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw how likely options hold each price at expiry to be, under the risk-neutral measure.
 
@@ -235,7 +276,7 @@ def implied_density(
         ``dd.options.surface``, to which a surface is fitted first.
     expiries
         Which expiries; None takes those nearest to a week, a month, and three and six months.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns

@@ -11,7 +11,7 @@ import xarray as xr
 from derivdata.analysis import exposure
 from derivdata.plot import style
 from derivdata.plot.fits import listed_expiry
-from derivdata.plot.frames import Chain, Source, figure_function, finish, only_for
+from derivdata.plot.frames import Chain, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support.arrays import Array
 from derivdata.support.times import Instant, naive_utc
@@ -36,6 +36,7 @@ def strikes(
     contract_size: float | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw open interest or volume by strike or expiry, or what hedgers trade per 1 % move by strike.
 
@@ -59,7 +60,7 @@ def strikes(
         strike and the level at which it changes sign in all are marked. None counts every option with +1.
     contract_size
         Coins per contract; None takes those of `derivdata.analysis.exposure.open_interest`.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
@@ -156,7 +157,7 @@ def _gamma(
     width, beneath = bar_width(bars.index.to_numpy()), np.where(calls * puts > 0.0, calls, 0.0)
     for side, color, bottom in (("call", LONG, 0.0), ("put", SHORT, beneath)):
         label = f"{side}s: {style.number(float(gamma[side].sum()))} M USD"
-        ax.bar(bars.index, bars[side], width=width, bottom=bottom, color=color, label=label)
+        style.bars(ax, bars.index, bars[side], width, start=bottom, color=color, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
     _name_largest(ax, net, np.maximum(calls, beneath + puts).clip(lower=0.0))
     strike_axis(ax, size, _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
@@ -220,7 +221,7 @@ def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFr
                 look = {"alpha": shade, "label": "_puts" if side else f"{group}: {total}"}
             at = (held > 0.0) == (held > 0.0).any()  # all where there is none, for the legend
             below = sign * bottoms[side][at]
-            ax.bar(places[at], sign * held[at], width=width, bottom=below, color=color, **look)
+            style.bars(ax, places[at], sign * held[at], width, start=below, color=color, **look)
             bottoms[side] += held
             part = {"expiry": group, "side": name, "strike": places, "open_interest": held}
             parts.append(pd.DataFrame(part))

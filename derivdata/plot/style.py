@@ -31,6 +31,9 @@ LONG, SHORT = PALETTE[0], PALETTE[1]
 SEQUENTIAL, DIVERGING = "viridis", "PuOr_r"
 NO_DATA = "#c3c7cd"
 
+FOOTER = "footer"
+"""Id of the text that names the source; a report takes it out and writes it below its figures."""
+
 Form = Literal["number", "size", "percent"]
 
 _SIZE = (8.0, 4.5)
@@ -100,6 +103,43 @@ def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> None:
             ax.plot(x[beyond], np.full(int(beyond.sum()), edge), marker, **look)
 
 
+def bars(
+    ax: Axes,
+    place: Any,
+    length: Any,
+    width: Any,
+    *,
+    start: Any = 0.0,
+    horizontal: bool = False,
+    centred: bool = True,
+    **look: Any,
+) -> None:
+    """Draw bars as one collection, which takes a fraction of the time of one patch for each bar.
+
+    `place` is where a bar stands, `width` its size across; it begins at `start` and has a signed `length`.
+    """
+    from matplotlib.collections import PolyCollection
+
+    axis = ax.yaxis if horizontal else ax.xaxis
+    axis.update_units(place)
+    at = np.asarray(axis.convert_units(place), dtype=np.float64)
+    if isinstance(width, np.timedelta64 | pd.Timedelta):
+        width = pd.Timedelta(width) / pd.Timedelta(1, "D")
+    size, first, across = (
+        np.broadcast_to(np.asarray(part, dtype=np.float64), at.shape) for part in (length, start, width)
+    )
+    near = at - across / 2.0 if centred else at
+    corners = [(near, first), (near + across, first), (near + across, first + size), (near, first + size)]
+    vertices = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=-2)
+    if horizontal:
+        vertices = vertices[..., ::-1]
+    color = look.pop("color", None)
+    drawn = PolyCollection(list(vertices), facecolors=color, **({"lw": 0} | look))
+    ax.add_collection(drawn)
+    (drawn.sticky_edges.x if horizontal else drawn.sticky_edges.y).append(0.0)
+    ax.autoscale_view()
+
+
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
     """Return the size [inches] of a figure with so many rows."""
     return wide, 1.7 + max(each * rows, 1.3)
@@ -143,11 +183,22 @@ def dress(
         ax.set_ylabel(y)
     if form is not None:
         write(ax.yaxis, form)
+    if width < _NARROW:
+        _thin_ticks(ax)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_axisbelow(True)
     if grid:
         ax.grid(axis=grid, color=GREY, alpha=0.25, lw=0.6)
+
+
+def _thin_ticks(ax: Axes) -> None:
+    """Leave five ticks or fewer on linear axes without ticks of their own."""
+    from matplotlib.ticker import AutoLocator, MaxNLocator
+
+    for axis in (ax.xaxis, ax.yaxis):
+        if type(axis.get_major_locator()) is AutoLocator:
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 
 def title_lines(title: str, most: int) -> list[str]:
@@ -184,10 +235,13 @@ def utc_axis(ax: Axes) -> None:
     ax.set_xlabel("time [UTC]")
 
 
-def legend(ax: Axes, where: Literal["inside", "right", "above"] = "inside", **options: Any) -> None:
+def legend(
+    ax: Axes, where: Literal["inside", "right", "above"] = "inside", *, lift: float = 0.0, **options: Any
+) -> None:
     """Add a small legend: inside where there is room, right of the axes, or between title and axes.
 
-    ``"above"`` takes as many columns as fit, at the left; so does ``"right"`` in a narrow figure.
+    ``"above"`` takes as many columns as fit, at the left, `lift` points above the axes; so does ``"right"``
+    in a narrow figure.
     """
     width = cell_width(ax)
     handles, names = ax.get_legend_handles_labels()
@@ -204,8 +258,33 @@ def legend(ax: Axes, where: Literal["inside", "right", "above"] = "inside", **op
     if where == "above":  # lines of its own: title and legend would run into one another
         lines = -(-len(names) // options.get("ncols", 1)) + bool(options.get("title"))
         title = ax.get_title(loc="left")
-        ax.set_title(title, loc="left", fontsize=_title_size(width), pad=9.0 + 13.6 * lines)
+        ax.set_title(title, loc="left", fontsize=_title_size(width), pad=9.0 + 13.6 * lines + lift)
+        if lift:
+            from matplotlib.transforms import ScaledTranslation
+
+            figure = ax.get_figure(root=True)
+            assert figure is not None
+            lifted = ScaledTranslation(0.0, lift / 72.0, figure.dpi_scale_trans)
+            options["bbox_transform"] = ax.transAxes + lifted
     ax.legend(handles, names, **{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
+
+
+def note(ax: Axes, words: str) -> None:
+    """Write a line in small letters between the title and the axes."""
+    if words:
+        title = ax.get_title(loc="left")
+        fitting = max(int(0.8 * cell_width(ax) / 4.4), 20)
+        lines = [line for part in words.split("\n") for line in textwrap.wrap(part, fitting) or [""]]
+        ax.set_title(title, loc="left", fontsize=_title_size(cell_width(ax)), pad=8.0 + 10.5 * len(lines))
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        look: dict[str, Any] = {
+            "ha": "left",
+            "va": "bottom",
+            "fontsize": 8,
+            "color": GREY,
+            "linespacing": 1.1,
+        }
+        ax.annotate("\n".join(lines), (0.0, 1.0), (0, 3), annotation_clip=False, **place, **look)
 
 
 def _columns_that_fit(names: Sequence[str], width: float) -> int:
@@ -250,6 +329,7 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     below: dict[str, Any] = {"xycoords": ("axes fraction", ax.xaxis.label), "textcoords": "offset points"}
     look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": GREY}
     written = ax.annotate(text, xy=(1.0, 0.0), xytext=(0, -5), annotation_clip=False, **below, **look)
+    written.set_gid(FOOTER)
     if url:
         written.set_url(url)
     return written

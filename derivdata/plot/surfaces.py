@@ -12,16 +12,32 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis import surface as analysis
 from derivdata.analysis.panels import hours_of
+from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot import interactive, style
-from derivdata.plot.fits import apart, at_the_money, days, expiry_label, fit_of, fitted, name_of, single
-from derivdata.plot.frames import Chain, Engine, Source, figure_function, finish, long_table
-from derivdata.plot.style import DIVERGING, GREY, SEQUENTIAL
+from derivdata.plot.fits import (
+    apart,
+    at_the_money,
+    days,
+    expiry_axis,
+    expiry_label,
+    fit_of,
+    fitted,
+    name_of,
+    single,
+)
+from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, long_table
+from derivdata.plot.style import DIVERGING, SEQUENTIAL
 from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ACROSS = 121
+_ACROSS = 81
+_LEAST_COLUMN = 20.0
+"""Width of a column [points] into which a value fits."""
+_WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
+"""Where values are written, as parts of the reach."""
+_NEAR_DAYS = 7.0
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
 """Moneyness at which venues are compared."""
@@ -34,6 +50,7 @@ def surface(
     reach: float = 2.0,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
     """Draw implied volatility over moneyness and listed expiries as a heat map.
@@ -45,14 +62,16 @@ def surface(
         ``dd.options.surface``, to which a surface is fitted first.
     reach
         How far from the forward, in at-the-money standard deviations.
-    source, ax, engine
+    source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes, or a plotly Figure
         Moneyness is ln(K/F) over the at-the-money standard deviation, which puts short and long expiries
-        side by side. A column is one listed expiry: nothing is drawn between expiries or outside the quotes.
+        side by side. Time to expiry has a logarithmic scale; a column is one listed expiry and reaches half
+        way to the next: nothing is interpolated between expiries or drawn outside the quotes. Wide columns
+        have values [%]. The title gives volatility at the forward and the 25-delta risk reversal [points].
 
     Raises
     ------
@@ -68,7 +87,7 @@ def surface(
     k = at_the_money(fit) * np.sqrt(fit["year_fraction"]) * spread
     iv = np.asarray(smile.iv(fit, k).transpose("deviation", "expiry"))
     expiries, tenors = pd.DatetimeIndex(fit["expiry"].to_numpy()), days(fit)
-    title = f"{name_of(fit)}: {_highest(expiries, spread.to_numpy(), iv)}"
+    title = f"{name_of(fit)}: {_levels(fit, tenors)}"
     table = pd.DataFrame(
         {
             "expiry": np.tile(expiries, _ACROSS),
@@ -90,26 +109,50 @@ def surface(
         ticks: Any = {"tickvals": few, "ticktext": [interactive.text(labels[place]) for place in few]}
         return interactive.figure([strip], title, table, data, source=source, label=x, **ticks)
     ax = style.axes(ax)
-    drawn = ax.pcolormesh(columns, spread, 100 * iv, cmap=SEQUENTIAL, shading="nearest", rasterized=True)
-    ax.set_ylim(-reach, reach)
-    ax.axhline(0, color=GREY, lw=0.8, ls=":")
+    edges = _edges(tenors)
+    half = reach / (_ACROSS - 1)
+    heights = np.linspace(-reach - half, reach + half, _ACROSS + 1)
+    drawn = ax.pcolormesh(edges, heights, 100 * iv, cmap=SEQUENTIAL, rasterized=True)
+    expiry_axis(ax, tenors, expiries)
+    ax.set(xlim=(edges[0], edges[-1]), ylim=(-reach, reach))
+    _write_values(ax, drawn, tenors, edges, spread.to_numpy(), 100 * iv)
     style.dress(ax, title=title, y=y, grid="")
-    places = apart(columns, 36.0 * len(expiries) / (0.72 * style.cell_width(ax)))
-    ax.set_xticks(places, [labels[place] for place in places])
-    ax.set_xlabel(x)
     style.colorbar(ax, drawn, unit)
     return finish(ax, table, data, source=source)
 
 
-def _highest(expiries: pd.DatetimeIndex, spread: Array, iv: Array) -> str:
-    if not np.isfinite(iv).any():
-        return "no volatility within the quotes"
+def _edges(tenors: Array) -> Array:
+    """Return the edges of columns on a logarithmic axis: half way between expiries."""
+    logs = np.log(tenors)
+    middle = (logs[1:] + logs[:-1]) / 2.0
+    return np.exp(np.r_[2.0 * logs[0] - middle[0], middle, 2.0 * logs[-1] - middle[-1]])
+
+
+def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Array, iv: Array) -> None:
+    """Write volatilities into the columns that are wide enough [%]."""
+    points = 0.72 * style.cell_width(ax) * np.diff(np.log(edges)) / np.log(edges[-1] / edges[0])
+    for column in np.flatnonzero(points >= _LEAST_COLUMN):
+        for part in _WRITTEN_AT:
+            row = int(np.argmin(np.abs(spread - part * spread[-1])))
+            value = iv[row, column]
+            if np.isfinite(value):
+                dark = drawn.norm(value) < 0.6
+                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5}
+                ink = "#fcfcfc" if dark else "#101010"
+                ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
+
+
+def _levels(fit: xr.Dataset, tenors: Array) -> str:
+    """Give volatility at the forward and 25-delta risk reversals of a near and of the last expiry."""
+    points = points_at_expiries(fit, ("atm", "rr25"))
+    atm, reversal = (100.0 * np.asarray(points[name]) for name in ("atm", "rr25"))
+    near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
+    places = [near] if near == len(tenors) - 1 else [near, len(tenors) - 1]
     words = []
-    for value, find in (("highest", np.nanargmax), ("lowest", np.nanargmin)):
-        row, column = np.unravel_index(find(iv), iv.shape)
-        place = f"{spread[row]:+.1f} deviations" if abs(spread[row]) >= 0.05 else "the forward"
-        words.append(f"{value} {100 * iv[row, column]:.1f} % on {expiries[column]:%Y-%m-%d} at {place}")
-    return "volatility " + ", ".join(words)
+    for place in places:
+        skew = f", RR25 {reversal[place]:+z.1f}" if np.isfinite(reversal[place]) else ""
+        words.append(f"ATM {atm[place]:.1f} %{skew} in {tenors[place]:.3g} days")
+    return "; ".join(words)
 
 
 @figure_function
@@ -120,6 +163,7 @@ def venue_difference(
     tenors: Sequence[str | pd.Timedelta] = ("7d", "30d", "90d", "180d"),
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw the implied volatility of each venue less that of a reference, by moneyness and tenor.
 
@@ -132,7 +176,7 @@ def venue_difference(
         The venue that the others are compared with.
     tenors
         Times to expiry.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns

@@ -24,7 +24,7 @@ from derivdata.plot.fits import (
     name_of,
     single,
 )
-from derivdata.plot.frames import Chain, Engine, Source, figure_function, finish, only_for
+from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.times import naive_utc
 from derivdata.tables.required import require_columns, require_instants
@@ -46,6 +46,7 @@ def term_structure(
     before: Chain | None = None,
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
     """Draw volatility by expiry, now and before, forward and model-free; or the basis that options imply.
@@ -66,13 +67,14 @@ def term_structure(
     before
         At-the-money volatility of an earlier instant, drawn at the same expiries: a fit, or rows of one
         instant of the table ``options_atm_history``.
-    source, ax, engine
+    source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes, or a plotly Figure
-        Of volatility the upper ones. An arrowhead marks bars that end outside.
+        Of volatility the upper ones. The lower ones hold all bounds, up to twice the highest volatility; an
+        arrowhead marks a bar that ends outside.
 
     Raises
     ------
@@ -113,7 +115,7 @@ def term_structure(
             at_index = [_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2
             marks.append(interactive.line(*at_index, mode="markers"))
         upper = interactive.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
-        lower = interactive.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free)})
+        lower = interactive.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
     above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
     above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
@@ -217,13 +219,14 @@ def _index(free: xr.Dataset) -> dict[str, float]:
     return {f"{_INDEX_DAYS:g}-day {kind}: {100 * level:.2f} %": level} if np.isfinite(level) else {}
 
 
-def _limits(vol: Any) -> tuple[float, float] | None:
-    """Return the limits of an axis for volatilities: bars that are longer end outside."""
+def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
+    """Return limits that hold all bounds, up to twice the highest volatility."""
     if not np.isfinite(vol).any():
         return None
-    least, most = np.nanmin(vol), np.nanmax(vol)
-    margin = max(0.4 * (most - least), 0.01)
-    return least - margin, most + 1.5 * margin
+    most = min(np.nanmax(np.r_[vol, high]), 2.0 * np.nanmax(vol))
+    least = np.nanmin(np.r_[vol, low])
+    margin = max(0.08 * (most - least), 0.01)
+    return least - margin, most + margin
 
 
 def _free(ax: Axes, tenors: Any, vol: Any, low: Any, high: Any, index: dict[str, float]) -> None:
@@ -231,7 +234,7 @@ def _free(ax: Axes, tenors: Any, vol: Any, low: Any, high: Any, index: dict[str,
     reach = np.abs(np.vstack([vol - low, high - vol]))
     look: dict[str, Any] = {"fmt": "s", "ms": 4, "lw": 1.0, "capsize": 2.5, "color": PALETTE[1]}
     ax.errorbar(tenors, vol, yerr=reach, label=_BOUNDS, **look)
-    if limits := _limits(vol):
+    if limits := _limits(vol, low, high):
         ax.set_ylim(*limits)
     for end in (high, low):
         style.mark_clipped(ax, tenors, end, color=PALETTE[1])

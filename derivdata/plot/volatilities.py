@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot import style
-from derivdata.plot.frames import Source, figure_function, finish, only_for
+from derivdata.plot.frames import Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.arrays import Array
 
@@ -33,6 +33,7 @@ def volatility(
     symbol: str = "",
     source: Source | None = None,
     ax: Axes | None = None,
+    figsize: Size | None = None,
 ) -> Axes:
     """Draw volatility over time: an index with skew, implied beside realised, or realised beside its past.
 
@@ -46,7 +47,8 @@ def volatility(
         what ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
     kind
         ``"history"``: a volatility index with volatility at the forward; below it call less put volatility at
-        25 delta and the butterfly, in points, one line per time to expiry. An instant without a fit is a gap.
+        25 delta and, dotted, the butterfly, in points, one line per time to expiry. A time without a fit is
+        a gap.
         ``"realised"``: implied and realised volatility; shaded where implied lies above (options were
         expensive against the past) and below.
         ``"published"``: the same of a published index and one's own.
@@ -62,7 +64,7 @@ def volatility(
         For ``"cone"``: implied volatility [1/√year] by days to expiry.
     symbol
         Whose, for the title; that of a cone names none.
-    source, ax
+    source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
@@ -184,22 +186,24 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("data has no instant with a value: its status says why")
-    upper, *lower = style.strips(ax, 2.0, *[1.1] * (len(points) - 1), size=(8.0, 3.0 + 1.3 * len(points)))
+    upper, lower = style.strips(ax, 2.0, 1.4, size=(8.0, 5.0))
     index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
-    upper.plot(table["time"], table["strip_index"], color=PALETTE[0], lw=1.7, label=index)
+    upper.plot(table["time"], table["strip_index"], color="black", lw=1.8, label=index)
     for place, days in enumerate(tenors):
-        look: dict[str, Any] = {"color": PALETTE[1 + place % 7], "lw": 1.2}
+        look: dict[str, Any] = {"color": PALETTE[place % 8], "lw": 1.2}
         upper.plot(table["time"], table[f"atm_{days:g}d"], label=f"ATM, {days:g} days", **look)
-        for strip, name in zip(lower, points[1:], strict=True):
-            strip.plot(table["time"], 100 * table[f"{name}_{days:g}d"], **look)
+        for name, stroke in zip(points[1:], ("-", ":"), strict=False):
+            lower.plot(table["time"], 100 * table[f"{name}_{days:g}d"], ls=stroke, **look)
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
     style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
     style.legend(upper, "above")
-    for strip, name in zip(lower, points[1:], strict=True):
-        strip.axhline(0, color=GREY, lw=0.8)
-        style.dress(strip, y=f"{_SKEWS[name]}\n25Δ [points]", form="number")
-    style.utc_axis(lower[-1])
-    return finish(upper, table, history, source=source, lowest=lower[-1])
+    lower.axhline(0, color=GREY, lw=0.8)
+    strokes = " (dotted)" if len(points) > 2 else ""
+    named = [_SKEWS[name] for name in points[1:]]
+    words = named[0] if len(named) == 1 else f"{named[0]},\n{named[1]}{strokes}"
+    style.dress(lower, y=f"{words}\n25Δ [points]", form="number")
+    style.utc_axis(lower)
+    return finish(upper, table, history, source=source, lowest=lower)
 
 
 def _finding(table: pd.DataFrame, index: str) -> str:

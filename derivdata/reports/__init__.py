@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +16,6 @@ from derivdata.client.bundle.replaying import Replay
 from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded
 from derivdata.reports.data import Data
-from derivdata.reports.drawing import Drawings
 from derivdata.reports.html_page import Section, render_page
 from derivdata.reports.report_options import Fees, ReportOptions, parse_options
 from derivdata.reports.sections import about
@@ -43,9 +43,6 @@ _SECTIONS: dict[str, Callable[[Data], Section]] = {
 
 _COMPARED = ("funding", "oi", "options", "liquidations")
 """Sections whose numbers are compared with those of an earlier report."""
-
-_SEVERAL = 6
-"""Sections times symbols from which on a second process draws the figures."""
 
 _SYNTHETIC = "Synthetic data, generated for demonstration: no market ever looked like this."
 
@@ -124,16 +121,29 @@ def report(
         source_text=source_text,
     )
     earlier = None if previous is None else _earlier(previous, wanted)
-    several = len(wanted.symbols) * len(wanted.sections) >= _SEVERAL
-    with Drawings(several=several, source_text=wanted.source_text) as drawings:
-        data = Data(wanted, drawings)
-        chosen = [_SECTIONS[name](data) for name in wanted.sections]
-        data.require_symbols()
-        for section in chosen:
-            section.rest()
-        drawings.finish()
+    with _rarely_collected():
+        return _write(path, wanted, earlier, bundle)
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """Collect cycles a hundred times less often: a report makes millions of objects that it keeps."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(100 * max(thresholds[0], 1), *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def _write(
+    path: Path, wanted: ReportOptions, earlier: about.Earlier | None, bundle: str | Path | None
+) -> Path:
+    data = Data(wanted)
+    chosen = [_SECTIONS[name](data) for name in wanted.sections]
+    data.require_symbols()
     parts = [
-        about.summary_section(chosen, synthetic=data.synthetic),
+        about.summary_section(chosen, wanted.symbols),
         *([] if earlier is None else [about.changes_section(chosen, earlier)]),
         *chosen,
         about.provenance_section(data.fetched, data.missing),
@@ -164,7 +174,7 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
                 window=times.window(recorded.get("window", f"{round(length / pd.Timedelta(1, 'h'))}h"), asof),
                 venues=None if recorded.get("venues") is None else tuple(recorded["venues"]),
             )
-            data = Data(then)
+            data = Data(then, draws=False)
             metrics = []
             for name in _COMPARED:
                 if name in wanted.sections:

@@ -16,7 +16,7 @@ from derivdata import funding, liquidations, markets, oi, options, prices
 from derivdata.analysis import chain
 from derivdata.analysis.funding import period_sums
 from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, SchemaError, TierError
-from derivdata.reports.drawing import Drawings
+from derivdata.reports.html_page import Section
 from derivdata.reports.report_options import ReportOptions
 from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
@@ -59,15 +59,19 @@ class Rates(NamedTuple):
 class Data:
     """Tables of one report, fetched when first used; `missing` says what the source lacks, and why."""
 
-    def __init__(self, report_options: ReportOptions, drawings: Drawings | None = None) -> None:
+    def __init__(self, report_options: ReportOptions, *, draws: bool = True) -> None:
         self.report_options = report_options
-        self.drawings = drawings
+        self.draws = draws
         self.fetched: list[FetchedTable] = []
         self.missing: dict[str, str] = {}
         self._tables: dict[str, pd.DataFrame | None] = {}
         self._chains: dict[str, pd.DataFrame | None] = {}
         self._symbols: set[str] = set()
         self._quotes: dict[tuple[str, str], xr.Dataset] = {}
+
+    def section(self, title: str) -> Section:
+        """Return an empty section, with figures unless this report is only compared with."""
+        return Section(title, self.draws, self.report_options.source_text)
 
     @property
     def synthetic(self) -> bool:
@@ -273,6 +277,16 @@ class Data:
         if (symbol, venue) not in self._quotes:
             self._quotes[symbol, venue] = chain.smiles(self.options(symbol, venue))
         return self._quotes[symbol, venue]
+
+    def has_quotes(self, symbol: str, venue: str) -> bool:
+        """Return whether the options out of the money of a venue have been computed."""
+        return (symbol, venue) in self._quotes
+
+    def missing_words(self) -> str:
+        """Say in a few words what the source lacks."""
+        names = list(self.missing)
+        few = ", ".join(names[:2])
+        return f"Missing: {few}" + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
     def surfaces(self, symbol: str, venue: str) -> xr.Dataset | None:
         """Return surfaces over the last month of the window at most, no more than `_SURFACES` instants."""

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -18,13 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.reports.drawing import Drawings, Task, draw_svg
+from derivdata.reports.drawing import Drawn, Panel, draw_panels
 from derivdata.support.text import html_page
 
 WIDE = 4.5
-"""Width of a figure [inches]: on a phone, 390 pixels wide, its smallest words are 9 pixels high."""
+"""Width of a panel [inches]: on a phone, 390 pixels wide, its smallest words are 9 pixels high."""
 
-_SIZE = (WIDE, 3.7)
+SIZE = (WIDE, 3.5)
+FLAT = (WIDE, 2.15)
+"""Size of a panel of the first screen, which holds four of them."""
+
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:"
 
 
@@ -36,10 +39,11 @@ class Finding(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A tile of the summary: the number, what it is, and the window that it is of."""
+    """A key number of the summary: of which symbol, what it is, its value and the window that it is of."""
 
+    symbol: str
+    name: str
     value: str
-    label: str
     window: str
 
 
@@ -51,19 +55,31 @@ class Metric(NamedTuple):
     unit: str
 
 
-class _Figure(NamedTuple):
-    """A figure that may still be drawn, and the sentence that says how to read it."""
+class Answer(NamedTuple):
+    """A question of the first screen, one line that answers it, its panel, and the section with the rest."""
 
-    drawing: Task
+    question: str
+    words: str
+    panels: Sequence[Panel]
+    """One at most."""
+    anchor: str
+
+
+class Figure(NamedTuple):
+    """Panels of one question, one for each symbol, and the sentence that says how to read them."""
+
+    panels: Sequence[Panel]
     reading: str
 
-    def html(self) -> str:
-        caption = f"<figcaption><b>How to read it.</b> {escape(self.reading)}</figcaption>"
-        return f"<figure>{self.drawing.made}{caption if self.reading else ''}</figure>"
+    def html(self, drawn: Sequence[Drawn]) -> str:
+        """Return the figure with its panels as they were drawn."""
+        reading = f"<b>How to read it.</b> {escape(self.reading)}" if self.reading else ""
+        caption = f"<figcaption>{reading} {_sources(drawn)}</figcaption>"
+        return f"<figure>{''.join(panel.svg for panel in drawn)}{caption}</figure>"
 
 
 class _Table(NamedTuple):
-    """A table; a narrow one stands in the grid of figures, others stand beside one another where they fit."""
+    """A table; a narrow one stands next to others where they fit."""
 
     text: str
     narrow: bool
@@ -72,7 +88,7 @@ class _Table(NamedTuple):
         return f"<div>{self.text}</div>"
 
 
-_Block = _Figure | _Table | str
+_Block = Figure | _Table | str
 """A figure, a table, or HTML as it is."""
 
 
@@ -80,19 +96,19 @@ _Block = _Figure | _Table | str
 class Section:
     """A heading, the blocks of HTML below it, and what the summary takes from them.
 
-    Where `drawings` is None, a report that is only compared with, no figure is drawn. `headlines` are parts
-    of the sentence at the top about each symbol; `rest` adds what a second process computes, once all
-    sections have started.
+    A section computes named tables and the data of panels; panels are drawn when the page is rendered. Where
+    `draws` is False, in a report that is only compared with, there are no figures.
     """
 
     title: str
-    drawings: Drawings | None = None
+    draws: bool = True
+    source_text: str | None = None
     blocks: list[_Block] = field(default_factory=list)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     numbers: list[Number] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
-    headlines: list[tuple[str, str]] = field(default_factory=list)
-    rest: Callable[[], None] = lambda: None
+    answers: list[Answer] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
@@ -123,58 +139,64 @@ class Section:
         """Add a sentence to the summary."""
         self.findings.append(Finding(kind, words))
 
-    def number(self, value: str, label: str, *, window: str) -> None:
-        """Add a tile to the summary; `window` says which time it is of."""
-        self.numbers.append(Number(value, label, window))
+    def number(self, symbol: str, name: str, value: str, *, window: str) -> None:
+        """Add a key number to the summary; `window` says which time it is of."""
+        self.numbers.append(Number(symbol, name, value, window))
+
+    def answer(self, question: str, words: str, panel: Panel | None = None) -> None:
+        """Add a question to the first screen, with one line and the panel that answer it."""
+        panels = [panel] if panel is not None and self.draws else []
+        self.answers.append(Answer(question, words, panels, self.anchor))
 
     def metric(self, name: str, value: float, unit: str = "") -> None:
         """Add a number that is compared with that of an earlier report; NaN is left out."""
         if np.isfinite(value):
             self.metrics.append(Metric(name, float(value), unit))
 
-    def headline(self, symbol: str, words: str) -> None:
-        """Add a part to the sentence about a symbol at the top."""
-        self.headlines.append((symbol, words))
-
-    def figure(
+    def panel(
         self,
         draw: Callable[..., Any],
         *data: Any,
         title: str,
-        reading: str,
-        size: tuple[float, float] = _SIZE,
+        size: tuple[float, float] = SIZE,
         **options: Any,
-    ) -> None:
-        """Add a figure, with a label for screen readers, and how to read it, once for figures of a kind."""
-        if self.drawings is not None:
-            if self.drawings.source_text:
-                options["source"] = self.drawings.source_text
-            drawn = partial(draw, *data, **options)
-            drawing = self.drawings.add(partial(draw_svg, drawn, title, name=_slug(title), size=size))
-            told = any(isinstance(block, _Figure) and block.reading == reading for block in self.blocks)
-            self.blocks.append(_Figure(drawing, "" if told else reading))
+    ) -> Panel:
+        """Return a panel of a figure, with a label for screen readers; it is drawn later."""
+        if self.source_text:
+            options["source"] = self.source_text
+        return Panel(partial(draw, *data, **options), title, size)
+
+    def figure(self, panels: Sequence[Panel], reading: str) -> None:
+        """Add the panels of one question, and how to read them."""
+        if self.draws and panels:
+            self.blocks.append(Figure(panels, reading))
 
     def table(
         self,
         frame: pd.DataFrame,
+        name: str,
         *,
         formats: dict[str, str] | None = None,
-        fold: str = "",
+        fold: bool = False,
         narrow: bool = False,
     ) -> None:
-        """Add a table, missing values blank; `formats` by column, `fold` hides it behind that line.
+        """Add a table by name, missing values blank; `formats` by column, `fold` hides it behind its name.
 
         A `narrow` one, of four short columns at most, stays a table on a phone; others become lists. A long
         one shows its first twelve rows on a screen, and the rest on a click; on paper it shows all.
         """
-        html = _table(frame, formats or {}, " class=narrow" if narrow else "")
+        self.tables[name] = frame
+        html = _table(frame, formats or {}, " class=narrow" if narrow else "", "" if fold else name)
         if len(frame) > _LONG:
             html = f"<details class=fold><summary>all {len(frame)} rows</summary></details>{html}"
         if fold:
-            self.html(f"<details><summary>{escape(fold)}</summary>{html}</details>")
+            self.html(f"<details><summary>{escape(name)}</summary>{html}</details>")
         else:
             self.blocks.append(_Table(html, narrow))
 
+
+SUMMARY = "summary"
+"""Anchor of the section with the questions of the first screen."""
 
 _LONG = 14
 """Rows above which a table is folded: the style shows twelve."""
@@ -189,8 +211,11 @@ def render_page(
     tables; characters that control a terminal or the direction of text are escaped.
     """
     links = " ".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
+    panels = [panel for s in sections for part in _pictures(s) for panel in part.panels]
+    drawn = iter(draw_panels(panels))
     body = "\n".join(
-        f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n{_side_by_side(s.blocks)}</section>'
+        f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n'
+        f"{_answers(s, drawn)}{_blocks(s, drawn)}</section>"
         for s in sections
     )
     script = _resource("tables.js")
@@ -208,19 +233,53 @@ def render_page(
     )
 
 
-def _side_by_side(blocks: Sequence[_Block]) -> str:
-    """Join blocks: figures and narrow tables that follow one another share a grid, other tables a line."""
+def _pictures(section: Section) -> list[Answer | Figure]:
+    """Return what has panels in a section, in the order of the page; the summary alone has answers."""
+    answers = section.answers if section.anchor == SUMMARY else []
+    return [*answers, *(block for block in section.blocks if isinstance(block, Figure))]
+
+
+def _answers(section: Section, drawn: Iterator[Drawn]) -> str:
+    """Return the questions of the first screen, each with its line and its panels."""
+    if section.anchor != SUMMARY or not section.answers:
+        return ""
+    parts: list[str] = []
+    seen: list[Drawn] = []
+    for answer in section.answers:
+        panels = list(itertools.islice(drawn, len(answer.panels)))
+        svg = "".join(panel.svg for panel in panels)
+        figure = f"<figure>{svg}</figure>" if panels else ""
+        seen += panels
+        parts.append(
+            f'<article class="answer"><h3><a href="#{answer.anchor}">{escape(answer.question)}</a></h3>'
+            f"<p>{linked(answer.words)}</p>{figure}</article>"
+        )
+    return f'<div class="answers">{"".join(parts)}</div>\n<p class="soft">{_sources(seen)}</p>\n'
+
+
+def _blocks(section: Section, drawn: Iterator[Drawn]) -> str:
+    """Join blocks: tables that follow one another share a line."""
     joined = []
-    for kind, run in itertools.groupby(blocks, _place):
-        html = "\n".join(block if isinstance(block, str) else block.html() for block in run)
+    for kind, run in itertools.groupby(section.blocks, _place):
+        html = "\n".join(_block(block, drawn) for block in run)
         joined.append(f'<div class="{kind}">{html}</div>' if kind else html)
     return "\n".join(joined)
 
 
+def _block(block: _Block, drawn: Iterator[Drawn]) -> str:
+    if isinstance(block, Figure):
+        return block.html(list(itertools.islice(drawn, len(block.panels))))
+    return block if isinstance(block, str) else block.html()
+
+
 def _place(block: _Block) -> str:
-    if isinstance(block, str):
-        return ""
-    return "figures" if isinstance(block, _Figure) or block.narrow else "tables"
+    return "tables" if isinstance(block, _Table) else ""
+
+
+def _sources(drawn: Sequence[Drawn]) -> str:
+    """Return what the panels say about their source, each text once, with its attribution as a link."""
+    words = dict.fromkeys(panel.source for panel in drawn if panel.source)
+    return "".join(f'<span class="source">{linked(text)}</span>' for text in words)
 
 
 @functools.cache
@@ -237,7 +296,7 @@ def _slug(words: str) -> str:
     return re.sub(r"\W+", "-", words.lower()).strip("-")
 
 
-def _table(frame: pd.DataFrame, formats: dict[str, str], kind: str) -> str:
+def _table(frame: pd.DataFrame, formats: dict[str, str], kind: str, name: str) -> str:
     kinds = {n: "" if pd.api.types.is_numeric_dtype(frame[n].dtype) else " class=text" for n in frame.columns}
     kinds |= {"sha256": ' class="text hash"'}
     head = "".join(f"<th{kinds[n]}>{escape(str(n))}</th>" for n in frame.columns)
@@ -249,9 +308,9 @@ def _table(frame: pd.DataFrame, formats: dict[str, str], kind: str) -> str:
         for row in frame.itertuples(index=False)
     )
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    caption = f"<caption>{escape(name)}</caption>" if name else ""
+    parts = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table{kind}>{parts}</table></div>'
 
 
 def _cell(value: Any, spec: str) -> str:
@@ -294,7 +353,7 @@ def lasting(hours: float) -> str:
 
 def count(number: int, what: str) -> str:
     """Write a count: ``1 venue``, ``3 venues``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 or what.endswith('s') else 's'}"
 
 
 def listing(items: list[str]) -> str:

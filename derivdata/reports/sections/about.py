@@ -13,7 +13,7 @@ import pandas as pd
 from derivdata import bundle
 from derivdata.errors import BundleError
 from derivdata.reports.data import FetchedTable
-from derivdata.reports.html_page import Metric, Section, count, listing, pct, usd
+from derivdata.reports.html_page import Metric, Number, Section, count, linked, listing, pct, usd
 
 _KINDS = (
     ("wide", "What is wide"),
@@ -22,31 +22,41 @@ _KINDS = (
 )
 
 
-def summary_section(sections: Sequence[Section], *, synthetic: bool) -> Section:
-    """Build the summary from the tiles and sentences of the sections, in their order."""
+def summary_section(sections: Sequence[Section], symbols: Sequence[str]) -> Section:
+    """Build the first screen: a question, a line and a figure each; then key numbers and all findings."""
     summary = Section("Summary")
-    said: dict[str, list[str]] = {}
-    for symbol, words in (part for section in sections for part in section.headlines):
-        said.setdefault(symbol, []).append(words)
-    for symbol, parts in said.items():
-        summary.html(f'<p class="headline"><b>{escape(symbol)}</b>: {escape("; ".join(parts))}.</p>')
-    label = '<span class="synthetic">synthetic</span>' if synthetic else ""
-    tiles = [
-        f'<div class="tile"><b>{escape(number.value)}</b><span>{escape(number.label)}</span>'
-        f'<span class="window">{escape(number.window)}</span>{label}</div>'
-        for section in sections
-        for number in section.numbers
-    ]
-    if tiles:
-        summary.html(f'<div class="tiles">{"".join(tiles)}</div>')
+    summary.answers = [answer for section in sections for answer in section.answers]
+    numbers = [number for section in sections for number in section.numbers]
+    own = [number for number in numbers if number.symbol]
+    if own:
+        summary.table(_key_numbers(own, symbols), "Key numbers")
+    joint = [f"{n.name}: {n.value} ({n.window})" for n in numbers if not n.symbol]
+    if joint:
+        summary.points([words[0].upper() + words[1:] + "." for words in joint])
+    lists = []
     for kind, title in _KINDS:
         sentences = [f.words for section in sections for f in section.findings if f.kind == kind]
         if sentences:
-            summary.heading(title)
-            summary.points(sentences)
-    if not summary.blocks:
+            items = "".join(f"<li>{linked(words)}</li>" for words in sentences)
+            lists.append(f"<h3>{escape(title)}</h3><ul>{items}</ul>")
+    if lists:
+        summary.html(f"<details><summary>All findings</summary>{''.join(lists)}</details>")
+    if not summary.blocks and not summary.answers:
         summary.add_missing_note("The source has nothing to summarise; the sections say why.")
     return summary
+
+
+def _key_numbers(numbers: Sequence[Number], symbols: Sequence[str]) -> pd.DataFrame:
+    """Return a row for each number, with a column for each symbol."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for number in numbers:
+        rows.setdefault((number.name, number.window), {})[number.symbol] = number.value
+    columns = [name for name in symbols if any(name in row for row in rows.values())]
+    table = [
+        {"number": name, **{column: row.get(column, "") for column in columns}, "window": window}
+        for (name, window), row in rows.items()
+    ]
+    return pd.DataFrame(table)
 
 
 class Earlier(NamedTuple):
@@ -74,7 +84,8 @@ def changes_section(sections: Sequence[Section], earlier: Earlier) -> Section:
         section.add_missing_note("The two reports have no number in common.")
         return section
     rows = [_row(now[name], earlier.metrics[name]) for name in shared]
-    section.table(pd.DataFrame(rows, columns=["number", "then", "now", "change"]))
+    columns = ["number", "then", "now", "change"]
+    section.table(pd.DataFrame(rows, columns=columns), "Every number of both reports")
     absent = [name for name in earlier.metrics if name not in now]
     if absent:
         section.add_missing_note(f"No longer there: {', '.join(absent)}.")
@@ -124,7 +135,7 @@ def _answers(section: Section, fetched: Sequence[FetchedTable]) -> None:
         f"of all answers are made from the same data: {whole}."
     )
     shown = rows.assign(sha256=rows["sha256"].str[:16])
-    section.table(shown, fold="Every request, when it was answered, and the start of its hash")
+    section.table(shown, "Every request, when it was answered, and the start of its hash", fold=True)
 
 
 def _missing_lines(missing: dict[str, str]) -> list[str]:

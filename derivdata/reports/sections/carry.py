@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,18 +13,27 @@ from derivdata import plot, units
 from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.plot.style import row_size
+from derivdata.plot import style
+from derivdata.plot.carry_bars import breakeven_days
 from derivdata.reports.data import Data, Rates
-from derivdata.reports.drawing import Drawings, Task
-from derivdata.reports.html_page import WIDE, Section, count, lasting, pct, rate
+from derivdata.reports.drawing import Panel
+from derivdata.reports.html_page import FLAT, Section, count, pct, rate
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
 from derivdata.tables.panels import panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _PAIRS = 6
 _DAYS = 7
 _HOLD = f"{_DAYS}d"
 _PERIOD = pd.Timedelta(8, "h")
-_HOLDS = ("1d", "3d", "7d", "14d", "30d")
+_HOLDS = ("3d", "7d", "14d")
+_LEAST_DAYS = 26.0
+"""Days of rates without which there is no forecast."""
+_SHOWN = 5
+"""Pairs on the first screen."""
+_QUESTION = "Which spreads survive costs?"
 _RECORD_DAYS = (7, 3)
 _LEAST_PICKS = 5
 _WARNING = (
@@ -35,12 +43,11 @@ _WARNING = (
 _FORMATS = {
     "mean spread [bps/8h]": ".3f",
     "hours in favour [%]": ".0f",
-    "half-life [h]": ".0f",
 } | dict.fromkeys(("gross APR [%]", "net APR [%]", "costs [bps]"), ".1f")
 
 
 class Pair(NamedTuple):
-    """A pair with a wide spread: its mean over the window, its forecast, and when its costs are paid."""
+    """A pair with a wide spread: its mean over the window, and its forecasts by holding time."""
 
     symbol: str
     long: str
@@ -48,17 +55,35 @@ class Pair(NamedTuple):
     spread: float
     favour: float
     forecast: xr.Dataset
-    even: xr.Dataset
+    curve: list[xr.Dataset]
 
     @property
     def name(self) -> str:
         """Symbol and legs."""
         return f"{self.symbol}, long {self.long}, short {self.short}"
 
+    @property
+    def paid_after(self) -> float:
+        """Holding time [days] from which the mean forecast pays the costs, by the curve that is drawn."""
+        net = np.array([float(one["net_bps"]) for one in self.curve])
+        days = np.array([float(one["hold_hours"]) / 24.0 for one in self.curve])
+        return breakeven_days(days, net)
+
+    @property
+    def paid_words(self) -> str:
+        """The same in words, empty where there is no forecast."""
+        days = [float(one["hold_hours"]) / 24.0 for one in self.curve]
+        if not days:
+            return ""
+        if np.isnan(self.paid_after):
+            return f"not within {days[-1]:.3g} days"
+        within = "within " if self.paid_after <= days[0] else ""
+        return f"{within}{self.paid_after:.3g} days"
+
 
 def carry_section(data: Data) -> Section:
     """Build the section on the widest spreads, gross and net, and on carry by holding time."""
-    section = Section("Carry", drawings=data.drawings)
+    section = data.section("Carry")
     rates = data.rates
     if data.from_the_api:
         section.text(_WARNING, "warn")
@@ -80,28 +105,14 @@ def carry_section(data: Data) -> Section:
         return section
     fees = {str(venue): data.report_options.fee(str(venue)) for venue in rates.panel["exchange"].values}
     past = data.past_rates or rates
-    forecasts = funding.forecast_carry(past.panel, hold=_HOLD, fee_bps=fees)
-    shown, marks, doubt = _priced(data, past, fees, forecasts, widest)
-    pairs = [_pair(rates, fees, shown, row) for row in widest.itertuples(index=False)]
-    _forecast_note(section, past, forecasts, priced=marks is not None, doubt=doubt)
-    forecast = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
-    if forecast:
-        _spreads(section, rates, forecast)
-    drawings = data.drawings or Drawings(several=False)
-    record = drawings.add(partial(funding.pick_record, past.panel, hold=f"{_RECORD_DAYS[0]}d", fee_bps=fees))
-    firsts = {pair.symbol: pair for pair in reversed(forecast)}
-    curves = [(pair, _by_holding(drawings, past, fees, pair, marks)) for pair in reversed(firsts.values())]
-
-    def rest() -> None:
-        drawings.finish([record, *(task for _, tasks in curves for task in tasks)])
-        for pair, tasks in curves:
-            _holding(section, past, pair, tasks)
-        section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
-        _unknown(section, pairs)
-        section.text(_record(past, fees, record.made))
-        _findings(section, pairs, forecast)
-
-    section.rest = rest
+    pairs, doubt = _forecast(data, past, fees, widest)
+    known = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
+    _forecast_note(section, past, [pair.forecast for pair in pairs], doubt=doubt)
+    _figures(section, past, known)
+    section.table(pd.DataFrame([_row(pair) for pair in pairs]), "Widest spreads", formats=_FORMATS)
+    _unknown(section, pairs)
+    section.text(_record(past, fees))
+    _findings(section, rates, pairs, known)
     return section
 
 
@@ -114,36 +125,55 @@ def _costs(options: ReportOptions) -> str:
         "A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}). Figures are per year of one leg's notional for "
         f"a pair held {_DAYS} days; slippage, margin, borrow, transfers and the risk of either "
-        "venue are not in them. The break-even lets what stays of the spread revert to its mean of the "
-        "window with the half-life beside it; “cannot tell” stands where the window allows everything from "
-        "one step to for ever, a blank where nothing of the spread lasts a step."
+        "venue are not in them. Costs are paid after the holding time at which the mean forecast after costs "
+        "rises to zero."
     )
 
 
-def _priced(
-    data: Data, past: Rates, fees: Mapping[str, float], forecasts: xr.Dataset, widest: pd.DataFrame
-) -> tuple[xr.Dataset, xr.DataArray | None, str]:
-    """Return forecasts of the widest pairs, their marks, and what is wrong with these.
+def _forecast(
+    data: Data, past: Rates, fees: Mapping[str, float], widest: pd.DataFrame
+) -> tuple[list[Pair], str]:
+    """Return the widest pairs with their forecasts by holding time, and what is wrong with their marks.
 
-    Where a pair lacks marks, or a mark is another coin's, forecasts are of funding only, without marks.
+    Where a pair lacks marks, or a mark is another coin's, all forecasts are of funding only.
     """
-    rows = list(widest[["symbol", "long", "short"]].itertuples(index=False, name=None))
-    legs = sorted({(long, short) for _, long, short in rows})
-    known = [bool(_of(forecasts, *row)["net_bps"].notnull()) for row in rows]
-    symbols, venues = (
-        sorted({symbol for symbol, *_ in rows}),
-        sorted({venue for pair in legs for venue in pair}),
-    )
-    table = data.past_marks(symbols, venues) if any(known) else None
-    if table is None:
-        return forecasts, None, ""
-    marks = panel(table)
-    try:
-        priced = funding.forecast_carry(past.panel, legs, hold=_HOLD, fee_bps=fees, prices=marks, parts=False)
-    except ValueError as problem:  # another coin under the same ticker
-        return forecasts, None, str(problem)
-    whole = known == [bool(_of(priced, *row)["net_bps"].notnull()) for row in rows]
-    return (priced, marks, "") if whole else (forecasts, None, "")
+    rows = list(widest.itertuples(index=False, name=None))
+    legs = sorted({(long, short) for _, long, short, *_ in rows})
+    symbols = sorted({symbol for symbol, *_ in rows})
+    rates = past.panel.sel(symbol=symbols)
+    options: dict[str, Any] = {"fee_bps": fees, "parts": False}
+    venues = sorted({venue for pair in legs for venue in pair})
+    table = data.past_marks(symbols, venues) if _days(past) >= _LEAST_DAYS else None
+    at_first, doubt = None, ""
+    if table is not None:
+        marks = panel(table)
+        try:
+            at_first = funding.forecast_carry(rates, legs, hold=_HOLD, prices=marks, **options)
+        except ValueError as problem:  # another coin under the same ticker
+            doubt = str(problem)
+    known = at_first is not None and [_is_known(at_first, row) for row in rows]
+    if at_first is None or not all(known):
+        of_funding = funding.forecast_carry(rates, legs, hold=_HOLD, **options)
+        if at_first is None or known != [_is_known(of_funding, row) for row in rows]:
+            at_first, known, table = of_funding, [_is_known(of_funding, row) for row in rows], None
+    if table is not None and not doubt:
+        options |= {"prices": marks}
+    others = []
+    if any(known):
+        others = [
+            funding.forecast_carry(rates, legs, hold=hold, **options) for hold in _HOLDS if hold != _HOLD
+        ]
+    pairs = []
+    for row in rows:
+        found = [_of(one, *row[:3]) for one in (at_first, *others)]
+        curve = [one for one in found if np.isfinite(float(one["net_bps"]))]
+        curve.sort(key=lambda one: float(one["hold_hours"]))
+        pairs.append(Pair(*row, found[0], curve))
+    return pairs, doubt
+
+
+def _is_known(forecasts: xr.Dataset, row: tuple[Any, ...]) -> bool:
+    return bool(_of(forecasts, *row[:3])["net_bps"].notnull())
 
 
 def _of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset:
@@ -152,28 +182,25 @@ def _of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset
     return of_symbol.isel(pair=int(place))
 
 
-def _forecast_note(section: Section, past: Rates, forecasts: xr.Dataset, *, priced: bool, doubt: str) -> None:
-    """Say what the forecast rests on, and how many positions it finds above their costs."""
-    net = forecasts["net_bps"]
-    if not net.notnull().any():
+def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *, doubt: str) -> None:
+    """Say what the forecasts rest on."""
+    known = [one for one in forecasts if np.isfinite(float(one["net_bps"]))]
+    if not known:
         section.add_missing_note(
             "No forecast: it needs ten past decisions with a known outcome, which takes 26 days of rates; "
             f"the source has {_days(past):.0f}."
         )
         return
-    clear, of = int((net > 0.0).sum()), int(net.notnull().sum())
     section.text(
-        "The forecast is a regression over all pairs on what each paid in the last 8 hours, day, three days, "
-        f"week and sixty days, learnt from {_days(past):.0f} days of rates; its interval comes from the "
-        f"errors of its own past forecasts, and is to contain nine in ten outcomes. {said_of(forecasts)} "
-        f"{'For the widest pairs, below, it is. ' if priced else ''}Of {of:,} positions {clear:,} have a "
-        "forecast above their costs. The largest of so many is large by luck too: what past picks earned "
-        "stands below."
+        "The forecast is a regression over all venues on what each paid in the last 8 hours, day, three "
+        f"days, week and sixty days, learnt from {_days(past):.0f} days of rates. Its interval comes from "
+        "the errors of its own past forecasts and is to contain nine in ten outcomes. "
+        f"{said_of(known[0])}"
     )
     if doubt:
         section.add_missing_note(f"The widest pairs are forecast by funding only: {doubt}")
-    if bool((forecasts["status"] & FundingStatus.FEW_DECISIONS).any()):
-        worth = float(forecasts["decisions"].where(net.notnull()).min())
+    if any(int(one["status"]) & FundingStatus.FEW_DECISIONS for one in known):
+        worth = min(float(one["decisions"]) for one in known)
         section.add_missing_note(
             f"{_days(past):.0f} days of rates, all that the source has, are short for a forecast of {_DAYS} "
             f"days: its past decisions are worth {worth:.2g} independent ones, and with fewer than eight it "
@@ -202,18 +229,6 @@ def _widest(rates: xr.DataArray) -> pd.DataFrame:
     return pd.concat(widest)[["symbol", "long", "short", "spread", "favour"]]
 
 
-def _pair(rates: Rates, fees: Mapping[str, float], forecasts: xr.Dataset, row: tuple[Any, ...]) -> Pair:
-    symbol, long, short, *_ = row
-    panel = rates.panel.sel(symbol=symbol)
-    # Until the last instant at which both venues have a rate, if within the last day.
-    both = np.flatnonzero(panel.sel(exchange=[long, short]).notnull().all("exchange"))
-    times = panel["time"].values
-    if both.size and times[-1] - times[both[-1]] <= np.timedelta64(1, "D"):
-        panel = panel.isel(time=slice(None, both[-1] + 1))
-    even = funding.breakeven(panel, long, short, fee_bps=fees)
-    return Pair._make((*row, _of(forecasts, symbol, long, short), even))
-
-
 def _holds_a_period(rates: Rates) -> bool:
     """Return whether samples span a whole period; payments summed over periods are periods already."""
     times = pd.DatetimeIndex(rates.panel["time"].values)
@@ -223,17 +238,57 @@ def _holds_a_period(rates: Rates) -> bool:
     return bool(times[0].ceil(_PERIOD) + _PERIOD <= end)
 
 
-def _spreads(section: Section, rates: Rates, forecast: list[Pair]) -> None:
+def _figures(section: Section, past: Rates, known: list[Pair]) -> None:
+    """Add the panel of each symbol's widest pair by holding time."""
+    firsts = {pair.symbol: pair for pair in reversed(known)}
+    panels = [
+        section.panel(
+            plot.carry,
+            pair.curve,
+            kind="hold",
+            source=past.table,
+            title=f"{pair.symbol} forecast carry by holding time, {of_what(pair.forecast)}",
+        )
+        for pair in reversed(firsts.values())
+        if len(pair.curve) > 1
+    ]
     section.figure(
-        plot.carry,
-        [pair.forecast for pair in forecast],
-        source=rates.table,
-        title=f"Carry of the widest spreads, gross and net, {of_what(forecast[0].forecast)}",
-        reading="The ring is the forecast before costs, the dot after them, and the bar holds nine in ten "
-        "outcomes. The brighter a dot, the likelier it earns more than it costs. "
-        + said_of(forecast[0].forecast),
-        size=row_size(len(forecast), 0.3, wide=WIDE),
+        panels,
+        "The line is what the widest pair is forecast to have earned after costs when it is closed after so "
+        "many days, the grey bar nine in ten outcomes. Where the line is below zero the costs are not paid.",
     )
+
+
+def _pairs_panel(section: Section, rates: Rates, known: list[Pair]) -> Panel:
+    """Return the panel of the widest pairs of all symbols, gross and net."""
+    shown = sorted(known, key=lambda pair: -float(pair.forecast["net_bps"]))[:_SHOWN]
+    title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
+    look: dict[str, Any] = {"title": title, "size": FLAT}
+    forecasts = [pair.forecast for pair in shown]
+    return section.panel(_draw_pairs, forecasts, source=rates.table, **look)
+
+
+def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
+    """Draw what pairs are forecast to earn a year, before and after costs, with nine in ten outcomes."""
+    names = [f"{one['symbol'].item()} {one['long'].item()} / {one['short'].item()}" for one in forecasts]
+    _, place = style.rows(ax, names, 0.28)
+    net, low, high, gross = (
+        [_apr(one, name) for one in forecasts] for name in ("net", "net_low", "net_high", "gross")
+    )
+    ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6)
+    ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], ms=6, label="before costs")
+    ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: nine in ten outcomes")
+    ax.axvline(0, color=style.GREY, lw=1.0)
+    title = f"Best forecasts of the widest pairs (long / short), {_DAYS} days"
+    style.dress(ax, title=title, x="simple APR of one leg [% per year]", grid="x")
+    style.write(ax.xaxis, "percent")
+    style.legend(ax, "above")
+    style.footer(ax, source=source)
+    return ax
+
+
+def _apr(forecast: xr.Dataset, name: str) -> float:
+    return float(units.convert(float(forecast[f"{name}_bps"]), "bps", "apr", hours=24.0 * _DAYS))
 
 
 def _unknown(section: Section, pairs: list[Pair]) -> None:
@@ -252,15 +307,8 @@ def _unknown(section: Section, pairs: list[Pair]) -> None:
 
 def _row(pair: Pair) -> dict[str, object]:
     gross, net, low, high = (
-        100.0 * units.convert(float(pair.forecast[f"{name}_bps"]), "bps", "apr", hours=24.0 * _DAYS)
-        for name in ("gross", "net", "net_low", "net_high")
+        100.0 * _apr(pair.forecast, name) for name in ("gross", "net", "net_low", "net_high")
     )
-    blind = int(pair.even["status"]) & FundingStatus.CANNOT_TELL
-    shortest, longest, lasts, even = (
-        float(pair.even[f"{name}_hours"])
-        for name in ("half_life_low", "half_life_high", "half_life", "breakeven")
-    )
-    interval = f"{shortest:.0f} to {longest:.0f}".replace("inf", "∞") if np.isfinite(shortest) else ""
     return {
         "symbol": pair.symbol,
         "long": pair.long,
@@ -271,43 +319,15 @@ def _row(pair: Pair) -> dict[str, object]:
         "costs [bps]": float(pair.forecast["cost_bps"]),
         "net APR [%]": net,
         "90 % of outcomes": f"{low:.1f} to {high:.1f}" if np.isfinite(low) else "",
-        "break-even": "" if blind or np.isnan(even) else lasting(even),
-        "half-life [h]": np.nan if blind else lasts,
-        "its interval": "cannot tell" if blind else interval,
+        "costs paid after": pair.paid_words,
     }
 
 
-def _by_holding(
-    drawings: Drawings, past: Rates, fees: Mapping[str, float], pair: Pair, marks: xr.DataArray | None
-) -> list[Task]:
-    """Have a pair forecast over the holding times beside the one that it has a forecast of."""
-    rates, legs = past.panel.sel(symbol=pair.symbol), [(pair.long, pair.short)]
-    prices = None if marks is None else marks.sel(symbol=pair.symbol)
-    forecast = partial(funding.forecast_carry, rates, legs, fee_bps=fees, prices=prices, parts=False)
-    return [drawings.add(partial(forecast, hold=hold)) for hold in _HOLDS if hold != _HOLD]
-
-
-def _holding(section: Section, past: Rates, pair: Pair, tasks: list[Task]) -> None:
-    curve = [task.made.isel(pair=0) for task in tasks if np.isfinite(task.made["net_bps"]).all()]
-    curve = sorted([pair.forecast, *curve], key=lambda each: float(each["hold_hours"]))
-    if len(curve) > 1:
-        section.figure(
-            plot.carry,
-            curve,
-            kind="hold",
-            source=past.table,
-            title=f"{pair.symbol} forecast carry by holding time, {of_what(pair.forecast)}",
-            reading="The line is what the widest pair is forecast to have earned after costs when it is "
-            "closed after so many days, the band nine in ten outcomes; below zero the costs are not paid.",
-        )
-
-
-def _record(past: Rates, fees: Mapping[str, float], record: xr.Dataset) -> str:
-    """Say what past picks were forecast to earn and earned, over the longest holding time first: `record`."""
+def _record(past: Rates, fees: Mapping[str, float]) -> str:
+    """Say what past picks were forecast to earn and earned, over the longest holding time first."""
     blind = "These pairs were picked as the widest in this same window (in sample), so expect less of them. "
     for days in _RECORD_DAYS:
-        if days < _RECORD_DAYS[0]:
-            record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
+        record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
         summary = funding.pick_summary(record)
         if int(summary["picks"]) >= _LEAST_PICKS:
             return blind + _said(summary, days, _days(past))
@@ -336,37 +356,47 @@ def _days(rates: Rates) -> float:
     return float((times[-1] - times[0]) / np.timedelta64(1, "D"))
 
 
-def _findings(section: Section, pairs: list[Pair], forecast: list[Pair]) -> None:
+def _findings(section: Section, rates: Rates, pairs: list[Pair], known: list[Pair]) -> None:
     widest = max(pairs, key=lambda p: p.spread)
     section.finding(
         "wide",
         f"Widest spread: {widest.name}, {rate(widest.spread)} on average, in favour "
         f"{pct(widest.favour, 0)} of the time.",
     )
-    if not forecast:
+    if not known:
         section.finding("left", "Unknown: no pair's carry can be forecast from this window.")
+        section.answer(_QUESTION, f"Unknown: no carry can be forecast. The widest spread is {widest.name}.")
         return
-    sure = [p for p in forecast if float(p.forecast["net_low_bps"]) > 0]
-    by = of_what(forecast[0].forecast)
-    label = f"of the widest pairs clear their costs by {by} in 19 of 20 outcomes (in sample)"
-    section.number(f"{len(sure)} of {len(pairs)}", label, window=f"held {_DAYS} days")
+    sure = [p for p in known if float(p.forecast["net_low_bps"]) > 0]
+    above = [p for p in known if float(p.forecast["net_bps"]) > 0]
+    by = of_what(known[0].forecast)
+    value = f"{len(above)} above costs in the mean, {len(sure)} in 19 of 20 outcomes"
+    name = f"widest {count(len(pairs), 'pair')} (in sample), by {by}"
+    section.number("", name, value, window=f"held {_DAYS} days")
     for pair in sorted(sure, key=lambda p: -float(p.forecast["net_bps"]))[:4]:
         section.finding("left", _earning(pair))
     if not sure:
         none = "The widest pair is not sure to clear its costs"
-        if len(forecast) > 1:
-            none = f"None of the {len(forecast)} widest pairs is sure to clear its costs"
+        if len(known) > 1:
+            none = f"None of the {len(known)} widest pairs is sure to clear its costs"
         section.finding("left", f"{none} (the interval of nine in ten outcomes includes zero).")
+    best = max(known, key=lambda p: float(p.forecast["net_bps"]))
+    words = (
+        f"{len(above)} of the {count(len(known), 'widest pair')} are forecast above costs over {_DAYS} days, "
+        f"{len(sure) or 'none'} with 95 % confidence. Best: {best.name}, "
+        f"{_net(best, '')} a year net ({_net(best, 'low_')} to {_net(best, 'high_')})."
+    )
+    section.answer(_QUESTION, words, _pairs_panel(section, rates, known))
 
 
 def _earning(pair: Pair) -> str:
-    net, low, high = (
-        pct(units.convert(float(pair.forecast[f"net_{end}bps"]), "bps", "apr", hours=24.0 * _DAYS))
-        for end in ("", "low_", "high_")
-    )
-    row = _row(pair)
-    half_life = lasting(float(str(row["half-life [h]"])))
+    net, low, high = (_net(pair, end) for end in ("", "low_", "high_"))
     return (
         f"{pair.name}: {net} a year net ({low} to {high}) if held {_DAYS} days, by {of_what(pair.forecast)}; "
-        f"costs paid after {row['break-even'] or 'unknown'} at a half-life of {half_life}."
+        f"costs are paid after {pair.paid_words}."
     )
+
+
+def _net(pair: Pair, end: str) -> str:
+    """Write what a pair is forecast to earn after costs a year, or an end of its interval."""
+    return pct(_apr(pair.forecast, f"net_{end}".rstrip("_")))

@@ -12,6 +12,7 @@ from derivdata import plot, tables, units
 from derivdata.analysis import funding
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
+from derivdata.reports.drawing import Panel
 from derivdata.reports.html_page import WIDE, Section, pct, rate
 from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel
@@ -27,6 +28,8 @@ _SETTLED = (
     "stamped at their end, in basis points of notional; longs paid shorts where they are positive."
 )
 _SHOWN = 12
+_HIGHLIGHT = 3
+"""Venues from either end of the ranking that have a lane."""
 _SHORT = ["venue", "now [bps/8h]", "last 24 h", "mean [bps/8h]"]
 _FORMATS = (
     {"share [%]": ".1f", "points": ",d"}
@@ -39,20 +42,54 @@ _FORMATS = (
 
 def funding_section(data: Data) -> Section:
     """Build the section on funding per venue over the window; without a history, the rates now."""
-    section = Section("Funding", drawings=data.drawings)
+    section = data.section("Funding")
     history = data.rates
     if history is None:
         section.add_missing_note(data.missing["funding rates"])
         _rates_now(section, data)
         return section
     section.text(_SETTLED if history.settled else _SAMPLED)
-    for symbol in map(str, history.panel["symbol"].values):
-        rates = history.panel.sel(symbol=symbol).dropna("exchange", how="all")
-        _symbol(section, data, history.table, rates, symbol)
+    by_symbol = {
+        symbol: history.panel.sel(symbol=symbol).dropna("exchange", how="all")
+        for symbol in map(str, history.panel["symbol"].values)
+    }
+    section.figure(
+        [_history_panel(section, history.table, rates, symbol) for symbol, rates in by_symbol.items()],
+        "A lane is a venue, all at one scale; those with the highest and the lowest mean are shown. Orange: "
+        "longs pay; purple: shorts pay; the dotted line is the median of all venues. A position long on a "
+        "low and short on a high lane is paid the difference.",
+    )
+    section.figure(
+        [_heat_panel(section, history.table, rates, symbol) for symbol, rates in by_symbol.items()],
+        "A row is a venue, those with the highest mean first. Orange lies above the rate in the middle of "
+        "the scale, purple below it. A row of one colour is a lasting rate, a chequered one turns often.",
+    )
+    now, end = data.funding_now(), data.report_options.window.end
+    tables_by_symbol = {symbol: _venues(rates, end, now, symbol) for symbol, rates in by_symbol.items()}
+    for symbol, by_venue in tables_by_symbol.items():
+        if len(by_venue) > _SHOWN:
+            section.table(by_venue[_SHORT], f"{symbol} funding", formats=_FORMATS, narrow=True)
+        _findings(section, data, by_symbol[symbol], by_venue, symbol)
+    for symbol, by_venue in tables_by_symbol.items():
+        is_long = len(by_venue) > _SHOWN
+        name = f"{symbol} funding: extremes and points of every venue" if is_long else f"{symbol} funding"
+        section.table(by_venue, name, formats=_FORMATS, fold=is_long)
     for symbol in data.report_options.symbols:
-        if symbol not in history.panel["symbol"]:
+        if symbol not in by_symbol:
             section.add_missing_note(f"The source has no funding rates of {symbol} for this window.")
     return section
+
+
+def _history_panel(section: Section, table: pd.DataFrame, rates: xr.DataArray, symbol: str) -> Panel:
+    title = f"{symbol} funding rate by venue over time"
+    look: dict[str, Any] = {"title": title, "size": (WIDE, 3.5), "highlight": _HIGHLIGHT, "source": table}
+    return section.panel(plot.funding_history, rates, **look)
+
+
+def _heat_panel(section: Section, table: pd.DataFrame, rates: xr.DataArray, symbol: str) -> Panel:
+    size = row_size(rates.sizes["exchange"] + 3, 0.115, wide=WIDE)
+    look: dict[str, Any] = {"title": f"{symbol} funding rate by venue and time", "size": size}
+    return section.panel(plot.funding_heatmap, rates, by_kind=True, source=table, **look)
 
 
 def _rates_now(section: Section, data: Data) -> None:
@@ -71,14 +108,12 @@ def _rates_now(section: Section, data: Data) -> None:
         if rows.empty:
             section.add_missing_note(f"The source has no funding rates of {symbol}.")
             continue
-        section.heading(symbol)
-        section.table(_now(rows), formats=_FORMATS)
+        section.table(_now(rows), f"{symbol} funding now", formats=_FORMATS)
         top, bottom = rows.iloc[0], rows.iloc[-1]
         middle = float(rows["rate_bps_8h"].median())
         apr = pct(units.convert(middle, "bps_8h", "apr"), signed=True)
-        section.number(
-            rate(middle), f"{symbol} funding, median of {len(rows)} venues ({apr} a year)", window="now"
-        )
+        name = f"funding, median of {len(rows)} venues"
+        section.number(symbol, name, f"{rate(middle)} ({apr} a year)", window="now")
         section.finding(
             "wide",
             f"{symbol} funding now: from {rate(bottom['rate_bps_8h'])} on {bottom['exchange']} to "
@@ -101,37 +136,6 @@ def _now(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _kind(venue: str) -> str:
     return tables.VENUES[venue].kind if venue in tables.VENUES else "unknown"
-
-
-def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArray, symbol: str) -> None:
-    section.heading(symbol)
-    section.figure(
-        plot.funding_history,
-        rates,
-        source=table,
-        title=f"{symbol} funding rate by venue over time",
-        reading="The venues with the highest and the lowest mean over the window; the band holds eight in "
-        "ten of all. Where two lines lie far apart for long, a position long on the low and short on the "
-        "high venue is paid the difference.",
-        size=(WIDE, 4.6),
-    )
-    section.figure(
-        plot.funding_heatmap,
-        rates,
-        source=table,
-        by_kind=True,
-        title=f"{symbol} funding rate by venue and time",
-        reading="Each row is a venue, the highest mean first. Orange: longs pay; purple: shorts pay; the "
-        "darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
-        size=row_size(rates.sizes["exchange"] + 2, 0.12, wide=WIDE),
-    )
-    by_venue = _venues(rates, data.report_options.window.end, data.funding_now(), symbol)
-    if len(by_venue) > _SHOWN:
-        section.table(by_venue[_SHORT], formats=_FORMATS, narrow=True)
-        section.table(by_venue, formats=_FORMATS, fold=f"{symbol}: extremes and points of every venue")
-    else:
-        section.table(by_venue, formats=_FORMATS)
-    _findings(section, data, rates, by_venue, symbol)
 
 
 def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, symbol: str) -> pd.DataFrame:
@@ -177,9 +181,10 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.Da
     whole = float(weighted.mean())
     if np.isfinite(late):
         apr = pct(units.convert(late, "bps_8h", "apr"), signed=True)
-        section.number(rate(late), f"{symbol} funding, {what} ({apr} a year)", window="mean of the last 24 h")
+        section.number(
+            symbol, f"funding, {what}", f"{rate(late)} ({apr} a year)", window="mean of the last 24 h"
+        )
         section.metric(f"{symbol} funding, {what}, last 24 h", late, "bps/8h")
-        section.headline(symbol, f"funding {rate(late)} over the last day ({apr} a year, {what})")
         section.finding(
             "changed",
             f"{symbol} funding, {what}: {rate(late)} over the last 24 hours against {rate(whole)} over the "

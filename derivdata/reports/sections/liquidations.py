@@ -27,7 +27,7 @@ _FORMATS = {
 
 def liquidations_section(data: Data) -> Section:
     """Build the section on the orders of the last week at most, by venue and by cascade."""
-    section = Section("Liquidations", drawings=data.drawings)
+    section = data.section("Liquidations")
     events = data.liquidations()
     if events is None:
         section.add_missing_note(data.missing["liquidations"])
@@ -41,19 +41,23 @@ def liquidations_section(data: Data) -> Section:
     largest = str(events.groupby("symbol", observed=True)["value_usd"].sum().idxmax())
     # The section on open interest has fetched them; a recording without that section does not hold them.
     prices = data.prices(largest) if "oi" in data.report_options.sections else None
-    section.figure(
+    size = (WIDE, 4.4 if prices is None else 5.0)
+    panel = section.panel(
         plot.liquidations,
         events,
         price=prices,
         start=data.liquidations_start,
         end=data.report_options.window.end,
         title="Liquidations by venue and side",
-        reading="A dot is an order, a column of dots across venues a cascade. Bars are the value per hour, "
-        "shorts upwards. Green is the time that the source answered in full."
-        + ("" if prices is None else f" On top the price of {largest}."),
-        size=(WIDE, 4.6 if prices is None else 5.2),
+        size=size,
     )
-    section.table(_venues(events), formats=_FORMATS, narrow=True)
+    section.figure(
+        [panel],
+        "A dot is an order, a column of dots across venues a cascade. Bars are the value per hour, shorts "
+        "upwards. Green is the time that the source answered in full."
+        + ("" if prices is None else f" On top the price of {largest}."),
+    )
+    section.table(_venues(events), "Liquidations by venue", formats=_FORMATS, narrow=True)
     _findings(section, events, _large(section, events), data)
     return section
 
@@ -62,12 +66,11 @@ def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
     """Return the cascades, and add their table."""
     cascades = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_LEAST_CASCADE)
     if len(cascades):
-        section.heading("Cascades")
         section.text(
             "Orders of one symbol that follow one another within a minute, five or more, worth a million "
             "dollars and more than 99 % of the clusters before them."
         )
-        section.table(_cascades(cascades), formats=_FORMATS)
+        section.table(_cascades(cascades), "Cascades", formats=_FORMATS)
     else:
         section.add_missing_note(
             "No cascade: no run of five orders within a minute of one another was worth a million USD."
@@ -120,8 +123,8 @@ def _findings(section: Section, events: pd.DataFrame, cascades: pd.DataFrame, da
     symbols = (
         " and ".join(data.report_options.symbols) if len(data.report_options.symbols) < 4 else "all symbols"
     )
-    label = f"of {symbols} liquidated, {pct(longs, 0)} of it longs"
-    section.number(usd(total), label, window=f"last {days:.3g} days")
+    value = f"{usd(total)} ({pct(longs, 0)} of it longs)"
+    section.number("", f"liquidated, {symbols}", value, window=f"last {days:.3g} days")
     late = events.loc[events["time"] > data.report_options.window.end - _DAY, "value_usd"].sum()
     section.metric(f"liquidations of {symbols}, last 24 h", late)
     if days > 1:

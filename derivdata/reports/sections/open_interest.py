@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import oi as analysis
-from derivdata.plot.oi_shares import trend_of
+from derivdata.plot import style
+from derivdata.plot.oi_shares import share_change, trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.html_page import WIDE, Section, count, listing, pct, usd
+from derivdata.reports.drawing import Panel
+from derivdata.reports.html_page import FLAT, WIDE, Section, count, listing, pct, usd
 from derivdata.tables.panels import panel
 
-_TRENDS = 15
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TRENDS = 12
 _MATTERS = 0.002
+_FEW = 7
+"""Changes of share on the first screen."""
+_TREND_READING = (
+    "How much share each venue gained or lost: the mean of the last day less that of the first. Solid bars "
+    "have a trend that is significant at 95 %; pale ones could be noise."
+)
 _FORMATS = {
     "OI [M USD]": ",.1f",
     "OI [coins]": ",.0f",
@@ -27,21 +40,82 @@ _FORMATS = {
 }
 
 
+class Holdings(NamedTuple):
+    """Open interest of one symbol: its table, panel [USD], shares, and the change and trend of each share."""
+
+    symbol: str
+    table: pd.DataFrame
+    oi: xr.DataArray
+    share: xr.DataArray
+    trend: xr.Dataset
+
+    @property
+    def days(self) -> float:
+        """Length of the window [days]."""
+        return float((self.share["time"][-1] - self.share["time"][0]) / np.timedelta64(1, "D"))
+
+
 def oi_section(data: Data) -> Section:
     """Build the section on shares, concentration and trends per symbol, and on all symbols by venue."""
-    section = Section("Open interest", drawings=data.drawings)
-    for symbol in data.report_options.symbols:
-        table = data.oi(symbol)
-        if table is None:
-            section.add_missing_note(data.missing[f"open interest of {symbol}"])
-        else:
-            _symbol(section, data, table, symbol)
+    section = data.section("Open interest")
+    held = [
+        h for symbol in data.report_options.symbols if (h := _holdings(section, data, symbol)) is not None
+    ]
+    has_prices = any(data.prices(each.symbol) is not None for each in held)
+    section.figure(
+        [_level_panel(section, data, each) for each in held],
+        "Open interest in dollars rises with the price though nobody opens a position; in coins it does not. "
+        "Falling coins with a falling price are positions that were closed or liquidated."
+        if has_prices
+        else "The source has no prices over time: part of every move is that of the price.",
+    )
+    shared = [each for each in held if each.share.sizes["exchange"] > 1]
+    section.figure(
+        [_share_panel(section, each) for each in shared],
+        "The height of a band is the venue's part of the open interest. HHI is the Herfindahl–Hirschman "
+        "index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
+    )
+    section.figure(
+        [_trend_panel(section, each) for each in shared],
+        _TREND_READING,
+    )
+    for each in held:
+        name = f"{each.symbol} open interest of every venue"
+        section.table(_venues(data, each), name, formats=_FORMATS, fold=True)
+        _findings(section, data, each)
+    if shared:
+        _answer(section, shared)
     summary = data.oi_exchanges()
     if summary is None:
         section.add_missing_note(data.missing["open interest by venue"])
     else:
         _everything(section, summary)
     return section
+
+
+def _holdings(section: Section, data: Data, symbol: str) -> Holdings | None:
+    """Return the open interest of a symbol; None, with a note, where the source has none."""
+    table = data.oi(symbol)
+    if table is None:
+        section.add_missing_note(data.missing[f"open interest of {symbol}"])
+        return None
+    oi = panel(table, "oi_usd").isel(symbol=0)
+    share = analysis.market_share(oi)
+    gone = share.attrs.get("dropped")
+    share = share.where(share.notnull().any("time"), drop=True)
+    if not share.sizes["exchange"]:
+        section.add_missing_note(f"No venue has open interest of {symbol} over most of the window.")
+        return None
+    if gone:
+        section.text(
+            f"{symbol}: left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft"
+        )
+    if share.sizes["exchange"] == 1:
+        section.add_missing_note(
+            f"One venue alone has open interest of {symbol}: there are no shares to compare."
+        )
+    trend = trend_of(share).assign(change=share_change(share)).assign_coords(symbol=symbol)
+    return Holdings(symbol, table, oi, share, trend)
 
 
 def _everything(section: Section, summary: pd.DataFrame) -> None:
@@ -60,81 +134,81 @@ def _everything(section: Section, summary: pd.DataFrame) -> None:
             "largest symbol": ranked["top_symbol"].astype(str),
         }
     )
-    section.table(frame, formats=_FORMATS, fold="All symbols, by venue")
+    section.table(frame, "Open interest of all symbols, by venue", formats=_FORMATS, fold=True)
 
 
-def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> None:
-    oi = panel(table, "oi_usd").isel(symbol=0)
-    share = analysis.market_share(oi)
-    share = share.where(share.notnull().any("time"), drop=True)
-    section.heading(symbol)
-    if not share.sizes["exchange"]:
-        section.add_missing_note(f"No venue has open interest of {symbol} over most of the window.")
+def _level_panel(section: Section, data: Data, held: Holdings) -> Panel:
+    """Return the panel of open interest and price, in coins where the source has prices."""
+    prices, symbol = data.prices(held.symbol), held.symbol
+    look: dict[str, Any] = {"title": f"{symbol} open interest and price", "size": (WIDE, 3.3)}
+    return section.panel(plot.open_interest, held.table, price=prices, symbol=symbol, **look)
+
+
+def _share_panel(section: Section, held: Holdings) -> Panel:
+    look: dict[str, Any] = {"title": f"{held.symbol} shares of open interest", "size": (WIDE, 3.3)}
+    return section.panel(plot.open_interest, held.table, kind="share", symbol=held.symbol, **look)
+
+
+def _trend_panel(section: Section, held: Holdings) -> Panel:
+    rows = min(_TRENDS, int(held.trend["change"].notnull().sum()))
+    look: dict[str, Any] = {
+        "title": f"{held.symbol} change of shares",
+        "size": row_size(rows, 0.17, wide=WIDE),
+    }
+    options: dict[str, Any] = {"kind": "trend", "window": pd.Timedelta(held.days, "D"), "top": _TRENDS}
+    return section.panel(plot.open_interest, held.trend, source=held.table, **options, **look)
+
+
+def _answer(section: Section, held: list[Holdings]) -> None:
+    """Say on the first screen who gained and who lost most share of each symbol."""
+    changes = []
+    for each in held:
+        sure = set(_significant(each.trend).index)
+        change = 100.0 * each.trend["change"].to_series().dropna()
+        named = {"symbol": each.symbol, "change": change, "sure": [name in sure for name in change.index]}
+        changes.append(pd.DataFrame(named).rename_axis("venue").reset_index())
+    table = pd.concat(changes, ignore_index=True)
+    if table.empty:
         return
-    gone = share.attrs.get("dropped", "").split()
-    if gone:
-        section.text(f"Left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft")
-    _level(section, data, table, symbol)
-    trend = trend_of(share)
-    _figures(section, table, share, trend, symbol)
-    section.table(_venues(data, oi, share, trend, symbol), formats=_FORMATS, fold=f"{symbol}: every venue")
-    _findings(section, data, oi.sel(exchange=share["exchange"]), share, trend, symbol)
+    words = []
+    for symbol, rows in table.groupby("symbol", sort=False):
+        ordered = rows.sort_values("change", kind="stable")
+        top, bottom = ordered.iloc[-1], ordered.iloc[0]
+        words.append(f"{symbol}: {_moved(top)}, {_moved(bottom)}")
+    several = "; ".join(words[:3])
+    line = f"{several} points of share in {held[0].days:.3g} days (* significant at 95 %)."
+    largest = table.loc[table["change"].abs().sort_values(ascending=False, kind="stable").index[:_FEW]]
+    panel = section.panel(_draw_gains, largest, title="Largest changes of share", size=FLAT, held=held)
+    section.answer("Who gained open interest?", line, panel)
 
 
-def _level(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> None:
-    """Add the figure of price and open interest, in coins where the source has prices."""
-    prices = data.prices(symbol)
-    section.figure(
-        plot.open_interest,
-        table,
-        price=prices,
-        symbol=symbol,
-        title=f"{symbol} open interest and price",
-        reading="Open interest in dollars rises with the price though nobody opens a position; in coins it "
-        "does not. Falling coins with a falling price are positions that were closed or liquidated."
-        if prices is not None
-        else "The source has no prices over time: part of every move is that of the price.",
-        size=(WIDE, 5.2 if prices is not None else 3.0),
-    )
+def _moved(row: pd.Series) -> str:
+    return f"{row['venue']} {row['change']:+.2f}{'*' if row['sure'] else ''}"
 
 
-def _figures(
-    section: Section, table: pd.DataFrame, share: xr.DataArray, trend: xr.Dataset, symbol: str
-) -> None:
-    if share.sizes["exchange"] == 1:
-        section.add_missing_note(
-            f"One venue alone has open interest of {symbol}: there are no shares to compare."
-        )
-        return
-    section.figure(
-        plot.open_interest,
-        table,
-        kind="share",
-        symbol=symbol,
-        title=f"{symbol} shares of open interest",
-        reading="The height of a band is the venue's part of the open interest. The line below is the "
-        "Herfindahl–Hirschman index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
-        size=(WIDE, 4.8),
-    )
-    estimated = int(trend["slope"].notnull().sum())
-    days = float((share["time"][-1] - share["time"][0]) / np.timedelta64(1, "D"))
-    if estimated:
-        section.figure(
-            plot.open_interest,
-            trend.assign_coords(symbol=symbol),
-            kind="trend",
-            window=pd.Timedelta(days, "D"),
-            source=table,
-            title=f"{symbol} trend of shares",
-            reading="What each venue's trend adds up to over the window: right of zero it gains share, left "
-            "of it loses. Filled: significant at 95 %. Hollow: could be noise.",
-            size=row_size(min(_TRENDS, estimated), 0.24, wide=WIDE),
-        )
+def _draw_gains(changes: pd.DataFrame, *, held: list[Holdings], ax: Axes, source: Any = None) -> Axes:
+    """Draw the largest changes of share of all symbols, a bar for each."""
+    shown = changes.sort_values("change", ascending=False, kind="stable")
+    style.rows(ax, [f"{row.symbol} {row.venue}" for row in shown.itertuples()], 0.2)
+    for row, change in enumerate(shown["change"]):
+        is_sure = bool(shown["sure"].iloc[row])
+        color = style.LONG if change >= 0 else style.SHORT
+        look: dict[str, Any] = {"color": color, "alpha": 1.0 if is_sure else 0.35}
+        style.bars(ax, [row], [change], 0.66, horizontal=True, **look)
+        side = "left" if change >= 0 else "right"
+        ax.text(change, row, f" {change:+.2f}{'*' if is_sure else ''} ", va="center", ha=side, fontsize=8)
+    ax.axvline(0, color=style.GREY, lw=1.0)
+    reach = float(shown["change"].abs().max())
+    low, high = min(float(shown["change"].min()), 0.0), max(float(shown["change"].max()), 0.0)
+    ax.set_xlim(low - 0.35 * reach, high + 0.35 * reach)
+    words = "change of share [percentage points]"
+    style.dress(ax, title="Largest changes of share (solid: significant)", x=words, grid="x")
+    style.footer(ax, *(each.table for each in held), source=source)
+    return ax
 
 
-def _venues(
-    data: Data, oi: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
-) -> pd.DataFrame:
+def _venues(data: Data, held: Holdings) -> pd.DataFrame:
+    symbol, _, oi, share, trend = held
     frame: pd.DataFrame = oi.transpose("time", "exchange").to_pandas()
     filled: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     by_venue = pd.DataFrame(
@@ -154,23 +228,23 @@ def _venues(
     return ordered.rename_axis("venue").reset_index()
 
 
-def _findings(
-    section: Section, data: Data, oi: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
-) -> None:
+def _findings(section: Section, data: Data, held: Holdings) -> None:
+    symbol, _, oi, share, trend = held
+    oi = oi.sel(exchange=share["exchange"])
     several = count(share.sizes["exchange"], "venue")
     total = oi.sum("exchange", min_count=oi.sizes["exchange"]).dropna("time")
     if total.size:
         last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
         level, price = float(total.isel(time=-1)), data.price(symbol, total["time"].values[-1])
-        coins = f", {level / price:,.0f} {symbol}" if price > 0 else ""
-        section.number(usd(level), f"{symbol} open interest{coins}, {several}", window=last)
+        coins = f" ({level / price:,.0f} {symbol})" if price > 0 else ""
+        section.number(symbol, f"open interest, {several}", f"{usd(level)}{coins}", window=last)
+        if np.isfinite(price):
+            section.number(symbol, "price", f"{price:,.6g} USD", window=last)
+        section.number(
+            symbol, "change of open interest", _change(data, total, symbol), window="over the window"
+        )
         section.metric(f"{symbol} open interest", level)
         section.metric(f"{symbol} price", price)
-        when = f"{pd.Timestamp(total['time'].values[-1]):%H:%M}"
-        at = f"price {price:,.6g} USD at {when} UTC, " if np.isfinite(price) else ""
-        section.headline(
-            symbol, f"{at}open interest {usd(level)}, {_change(data, total, symbol)} over the window"
-        )
     if share.sizes["exchange"] > 1:
         late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
         herfindahl = 1e4 * float((late**2).sum())
@@ -202,14 +276,19 @@ def _change(data: Data, total: xr.DataArray, symbol: str) -> str:
     return f"{coins} in coins ({words}, price {pct(price - 1.0, signed=True)})"
 
 
+def _significant(trend: xr.Dataset) -> pd.Series:
+    """Return the slopes of the trends whose interval excludes zero."""
+    sure = (trend["status"] == 0) & ((trend["low"] > 0) | (trend["high"] < 0))
+    return trend["slope"].where(sure).to_series().dropna()
+
+
 def _trends(trend: xr.Dataset, days: float) -> str:
     """Describe who gained and who lost enough to matter, where the interval excludes zero."""
+    moved = days * _significant(trend)
+    moved = moved[moved.abs() >= _MATTERS]
     sides = []
-    told = trend["status"] == 0
-    for words, sure in (("gaining", told & (trend["low"] > 0)), ("losing", told & (trend["high"] < 0))):
-        moved = (days * trend["slope"].where(sure)).to_series().dropna()
-        moved = moved[moved.abs() >= _MATTERS]
-        names = moved.abs().sort_values(ascending=False).index[:3]
+    for words, part in (("gaining", moved[moved > 0]), ("losing", moved[moved < 0])):
+        names = part.abs().sort_values(ascending=False).index[:3]
         if len(names):
             sides.append(f"{words}: {listing([f'{n} ({100 * moved[n]:+.1f} points)' for n in names])}")
     return f"; {'; '.join(sides)}" if sides else "; no venue's share has a significant trend"

@@ -12,10 +12,51 @@ from derivdata import plot
 from derivdata.analysis import surface
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
+from derivdata.reports.drawing import Panel
 from derivdata.reports.html_page import WIDE, Section, listing, pct
 from derivdata.reports.sections import option_tables as of
-from derivdata.reports.sections.volatility import add_realised_volatility, add_volatility_history
+from derivdata.reports.sections.volatility import (
+    FIRST_SCREEN,
+    answer_volatility,
+    compared,
+    history_panel,
+    realised_panel,
+)
 from derivdata.support.times import naive_utc
+
+_READINGS = {
+    "smile": (
+        "Dots are quotes, lines the fits, over delta: puts at the left, the forward in the middle, "
+        "calls at the right; on top the strikes of one expiry. Higher at the left: protection against "
+        "a fall costs more."
+    ),
+    "surface": (
+        "Brighter means higher implied volatility; a column is a listed expiry, on a logarithmic "
+        "scale of time. Moneyness is in standard deviations, so that one height is about equally "
+        "likely at every expiry."
+    ),
+    "term": (
+        "Rising: calm now, more expected later; falling: stress now. The steps are what the expiries "
+        "imply for the time between them; dashed is a day earlier. Below, squares price the whole "
+        "smile; their bars reach to what strikes that are not listed leave open."
+    ),
+    "history": (
+        "The strip index, ATM volatility by time to expiry and, below, 25-delta calls less puts: "
+        "below zero, protection against a fall costs more. eSSVI fits of up to 32 chains of the "
+        "window."
+    ),
+    "venues": (
+        "Volatility points above (orange) or below (purple) the first venue at the same moneyness and "
+        "time. A row of one sign is a level, a row that changes sign a difference in skew; neither is "
+        "earned before spreads and fees."
+    ),
+    "strikes": (
+        "Calls upwards, puts downwards, in coins, the largest expiries apart. Tall bars are strikes "
+        "at which many positions end or begin to hurt; who holds which side is not known. Max pain is "
+        "where the options that expire then are worth least in sum."
+    ),
+}
+"""Figures of the section in their order, and how to read each."""
 
 
 class SymbolOptions(NamedTuple):
@@ -39,31 +80,59 @@ class SymbolOptions(NamedTuple):
 
 def options_section(data: Data) -> Section:
     """Build the section on options: per symbol the first venue that has them, and the others against it."""
-    section = Section("Options", drawings=data.drawings)
+    section = data.section("Options")
     section.text(
         "The source gives implied volatilities; prices are computed from them. SVI smiles are fitted to the "
         "options out of the money of each venue, without butterfly or calendar arbitrage; nothing is "
-        "extrapolated beyond the quotes."
+        "extrapolated beyond the quotes. ATM is volatility at the forward; the strip index prices the quotes "
+        "of all strikes, without wings."
     )
-    for symbol in data.report_options.symbols:
-        book = _book(section, data, symbol)
-        if book is not None:
-            section.heading(
-                f"{symbol} on {book.venue}, chain of {book.chain['time'].max():%Y-%m-%d %H:%M} UTC"
-            )
-            by_venue = of.venues(book.chains, book.fits)
-            _smiles(section, data, book)
-            _surface(section, book)
-            _term(section, data, book)
-            _density(section, book)
-            add_volatility_history(section, data, symbol, book.venue)
-            add_realised_volatility(section, data, symbol)
-            _venues(section, data, book, by_venue)
-            _open(section, book)
-            section.table(of.tenors(book.fit), formats=of.FORMATS)
-            section.table(by_venue, formats=of.FORMATS)
-            every = of.expiries(book.chain, book.fit)
-            section.table(every, formats=of.FORMATS, fold=f"{symbol}: every expiry")
+    books = [
+        book for symbol in data.report_options.symbols if (book := _book(section, data, symbol)) is not None
+    ]
+    by_venue = {book.symbol: of.venues(book.chains, book.fits) for book in books}
+    tenors = {book.symbol: of.tenors(book.fit) for book in books}
+    chosen: dict[str, list[Panel]] = {name: [] for name in _READINGS}
+    realised = []
+    for book in books:
+        section.text(
+            f"{book.symbol}: {book.venue}, chain of {book.chain['time'].max():%Y-%m-%d %H:%M} UTC.", "soft"
+        )
+        venues = by_venue[book.symbol]
+        own = venues[venues["venue"] == book.venue].iloc[0]
+        when = naive_utc(book.chain["time"].max())
+        now = (tenors[book.symbol], float(own["30-day strip index [%]"]), when)
+        panels = {
+            "smile": _smile_panel(section, data, book),
+            "surface": _surface_panel(section, book),
+            "term": _term_panel(section, data, book),
+            "history": history_panel(section, data, book.symbol, book.venue, now),
+            "venues": _venues_panel(section, data, book, venues),
+            "strikes": _strikes_panel(section, book),
+        }
+        for name, panel in panels.items():
+            if panel is not None:
+                chosen[name].append(panel)
+        found = compared(section, data, book.symbol, float(own["30-day ATM [%]"]), when)
+        realised += [] if found is None else [found]
+    for name, reading in _READINGS.items():
+        section.figure(chosen[name], reading)
+    answer_volatility(section, realised)
+    others = [realised_panel(section, level) for level in realised[FIRST_SCREEN:]]
+    section.figure(
+        others,
+        "One line is what options of 30 days cost, the other how much the price moved over the days before. "
+        "Where implied lies above, sellers were paid more than the market moved; what it moves next is not "
+        "known.",
+    )
+    for book in books:
+        section.table(
+            tenors[book.symbol], f"{book.symbol} by time to expiry, {book.venue}", formats=of.FORMATS
+        )
+        section.table(by_venue[book.symbol], f"{book.symbol} by venue", formats=of.FORMATS)
+    for book in books:
+        every = of.expiries(book.chain, book.fit)
+        section.table(every, f"{book.symbol}: every expiry", formats=of.FORMATS, fold=True)
     return section
 
 
@@ -94,48 +163,36 @@ def _why(data: Data, symbol: str) -> str:
     return f"No options on {symbol}: {' '.join(problems) or where + '.'}"
 
 
-def _smiles(section: Section, data: Data, book: SymbolOptions) -> None:
+def _smile_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
     shown = [naive_utc(e) for e in pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values()]
-    section.figure(
+    return section.panel(
         plot.smile,
         data.quotes(book.symbol, book.venue),
         book.fit,
         source=book.chain,
         expiries=shown[:8] if data.report_options.expiries else None,
+        limit=5,
         title=f"{book.symbol} smiles on {book.venue}",
-        reading="Dots are quotes, faded where nobody bids; lines are the fits; left of zero puts, right of "
-        "it calls. Steeper on the left: protection against a fall costs more volatility. Below, g(k) must "
-        "not fall under zero: there a butterfly could be bought for less than nothing.",
-        size=(WIDE, 4.4),
+        size=(WIDE, 4.0),
     )
 
 
-def _surface(section: Section, book: SymbolOptions) -> None:
+def _surface_panel(section: Section, book: SymbolOptions) -> Panel | None:
     if int(np.isfinite(book.fit["a"]).sum()) < 2:
         section.add_missing_note("One expiry makes no surface.")
-        return
-    section.figure(
-        plot.surface,
-        book.fit,
-        source=book.chain,
-        title=f"{book.symbol} volatility surface on {book.venue}",
-        reading="Brighter means higher implied volatility; a column is a listed expiry. Moneyness is in "
-        "standard deviations, so that one height is about equally likely at every expiry.",
-        size=(WIDE, 4.4),
-    )
+        return None
+    title = f"{book.symbol} volatility surface on {book.venue}"
+    return section.panel(plot.surface, book.fit, source=book.chain, title=title, size=(WIDE, 3.6))
 
 
-def _term(section: Section, data: Data, book: SymbolOptions) -> None:
-    section.figure(
+def _term_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
+    return section.panel(
         plot.term_structure,
         book.fit,
         before=_day_before(data, book),
         source=book.chain,
         title=f"{book.symbol} term structure on {book.venue}",
-        reading="Rising: calm now, more expected later; falling: stress now. The steps are what the expiries "
-        "imply for the time between them; dashed is a day earlier. Below, squares price the whole smile; "
-        "their bars reach to what strikes that are not listed leave open.",
-        size=(WIDE, 4.4),
+        size=(WIDE, 4.0),
     )
 
 
@@ -148,18 +205,6 @@ def _day_before(data: Data, book: SymbolOptions) -> pd.DataFrame | None:
     nearest = rows[(away == away.min()) & (away <= pd.Timedelta(3, "h"))]
     at_one = nearest[nearest["time"] == nearest["time"].min()]
     return None if at_one["iv"].isna().all() else at_one
-
-
-def _density(section: Section, book: SymbolOptions) -> None:
-    section.figure(
-        plot.implied_density,
-        book.fit,
-        source=book.chain,
-        title=f"{book.symbol} density that options imply on {book.venue}",
-        reading="How likely the options hold each price at expiry to be. Dashed parts lie beyond the quotes "
-        "and depend on the fitted wings. It prices options and is no forecast: what people pay for "
-        "protection is in it.",
-    )
 
 
 def _change(section: Section, data: Data, book: SymbolOptions) -> None:
@@ -178,28 +223,26 @@ def _change(section: Section, data: Data, book: SymbolOptions) -> None:
     )
 
 
-def _venues(section: Section, data: Data, book: SymbolOptions, by_venue: pd.DataFrame) -> None:
+def _venues_panel(section: Section, data: Data, book: SymbolOptions, by_venue: pd.DataFrame) -> Panel | None:
     _level(section, by_venue[by_venue["venue"] == book.venue].iloc[0], book)
     _change(section, data, book)
     alive = list(by_venue.loc[by_venue["expiries"] > 1, "venue"])
     if len(alive) < 2 or book.venue not in alive:
         section.add_missing_note(f"One venue has options on {book.symbol}: there is nothing to compare.")
-        return
-    section.figure(
-        plot.venue_difference,
-        book.fits.sel(exchange=alive).assign_coords(symbol=book.symbol),
-        reference=book.venue,
-        source=book.chain,
-        title=f"{book.symbol} implied volatility of venues against {book.venue}",
-        reading=f"Volatility points above (orange) or below (purple) {book.venue} at the same strike and "
-        "time. A row of one sign is a level, a row that changes sign a difference in skew; neither is earned "
-        "before spreads and fees.",
-        size=row_size(4 * (len(alive) - 1), 0.2, wide=WIDE),
-    )
+        return None
     gaps = of.gaps(by_venue, book.venue)
     if gaps:
         words = f"at-the-money volatility at 30 days against {book.venue}, in points: {listing(gaps)}"
         section.finding("wide", f"{book.symbol} options: {words}.")
+    return section.panel(
+        plot.venue_difference,
+        book.fits.sel(exchange=alive).assign_coords(symbol=book.symbol),
+        reference=book.venue,
+        tenors=("7d", "30d", "90d"),
+        source=book.chain,
+        title=f"{book.symbol} implied volatility of venues against {book.venue}",
+        size=row_size(3 * (len(alive) - 1), 0.19, wide=WIDE),
+    )
 
 
 def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:
@@ -208,12 +251,10 @@ def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:
     )
     if np.isfinite(index):
         as_of = book.chain["time"].max()
-        section.number(
-            f"{index:.1f} %",
-            f"{book.symbol} 30-day volatility index, {book.venue}",
-            window=f"at {as_of:%Y-%m-%d %H:%M} UTC",
-        )
-    section.metric(f"{book.symbol} 30-day volatility index, {book.venue}", index, "%")
+        window = f"at {as_of:%Y-%m-%d %H:%M} UTC"
+        section.number(book.symbol, f"30-day ATM volatility, {book.venue}", f"{middle:.1f} %", window=window)
+        section.number(book.symbol, f"30-day strip index, {book.venue}", f"{index:.1f} %", window=window)
+    section.metric(f"{book.symbol} 30-day strip index, {book.venue}", index, "%")
     section.metric(f"{book.symbol} 30-day ATM volatility, {book.venue}", middle, "%")
     section.metric(f"{book.symbol} 25-delta risk reversal, {book.venue}", skew, "%")
     if np.isfinite(middle):
@@ -224,24 +265,9 @@ def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:
         )
 
 
-def _open(section: Section, book: SymbolOptions) -> None:
+def _strikes_panel(section: Section, book: SymbolOptions) -> Panel | None:
     if not book.chain["open_interest"].fillna(0).sum() > 0:
         section.add_missing_note(f"No open interest is known of options on {book.symbol} at {book.venue}.")
-        return
-    section.figure(
-        plot.strikes,
-        book.chain,
-        title=f"{book.symbol} open options by strike on {book.venue}",
-        reading="Calls upwards, puts downwards, in contracts of one coin each, the largest expiries apart. "
-        "Tall bars are strikes at which many positions end or begin to hurt; who holds which side is not "
-        "known. Max pain is where the options that expire then are worth least in sum.",
-    )
-    section.figure(
-        plot.strikes,
-        book.chain,
-        kind="gamma",
-        title=f"{book.symbol} gamma by strike on {book.venue}",
-        reading="What all who hedge these options trade per move of 1 %, whichever side they are on: near "
-        "the tall bars their trades matter most. Who is long and who is short is not known, so that no sign "
-        "is drawn.",
-    )
+        return None
+    title = f"{book.symbol} open options by strike on {book.venue}"
+    return section.panel(plot.strikes, book.chain, title=title, size=(WIDE, 3.8))

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
 from derivdata.analysis.price_agreement import other_coins
+from derivdata.plot import style
 from derivdata.reports.data import Data
-from derivdata.reports.html_page import Section, count, listing
+from derivdata.reports.html_page import FLAT, Section, count, listing
 from derivdata.reports.sections.liquidations import is_full
 from derivdata.tables.coins import OTHER_COIN
 from derivdata.tables.panels import panel
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _WORST = 12
+_QUESTION = "What is wrong with the data?"
+_SHORT = {"funding rates": "rates", "funding settlements": "payments"}
 _FORMATS = {"present": ",d", "missing": ",d", "gaps": ",d", "step [h]": ".3g", "longest gap [h]": ".1f"}
 
 
 def quality_section(data: Data) -> Section:
     """Build the section on points, gaps and duplicates of each table, and on options not used."""
-    section = Section("Data quality and coverage", drawings=data.drawings)
+    section = data.section("Data quality and coverage")
     section.text(
         "Expected points are those between the first and the last of a series at its own step. Outliers are "
         "more than twelve robust deviations from the median; they are counted and kept."
@@ -40,7 +46,8 @@ def quality_section(data: Data) -> Section:
         section.points([f"{what}: {report.attrs['summary']}." for what, report in examined.items()])
         worst = _worst(examined)
         if len(worst):
-            section.table(worst, formats=_FORMATS, fold=f"Series with the most missing: {len(worst)}")
+            section.table(worst, f"Series with the most missing: {len(worst)}", formats=_FORMATS, fold=True)
+        _answer(section, data, examined)
     _prices(section, data)
     _options(section, data)
     _liquidations(section, data)
@@ -68,6 +75,72 @@ def _prices(section: Section, data: Data) -> None:
         section.finding("wide", f"{words}; {why}.")
 
 
+def _answer(section: Section, data: Data, examined: dict[str, pd.DataFrame]) -> None:
+    """Say on the first screen which findings there are, and draw in how many series."""
+    found = pd.concat(
+        [_issues(report).assign(table=_SHORT.get(what, what)) for what, report in examined.items()],
+        ignore_index=True,
+    )
+    series = sum(map(len, examined.values()))
+    expected = sum(float(report["expected"].sum()) for report in examined.values())
+    missing = sum(float(report["missing"].sum()) for report in examined.values())
+    complete = f"{100.0 * (1.0 - missing / expected):.2f} % of expected points" if expected else "no points"
+    words = [f"{count(series, 'series')} with {complete}"]
+    words += [data.missing_words()] if data.missing else []
+    if found.empty:
+        section.answer(_QUESTION, f"{'. '.join(words)}. No other findings.")
+        return
+    by_issue = found.groupby("issue")["series"].nunique().sort_values(ascending=False)
+    named = [f"{issue} in {count(int(number), 'series')}" for issue, number in by_issue.head(3).items()]
+    words.append(f"Most findings: {listing(named)}")
+    panel = section.panel(_draw_issues, found, title="Findings in the data", size=FLAT, examined=examined)
+    section.answer(_QUESTION, f"{'. '.join(words)}.", panel)
+
+
+def _issues(report: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each finding of each series."""
+    names = report["symbol"].astype(str) + " " + report["exchange"].astype(str)
+    is_unlike = (report["peer_lag"].fillna(0) > 0) | (report["other_symbol"].fillna(0) > 0)
+    for factor in ("peer_scale", "peer_sign", "scale_change"):
+        is_unlike |= report[factor].fillna(1.0) != 1.0
+    kinds = {
+        "points missing": report["missing"] > 0,
+        "outliers": report["outliers"] > 0,
+        "value stuck": report["stale"] > 0,
+        "spikes": report["spikes"].fillna(0) > 0,
+        "duplicates": report["duplicates"] > 0,
+        "unlike other venues": is_unlike,
+        "window cut short": report["clamped"].astype(bool),
+    }
+    rows = [{"issue": issue, "series": name} for issue, where in kinds.items() for name in names[where]]
+    return pd.DataFrame(rows, columns=["issue", "series"])
+
+
+def _draw_issues(
+    found: pd.DataFrame, *, examined: dict[str, pd.DataFrame], ax: Axes, source: Any = None
+) -> Axes:
+    """Draw in how many series of each table there is a finding, a bar for each kind."""
+    counts = found.groupby(["issue", "table"])["series"].nunique().unstack(fill_value=0)
+    counts = counts.loc[counts.sum(axis=1).sort_values(ascending=False, kind="stable").index]
+    style.rows(ax, list(counts.index), 0.24)
+    place, start = np.arange(len(counts)), np.zeros(len(counts))
+    for number, table in enumerate(counts.columns):
+        length = counts[table].to_numpy(dtype=np.float64)
+        color = style.PALETTE[number % len(style.PALETTE)]
+        style.bars(ax, place, length, 0.62, start=start, horizontal=True, color=color, label=table)
+        start += length
+    for row, issue in enumerate(counts.index):
+        example = found.loc[found["issue"] == issue, "series"].value_counts().index[0]
+        ax.text(start[row], row, f"  {start[row]:.0f}: {example}", va="center", fontsize=8)
+    ax.set_xlim(0, 1.9 * max(start.max(), 1.0))
+    total = len(set(found["series"]))
+    title = f"{total} symbols and venues with a finding"
+    style.dress(ax, title=title, x="series, with an example [count]", grid="x")
+    style.legend(ax, "above")
+    style.footer(ax, *examined.values(), source=source)
+    return ax
+
+
 def _worst(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
     columns = ["symbol", "exchange", "start", "end", "step_hours", "present", "missing", "gaps"]
     parts = [
@@ -87,30 +160,39 @@ def _options(section: Section, data: Data) -> None:
         for venue in data.option_venues(symbol):
             options = data.options(symbol, venue) if "options" in data.report_options.sections else None
             if options is not None:
-                rows.append(_chain(options, data.quotes(symbol, venue), symbol, venue))
+                rows.append(_chain(data, options, symbol, venue))
     if rows:
         section.text(
             "Options out of the money are used, one per strike. Static arbitrage between quotes is counted "
-            "and not repaired: a call above one of a lower strike, a butterfly below zero."
+            "for the venue that is shown, and not repaired: a call above one of a lower strike, a butterfly "
+            "below zero."
         )
-        formats = dict.fromkeys(("options", "used", "arbitrages"), ",d")
-        section.table(pd.DataFrame(rows), formats=formats, fold="Options used and dropped, by venue")
+        formats = dict.fromkeys(("options", "used", "arbitrages"), ",.0f")
+        section.table(pd.DataFrame(rows), "Options used and dropped, by venue", formats=formats, fold=True)
 
 
-def _chain(options: pd.DataFrame, quotes: xr.Dataset, symbol: str, venue: str) -> dict[str, object]:
-    dropped = {reason: n for reason, n in json.loads(quotes.attrs["dropped"]).items() if n}
-    reasons = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in dropped.items())
-    sources = sorted(set(map(str, quotes["forward_source"].values.ravel())) - {""})
-    return {
+def _chain(data: Data, options: pd.DataFrame, symbol: str, venue: str) -> dict[str, object]:
+    """Return what was dropped of a chain, and of the venue that is shown also how its smiles were made."""
+    dropped = dict(options.attrs["dropped"])
+    row: dict[str, object] = {
         "symbol": symbol,
         "venue": venue,
-        "options": len(options) + sum(options.attrs["dropped"].values()),
-        "used": int(quotes["iv"].notnull().sum()),
-        "dropped": reasons or "none",
-        "forward from": ", ".join(sources) or "none",
+        "options": len(options) + sum(dropped.values()),
+        "used": np.nan,
+        "forward from": "",
         "without open interest": int(options["open_interest"].isna().sum()),
-        "arbitrages": len(chains.arbitrage(quotes)),
+        "arbitrages": np.nan,
     }
+    if data.has_quotes(symbol, venue):
+        quotes = data.quotes(symbol, venue)
+        dropped = json.loads(quotes.attrs["dropped"])
+        sources = sorted(set(map(str, quotes["forward_source"].values.ravel())) - {""})
+        row["used"] = int(quotes["iv"].notnull().sum())
+        row["forward from"] = ", ".join(sources) or "none"
+        row["arbitrages"] = len(chains.arbitrage(quotes))
+    reasons = [f"{number} {reason.replace('_', ' ')}" for reason, number in dropped.items() if number]
+    row["dropped"] = ", ".join(reasons) or "none"
+    return row
 
 
 def _liquidations(section: Section, data: Data) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import surface, volatility
 from derivdata.matrix import at_maturity
+from derivdata.plot import style
 from derivdata.plot.style import median_price
 from derivdata.reports.data import Data
-from derivdata.reports.html_page import WIDE, Section
+from derivdata.reports.drawing import Panel
+from derivdata.reports.html_page import FLAT, WIDE, Section
 from derivdata.support.times import naive_utc
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TENORS = ("7d", "30d", "90d")
 _LEAST = pd.Timedelta(3, "D")
@@ -19,49 +27,76 @@ _LEAST = pd.Timedelta(3, "D")
 _IMPLIED_DAYS = 30.0
 _REALISED_DAYS = 7
 _LEAST_RETURNS = 24
+FIRST_SCREEN = 3
+"""Symbols in the figure of the first screen."""
+_HISTORY: dict[str, Any] = {"tenors": _TENORS, "method": "essvi", "weights": "price"}
 
 
-def add_volatility_history(section: Section, data: Data, symbol: str, venue: str) -> None:
-    """Add the figure of the index and of skew over time, and sentences on their change."""
+class Level(NamedTuple):
+    """Volatility of one symbol over time: 30 days ahead at the money, and realised over some days."""
+
+    symbol: str
+    implied: xr.DataArray
+    realised: xr.DataArray
+    table: pd.DataFrame
+    days: float
+    change: float
+    span: float
+
+
+def history_panel(section: Section, data: Data, symbol: str, venue: str, now: Any) -> Panel | None:
+    """Return the panel of the index and of skew over time, which ends in `now`, and add their change."""
     window = data.report_options.window
-    if section.drawings is None or window.end - window.start < _LEAST:
-        return
+    if not section.draws or window.end - window.start < _LEAST:
+        return None
     chains = data.surfaces(symbol, venue)
     if chains is None:
         section.add_missing_note(
             f"Without option surfaces over time of {symbol} there is no history of the index and of skew."
         )
-        return
-    history = surface.history(chains, tenors=_TENORS, method="essvi", weights="price")
-    if not history["strip_index"].notnull().any():
-        section.add_missing_note(f"No expiries of {symbol} lie around 30 days over the window.")
-        return
-    last = pd.Timestamp(history["time"].values[-1])
-    section.figure(
-        plot.volatility,
-        history,
-        symbol=symbol,
-        source=chains,
-        title=f"{symbol} volatility index and skew over time on {venue}",
-        reading="The index is that of the strip of quotes 30 days ahead, without wings; volatility at the "
-        "money (ATM) is that at the forward. Below, 25-delta calls less puts: below zero, protection against "
-        "a fall costs more. "
-        f"eSSVI fits of {history.sizes['time']} instants, the last of {last:%Y-%m-%d %H:%M} UTC.",
-        size=(WIDE, 4.6),
-    )
+        return None
+    history = _with_now(surface.history(chains, **_HISTORY), *now)
     index = 100.0 * history["strip_index"].dropna("time")
+    if not index.size:
+        section.add_missing_note(f"No expiries of {symbol} lie around 30 days over the window.")
+        return None
     days = (index["time"].values[-1] - index["time"].values[0]) / np.timedelta64(1, "D")
     if days >= 1:
         change = float(index[-1] - index[0])
         section.finding(
             "changed",
-            f"{symbol} 30-day volatility index on {venue}: {change:+.1f} points over {days:.3g} days, "
+            f"{symbol} 30-day strip index on {venue}: {change:+.1f} points over {days:.3g} days, "
             f"between {float(index.min()):.1f} and {float(index.max()):.1f} %.",
         )
+    title = f"{symbol} volatility index and skew over time on {venue}"
+    look: dict[str, Any] = {"title": title, "size": (WIDE, 4.0)}
+    return section.panel(plot.volatility, history, symbol=symbol, source=chains, **look)
 
 
-def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
-    """Add the figure and sentence on 30-day implied and 7-day realised volatility."""
+def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Timestamp) -> xr.Dataset:
+    """Return a history that ends in the numbers that the tables state for the chain of now.
+
+    `now` has the points by time to expiry and `index` is the strip index [%].
+    """
+    earlier = history.sel(time=slice(None, when - pd.Timedelta(1, "s")))
+    points = now.set_index("tenor [days]").reindex(earlier["tenor"].to_numpy())
+    names = {"atm": "ATM [%]", "rr25": "RR 25Δ", "bf25": "BF 25Δ"}
+    last = xr.Dataset(
+        {name: ("tenor", points[column].to_numpy() / 100.0) for name, column in names.items()}
+        | {"strip_index": ((), index / 100.0)},
+        {"tenor": earlier["tenor"]},
+    ).expand_dims(time=[when.to_datetime64()])
+    earlier = earlier[list(last.data_vars)].squeeze(drop=True)
+    return xr.concat([earlier, last], "time").assign_attrs(history.attrs)
+
+
+def compared(
+    section: Section, data: Data, symbol: str, at_the_money: float, when: pd.Timestamp
+) -> Level | None:
+    """Return 30-day ATM and 7-day realised volatility over time; None, with a note, where one is missing.
+
+    The line of implied volatility ends in the value that the tables state, `at_the_money` [%].
+    """
     frame = data.atm(symbol)
     marks = data.prices(symbol)
     if frame is None or marks is None or marks["time"].nunique() < 2:
@@ -69,39 +104,72 @@ def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
             f"Without {'prices' if frame is not None else 'a history of options'} of {symbol}, realised and "
             "implied volatility are not compared."
         )
-        return
+        return None
     price = median_price(marks).assign_attrs(units="USD")
     step = pd.Timedelta(price["time"].diff("time").median().values)
     returns = min(round(pd.Timedelta(_REALISED_DAYS, "D") / step), price.sizes["time"] - 1)
     if returns < _LEAST_RETURNS:
         section.add_missing_note(f"Under {_LEAST_RETURNS} returns of {symbol}: too few to be a volatility.")
-        return
+        return None
     days = returns * step / pd.Timedelta(1, "D")
     regular = price.reindex(time=pd.date_range(price["time"].values[0], price["time"].values[-1], freq=step))
     realised = volatility.bipower(regular, returns * step)["volatility"]
-    implied = at_maturity(frame, pd.Timedelta(_IMPLIED_DAYS, "D")).assign_coords(tenor=_IMPLIED_DAYS)
+    implied = at_maturity(frame, pd.Timedelta(_IMPLIED_DAYS, "D"))
+    if np.isfinite(at_the_money):
+        earlier = implied.sel(time=slice(None, when - pd.Timedelta(1, "s")))
+        now = xr.DataArray([at_the_money / 100.0], {"time": [when.to_datetime64()]}, ["time"])
+        implied = xr.concat([earlier.drop_vars(set(earlier.coords) - {"time"}), now], "time")
+    implied = implied.assign_coords(tenor=_IMPLIED_DAYS)
     realised = realised.sel(time=slice(naive_utc(data.report_options.window.start), None))
     if not (implied.notnull().any() and realised.notnull().any()):
         section.add_missing_note(
             f"No expiries of {symbol} lie around {_IMPLIED_DAYS:.0f} days over the window."
         )
-        return
-    section.figure(
-        plot.volatility,
-        implied,
-        "realised",
-        realised=realised,
-        symbol=symbol,
-        source=frame,
-        title=f"{symbol} implied and realised volatility",
-        reading=f"One line is what options of {_IMPLIED_DAYS:.0f} days cost, the other how much the price "
-        f"moved over the {days:.3g} days before. Where implied lies above, sellers were paid more than the "
-        "market moved; what it moves next is not known.",
+        return None
+    lines = [line.dropna("time") for line in (implied, realised)]
+    now_level, before = (100.0 * float(line[-1]) for line in lines)
+    first = 100.0 * float(lines[0][0])
+    span = float((lines[0]["time"][-1] - lines[0]["time"][0]) / np.timedelta64(1, "D"))
+    section.number(
+        symbol, f"realised volatility, {days:.3g} days", f"{before:.1f} %", window="to the last price"
     )
-    now, before = (float(line.dropna("time")[-1]) for line in (implied, realised))
-    section.headline(
-        symbol,
-        f"30-day implied volatility {100 * now:.1f} % against {100 * before:.1f} % realised over "
-        f"{days:.3g} days",
-    )
-    section.metric(f"{symbol} realised volatility, {days:.3g} days", 100 * before, "%")
+    section.metric(f"{symbol} realised volatility, {days:.3g} days", before, "%")
+    return Level(symbol, implied, realised, frame, days, now_level - first, span)
+
+
+def answer_volatility(section: Section, levels: list[Level]) -> None:
+    """Answer on the first screen what volatility does, for the first symbols."""
+    words = []
+    for level in levels[:FIRST_SCREEN]:
+        now, before = (100.0 * float(line.dropna("time")[-1]) for line in (level.implied, level.realised))
+        moved = f"{level.change:+.1f} points in {level.span:.3g} days"
+        words.append(f"{level.symbol}: 30-day ATM {now:.1f} % ({moved}), realised {before:.1f} %")
+    if words:
+        panel = section.panel(
+            _draw_levels, levels[:FIRST_SCREEN], title="ATM and realised volatility", size=FLAT
+        )
+        section.answer("What does volatility do?", f"{'; '.join(words)}.", panel)
+
+
+def realised_panel(section: Section, level: Level) -> Panel:
+    """Return the panel of 30-day ATM and realised volatility of one symbol."""
+    title = f"{level.symbol} 30-day ATM and realised volatility"
+    look: dict[str, Any] = {"title": title, "size": (WIDE, 3.0), "source": level.table}
+    options: dict[str, Any] = {"realised": level.realised, "symbol": level.symbol}
+    return section.panel(plot.volatility, level.implied, "realised", **options, **look)
+
+
+def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
+    """Draw ATM volatility of each symbol and, dashed, what was realised."""
+    for place, level in enumerate(levels):
+        color = style.PALETTE[place]
+        for name, line, stroke in (("30-day ATM", level.implied, "-"), ("realised", level.realised, "--")):
+            known = line.dropna("time")
+            label = f"{level.symbol} {name} {100.0 * float(known[-1]):.1f} %"
+            ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=label)
+    title = f"30-day ATM and {levels[0].days:.3g}-day realised volatility"
+    style.dress(ax, title=title, y="[% annualised]", form="percent")
+    style.legend(ax, "above")
+    style.utc_axis(ax)
+    style.footer(ax, *(level.table for level in levels), source=source)
+    return ax
