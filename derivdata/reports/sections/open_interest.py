@@ -12,7 +12,6 @@ from derivdata import plot
 from derivdata.analysis import oi as analysis
 from derivdata.plot import style
 from derivdata.plot.oi_shares import share_change, trend_of
-from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.drawing import Panel
 from derivdata.reports.html_page import FLAT, WIDE, Section, count, listing, pct, usd
@@ -21,14 +20,9 @@ from derivdata.tables.panels import panel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TRENDS = 12
 _MATTERS = 0.002
 _FEW = 7
 """Changes of share on the first screen."""
-_TREND_READING = (
-    "How much share each venue gained or lost: the mean of the last day less that of the first. Solid bars "
-    "have a trend that is significant at 95 %; pale ones could be noise."
-)
 _FORMATS = {
     "OI [M USD]": ",.1f",
     "OI [coins]": ",.0f",
@@ -74,10 +68,6 @@ def oi_section(data: Data) -> Section:
         [_share_panel(section, each) for each in shared],
         "The height of a band is the venue's part of the open interest. HHI is the Herfindahl–Hirschman "
         "index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
-    )
-    section.figure(
-        [_trend_panel(section, each) for each in shared],
-        _TREND_READING,
     )
     for each in held:
         name = f"{each.symbol} open interest of every venue"
@@ -147,16 +137,6 @@ def _level_panel(section: Section, data: Data, held: Holdings) -> Panel:
 def _share_panel(section: Section, held: Holdings) -> Panel:
     look: dict[str, Any] = {"title": f"{held.symbol} shares of open interest", "size": (WIDE, 3.3)}
     return section.panel(plot.open_interest, held.table, kind="share", symbol=held.symbol, **look)
-
-
-def _trend_panel(section: Section, held: Holdings) -> Panel:
-    rows = min(_TRENDS, int(held.trend["change"].notnull().sum()))
-    look: dict[str, Any] = {
-        "title": f"{held.symbol} change of shares",
-        "size": row_size(rows, 0.17, wide=WIDE),
-    }
-    options: dict[str, Any] = {"kind": "trend", "window": pd.Timedelta(held.days, "D"), "top": _TRENDS}
-    return section.panel(plot.open_interest, held.trend, source=held.table, **options, **look)
 
 
 def _answer(section: Section, held: list[Holdings]) -> None:

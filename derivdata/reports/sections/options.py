@@ -10,7 +10,6 @@ import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import surface
-from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.drawing import Panel
 from derivdata.reports.html_page import WIDE, Section, listing, pct
@@ -44,11 +43,6 @@ _READINGS = {
         "The strip index, ATM volatility by time to expiry and, below, 25-delta calls less puts: "
         "below zero, protection against a fall costs more. eSSVI fits of up to 32 chains of the "
         "window."
-    ),
-    "venues": (
-        "Volatility points above (orange) or below (purple) the first venue at the same moneyness and "
-        "time. A row of one sign is a level, a row that changes sign a difference in skew; neither is "
-        "earned before spreads and fees."
     ),
     "strikes": (
         "Calls upwards, puts downwards, in coins, the largest expiries apart. Tall bars are strikes "
@@ -99,6 +93,7 @@ def options_section(data: Data) -> Section:
             f"{book.symbol}: {book.venue}, chain of {book.chain['time'].max():%Y-%m-%d %H:%M} UTC.", "soft"
         )
         venues = by_venue[book.symbol]
+        _venues(section, data, book, venues)
         own = venues[venues["venue"] == book.venue].iloc[0]
         when = naive_utc(book.chain["time"].max())
         now = (tenors[book.symbol], float(own["30-day strip index [%]"]), when)
@@ -107,7 +102,6 @@ def options_section(data: Data) -> Section:
             "surface": _surface_panel(section, book),
             "term": _term_panel(section, data, book),
             "history": history_panel(section, data, book.symbol, book.venue, now),
-            "venues": _venues_panel(section, data, book, venues),
             "strikes": _strikes_panel(section, book),
         }
         for name, panel in panels.items():
@@ -223,26 +217,17 @@ def _change(section: Section, data: Data, book: SymbolOptions) -> None:
     )
 
 
-def _venues_panel(section: Section, data: Data, book: SymbolOptions, by_venue: pd.DataFrame) -> Panel | None:
+def _venues(section: Section, data: Data, book: SymbolOptions, by_venue: pd.DataFrame) -> None:
     _level(section, by_venue[by_venue["venue"] == book.venue].iloc[0], book)
     _change(section, data, book)
     alive = list(by_venue.loc[by_venue["expiries"] > 1, "venue"])
     if len(alive) < 2 or book.venue not in alive:
         section.add_missing_note(f"One venue has options on {book.symbol}: there is nothing to compare.")
-        return None
+        return
     gaps = of.gaps(by_venue, book.venue)
     if gaps:
         words = f"at-the-money volatility at 30 days against {book.venue}, in points: {listing(gaps)}"
         section.finding("wide", f"{book.symbol} options: {words}.")
-    return section.panel(
-        plot.venue_difference,
-        book.fits.sel(exchange=alive).assign_coords(symbol=book.symbol),
-        reference=book.venue,
-        tenors=("7d", "30d", "90d"),
-        source=book.chain,
-        title=f"{book.symbol} implied volatility of venues against {book.venue}",
-        size=row_size(3 * (len(alive) - 1), 0.19, wide=WIDE),
-    )
 
 
 def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:

@@ -27,6 +27,8 @@ _LEAST = pd.Timedelta(3, "D")
 _IMPLIED_DAYS = 30.0
 _REALISED_DAYS = 7
 _LEAST_RETURNS = 24
+_LONGEST = np.timedelta64(200, "D")
+"""Time to expiry of the options from which the history is computed, at most."""
 FIRST_SCREEN = 3
 """Symbols in the figure of the first screen."""
 _HISTORY: dict[str, Any] = {"tenors": _TENORS, "method": "essvi", "weights": "price"}
@@ -55,7 +57,8 @@ def history_panel(section: Section, data: Data, symbol: str, venue: str, now: An
             f"Without option surfaces over time of {symbol} there is no history of the index and of skew."
         )
         return None
-    history = _with_now(surface.history(chains, **_HISTORY), *now)
+    near = chains["expiry"] <= chains["time"][-1] + _LONGEST  # no tenor lies beyond
+    history = _with_now(surface.history(chains.isel(expiry=np.flatnonzero(near)), **_HISTORY), *now)
     index = 100.0 * history["strip_index"].dropna("time")
     if not index.size:
         section.add_missing_note(f"No expiries of {symbol} lie around 30 days over the window.")
