@@ -90,14 +90,6 @@ def _no_network() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _reports_in_one_process() -> Iterator[None]:
-    """Draw figures of reports here: a second process takes longer to start than these small ones to draw."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("derivdata.reports.drawing.processors", lambda: 1)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder: Path = tmp_path_factory.mktemp("user")

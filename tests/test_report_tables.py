@@ -13,14 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from scipy.signal import lfilter
 
 import derivdata as dd
 from derivdata.analysis import funding, smile, surface, variance
 from derivdata.analysis.oi import TrendStatus
 from derivdata.cli import main
 from derivdata.errors import DataNotice
-from derivdata.reports.drawing import Drawings
+from derivdata.plot.carry_bars import breakeven_days
 from derivdata.reports.html_page import Section
 from derivdata.reports.sections import carry, open_interest
 from tests.plot import made
@@ -83,20 +82,18 @@ def test_funding_and_pairs(tables: list[list[list[str]]]) -> None:
     assert find(tables, *FUNDING, place=1) == [
         ["binance", "cex", "4.000", "1.200", "13.1", "4.000", "1.000", "4.000", "360"]
     ]
-    # The six widest of ten pairs; a window of 15 days has no forecast. Four trades of 2 bps cost 8. Rates
-    # that never move have no half-life. Costs of 8 bps are paid after one interval of 8 hours at 8 bps, after
-    # two at 4.
+    # The six widest of ten pairs; a window of 15 days has no forecast. Four trades of 2 bps cost 8.
     columns = (
         "symbol", "long", "short", "mean spread [bps/8h]", "hours in favour [%]", "gross APR [%]",
-        "costs [bps]", "net APR [%]", "90 % of outcomes", "break-even", "half-life [h]", "its interval",
+        "costs [bps]", "net APR [%]", "90 % of outcomes", "costs paid after",
     )  # fmt: skip
     assert find(tables, *columns) == [
-        ["BTC", "aster", "zo", "8.000", "100", "", "8.0", "", "", "8 h", "", ""],
-        ["BTC", "binance", "zo", "7.000", "100", "", "8.0", "", "", "9.1 h", "", ""],
-        ["BTC", "bybit", "zo", "6.000", "100", "", "8.0", "", "", "11 h", "", ""],
-        ["BTC", "aster", "okx", "4.000", "100", "", "8.0", "", "", "16 h", "", ""],
-        ["BTC", "okx", "zo", "4.000", "100", "", "8.0", "", "", "16 h", "", ""],
-        ["BTC", "binance", "okx", "3.000", "100", "", "8.0", "", "", "21 h", "", ""],
+        ["BTC", "aster", "zo", "8.000", "100", "", "8.0", "", "", ""],
+        ["BTC", "binance", "zo", "7.000", "100", "", "8.0", "", "", ""],
+        ["BTC", "bybit", "zo", "6.000", "100", "", "8.0", "", "", ""],
+        ["BTC", "aster", "okx", "4.000", "100", "", "8.0", "", "", ""],
+        ["BTC", "okx", "zo", "4.000", "100", "", "8.0", "", "", ""],
+        ["BTC", "binance", "okx", "3.000", "100", "", "8.0", "", "", ""],
     ]
 
 
@@ -186,10 +183,10 @@ def test_liquidations_quality_and_requests(text: str, tables: list[list[list[str
     assert "funding rates: 6 series, 2,160 points, 100.00% of those expected; 6 open last buckets" in text
     assert "open interest of BTC: 2 series, 720 points, 100.00% of those expected; 2 open last" in text
     columns = (
-        "symbol", "venue", "options", "used", "dropped", "forward from", "without open interest",
-        "arbitrages",
+        "symbol", "venue", "options", "used", "forward from", "without open interest", "arbitrages",
+        "dropped",
     )  # fmt: skip
-    assert find(tables, *columns) == [["BTC", "deribit", "104", "52", "none", "underlying", "0", "0"]]
+    assert find(tables, *columns) == [["BTC", "deribit", "104", "52", "underlying", "0", "0", "none"]]
     rows = find(tables, "what", "request", "answered [UTC]", "sha256")
     assert {row[2] for row in rows} == {"2026-01-16T23:01:00Z"}
     assert all(re.fullmatch("[0-9a-f]{16}", row[3]) for row in rows)
@@ -204,9 +201,9 @@ def test_liquidations_quality_and_requests(text: str, tables: list[list[list[str
         "prices of BTC, deribit",
         "open interest by venue",
         *(f"options on BTC, {venue}" for venue in venues),
-        "option surfaces over time on BTC, deribit",
-        "options a day ago on BTC, deribit",
         *(f"options on ETH, {venue}" for venue in venues),
+        "options a day ago on BTC, deribit",
+        "option surfaces over time on BTC, deribit",
         "liquidations",
     ]
 
@@ -215,21 +212,25 @@ def test_summary(text: str) -> None:
     """Quartiles of 0, 1, 2, 4, 8 are 1 and 4. Open interest that stays at 10 M USD while the price rises from
     80 to 100.07 falls by 20.1 % in coins. binance gains 2 points on each of 359/24 days."""
     summary = text[text.index('<section id="summary">') : text.index('<section id="funding">')]
-    tiles = [
-        tuple(unescape(part) for part in tile)
-        for tile in re.findall(r'<b>(.*?)</b><span>(.*?)</span><span class="window">(.*?)</span>', summary)
-    ]
     weighted = (1.0 * 0.8892 + 4.0 * 0.1108, 1.0 * 0.7492 + 4.0 * 0.2508)
     """binance's and okx's mean shares over the last 24 hours and over the window."""
-    assert [(tile[0], tile[2]) for tile in tiles] == [
-        (f"{weighted[0]:+.2f} bps/8h", "mean of the last 24 h"),
-        ("+4.00 bps/8h", "mean of the last 24 h"),
-        ("10 M USD", "at 2026-01-16 23:00 UTC"),
-        ("52.1 %", "at 2026-01-16 23:00 UTC"),
-        ("3.75 M USD", "last 7 days"),
+    numbers = Page(text).table("number", "BTC", "window").set_index("number")
+    assert numbers.loc["funding, weighted by open interest", "BTC"].startswith(f"{weighted[0]:+.2f} bps/8h")
+    assert numbers.loc["funding, median of venues", "ETH"].startswith("+4.00 bps/8h")
+    assert numbers.loc["open interest, 2 venues", "BTC"] == "10 M USD (99,930 BTC)"
+    assert numbers.loc["open interest, 2 venues", "window"] == "at 2026-01-16 23:00 UTC"
+    assert numbers.loc["30-day ATM volatility, deribit", "BTC"] == "50.0 %"
+    assert numbers.loc["30-day strip index, deribit", "BTC"] == "52.1 %"
+    assert "Liquidated, BTC and ETH: 3.75 M USD (87 % of it longs) (last 7 days)." in summary
+    answers = dict(re.findall(r"<h3><a[^>]*>(.*?)</a></h3><p>(.*?)</p>", summary))
+    assert list(answers) == [
+        "Which spreads survive costs?",
+        "Who gained open interest?",
+        "What is wrong with the data?",
     ]
-    assert tiles[4][1] == "of BTC and ETH liquidated, 87 % of it longs"
-    assert summary.count('<span class="synthetic">synthetic</span>') == len(tiles)
+    assert answers["Which spreads survive costs?"].startswith("Unknown: no carry can be forecast.")
+    # The first and the last day hold 24 shares each, 359 − 23.5 hours apart at 2 points a day.
+    assert answers["Who gained open interest?"].startswith("BTC: binance +27.92*, okx -27.92*")
     items = [unescape(item) for item in re.findall("<li>(.*?)</li>", summary)]
     for sentence in (
         "BTC funding: mean rates run from +0.00 bps/8h on aster to +8.00 bps/8h on zo; the middle half of 5 "
@@ -282,56 +283,54 @@ def _spread_rates(values: np.ndarray) -> Any:
     return SimpleNamespace(panel=panel, settled=True, table=None)
 
 
-def _pair_of(rates: Any) -> carry.Pair:
-    fees = {"a": 2.0, "b": 2.0}
-    forecasts = funding.forecast_carry(rates.panel, hold="7d", fee_bps=fees)
-    return carry._pair(rates, fees, forecasts, ("BTC", "a", "b", 5.0, 1.0))
+WIDEST = pd.DataFrame({"symbol": ["BTC"], "long": ["a"], "short": ["b"], "spread": [3.0], "favour": [1.0]})
 
 
-def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> None:
-    """A spread that halves in nine periods, 72 hours, under noise, and noise alone.
-
-    The noise of 1.5 shocks makes an autoregression find less than half of it.
-    """
-    rng = np.random.default_rng(3)
-    slow = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(1_500))[300:]
-    rates = _spread_rates(5.0 + slow + 1.5 * rng.standard_normal(slow.size))
-    row = carry._row(_pair_of(rates))
-    low, high = (float(part) for part in str(row["its interval"]).split(" to "))
-    assert low < 72.0 < high < 200.0
-    assert row["half-life [h]"] == pytest.approx(72.0, rel=0.5)
-    apart = funding.spread(rates.panel.sel(symbol="BTC"), "a", "b")
-    assert float(funding.half_life(apart, method="ols", level=None)["half_life_hours"]) < 36.0
-    noise = _pair_of(_spread_rates(rng.standard_normal(60)))
-    told = carry._row(noise)
-    assert told["its interval"] == "cannot tell"
-    assert np.isnan(float(str(told["half-life [h]"])))
-    assert "at a half-life of unknown" in carry._earning(noise)
+def _pairs(rates: Any, marks: Any = None, fee: float = 2.0) -> tuple[list[carry.Pair], str]:
+    data: Any = SimpleNamespace(past_marks=lambda *names: marks)
+    return carry._forecast(data, rates, {"a": fee, "b": fee}, WIDEST)
 
 
 @pytest.mark.parametrize("fee", [2.0, 40.0])
+def test_costs_are_paid_where_the_drawn_curve_rises_above_them(fee: float) -> None:
+    """Payments of about 3 bps: nine a week pay a quarter of 8 bps in a day, and never 160 bps in 14 days."""
+    rates = _spread_rates(3.0 + 0.1 * np.random.default_rng(5).standard_normal(1_080))
+    [pair], _ = _pairs(rates, fee=fee)
+    days = [float(one["hold_hours"]) / 24 for one in pair.curve]
+    assert days == [3.0, 7.0, 14.0]
+    net = [float(one["net_bps"]) for one in pair.curve]
+    row = carry._row(pair)
+    if fee == 2.0:
+        assert net[0] > 0.0
+        assert row["costs paid after"] == "within 3 days"
+    else:
+        assert net[-1] < 0.0
+        assert row["costs paid after"] == "not within 14 days"
+    assert f"costs are paid after {row['costs paid after']}" in carry._earning(pair)
+
+
+def test_the_curve_crosses_zero_between_two_holding_times() -> None:
+    """−5 bps after 3 days and +5 after 7: zero after 5 days; the figure and the table say so."""
+    assert breakeven_days(np.array([3.0, 7.0, 14.0]), np.array([-5.0, 5.0, 20.0])) == pytest.approx(5.0)
+    assert np.isnan(breakeven_days(np.array([3.0, 7.0]), np.array([-5.0, -1.0])))
+    assert breakeven_days(np.array([3.0, 7.0]), np.array([1.0, 2.0])) == 3.0
+
+
 @pytest.mark.parametrize("prices", [False, True])
-def test_the_section_counts_forecasts_above_costs_and_says_what_is_in_them(fee: float, prices: bool) -> None:
-    """Four trades of 2 bps cost 8 bps, of 40 bps 160, for 21 payments of about 3 bps in a week."""
+def test_the_section_says_what_is_in_its_forecasts(prices: bool) -> None:
     rates = _spread_rates(3.0 + np.random.default_rng(5).standard_normal(1_080))
     marks = (100.0 + 0.01 * rates.panel.drop_vars("interval_hours")).assign_attrs(units="USD")
-    fees = {"a": fee, "b": fee}
-    found = funding.forecast_carry(rates.panel, hold="7d", fee_bps=fees, prices=marks if prices else None)
-    told: list[str] = []
-    section: Any = SimpleNamespace(
-        text=told.append,
-        add_missing_note=lambda words: None,
-        figure=lambda plot, data, reading, **how: told.append(reading),
-    )
-    carry._forecast_note(section, rates, found, priced=False, doubt="")
-    carry._spreads(section, rates, [_pair_of(rates)._replace(forecast=found.isel(symbol=0, pair=0))])
+    found = funding.forecast_carry(
+        rates.panel, hold="7d", fee_bps=2.0, prices=marks if prices else None
+    ).isel(symbol=0, pair=0)
+    section = Section("Carry")
+    carry._forecast_note(section, rates, [found], doubt="")
     of = (
         "funding and prices: what the prices of the two legs do against each other is in it."
         if prices
         else "funding only: what the prices of the two legs do against each other is not in it."
     )
-    assert all(f" It is of {of}" in words for words in told)
-    assert f" Of 2 positions {int(fee < 10.0)} have a forecast above their costs." in told[0]
+    assert f" It is of {of}" in str(section.blocks[0])
 
 
 @pytest.mark.parametrize(
@@ -353,15 +352,17 @@ def test_the_widest_pairs_are_forecast_with_prices_where_all_of_their_marks_are_
     asked: list[Any] = []
     table = pd.concat(parts) if parts else None
     data: Any = SimpleNamespace(past_marks=lambda *names: asked.append(names) or table)
-    fees, widest = {"a": 2.0, "b": 2.0}, pd.DataFrame({"symbol": ["BTC"], "long": ["a"], "short": ["b"]})
-    forecasts = funding.forecast_carry(rates.panel, hold="7d", fee_bps=fees)
-    shown, marks, doubt = carry._priced(data, rates, fees, forecasts, widest)
+    fees = {"a": 2.0, "b": 2.0}
+    [pair], doubt = carry._forecast(data, rates, fees, WIDEST)
     assert ("Another coin or contract bears the same ticker" in doubt) == (levels.get("b") == 0.91)
     assert asked == [(["BTC"], ["a", "b"])]
-    assert ("price_bps" in shown) == (marks is not None) == known
-    short = rates.panel.isel(time=slice(20))  # no forecast: none is asked for
-    none = funding.forecast_carry(short, hold="7d", fee_bps=fees)
-    assert carry._priced(data, rates, fees, none, widest) == (none, None, "")
+    assert all(("price_bps" in one) == known for one in pair.curve)
+    assert len(pair.curve) == 3
+    short = rates.panel.isel(time=slice(20))  # no forecast: no marks are requested
+    [none], doubt = carry._forecast(
+        data, SimpleNamespace(panel=short, settled=True, table=None), fees, WIDEST
+    )
+    assert (none.curve, none.paid_words, doubt) == ([], "", "")
     assert len(asked) == 1
 
 
@@ -375,21 +376,6 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
     ).assign(status=("exchange", [0, int(TrendStatus.CANNOT_TELL)]))
     assert open_interest._trends(trend, 30.0) == "; gaining: okx (+30.0 points)"
     assert open_interest._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
-
-
-def test_forecast_carry_is_drawn_from_a_day_to_a_month() -> None:
-    """Of 333 days; holding times without a forecast are left out."""
-    drawn: list[Any] = []
-    section: Any = SimpleNamespace(
-        heading=lambda text: None, figure=lambda plot, curve, **words: drawn.append(curve)
-    )
-    for days, shown in ((333, [1, 3, 7, 14, 30]), (60, [1, 3, 7, 14])):
-        rates = _spread_rates(5.0 + np.random.default_rng(3).standard_normal(3 * days))
-        pair, drawings = _pair_of(rates), Drawings(several=False)
-        tasks = carry._by_holding(drawings, rates, {"a": 2.0, "b": 2.0}, pair, None)
-        drawings.finish()
-        carry._holding(section, rates, pair, tasks)
-        assert [float(each["hold_hours"]) / 24 for each in drawn.pop()] == shown
 
 
 @pytest.mark.parametrize(
@@ -435,7 +421,7 @@ def test_a_venue_whose_price_is_another_coins_is_named() -> None:
 def test_a_long_table_is_folded_whole(count: int, folded: bool) -> None:
     """Every row is in the page: only the style hides those after the twelfth, and only on a screen."""
     section = Section("Title")
-    section.table(pd.DataFrame({"row": range(count)}))
+    section.table(pd.DataFrame({"row": range(count)}), "Rows")
     [html] = section.blocks
     assert html.html().count("<tr>") == count + 1
     assert (f"all {count} rows" in html.html()) is folded

@@ -2,67 +2,49 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import derivdata as dd
-from benchmarks.row import OURS, Check, Made, Row, stated
-from derivdata.reports import drawing
+from benchmarks.row import OURS, Check, Made, Row
 
 __all__ = ["ROWS"]
 
 _TWO, _TEN = ("BTC", "ETH"), ("BTC", "ETH", "SOL", "HYPE", "DOGE", "ZEC", "XRP", "LTC", "TRX", "UNI")
-_ONE_PROCESS = "one process"
-_MOST_SECONDS = {_TWO: 20.0, _TEN: 80.0}
-"""Of processor time, both processes, on a busy machine: half of it by the clock on two cores."""
+_MOST_SECONDS = {_TWO: 12.0, _TEN: 50.0}
+"""Of processor time, on a busy machine."""
 
 
 def _report(folder: Path, symbols: tuple[str, ...]) -> Made:
     dd.connect("sample")
-    texts: dict[int, bytes] = {}
-    spent: dict[int, float] = {}
+    made: dict[str, float] = {}
 
-    def made_on(processors: int) -> None:
-        began = _spent()
-        with mock.patch.object(drawing, "processors", return_value=processors):
-            texts[processors] = dd.report(symbols, out=folder / "report.html").read_bytes()
-        spent[processors] = _spent() - began
+    def report() -> None:
+        began = time.process_time()
+        made["bytes"] = float(len(dd.report(symbols, out=folder / "report.html").read_bytes()))
+        made["seconds"] = time.process_time() - began
 
-    made_on(2)  # the sample makes its data, and the cache keeps the answers
+    report()  # the sample makes its data, and the cache keeps the answers
 
     def checks() -> list[Check]:
-        most, megabytes = _MOST_SECONDS[symbols], len(texts[2]) / 1e6 / len(symbols)
-        alike = len(set(texts.values())) == 1
+        most, megabytes = _MOST_SECONDS[symbols], made["bytes"] / 1e6 / len(symbols)
         return [
-            Check("processor seconds, both processes", f"{spent[2]:.1f}", f"≤ {most:g}", spent[2] <= most),
-            Check("MB a symbol", f"{megabytes:.2f}", "≤ 2", megabytes <= 2.0),
-            Check("bytes with and without", "the same" if alike else "differ", "the same", alike),
+            Check("processor seconds", f"{made['seconds']:.1f}", f"≤ {most:g}", made["seconds"] <= most),
+            Check("MB a symbol", f"{megabytes:.2f}", "≤ 1.25", megabytes <= 1.25),
         ]
 
-    return Made({OURS: lambda: made_on(2), _ONE_PROCESS: lambda: made_on(1)}, checks=checks)
-
-
-def _spent() -> float:
-    """Return the processor time of this process and of those that it has waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + used.ru_utime + used.ru_stime
+    return Made({OURS: report}, checks=checks)
 
 
 ROWS = [
     Row(
         name,
-        what="`dd.report`, all sections, by the clock, figures drawn in a second process",
+        what="`dd.report`, all sections",
         given=f"{words} symbols of the sample, 30 days, answers in the cache",
         make=partial(_report, symbols=symbols),
-        goals=goals,
-        clock="wall",
+        goals={},
         rounds=1,
     )
-    for name, words, symbols, goals in (
-        ("report", "two", _TWO, {_ONE_PROCESS: stated()}),  # the ratio is that of the idle processors
-        ("report-ten", "ten", _TEN, {}),
-    )
+    for name, words, symbols in (("report", "two", _TWO), ("report-ten", "ten", _TEN))
 ]

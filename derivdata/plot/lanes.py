@@ -72,7 +72,12 @@ def draw_lanes(
     ax.tick_params(axis="y", length=0)
     for value, words in marks.items():
         for bottom in bottoms:
-            place = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 7.5, "color": GREY}
+            place: dict[str, Any] = {
+                "transform": ax.get_yaxis_transform(),
+                "va": "center",
+                "fontsize": 8,
+                "color": GREY,
+            }
             ax.text(1.008, bottom + value - low, words, **place)
     return outside
 
@@ -95,7 +100,7 @@ def _mark_outside(
         ax.plot(x[first], np.full(int(first.sum()), edge), marker, color="black", ms=4, label="_clipped")
         place = int(furthest(values))
         is_late = place > 0.8 * len(values)
-        look: dict[str, Any] = {"fontsize": 7.5, "textcoords": "offset points", "va": "center"}
+        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center"}
         look |= {"xytext": (-5 if is_late else 5, 0), "ha": "right" if is_late else "left"}
         ax.annotate(f"{values[place]:+.3g}", (x[place], edge), **look)
         total += int(beyond.sum())

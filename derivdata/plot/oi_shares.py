@@ -182,10 +182,10 @@ def _trends(
     room = 0.22 * (high - low)  # for the numbers at the ends of bars
     ax.set_xlim(low - room, high + room)
     gain, loss = shown["change"].iloc[0], shown["change"].iloc[-1]
-    words = [f"{shown.index[0]} gained {gain:.2g} points of share"] if gain > 0 else []
-    words += [f"{shown.index[-1]} lost {-loss:.2g}"] if loss < 0 else []
+    moved = [f"{shown.index[0]} gained {gain:.2g} points of share"] if gain > 0 else []
+    moved += [f"{shown.index[-1]} lost {-loss:.2g}"] if loss < 0 else []
     span = "a day" if length == 1.0 else f"in {length:.3g} days"
-    title = f"{symbol}: {', '.join(words) or 'no share changed'} {span}"
+    title = f"{symbol}: {', '.join(moved) or 'no share changed'} {span}"
     few = f"; {len(shown)} of {len(frame)} venues" if len(shown) < len(frame) else ""
     style.dress(ax, title=title, x=f"change of share [percentage points {span}]{few}", grid="x")
     ax.spines["left"].set_visible(False)
@@ -198,9 +198,9 @@ def _trends(
 
 
 def share_change(share: xr.DataArray) -> xr.DataArray:
-    """Return the mean share of the last day less that of the first, or of a tenth of a shorter window."""
+    """Return the mean share of the last day less that of the first; of thirds in windows under three days."""
     stamps = share["time"].values
-    part = min(np.timedelta64(1, "D"), (stamps[-1] - stamps[0]) / 10)
+    part = min(np.timedelta64(1, "D"), (stamps[-1] - stamps[0]) / 3)
     first = share.sel(time=slice(None, stamps[0] + part)).mean("time")
     last = share.sel(time=slice(stamps[-1] - part, None)).mean("time")
     return last - first

@@ -159,7 +159,7 @@ def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd
             strike = level * np.exp(np.interp(place, rows["delta"], rows["log_moneyness"]))
             digits = 10.0 ** (np.floor(np.log10(strike)) - 2)
             words = style.number(float(np.round(strike / digits) * digits))
-            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7.5, "color": GREY}
+            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": GREY}
             ax.annotate(words, (place, 1.0), (0, 2), ("data", "axes fraction"), "offset points", **look)
 
 

@@ -120,7 +120,7 @@ def bars(
     """
     from matplotlib.collections import PolyCollection
 
-    axis = ax.yaxis if horizontal else ax.xaxis
+    axis: Any = ax.yaxis if horizontal else ax.xaxis
     axis.update_units(place)
     at = np.asarray(axis.convert_units(place), dtype=np.float64)
     if isinstance(width, np.timedelta64 | pd.Timedelta):

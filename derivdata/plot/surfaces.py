@@ -125,7 +125,8 @@ def _edges(tenors: Array) -> Array:
     """Return the edges of columns on a logarithmic axis: half way between expiries."""
     logs = np.log(tenors)
     middle = (logs[1:] + logs[:-1]) / 2.0
-    return np.exp(np.r_[2.0 * logs[0] - middle[0], middle, 2.0 * logs[-1] - middle[-1]])
+    edges: Array = np.exp(np.r_[2.0 * logs[0] - middle[0], middle, 2.0 * logs[-1] - middle[-1]])
+    return edges
 
 
 def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Array, iv: Array) -> None:
@@ -137,7 +138,7 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
             value = iv[row, column]
             if np.isfinite(value):
                 dark = drawn.norm(value) < 0.6
-                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5}
+                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
                 ink = "#fcfcfc" if dark else "#101010"
                 ax.text(tenors[column], spread[row], f"{value:.0f}", color=ink, **look)
 

@@ -31,7 +31,7 @@ def address(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 A4 = {"width": 688, "height": 1016}
 """What the margins leave of a page of A4, in pixels of 1/96 inch."""
 
-PRINTED = """() => [...document.querySelectorAll("figure, .tile, tr, thead")].map((node) => ({
+PRINTED = """() => [...document.querySelectorAll("figure, .answer, tr, thead")].map((node) => ({
   kind: node.localName,
   height: node.getBoundingClientRect().height,
   whole: getComputedStyle(node).breakInside,
@@ -42,7 +42,7 @@ PRINTED = """() => [...document.querySelectorAll("figure, .tile, tr, thead")].ma
 def column(page: Any, place: int) -> list[str]:
     """The cells of the n-th column of the first table."""
     cells: list[str] = (
-        page.locator("table >> nth=0").locator(f"tbody td:nth-child({place})").all_text_contents()
+        page.locator("#funding table >> nth=0").locator(f"tbody td:nth-child({place})").all_text_contents()
     )
     return cells
 
@@ -50,7 +50,8 @@ def column(page: Any, place: int) -> list[str]:
 def test_tables_sort_by_number_and_by_name(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address)
     rate, venue = (
-        page.get_by_role("button", name=name, exact=True).first for name in ("mean [bps/8h]", "venue")
+        page.locator("#funding").get_by_role("button", name=name, exact=True).first
+        for name in ("mean [bps/8h]", "venue")
     )
     rate.click()
     assert column(page, 4) == ["8.000", "4.000", "2.000", "1.000", "0.000"]
@@ -64,7 +65,7 @@ def test_tables_sort_by_number_and_by_name(address: str, opened: Callable[..., A
 def test_a_table_is_copied_as_csv(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address)
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-    page.get_by_role("button", name="Copy as CSV").first.click()
+    page.locator("#funding").get_by_role("button", name="Copy as CSV").first.click()
     page.get_by_role("button", name="Copied").wait_for()
     rows = list(csv.reader(io.StringIO(page.evaluate("window.copied"))))
     assert rows[0][:4] == ["venue", "kind", "now [bps/8h]", "mean [bps/8h]"]
@@ -108,7 +109,7 @@ def test_nothing_scrolls_sideways(address: str, opened: Callable[..., Any]) -> N
     assert checks.overflow(page) == {}
     assert checks.inner_overflow(page) == []
     assert column(page, 1)[0] == "zo"
-    label = page.evaluate("getComputedStyle(document.querySelector('td'), '::before').content")
+    label = page.evaluate("getComputedStyle(document.querySelector('#funding td'), '::before').content")
     assert label == '"venue"', "on a phone each cell names its column"
 
 

@@ -33,10 +33,10 @@ def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
     for prices, of in ((False, "funding only"), (True, "funding and prices")):
         curve = [made.carry("low", "high", hold, prices=prices) for hold in ("1d", "7d")]
         figures = [plot.carry(curve), plot.carry(curve, "hold")]
-        assert all(ax.get_title(loc="left").endswith(of) for ax in figures)
+        assert all(" ".join(ax.get_title(loc="left").split()).endswith(of) for ax in figures)
         legends = [{t.get_text() for t in ax.get_legend().get_texts()} for ax in figures]
         assert f"net of costs, {of}" in legends[0]
-        assert f"net of costs, {of}; 90 % of outcomes" in legends[1]
+        assert f"net of costs, {of}; bar: 90 % of outcomes" in legends[1]
         labels = [figures[0].get_xlabel(), figures[1].get_ylabel()]
         assert [" ".join(label.split()) for label in labels] == [
             f"simple APR of one leg's notional [% per year], {of}; bar: 90 % of outcomes",

@@ -25,7 +25,7 @@ from tests.plot.drawn_data import BASELINE, FIGURES, all_axes, drawn
 
 EXPECTED: dict[str, list[dict[str, Any]]] = json.loads(BASELINE.read_text(encoding="utf-8"))
 
-WORDS = {"venue", "venue and tenor", "watched", ""}
+WORDS = {"venue", "long / short venue", "venue and tenor", "watched", ""}
 """Axes of names have no unit."""
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.special import ndtr
 
 import derivdata as dd
 from derivdata import plot
@@ -16,6 +17,7 @@ from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.status import Status
 from tests.plot import made
+from tests.plot.bars import bars_of
 
 basis = partial(plot.term_structure, kind="basis")
 
@@ -24,12 +26,26 @@ def test_g_goes_below_zero_where_vogts_slice_does() -> None:
     """Gatheral and Jacquier (2014), example 3.1: least g −0.0328636 at k = 0.87926."""
     vogt = smile.from_raw(svi.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     ax = plot.smile(vogt)
-    strip = ax.get_figure(root=True).axes[0].child_axes[1]
-    [g] = [line for line in strip.lines if len(line.get_xdata()) > 3]
-    low = int(np.argmin(g.get_ydata()))
-    assert g.get_ydata()[low] == pytest.approx(-0.03286, abs=1e-4)
-    assert g.get_xdata()[low] == pytest.approx(0.879, abs=0.01)
-    assert any(c.get_paths()[0].vertices[:, 1].min() < -0.03 for c in strip.collections if c.get_paths())
+    table = plot.data(ax)
+    low = table.loc[table["g"].idxmin()]
+    assert low["g"] == pytest.approx(-0.03286, abs=1e-4)
+    assert low["log_moneyness"] == pytest.approx(0.879, abs=0.01)
+    [red] = [line for line in ax.lines if line.get_label() == "_arbitrage"]
+    assert np.isfinite(red.get_ydata()).sum() == (table["g"] < 0.0).sum() > 0
+    assert "red: butterfly arbitrage" in ax.get_title(loc="left").replace("\n", " ")
+
+
+def test_a_smile_is_over_delta_with_strikes_on_top() -> None:
+    """The put of 10 delta is where ln(K/F) = σ²T/2 − σ√T · 1.2816; the forward is 100.3."""
+    ax = plot.smile(made.chain(), made.fit(), expiries="2026-02-04")
+    table = plot.data(ax)
+    fit = table[table["kind"] == "fit"].sort_values("delta")
+    deviation = np.interp(0.1, fit["delta"], fit["iv"]) * np.sqrt(30 / 365)
+    k = deviation**2 / 2 - deviation * 1.2815515655
+    assert np.interp(0.1, fit["delta"], fit["log_moneyness"]) == pytest.approx(k, abs=2e-4)
+    strikes = [t.get_text() for t in ax.texts if t.get_position() == (0.1, 1.0) or t.xy == (0.1, 1.0)]
+    assert strikes == [f"{100.3 * np.exp(k):.1f}"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["10P", "25P", "50", "25C", "10C"]
 
 
 def test_expiries_are_chosen_by_day_or_spread() -> None:
@@ -57,9 +73,11 @@ def test_bid_and_ask_stand_as_bars_and_quotes_that_nobody_bids_for_are_faded() -
     )
     ax = plot.smile(quotes)
     faded, bright = (line for line in ax.lines if line.get_marker() == ".")
-    assert bright.get_xdata().tolist() == [-0.4, -0.2], "the first has a bid, the third a delta"
-    assert faded.get_xdata().tolist() == [-0.3, 0.8]
-    assert ax.get_xlim() == pytest.approx((-0.41, -0.19))
+    deviation = 0.5 * np.sqrt(30 / 365)
+    deltas = ndtr(np.array([-0.4, -0.2]) / deviation - deviation / 2)
+    assert bright.get_xdata() == pytest.approx(deltas), "the first has a bid, the third a delta"
+    assert faded.get_xdata()[0] == pytest.approx(ndtr(-0.3 / deviation - deviation / 2))
+    assert ax.get_xlim()[0] < deltas[1] < ax.get_xlim()[1]
     ax = plot.smile(quotes.assign(iv_ask=quotes["iv"] + 0.02).isel(strike=[0, 2]))
     [bars] = [c for c in ax.collections if len(c.get_segments()) == 2]
     assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.52], [0.49, 0.52]]
@@ -67,7 +85,7 @@ def test_bid_and_ask_stand_as_bars_and_quotes_that_nobody_bids_for_are_faded() -
 
 def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:
     ax = plot.smile(made.chain(), made.fit(), expiries="2026-02-04")
-    words = "BTC on alpha: ATM 50.0 %, RR25 -7.6, BF25 +1.5 points on 2026-02-04"
+    words = "BTC on alpha: ATM 50.0 %, RR25 -7.6, BF25 +1.5 points on 2026-02-04; no butterfly arbitrage"
     assert " ".join(ax.get_title(loc="left").split()) == words
 
 
@@ -127,7 +145,7 @@ def test_two_points_above_is_two_points_above_and_beyond_the_expiries_there_is_n
 def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options() -> None:
     """13 calls of 10 and 13 puts of 5; each strike pays least where calls below outweigh puts above."""
     ax = plot.strikes(made.chain(), expiry="2026-02-04", contract_size=0.1)
-    heights = [bar.get_height() for bar in ax.patches]
+    heights = [bar.height for bar in bars_of(ax)]
     assert heights == pytest.approx([1.0] * 13 + [-0.5] * 13)
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert {"calls: 13 BTC", "puts: 6.5 BTC", "underlying: 100.3 USD"} <= set(labels)
@@ -184,9 +202,9 @@ def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
     second = table["expiry"] == made.QUOTED + pd.Timedelta(30, "D")
     table.loc[second, "open_interest"] *= 1.2
     ax = plot.strikes(dd.tables.surface(table))
-    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(13 * 4.2 * (10.0 - 5.0))
+    assert sum(bar.height for bar in bars_of(ax)) == pytest.approx(13 * 4.2 * (10.0 - 5.0))
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert labels[2:] == ["2026-01-12: 195", "2026-02-04: 234", "2026-04-06: 195", "2026-07-06: 195"]
+    assert labels[:4] == ["2026-01-12: 195", "2026-02-04: 234", "2026-04-06: 195", "2026-07-06: 195"]
     assert any(label.startswith("max pain 2026-02-04: ") for label in labels)
     assert "4 expiries" in " ".join(ax.get_title(loc="left").split())
     held = plot.data(ax).groupby(["expiry", "side"])["open_interest"].sum()
@@ -197,7 +215,7 @@ def test_bars_by_expiry_are_calls_and_puts_of_its_strikes() -> None:
     """13 calls of 10 coins and 13 puts of 5 of each of four expiries; volume is 3 and 1."""
     for kind, call, put in (("open_interest", 130.0, -65.0), ("volume", 39.0, -13.0)):
         ax = plot.strikes(made.chain(), kind, by="expiry")
-        assert [bar.get_height() for bar in ax.patches] == pytest.approx([call] * 4 + [put] * 4)
+        assert [bar.height for bar in bars_of(ax)] == pytest.approx([call] * 4 + [put] * 4)
     assert "208 BTC traded in 24 hours" in " ".join(ax.get_title(loc="left").split())
     assert plot.data(ax)["expiry"].dt.date.astype(str).tolist()[:2] == ["2026-01-12", "2026-02-04"]
     with pytest.raises(ValueError, match="no option has volume"):
@@ -213,7 +231,7 @@ def test_the_strike_with_most_open_interest_is_a_listed_one() -> None:
     wide = pd.concat([one.assign(strike=one["strike"] * factor) for factor in (1.0, 1.003, 1.006, 1.009)])
     wide.loc[wide["strike"] == wide["strike"].max(), "open_interest"] = 50.0
     ax = plot.strikes(wide)
-    assert len({bar.get_x() for bar in ax.patches}) < wide["strike"].nunique(), "they are binned"
+    assert len({bar.x for bar in bars_of(ax)}) < wide["strike"].nunique(), "they are binned"
     assert f"most at {wide['strike'].max():.4g} USD" in " ".join(ax.get_title(loc="left").split())
 
 
@@ -258,9 +276,9 @@ def test_many_strikes_are_added_up_in_bins() -> None:
     rows = [row | {"strike": 100.0 + i, "instrument_name": str(i), "open_interest": 1.0} for i in range(200)]
     table = dd.tables.TABLES["options_snapshot"].conform(pd.DataFrame(rows))
     ax = plot.strikes(table)
-    calls = [bar.get_height() for bar in ax.patches if bar.get_height() > 0]
+    calls = [bar.height for bar in bars_of(ax) if bar.height > 0]
     assert calls == [3.0] + [5.0] * 39 + [2.0], "100 to 102, 103 to 107 … 298 and 299"
-    middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches if bar.get_height() > 0]
+    middles = [bar.x + bar.width / 2 for bar in bars_of(ax) if bar.height > 0]
     assert middles == pytest.approx(np.arange(100.0, 301.0, 5.0))
     assert ax.get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
     assert plot.strikes(made.chain(), "gamma").get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"

@@ -6,12 +6,15 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import derivdata as dd
 from derivdata import plot
 from derivdata.analysis import exposure, oi
 from derivdata.analysis.oi import TrendStatus
+from derivdata.plot.oi_shares import share_change
 from tests.plot import made
+from tests.plot.bars import bars_of
 
 
 def test_bands_beyond_the_largest_are_the_others() -> None:
@@ -26,17 +29,24 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     again = plot.open_interest(oi.share_trend(share), "trend", top=1)
     assert len(again.get_yticklabels()) == 1
     label = " ".join(again.get_xlabel().split())
-    assert label == "change of share by its trend [percentage points a day], with 95 % interval"
+    assert label == "change of share [percentage points a day]; 1 of 3 venues"
     trend = oi.share_trend(share).assign(status=("exchange", [TrendStatus.CANNOT_TELL, 0, 0]))
     ax = plot.open_interest(trend, "trend")
-    counts = {line.get_label(): len(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"}
-    assert counts == {"trend": 1, "interval includes zero": 1, "no interval: too little data": 1}
-    assert len(ax.collections[0].get_segments()) == 2, "no interval for what cannot be told"
+    counts = {bars.get_label(): len(bars.get_paths()) for bars in ax.collections}
+    assert counts == {"significant trend (95 %)": 1, "no significant trend": 2}
     hours = made.holdings().assign(time=lambda t: made.START + (t["time"] - made.START) / 24)
     hours.attrs = made.holdings().attrs
-    ax = plot.open_interest(hours, "trend")
-    [sure, _] = (line for line in ax.lines if line.get_marker() == "o")
-    assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "40 hours are too few for steps of 2 hours"
+    ax = plot.open_interest(hours, "trend", window="1h")
+    assert plot.data(ax)["trend_pp"].abs().max() == pytest.approx(1.0), "a point an hour"
+
+
+def test_a_change_of_share_is_that_between_the_first_and_the_last_day() -> None:
+    """A point an hour, 0 to 71: the means of the first and of the last third are 11.5 and 59.5."""
+    times = pd.date_range("2026-06-01", periods=72, freq="h")
+    rising = xr.DataArray(
+        0.01 * np.arange(72.0)[None], {"exchange": ["a"], "time": times}, ("exchange", "time")
+    )
+    assert share_change(rising).values == pytest.approx([0.48])
 
 
 def test_a_symbol_without_steady_venues_is_refused() -> None:
@@ -58,7 +68,7 @@ def test_a_short_window_has_bars_of_minutes(minutes: int, label: str, heights: l
     ax = plot.liquidations(events, start=made.START, end=made.START + pd.Timedelta(minutes, "min"))
     sums = ax.get_figure(root=True).axes[0].child_axes[1]
     assert sums.get_ylabel().startswith(f"per {label}\n")
-    assert [bar.get_height() for bar in sums.patches] == pytest.approx(heights)
+    assert [bar.height for bar in bars_of(sums)] == pytest.approx(heights)
 
 
 def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row() -> None:
@@ -126,7 +136,7 @@ def test_gamma_by_strike_is_that_of_the_analysis() -> None:
     signed = plot.strikes(made.chain(), "gamma", dealer={"call": 1.0, "put": -1.0})
     [net] = [line for line in signed.lines if line.get_label() == "net"]
     assert net.get_ydata() == pytest.approx(table["gamma_musd"].to_numpy() / 3)
-    assert min(bar.get_height() for bar in signed.patches) == pytest.approx(-table["puts_musd"].max())
+    assert min(bar.height for bar in bars_of(signed)) == pytest.approx(-table["puts_musd"].max())
     with pytest.raises(ValueError, match="a dim 'exchange'"):
         plot.strikes(made.chains(), "gamma")
 

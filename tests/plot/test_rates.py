@@ -15,29 +15,51 @@ from derivdata import plot
 from tests.plot import made
 
 
+def lanes(ax: Any) -> list[Any]:
+    """The lines of the lanes, the first at the top."""
+    return [line for line in ax.lines if line.get_label() == "_lanes"]
+
+
 def test_a_hole_is_a_gap_and_a_step_a_mean() -> None:
     """240 hours in steps of two: a mean of two samples; beta's hole of 12 hours is six steps."""
-    [beta] = (line for line in plot.funding_history(made.funding(), venues=["beta"]).lines[:1])
+    [beta] = lanes(plot.funding_history(made.funding(), venues=["beta"]))
     assert np.flatnonzero(np.isnan(beta.get_ydata())).tolist() == list(range(50, 56)), "a hole is a gap"
-    assert len(plot.funding_history(made.funding(), step="1D").lines[0].get_xdata()) == 10
+    assert len(lanes(plot.funding_history(made.funding(), step="1D"))[0].get_xdata()) == 10
 
 
-def test_a_rate_outside_the_axis_has_an_arrowhead_and_is_counted() -> None:
-    """One step of 25 among 360 lies above the 99.5 percentile, and outside the axis."""
+def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted() -> None:
+    """One step of 25 among 360 lies far above the others: the mean of 2 and 48 bps."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
-    title = ax.get_legend().get_title().get_text()
-    assert title == "venue (mean) [bps per 8 h], means over 2 h; ▲▼: 1 outside the axis"
+    words = [text.get_text().replace("\n", " ") for text in ax.texts]
+    assert "means over 2 h; ▲▼: 1 outside" in words
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
-    assert list(mark.get_xdata(orig=False)) == [ax.lines[0].get_xdata(orig=False)[2]]
-    assert ax.get_ylim()[1] < 25.0
+    first = lanes(ax)[0]
+    assert list(mark.get_xdata(orig=False)) == [first.get_xdata(orig=False)[2]]
+    assert any(word.startswith("+2") and float(word) > 20.0 for word in words if word.startswith("+"))
+
+
+def test_lanes_have_one_scale_and_values_stand_at_their_height() -> None:
+    """The distance between two lanes is that of their baselines: values are distances from these."""
+    ax = plot.funding_history(made.funding(), step="1D")
+    alpha, beta, gamma = lanes(ax)
+    cells = made.funding().pivot_table(index="time", columns="exchange", values="rate_bps_8h", observed=True)
+    means = cells.resample("1D").mean()
+    bases = [
+        line.get_ydata() - means[name].to_numpy()
+        for line, name in zip((alpha, beta, gamma), means, strict=True)
+    ]
+    for base in bases:
+        assert np.ptp(base[np.isfinite(base)]) < 1e-9
+    assert bases[0][0] - bases[1][0] == pytest.approx(bases[1][0] - bases[2][0])
 
 
 def test_named_venues_stand_out_and_a_panel_draws_as_its_table_does() -> None:
     """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
     ax = plot.funding_history(made.funding(), venues=["beta"])
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["80 % of 3 venues", "beta (+0.99)"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta\n+0.99"]
+    assert any("dotted: median of 3 venues" in t.get_text() for t in ax.texts)
     assert len(plot.data(ax)) == len(made.funding()), "the data is of all venues, and not averaged"
     with pytest.raises(ValueError, match="'delta' has no rate here; there are alpha, beta, gamma"):
         plot.funding_history(made.funding(), venues=["delta"])
@@ -58,12 +80,16 @@ def test_a_rate_and_the_name_of_one_symbol_are_needed(draw: Callable[..., Any]) 
 
 
 def test_the_heat_map_averages_wider_columns() -> None:
-    [mesh] = plot.funding_heatmap(made.funding()).collections
+    [mesh] = plot.funding_heatmap(made.funding(), centre=0.0).collections
     cells = np.ma.filled(mesh.get_array(), np.nan)
     assert mesh.get_clim()[1] == pytest.approx(np.nanpercentile(np.abs(cells), 98))
     assert mesh.get_clim()[0] == -mesh.get_clim()[1]
-    ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0)
-    assert ax.get_title(loc="left") == "BTC funding: longs paid in 67 % of cells (venue × 1 d)"
+    usual = plot.funding_heatmap(made.constant(1.02, 10))
+    assert np.mean(usual.collections[0].get_clim()) == pytest.approx(1.0), "white is the usual 1 bp"
+    assert "above the usual 1 bp in 0 % of cells" in " ".join(usual.get_title(loc="left").split())
+    ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0, centre=0.0)
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title == "BTC funding: longs paid in 67 % and shorts in 33 % of cells (venue × 1 d)"
     [mesh] = ax.collections
     cells = np.ma.filled(mesh.get_array(), np.nan)
     assert cells.shape == (3, 10)
@@ -79,11 +105,12 @@ def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> 
     renamed = table.assign(exchange=table["exchange"].astype(str).map(names).astype("category"))
     renamed.attrs = table.attrs
     ax = plot.funding_heatmap(renamed, by_kind=True, centre=1.0, reach=2.0)
-    rows = ["hyperliquid", "DEX", "okx", "binance", "CEX"]
-    assert [t.get_text() for t in ax.get_yticklabels()] == rows, "from below"
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["hyperliquid", "okx", "binance"], "from below"
+    headings = {t.get_text(): t.get_position()[1] for t in ax.texts if "venues (" in t.get_text()}
+    assert headings == pytest.approx({"Decentralised venues (1)": 1.42, "Centralised venues (2)": 4.42})
     [mesh] = [c for c in ax.collections if c.get_array() is not None]
     assert mesh.get_clim() == (-1.0, 3.0)
-    assert ax.get_title(loc="left").startswith("BTC funding: above 1 bps ")
+    assert ax.get_title(loc="left").startswith("BTC funding: above the usual 1 bp ")
     assert set(plot.data(ax)["exchange"]) == set(names.values())
 
 
@@ -97,11 +124,12 @@ def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
         attrs={"units": "bps/8h", "kind": "settled"},
     )
     rates[1, 40] = np.nan
-    lines = {str(line.get_label())[0]: line for line in plot.funding_history(rates, source=rates).get_lines()}
-    drawn = np.asarray(lines["b"].get_ydata(), dtype=float)
-    assert np.flatnonzero(np.isnan(drawn)).tolist() == [5], "a step is as long as the slowest interval"
-    assert drawn.size == 12
-    assert np.isfinite(np.asarray(lines["a"].get_ydata(), dtype=float)).all()
+    a, b = (
+        np.asarray(line.get_ydata(), dtype=float) for line in reversed(lanes(plot.funding_history(rates)))
+    )
+    assert np.flatnonzero(np.isnan(b)).tolist() == [5], "a step is as long as the slowest interval"
+    assert b.size == 12
+    assert np.isfinite(a).all()
 
 
 def test_one_venue_is_not_several() -> None:

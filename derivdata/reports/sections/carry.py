@@ -151,7 +151,7 @@ def _forecast(
             at_first = funding.forecast_carry(rates, legs, hold=_HOLD, prices=marks, **options)
         except ValueError as problem:  # another coin under the same ticker
             doubt = str(problem)
-    known = at_first is not None and [_is_known(at_first, row) for row in rows]
+    known = [at_first is not None and _is_known(at_first, row) for row in rows]
     if at_first is None or not all(known):
         of_funding = funding.forecast_carry(rates, legs, hold=_HOLD, **options)
         if at_first is None or known != [_is_known(of_funding, row) for row in rows]:
@@ -168,7 +168,8 @@ def _forecast(
         found = [_of(one, *row[:3]) for one in (at_first, *others)]
         curve = [one for one in found if np.isfinite(float(one["net_bps"]))]
         curve.sort(key=lambda one: float(one["hold_hours"]))
-        pairs.append(Pair(*row, found[0], curve))
+        symbol, long, short, spread, favour = row
+        pairs.append(Pair(symbol, long, short, spread, favour, found[0], curve))
     return pairs, doubt
 
 

@@ -89,7 +89,8 @@ def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Tim
         | {"strip_index": ((), index / 100.0)},
         {"tenor": earlier["tenor"]},
     ).expand_dims(time=[when.to_datetime64()])
-    earlier = earlier[list(last.data_vars)].squeeze(drop=True)
+    single = [dim for dim in earlier.dims if dim not in ("time", "tenor")]
+    earlier = earlier[list(last.data_vars)].squeeze(single, drop=True)
     return xr.concat([earlier, last], "time").assign_attrs(history.attrs)
 
 
