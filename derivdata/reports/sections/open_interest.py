@@ -91,7 +91,7 @@ def _holdings(section: Section, data: Data, symbol: str) -> Holdings | None:
         return None
     oi = panel(table, "oi_usd").isel(symbol=0)
     share = analysis.market_share(oi)
-    gone = share.attrs.get("dropped")
+    gone = share.attrs.get("dropped", "").split()
     share = share.where(share.notnull().any("time"), drop=True)
     if not share.sizes["exchange"]:
         section.add_missing_note(f"No venue has open interest of {symbol} over most of the window.")
