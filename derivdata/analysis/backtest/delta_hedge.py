@@ -154,7 +154,7 @@ def _of(panel: xr.DataArray, argument: str, symbol: str, venue: str) -> xr.DataA
     for name, label in (("symbol", symbol), ("exchange", venue)):
         if name not in series.dims:
             continue
-        labels = [str(each) for each in series[name].to_numpy().tolist()]
+        labels = [str(item) for item in series[name].to_numpy().tolist()]
         if len(labels) > 1 or label:
             if label not in labels:
                 raise ValueError(f"{argument} has no {name} {label!r}: it has {', '.join(labels)}")

@@ -205,11 +205,11 @@ class OptionBook:
         slope = sum(held.slope(spot, self.account) for held in self.others.values())
         if self.hedge is not None:
             slope += self.hedge.slope(spot, self.account)
-        held = [each for each in self.options.values() if each.now.mark.years > 0.0]
+        held = [option for option in self.options.values() if option.now.mark.years > 0.0]
         if held:
             greeks = greeks_of(held, self.account)
-            scale = np.array([each.quantity * each.now.ratio for each in held])
-            forward = np.array([each.now.mark.forward for each in held])
+            scale = np.array([option.quantity * option.now.ratio for option in held])
+            forward = np.array([option.now.mark.forward for option in held])
             slope += float((greeks["delta"] * scale * forward).sum())
             for name in total:
                 total[name] = float((greeks[name] * scale).sum())
@@ -218,13 +218,13 @@ class OptionBook:
 
 def greeks_of(held: list[Option], account: Accounting) -> dict[str, Any]:
     """Return greeks of one coin of each option, to the forward, as `derivdata.analysis.position.greeks`."""
-    marks = [each.now.mark for each in held]
+    marks = [option.now.mark for option in held]
     forward, years, iv, rate = (
         np.array([getattr(m, n) for m in marks]) for n in ("forward", "years", "iv", "rate")
     )
-    strike = np.array([each.contract.strike for each in held])
-    side = np.array([each.contract.side for each in held])
-    found: dict[str, Any] = formulas.greeks(
+    strike = np.array([option.contract.strike for option in held])
+    side = np.array([option.contract.side for option in held])
+    greeks: dict[str, Any] = formulas.greeks(
         forward,
         strike,
         years,
@@ -236,8 +236,8 @@ def greeks_of(held: list[Option], account: Accounting) -> dict[str, Any]:
         premium=account.premium,  # type: ignore[arg-type]
     )
     if account.in_coin:
-        found["delta"] = found["delta"] / forward * np.exp(-rate * years)
-    return found
+        greeks["delta"] = greeks["delta"] / forward * np.exp(-rate * years)
+    return greeks
 
 
 def is_option(contract: Contract) -> bool:

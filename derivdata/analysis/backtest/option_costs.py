@@ -96,9 +96,9 @@ class Fees:
         given: float | None = getattr(self._costs, name)
         if given is not None:
             return given
-        known = fact_value(venue, fact, self._symbol, day)
-        if known is not None:
-            return known
+        published = fact_value(venue, fact, self._symbol, day)
+        if published is not None:
+            return published
         first = min(
             (
                 row

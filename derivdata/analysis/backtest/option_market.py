@@ -51,7 +51,7 @@ class Mark(NamedTuple):
     own: bool
 
     @property
-    def known(self) -> bool:
+    def is_complete(self) -> bool:
         """Tell whether the option can be valued."""
         return self.forward > 0.0 and self.iv > 0.0 and self.years > 0.0
 
@@ -150,7 +150,7 @@ class OptionMarket:
         expiry, strike, side = self._expiry[at], self._strike[at], self._side[at]
         forward, iv = self._slices.smiles(row, expiry, strike)
         years = (expiry - self.times[row].astype(np.int64)) / YEAR_US
-        rate = np.array([self._rates.get((row, each), 0.0) for each in expiry.tolist()])
+        rate = np.array([self._rates.get((row, stamp), 0.0) for stamp in expiry.tolist()])
         spot = self.spot[row]
         in_coin = self._in_coin[at]
         unit = np.where(in_coin, spot, 1.0)
@@ -179,14 +179,14 @@ class _Slices:
     def __init__(self, surfaces: xr.Dataset) -> None:
         ordered = surfaces.transpose("time", "expiry", ...)
         self._expiry = ordered["expiry"].to_numpy().astype("datetime64[us]").astype(np.int64)
-        self._at = {each: place for place, each in enumerate(self._expiry.tolist())}
+        self._at = {stamp: place for place, stamp in enumerate(self._expiry.tolist())}
         shape = (ordered.sizes["time"], ordered.sizes["expiry"])
         parameters = [ordered[name].to_numpy() for name in parameter_names(ordered)]
         self._parameters = [np.broadcast_to(values, shape) for values in parameters]
         self._fitted: Bools = np.asarray(ordered["method"].to_numpy() > 0)
         names = ("forward", "year_fraction")
-        parts = (ordered[name].to_numpy().astype(np.float64) for name in names)
-        self._forward, self._years = (np.broadcast_to(part, shape) for part in parts)
+        arrays = (ordered[name].to_numpy().astype(np.float64) for name in names)
+        self._forward, self._years = (np.broadcast_to(values, shape) for values in arrays)
 
     def nearest_forward(self) -> Floats:
         live = (self._forward > 0.0) & (self._years > 0.0)
@@ -205,20 +205,20 @@ class _Slices:
         if place is None or not self._fitted[row, place]:
             return None
         forward, years = float(self._forward[row, place]), float(self._years[row, place])
-        at = slice_of([part[row, place] for part in self._parameters])
+        at = slice_of([values[row, place] for values in self._parameters])
         w = float(total_variance(np.log(contract.strike / forward), at))
         iv = np.sqrt(w / years) if w > 0.0 and years > 0.0 else np.nan
         return Mark(forward, years, float(iv), rate, True)
 
     def smiles(self, row: int, expiry: Any, strike: Floats) -> tuple[Floats, Floats]:
         """Return forward and volatility of many options from their own fits, NaN where there is none."""
-        known: Indices = np.array([self._at.get(each, -1) for each in expiry.tolist()], dtype=np.intp)
-        forward = np.where(known >= 0, self._forward[row, known], np.nan)
-        at = slice_of([part[row, known] for part in self._parameters])
+        place: Indices = np.array([self._at.get(stamp, -1) for stamp in expiry.tolist()], dtype=np.intp)
+        forward = np.where(place >= 0, self._forward[row, place], np.nan)
+        at = slice_of([values[row, place] for values in self._parameters])
         with np.errstate(all="ignore"):
             w = total_variance(np.log(strike / forward), at)
-            iv = np.sqrt(w / self._years[row, known])
-        usable = (known >= 0) & self._fitted[row, known] & (w > 0.0)
+            iv = np.sqrt(w / self._years[row, place])
+        usable = (place >= 0) & self._fitted[row, place] & (w > 0.0)
         return forward, np.where(usable, iv, np.nan)
 
 
@@ -282,7 +282,7 @@ def _rates(rows: pd.DataFrame) -> dict[tuple[int, int], float]:
     place = np.unique(stamps, return_inverse=True)[1]
     expiry = naive_utc(rows["expiry"]).to_numpy("datetime64[us]").astype(np.int64)
     medians = rate.groupby([place, expiry]).median()
-    return {(int(row), int(each)): float(value) for (row, each), value in medians.items() if value != 0.0}
+    return {(int(row), int(stamp)): float(value) for (row, stamp), value in medians.items() if value != 0.0}
 
 
 def _fitted(rows: pd.DataFrame, method: SurfaceMethod, times: Any) -> xr.Dataset:

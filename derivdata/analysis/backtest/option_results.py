@@ -105,8 +105,8 @@ def dataset(
 
 
 def _origin(data: tuple[Any, ...]) -> dict[str, str]:
-    given = [part for part in data if hasattr(part, "attrs")]
-    origins = [provenance(part) if "provenance" in part.attrs else None for part in given]
+    given = [table for table in data if hasattr(table, "attrs")]
+    origins = [provenance(table) if "provenance" in table.attrs else None for table in given]
     return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
 
 
@@ -154,13 +154,13 @@ def _warn(result: xr.Dataset) -> None:
         "missing_funding_hours": "{} hours of funding payments are missing",
         "gap_hours": "chains are missing in {} hours in which options were held",
     }
-    told = []
+    messages = []
     for name, words in parts.items():
         count = float(result[name].sum())
         if count:
-            told.append(words.format(f"{count:g}"))
-    if told:
-        warn_caller("backtest of options: " + "; ".join(told))
+            messages.append(words.format(f"{count:g}"))
+    if messages:
+        warn_caller("backtest of options: " + "; ".join(messages))
 
 
 def _contributions(book: OptionBook, rows: int) -> Any:
@@ -187,14 +187,14 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
 
     before, after = [step.before for step in steps], [step.after for step in steps]
     quantity = over([step.quantity for step in steps])
-    ratio, ratio_after = over([each.ratio for each in before]), over([each.ratio for each in after])
-    base, base_after = over([each.base for each in before]), over([each.base for each in after])
-    forward, forward_after = (over([each.mark.forward for each in part]) for part in (before, after))
-    iv, years = over([each.mark.iv for each in before]), over([each.mark.years for each in before])
-    years_after = over([each.mark.years for each in after])
+    ratio, ratio_after = over([value.ratio for value in before]), over([value.ratio for value in after])
+    base, base_after = over([value.base for value in before]), over([value.base for value in after])
+    forward, forward_after = (over([value.mark.forward for value in values]) for values in (before, after))
+    iv, years = over([value.mark.iv for value in before]), over([value.mark.years for value in before])
+    years_after = over([value.mark.years for value in after])
     settled = years_after <= 0.0
-    iv_after = xr.where(settled, iv, over([each.mark.iv for each in after]))  # type: ignore[no-untyped-call]
-    rate = over([each.mark.rate for each in before])
+    iv_after = xr.where(settled, iv, over([value.mark.iv for value in after]))  # type: ignore[no-untyped-call]
+    rate = over([value.mark.rate for value in before])
     legs = Legs(
         strike=over([step.contract.strike for step in steps]),
         side=over([step.contract.side for step in steps], object),
@@ -211,14 +211,14 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     later = legs._replace(year_fraction=years_after)
     move = forward_after - forward
     parts = leg_terms(legs, later, (iv, iv), (move, move, iv_after - iv), rate, premium)
-    found = {str(name): parts.sel(term=name).to_numpy() for name in parts["term"].to_numpy()}
+    terms = {str(name): parts.sel(term=name).to_numpy() for name in parts["term"].to_numpy()}
     is_settled = settled.to_numpy()
-    for name, values in found.items():
-        found[name] = np.where(is_settled & np.isnan(values), 0.0, values)
-    del found["rho"]  # all of a forward's move is in delta
+    for name, values in terms.items():
+        terms[name] = np.where(is_settled & np.isnan(values), 0.0, values)
+    del terms["rho"]  # all of a forward's move is in delta
     moved = (quantity * ratio * (base_after - base)).to_numpy()
-    rest = moved - sum(found.values())
-    found["settlement"] = np.where(is_settled, rest, 0.0)
-    found["carry"] = (quantity * base_after * (ratio_after - ratio)).to_numpy()
-    found["residual"] = np.where(is_settled, 0.0, rest)
-    return found
+    rest = moved - sum(terms.values())
+    terms["settlement"] = np.where(is_settled, rest, 0.0)
+    terms["carry"] = (quantity * base_after * (ratio_after - ratio)).to_numpy()
+    terms["residual"] = np.where(is_settled, 0.0, rest)
+    return terms

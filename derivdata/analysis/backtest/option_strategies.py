@@ -233,15 +233,17 @@ class _Run:
 
     def _pay(self, instant: float, tally: Tally) -> None:
         """Pay the settlements since the last time to perpetuals that were held."""
-        held = [each for (contract, _), each in self.book.others.items() if contract.side == "perpetual"]
+        held = [
+            perpetual for (contract, _), perpetual in self.book.others.items() if contract.side == "perpetual"
+        ]
         held += [] if self.book.hedge is None else [self.book.hedge]
-        held = [each for each in held if each.quantity != 0.0]
+        held = [perpetual for perpetual in held if perpetual.quantity != 0.0]
         if not held or not np.isfinite(self.last):
             return
         for time, share in self.payments.within(self.last, instant):
             price = self.prices.newest(time)
-            for each in held:
-                usd = each.quantity if each.inverse else each.quantity * price
+            for perpetual in held:
+                usd = perpetual.quantity if perpetual.inverse else perpetual.quantity * price
                 paid = -share * usd * self.account.of_usd(self.spot)
                 tally.funding += paid
                 self.book.cash += paid
@@ -308,20 +310,20 @@ class _Run:
                 "dd.delivery.prices or a mapping from expiries to prices [USD]"
             )
         labels = {"symbol": self.market.symbol or None, "exchange": self.market.venue or None}
-        found = delivered(
+        prices = delivered(
             self.delivery,
             pd.DatetimeIndex([stamp]).as_unit("us"),
             contract=self.delivery_contract,
             kind=kind,
             **labels,
         )
-        require_delivered(found)
-        return float(found.iloc[0])
+        require_delivered(prices)
+        return float(prices.iloc[0])
 
     def _mark_options(self, row: int, place: int, tally: Tally) -> None:
         for held in self.book.options.values():
             mark = self.market.mark(row, held.contract)
-            if not mark.known:
+            if not mark.is_complete:
                 tally.unmarked += 1
                 continue
             tally.interpolated += not mark.own
@@ -380,7 +382,7 @@ class _Run:
     ) -> Callable[[int, str, Tally], None] | None:
         quote = self.market.quotes(row).get(contract)
         mark = self.market.mark(row, contract)
-        if quote is None or not mark.known:
+        if quote is None or not mark.is_complete:
             return None
         price = quote.ask if change > 0.0 else quote.bid
         if not price > 0.0:

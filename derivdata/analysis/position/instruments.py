@@ -46,7 +46,7 @@ class Instruments(NamedTuple):
     def options(self) -> Instruments:
         """Return the options alone."""
         rows = np.flatnonzero(self.is_option.to_numpy())
-        return Instruments(*(part.isel(leg=rows) for part in self))
+        return Instruments(*(values.isel(leg=rows) for values in self))
 
 
 def instruments(legs: pd.DataFrame) -> Instruments:

@@ -106,9 +106,9 @@ def settlement_prices(
         rows = np.flatnonzero(over & of_kind.to_numpy())
         if rows.size:
             times = pd.DatetimeIndex(np.unique(expiry[rows]))
-            found = delivered(delivery, times, contract=contract, kind=kind, **labels)
-            require_delivered(found)
-            price[rows] = found.loc[expiry[rows]].to_numpy()
+            prices = delivered(delivery, times, contract=contract, kind=kind, **labels)
+            require_delivered(prices)
+            price[rows] = prices.loc[expiry[rows]].to_numpy()
     return xr.DataArray(price, dims="leg")
 
 
