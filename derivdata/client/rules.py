@@ -29,11 +29,13 @@ from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
 from derivdata.client.relations import LIKELY, PROMISED
 from derivdata.errors import SchemaError
 from derivdata.support import times
+from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
-from derivdata.tables.history_rows import level_changes, rate_changes, shown_time
+from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes, shown_time
 from derivdata.tables.payment_intervals import contradicted
 from derivdata.tables.schema import Column
+from derivdata.tables.series_faults import exchanged_levels, frozen_runs, peer_changes
 
 
 class Rule(NamedTuple):
@@ -360,6 +362,105 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
             )
 
 
+_COMPARED = tuple(
+    "rate_bps_8h oi_usd total_oi_usd volume_usd total_volume_usd price_usd price buy_usd sell_usd "
+    "long_short_ratio".split()
+)
+"""Figures of which the venues of a symbol are compared."""
+
+
+class _VenueRows(NamedTuple):
+    """Rows of a figure by series and time, to compare venues."""
+
+    order: Array
+    series: Array
+    market: Array
+    times: Array
+    values: Array
+
+
+def _venue_rows(e: CheckedAnswer, name: str) -> _VenueRows | None:
+    values = e.numbers(name)
+    if values is None or e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
+        return None
+    if name not in e.table.columns or not e.size:
+        return None
+    series = e.series("time")
+    order = np.lexsort((e.time_us, series))
+    _, codes = np.unique(series[order], return_inverse=True)
+    return _VenueRows(order, codes, e.series("time", "exchange")[order], e.time_us[order], values[order])
+
+
+def _described(e: CheckedAnswer, row: int) -> str:
+    """Return the keys of a row but for its time."""
+    keys = () if e.table is None else e.table.key
+    return " ".join(str(e.columns[key][row]) for key in keys if key in e.words)
+
+
+def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
+    """Find parts of series that are in another unit than those of the other venues."""
+    for name in _COMPARED:
+        rows = _venue_rows(e, name)
+        if rows is None:
+            continue
+        faults = peer_changes(rows.series, rows.market, rows.times, rows.values)
+        for fault in faults[:1]:
+            first = rows.order[fault.row]
+            others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
+            yield (
+                f"{name} of {_described(e, first)} is {fault.factor:.3g} times as large, by other venues, "
+                f"from about {shown_time(rows.times[fault.row])} on ({fault.rows} rows): another unit{others}"
+            )
+
+
+def _frozen(e: CheckedAnswer) -> Iterator[str]:
+    """Find series that repeat one value while other venues move."""
+    for name in _COMPARED:
+        rows = _venue_rows(e, name)
+        if rows is None:
+            continue
+        is_rate = name == "rate_bps_8h"
+        faults = frozen_runs(rows.series, rows.market, rows.times, rows.values, is_rate=is_rate)
+        for fault in faults[:1]:
+            first = rows.order[fault.row]
+            others = f"; {len(faults) - 1} more runs" if len(faults) > 1 else ""
+            yield (
+                f"{name} of {_described(e, first)} is {rows.values[fault.row]:g} from "
+                f"{shown_time(rows.times[fault.row])} on in {fault.rows} rows, while it moves otherwise: "
+                f"rows may be stale{others}"
+            )
+
+
+def _exchanged(e: CheckedAnswer) -> Iterator[str]:
+    """Find two venues whose open interest changes places."""
+    for name in ("oi_usd", "total_oi_usd"):
+        rows = _venue_rows(e, name)
+        if rows is None:
+            continue
+        for one, other in exchanged_levels(rows.series, rows.market, rows.times, rows.values)[:1]:
+            first, second = (_described(e, rows.order[row]) for row in (one, other))
+            yield f"{name} of {first} and {second} change places at {shown_time(rows.times[one])}"
+
+
+_OFF_HOUR_US = 120_000_000
+
+
+def _off_hour(e: CheckedAnswer) -> Iterator[str]:
+    """Find payments that are not at a whole hour."""
+    if e.time_us is None or "settled" not in e.words.get("kind", ()) or e.table is None:
+        return
+    if e.table.name != PAYMENTS:
+        return
+    beside = e.time_us % HOUR_US
+    rows = np.flatnonzero((beside > _OFF_HOUR_US) & (beside < HOUR_US - _OFF_HOUR_US))
+    if rows.size:
+        first = rows[np.argmin(e.time_us[rows])]
+        yield (
+            f"payments of {_described(e, first)} are not at a whole hour "
+            f"from {shown_time(e.time_us[first])} on ({rows.size} of {e.size} rows)"
+        )
+
+
 def _listed_without_rows(e: CheckedAnswer) -> Iterator[str]:
     """Name the venues and symbols that a response lists and has no rows of."""
     for column, field in (("exchange", "exchanges"), ("symbol", "symbols")):
@@ -447,6 +548,10 @@ RULES = (
     Rule("listed without rows", "notice", _listed_without_rows),
     Rule("interval against payments", "notice", _contradicted_interval, "interval_hours payment_count kind"),
     Rule("unit change", "notice", _unit_change, "time"),
+    Rule("unlike peers", "notice", _unlike_peers, "time exchange"),
+    Rule("exchanged venues", "notice", _exchanged, "time exchange"),
+    Rule("frozen rows", "notice", _frozen, "time exchange"),
+    Rule("payments off the hour", "notice", _off_hour, "time kind interval_hours"),
     *(Rule(name, "notice", partial(related, name=name, relations=each)) for name, each in LIKELY.items()),
 )
 """Every rule about one answer, in the order in which they are applied.

@@ -175,6 +175,8 @@ def _multiples(series: _Array, places: _Array, is_hosted: bool) -> _Array:
     gaps = pd.Series(np.diff(places)[np.diff(series) == 0]).groupby(series[1:][np.diff(series) == 0]).median()
     known = gaps.index.to_numpy(dtype=np.int64)
     multiples[known] = np.fmax(np.floor(gaps.to_numpy()), 1).astype(np.int64)
+    if (multiples[known] == 1).sum() > known.size / 2:  # most series have every step: the others lack rows
+        multiples[:] = 1
     return multiples
 
 

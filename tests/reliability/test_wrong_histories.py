@@ -1,0 +1,318 @@
+"""Histories of the API that are well formed and wrong: each is an error, a notice or listed with a reason.
+
+Every change of `CHANGES` is made to the responses of each of `CALLS` that has room for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.client.transport import SESSION
+from derivdata.errors import DataNotice, DerivdataError
+from tests.reliability.test_lying_server import NOON, STAMPS, Body, Change, Liar, need, shift, stamp_of
+from tests.support import faults
+from tests.transport.conftest import KEY
+
+WINDOW = ("2026-06-01", "2026-06-21")
+VENUES = {"venues": ["binance", "bybit", "okx"]}
+
+
+class Call(NamedTuple):
+    """A fetch, and the fields that hold its amounts."""
+
+    fetch: Callable[[], Any]
+    fields: tuple[str, ...]
+    is_rate: bool = False
+
+
+CALLS: dict[str, Call] = {
+    "funding.history": Call(
+        lambda: dd.funding.history("BTC", *WINDOW, resolution="1h", **VENUES), ("y",), is_rate=True
+    ),
+    "funding.settlements": Call(
+        lambda: dd.funding.settlements("BTC", *WINDOW, **VENUES), ("y",), is_rate=True
+    ),
+    "oi.history": Call(
+        lambda: dd.oi.history("BTC", *WINDOW, resolution="1h", **VENUES), ("open_interest_usd",)
+    ),
+    "oi.exchange_totals": Call(
+        lambda: dd.oi.exchange_totals(*WINDOW, resolution="1d", **VENUES), ("total_open_interest_usd",)
+    ),
+    "volume.history": Call(
+        lambda: dd.volume.history("BTC", *WINDOW, resolution="1d", **VENUES), ("volume_usd",)
+    ),
+    "prices.history": Call(lambda: dd.prices.history("BTC", *WINDOW, resolution="1h", **VENUES), ("y",)),
+    "prices.spot": Call(lambda: dd.prices.spot("BTC", *WINDOW, resolution="1h", **VENUES), ("y",)),
+    "positioning.history": Call(
+        lambda: dd.positioning.history("BTC", *WINDOW, resolution="1h", **VENUES), ("long_short_ratio",)
+    ),
+    "volume.taker": Call(
+        lambda: dd.volume.taker("BTC", *WINDOW, resolution="1h", **VENUES), ("buy_usd", "sell_usd")
+    ),
+    "futures.history": Call(
+        lambda: dd.futures.history("BTC", *WINDOW, resolution="1d", **VENUES),
+        ("price_usd", "oi_usd"),
+    ),
+}
+
+
+def lists_of(body: Body) -> list[list[Body]]:
+    """Return the lists of rows at instants, those of one venue each where the body has them so."""
+    found: list[list[Body]] = []
+    for name in ("series", "data"):
+        value = body.get(name)
+        groups = list(value.values()) if isinstance(value, dict) else [value]
+        found += [rows for rows in groups if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
+    need(found and any(isinstance(found[0][0].get(name), str) for name in STAMPS))
+    return found
+
+
+def by_venue(body: Body) -> dict[str, list[Body]]:
+    """Return the rows of each venue; of one list these are copies."""
+    for name in ("series", "data"):
+        if isinstance(body.get(name), dict):
+            return dict(body[name])
+    venues: dict[str, list[Body]] = {}
+    for row in lists_of(body)[0]:
+        need("exchange" in row)
+        venues.setdefault(row["exchange"], []).append(row)
+    return venues
+
+
+def keep(rows: list[Body], body: Body, kept: Callable[[Body], bool]) -> None:
+    """Remove the rows of a venue that are not kept."""
+    gone = [row for row in rows if not kept(row)]
+    need(gone)
+    for listed in lists_of(body):
+        listed[:] = [row for row in listed if not any(row is other for other in gone)]
+    count(body)
+
+
+def count(body: Body) -> None:
+    """State the number of rows that there are: nothing in the body contradicts itself."""
+    total = sum(len(rows) for rows in lists_of(body))
+    body |= {name: total for name in ("count", "total") if name in body}
+
+
+def venue(place: int, body: Body) -> list[Body]:
+    groups = sorted(by_venue(body).items())
+    need(len(groups) > place)
+    return groups[place][1]
+
+
+def is_outside(first: float, last: float, begin: pd.Timestamp, span: pd.Timedelta, row: Body) -> bool:
+    """Return whether a row is not in a part of the window."""
+    return not first <= (stamp_of(row) - begin) / span <= last
+
+
+def cut(first: float, last: float, places: tuple[int, ...], body: Body, query: Body) -> None:
+    """Remove a part of the window of some venues."""
+    chosen = [venue(place, body) for place in places]
+    need(all(len(rows) >= 12 for rows in chosen))
+    for rows in chosen:
+        stamps = [stamp_of(row) for row in rows]
+        keep(list(rows), body, partial(is_outside, first, last, min(stamps), max(stamps) - min(stamps)))
+
+
+def every(number: int, place: int, body: Body, query: Body) -> None:
+    """Remove every so many row of a venue."""
+    rows = venue(place, body)
+    need(len(rows) >= 12)
+    gone = [id(row) for row in rows[number // 2 :: number]]
+    keep(list(rows), body, lambda row: id(row) not in gone)
+
+
+def move(hours: float, part: float, place: int, body: Body, query: Body) -> None:
+    """Shift the stamps of the last part of a venue's rows."""
+    rows = sorted(venue(place, body), key=stamp_of)
+    for row in rows[int((1 - part) * len(rows)) :]:
+        shift(row, hours / 24)
+
+
+def scale(factor: float, first: float, last: float, place: int, body: Body, query: Body) -> None:
+    """Multiply the amounts of a part of a venue's rows."""
+    rows = sorted(venue(place, body), key=stamp_of)
+    need(len(rows) >= 12)
+    changed = False
+    for row in rows[int(first * len(rows)) : int(last * len(rows))]:
+        for field in query["fields"]:
+            if isinstance(row.get(field), int | float) and row[field]:
+                row[field] *= factor
+                changed = True
+    need(changed)
+
+
+def freeze(part: float, place: int, body: Body, query: Body) -> None:
+    """Repeat the amounts of one row in the last part of a venue's rows."""
+    rows = sorted(venue(place, body), key=stamp_of)
+    need(len(rows) >= 12)
+    last = rows[int((1 - part) * len(rows)) :]
+    while last and round(last[0].get("y", 0.5001), 2) == last[0].get("y"):  # a floor is no fault
+        del last[0]
+    for row in last[1:]:
+        row |= {field: last[0][field] for field in query["fields"] if field in last[0]}
+
+
+def zero(first: float, last: float, place: int, body: Body, query: Body) -> None:
+    need(not query["is_rate"])
+    scale(0.0, first, last, place, body, query)
+
+
+def repeat(part: float, shifted_hours: float, body: Body, query: Body) -> None:
+    """Add rows of a venue again, with other stamps."""
+    rows = sorted(venue(0, body), key=stamp_of)
+    home = next(listed for listed in lists_of(body) if any(row is rows[0] for row in listed))
+    for row in rows[int((1 - part) * len(rows)) :]:
+        home.append(copy.deepcopy(row))
+        shift(home[-1], shifted_hours / 24)
+    count(body)
+
+
+def contradict(factor: float, body: Body, query: Body) -> None:
+    """Add rows of a venue again, with other amounts."""
+    rows = venue(0, body)
+    home = next(listed for listed in lists_of(body) if any(row is rows[0] for row in listed))
+    for row in list(rows)[::3]:
+        home.append(copy.deepcopy(row))
+        for field in query["fields"]:
+            if isinstance(row.get(field), int | float):
+                home[-1][field] *= factor
+    count(body)
+
+
+def exchange_venues(body: Body, query: Body) -> None:
+    """Give two venues the rows of each other from the middle on."""
+    first, second = sorted(venue(0, body), key=stamp_of), sorted(venue(1, body), key=stamp_of)
+    need(len(first) == len(second) >= 12)
+    for one, other in list(zip(first, second, strict=True))[len(first) // 2 :]:
+        for field in query["fields"]:
+            if field in one and field in other:
+                one[field], other[field] = other[field], one[field]
+
+
+def lose(place: int, body: Body, query: Body) -> None:
+    """Remove a venue that was requested."""
+    rows = list(venue(place, body))
+    keep(rows, body, lambda row: False)
+    for name in ("series", "data"):
+        if isinstance(body.get(name), dict):
+            body[name] = {key: value for key, value in body[name].items() if value}
+
+
+def rename(body: Body, query: Body) -> None:
+    """Give the rows of a venue the name of one that was not requested."""
+    groups = by_venue(body)
+    for name in ("series", "data"):
+        if isinstance(body.get(name), dict):
+            body[name]["kraken"] = body[name].pop(sorted(groups)[0])
+            return
+    for row in sorted(groups.items())[0][1]:
+        row["exchange"] = "kraken"
+
+
+CHANGES: dict[str, Change] = {
+    "the last tenth of one venue is missing": partial(cut, 0.9, 1.0, (0,)),
+    "the first tenth of one venue is missing": partial(cut, 0.0, 0.1, (1,)),
+    "two days of one venue are missing": partial(cut, 0.45, 0.55, (2,)),
+    "half of two venues is missing": partial(cut, 0.5, 1.0, (0, 1)),
+    "the same day of all venues is missing": partial(cut, 0.6, 0.68, (0, 1, 2)),
+    "every fourth row of one venue is missing": partial(every, 4, 0),
+    "every second row of one venue is missing": partial(every, 2, 1),
+    "stamps of one venue are half a step late": partial(move, 0.5, 1.0, 0),
+    "stamps of one venue are 7 minutes late from the middle on": partial(move, 7 / 60, 0.5, 2),
+    "stamps of one venue are a month early": partial(move, -24 * 30, 1.0, 0),
+    "amounts of one venue are times 100 from the middle on": partial(scale, 100.0, 0.5, 1.0, 0),
+    "amounts of one venue are times 8 in the first third": partial(scale, 8.0, 0.0, 0.34, 1),
+    "amounts of one venue are times 10,000 in the last third": partial(scale, 1e4, 0.66, 1.0, 2),
+    "amounts of one venue are a thousandth in the middle": partial(scale, 1e-3, 0.3, 0.7, 0),
+    "amounts of one venue are times 10,000": partial(scale, 1e4, 0.0, 1.0, 1),
+    "amounts of one venue are below zero": partial(scale, -1.0, 0.2, 0.8, 0),
+    "amounts of one venue are zero for days": partial(zero, 0.3, 0.6, 1),
+    "one venue stands still in the last half": partial(freeze, 0.5, 0),
+    "rows of one venue come twice, half a step apart": partial(repeat, 1.0, 0.5),
+    "rows of the last quarter come again with other amounts": partial(contradict, 1.5),
+    "two venues change places from the middle on": exchange_venues,
+    "a requested venue is absent": partial(lose, 1),
+    "a venue has the name of another one": rename,
+}
+
+_SIGN = "a venue's rate may have the other sign for days"
+_ALIKE = "the venues are alike: neither series is contradicted"
+SILENT: dict[str, str] = {
+    "funding.history: amounts of one venue are below zero": _SIGN,
+    "funding.settlements: amounts of one venue are below zero": _SIGN,
+    "funding.settlements: two venues change places from the middle on": _ALIKE,
+    "oi.history: two venues change places from the middle on": "hours of the sample move by as much",
+    "volume.history: two venues change places from the middle on": "days of volume move by as much",
+    "prices.history: two venues change places from the middle on": _ALIKE,
+    "prices.spot: two venues change places from the middle on": _ALIKE,
+    "volume.taker: amounts of one venue are times 10,000": "nothing states how large a venue is",
+    "volume.taker: two venues change places from the middle on": "hours of volume move by as much",
+    "futures.history: every fourth row of one venue is missing": "a local archive may have sparser rows",
+    "futures.history: every second row of one venue is missing": "a local archive may have sparser rows",
+}
+"""Changes by call and title that nothing in a response contradicts, with the reason."""
+
+
+@pytest.fixture(scope="module")
+def liar() -> Iterator[Liar]:
+    """Answer every request of this process from the sample, with a clock that stands."""
+    with faults.serve({KEY: "team"}) as url:
+        found = Liar(url)
+        restore = SESSION.install(responder=found.respond, clock=lambda: NOON)
+        yield found
+        restore()
+
+
+def outcome(call: Call, change: Change, liar: Liar) -> str:
+    """Return what a changed response becomes: an error, a notice, silent, or unfit where it has no room."""
+    changed: list[bool] = []
+
+    def made(body: Body, query: Body) -> None:
+        before = copy.deepcopy(body)
+        change(body, query | {"fields": call.fields, "is_rate": call.is_rate})
+        need(body != before)
+        changed.append(True)
+
+    liar.change = made
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            call.fetch()
+        except DerivdataError as error:
+            return f"error: {error}"
+        finally:
+            liar.change = None
+    if not changed:
+        return "unfit"
+    notices = [str(each.message) for each in said if issubclass(each.category, DataNotice)]
+    return f"notice: {notices[0]}" if notices else "silent"
+
+
+def test_wrong_histories_are_seen_or_listed(liar: Liar) -> None:
+    """At most one change in twenty is silent, and each of those is listed with its reason."""
+    found = {
+        f"{name}: {title}": outcome(call, change, liar)
+        for name, call in CALLS.items()
+        for title, change in CHANGES.items()
+    }
+    made = {title: kind for title, kind in found.items() if kind != "unfit"}
+    silent = [title for title, kind in made.items() if kind == "silent"]
+    assert len(made) >= 200
+    assert silent == list(SILENT)
+    assert len(silent) <= 0.05 * len(made)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_right_histories_say_nothing(name: str, liar: Liar) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataNotice)
+        assert CALLS[name].fetch() is not None
