@@ -367,6 +367,7 @@ _COMPARED = tuple(
     "long_short_ratio".split()
 )
 """Figures of which the venues of a symbol are compared."""
+_EXCHANGED = ("oi_usd", "total_oi_usd")
 
 
 class _VenueRows(NamedTuple):
@@ -385,10 +386,14 @@ def _venue_rows(e: CheckedAnswer, name: str) -> _VenueRows | None:
         return None
     if name not in e.table.columns or not e.size:
         return None
-    series = e.series("time")
-    order = np.lexsort((e.time_us, series))
-    _, codes = np.unique(series[order], return_inverse=True)
-    return _VenueRows(order, codes, e.series("time", "exchange")[order], e.time_us[order], values[order])
+    series, order = e.series("time"), np.arange(e.size)
+    is_new = np.append(True, series[1:] != series[:-1])
+    is_sorted = np.unique(series[is_new]).size == is_new.sum()
+    if not is_sorted or (np.diff(e.time_us)[~is_new[1:]] < 0).any():
+        order = np.lexsort((e.time_us, series))
+        is_new = np.append(True, series[order][1:] != series[order][:-1])
+    market = e.series("time", "exchange")[order]
+    return _VenueRows(order, np.cumsum(is_new) - 1, market, e.time_us[order], values[order])
 
 
 def _described(e: CheckedAnswer, row: int) -> str:
@@ -398,30 +403,23 @@ def _described(e: CheckedAnswer, row: int) -> str:
 
 
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
-    """Find parts of series that are in another unit than those of the other venues."""
+    """Find parts of series in another unit, venues that change places, and runs of one value."""
     for name in _COMPARED:
         rows = _venue_rows(e, name)
         if rows is None:
             continue
-        faults = peer_changes(rows.series, rows.market, rows.times, rows.values)
-        for fault in faults[:1]:
+        given = rows.series, rows.market, rows.times, rows.values
+        for fault in (faults := peer_changes(*given))[:1]:
             first = rows.order[fault.row]
             others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
             yield (
                 f"{name} of {_described(e, first)} is {fault.factor:.3g} times as large, by other venues, "
                 f"from about {shown_time(rows.times[fault.row])} on ({fault.rows} rows): another unit{others}"
             )
-
-
-def _frozen(e: CheckedAnswer) -> Iterator[str]:
-    """Find series that repeat one value while other venues move."""
-    for name in _COMPARED:
-        rows = _venue_rows(e, name)
-        if rows is None:
-            continue
-        is_rate = name == "rate_bps_8h"
-        faults = frozen_runs(rows.series, rows.market, rows.times, rows.values, is_rate=is_rate)
-        for fault in faults[:1]:
+        for one, other in exchanged_levels(*given)[:1] if name in _EXCHANGED else ():
+            venues = [_described(e, rows.order[row]) for row in (one, other)]
+            yield f"{name} of {venues[0]} and {venues[1]} change places at {shown_time(rows.times[one])}"
+        for fault in (faults := frozen_runs(*given, is_rate=name == "rate_bps_8h"))[:1]:
             first = rows.order[fault.row]
             others = f"; {len(faults) - 1} more runs" if len(faults) > 1 else ""
             yield (
@@ -429,17 +427,6 @@ def _frozen(e: CheckedAnswer) -> Iterator[str]:
                 f"{shown_time(rows.times[fault.row])} on in {fault.rows} rows, while it moves otherwise: "
                 f"rows may be stale{others}"
             )
-
-
-def _exchanged(e: CheckedAnswer) -> Iterator[str]:
-    """Find two venues whose open interest changes places."""
-    for name in ("oi_usd", "total_oi_usd"):
-        rows = _venue_rows(e, name)
-        if rows is None:
-            continue
-        for one, other in exchanged_levels(rows.series, rows.market, rows.times, rows.values)[:1]:
-            first, second = (_described(e, rows.order[row]) for row in (one, other))
-            yield f"{name} of {first} and {second} change places at {shown_time(rows.times[one])}"
 
 
 _OFF_HOUR_US = 120_000_000
@@ -549,8 +536,6 @@ RULES = (
     Rule("interval against payments", "notice", _contradicted_interval, "interval_hours payment_count kind"),
     Rule("unit change", "notice", _unit_change, "time"),
     Rule("unlike peers", "notice", _unlike_peers, "time exchange"),
-    Rule("exchanged venues", "notice", _exchanged, "time exchange"),
-    Rule("frozen rows", "notice", _frozen, "time exchange"),
     Rule("payments off the hour", "notice", _off_hour, "time kind interval_hours"),
     *(Rule(name, "notice", partial(related, name=name, relations=each)) for name, each in LIKELY.items()),
 )

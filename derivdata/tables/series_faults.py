@@ -19,6 +19,8 @@ _Array = NDArray[Any]
 _FACTORS = np.log([8.0, 100.0, 1e3, 1e4, 1e6])
 _NEAR = np.log(1.35)
 _PEERS = 2
+_MANY = 8
+"""Venues from which one of them hardly moves their median: it is taken of all."""
 _BLOCKS = 12
 _ROWS_IN_BLOCK = 3
 _LEAST_BLOCKS = 2
@@ -68,8 +70,9 @@ def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) 
     markets = np.full(count, -1)
     markets[series] = market
     floors = np.zeros(count)
-    for code in np.unique(series).tolist():
-        own = values[series == code]
+    bounds = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
+    for first, stop in zip(bounds.tolist(), [*bounds[1:].tolist(), series.size], strict=True):
+        code, own = int(series[first]), values[first:stop]
         own_sizes = np.abs(own[np.abs(own) > 0.0])
         if own_sizes.size and (own <= 0.0).any():
             floors[code] = _FLOOR * float(np.quantile(own_sizes, _LOW))
@@ -101,9 +104,11 @@ def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) 
 def _changes_in(codes: _Array, means: _Array) -> list[tuple[int, tuple[int, int], float]]:
     """Return series of one market, the blocks in which each is at another level, and the change."""
     ordered = np.sort(means, axis=0)
+    is_few = codes.size < _MANY
+    peers = np.where(np.isfinite(means).sum(axis=0) > _PEERS, _middle(ordered), np.nan)
     found = []
     for place, code in enumerate(codes.tolist()):
-        ratio = means[place] - _median_without(ordered, means[place])
+        ratio = means[place] - (_median_without(ordered, means[place]) if is_few else peers)
         blocks = np.flatnonzero(np.isfinite(ratio))
         if blocks.size < 2 * _LEAST_BLOCKS or np.ptp(ratio[blocks]) < _FACTORS[0] - _NEAR:
             continue
@@ -113,6 +118,12 @@ def _changes_in(codes: _Array, means: _Array) -> list[tuple[int, tuple[int, int]
             after = int(blocks[stop]) if stop < blocks.size else _BLOCKS
             found.append((code, (int(blocks[first]), after), change))
     return found
+
+
+def _middle(ordered: _Array) -> _Array:
+    """Return a median of sorted columns, the lower one of two; NaN come last."""
+    last = np.maximum(np.isfinite(ordered).sum(axis=0) - 1, 0)
+    return np.asarray(np.take_along_axis(ordered, last[None] // 2, axis=0)[0])
 
 
 def _median_without(ordered: _Array, own: _Array) -> _Array:
