@@ -93,11 +93,11 @@ def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) 
     for name in np.unique(markets[markets >= 0]).tolist():
         own = np.flatnonzero(markets == name)
         if own.size > _PEERS:
-            for code, first, change in _changes_in(own, means[own]):
+            for code, part, change in _changes_in(own, means[own]):
                 rows = np.flatnonzero(series == code)
-                start = int(rows[np.searchsorted(block[rows], first[0])])
-                stop = int(rows[0] + np.searchsorted(block[rows], first[1]))
-                faults.append(SeriesFault(start, stop - start, float(np.exp(change))))
+                start = int(rows[np.searchsorted(block[rows], part[0])])
+                end = int(rows[0] + np.searchsorted(block[rows], part[1]))
+                faults.append(SeriesFault(start, end - start, float(np.exp(change))))
     return faults
 
 
