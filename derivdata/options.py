@@ -16,13 +16,12 @@ from msgspec import UNSET
 
 from derivdata import tables
 from derivdata.client import quantities, transport
-from derivdata.client.ranges import days_back
 from derivdata.client.reading import Envelope, Figure, instants
-from derivdata.client.retrieval import columns_of, names, tabulate
+from derivdata.client.retrieval import columns_of, days_back, names, tabulate
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables import endpoints
 from derivdata.tables.contracts import symbol_of, venue_of
 from derivdata.tables.surfaces import one_per_place, surface_of

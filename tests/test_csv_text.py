@@ -12,7 +12,7 @@ import pytest
 from derivdata.cli import main
 from derivdata.sources.archive.importing import readers
 from derivdata.sources.archive.importing.opening import Source
-from derivdata.support.csv_text import csv_text, original_cell
+from derivdata.support.files import csv_text, original_cell
 
 CELLS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "''-x", "'plain", "BTC", "", "a=b"]
 

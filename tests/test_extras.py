@@ -20,7 +20,7 @@ from derivdata.cli import main
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.registry import VENUES
-from derivdata.support.extras import import_extra
+from derivdata.support.text import import_extra
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

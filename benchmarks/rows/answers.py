@@ -13,7 +13,7 @@ import pandas as pd
 import derivdata as dd
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from derivdata.sources import sample
-from derivdata.sources.service.answers import ANSWERS, answer_size
+from derivdata.sources.service.answers import ANSWERS, encoding
 from derivdata.sources.service.answers.context import RequestContext
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.http import query
@@ -35,7 +35,7 @@ def _ask(path: str, **texts: str) -> _Ask:
 
     def ask(view: View) -> Any:
         params = query.parse(endpoint, texts, view.exchanges)
-        return answer_size.encoded(endpoint, RequestContext(view, "team", params), ANSWERS[path])
+        return encoding.encoded(endpoint, RequestContext(view, "team", params), ANSWERS[path])
 
     return ask
 

@@ -15,7 +15,7 @@ import xarray as xr
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arrays import Floats
-from derivdata.support.extras import import_extra
+from derivdata.support.text import import_extra
 from derivdata.support.times import naive_utc
 
 where: Any = xr.where

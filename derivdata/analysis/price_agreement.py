@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.panels import whole
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.coins import OTHER_COIN, PRICES_AGREE
 
 Apart: TypeAlias = Literal["raise", "keep"]

@@ -18,7 +18,7 @@ from derivdata.cli.fetching import add_export, add_fetch
 from derivdata.cli.notebooks import add_notebook
 from derivdata.cli.options import notify, say
 from derivdata.cli.reports import add_bundle, add_report, add_rerun
-from derivdata.support.extras import import_extra
+from derivdata.support.text import import_extra
 
 __all__ = ["main"]
 

@@ -61,7 +61,7 @@ def _add_formulas(parser: argparse.ArgumentParser) -> None:
 def _fetch(arguments: argparse.Namespace) -> None:
     from derivdata import connect
     from derivdata.sources import archive
-    from derivdata.support.csv_text import csv_text
+    from derivdata.support.files import csv_text
     from derivdata.tables.panels import provenance
 
     fetcher = _fetcher(arguments.name)
@@ -141,8 +141,7 @@ def _write(frame: pd.DataFrame, path: Path, *, formulas: bool) -> None:
     """Write a table by the ending of the file's name, atomically; Parquet keeps the provenance."""
     import io
 
-    from derivdata.support.csv_text import csv_text
-    from derivdata.support.files import replace_file
+    from derivdata.support.files import csv_text, replace_file
 
     if path.suffix == ".csv":
         content = csv_text(frame, formulas=formulas).encode()

@@ -26,11 +26,11 @@ from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
 from derivdata.support.text import nearest_symbols
 from derivdata.tables import endpoints
+from derivdata.tables.coins import other_tickers
 from derivdata.tables.contracts import BUNDLED_COINS, base, symbol_of, venue_of
 from derivdata.tables.endpoints import Endpoint
 from derivdata.tables.history_rows import PAYMENTS, SPARSE, RequestedWindow, missing_row_sentences
 from derivdata.tables.schema import Table
-from derivdata.tables.tickers import other_tickers
 from derivdata.tables.venue_facts import FACTS
 
 By: TypeAlias = Literal["symbol", "coin"]
@@ -401,3 +401,45 @@ def symbols_to_request(endpoint: Endpoint, symbols: Sequence[str], by: By) -> li
                     "returns them too, and dd.panel(table, by='coin') joins them",
                 )
     return list(symbols)
+
+
+_MINUTE = pd.Timedelta(1, "min")
+_DAY = pd.Timedelta(1, "D")
+_CAP_DAYS = 90
+
+
+def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
+    """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it."""
+    choices = next(p.choices for p in endpoint.params if p.name == "range")
+    if window is None or (isinstance(window, str) and window in choices):
+        return window
+    length = times.lookback(window) if isinstance(window, str) else None
+    if length is None:
+        try:
+            length = times.asof() - times.instant(window, "window")
+        except ValueError:  # text that is no lookback and no instant: the service judges it
+            return str(window)
+    lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}
+    holding = [name for name in choices if lengths[name] >= length]
+    if not holding:
+        return str(window) if isinstance(window, str) else f"{-(-length // pd.Timedelta(1, 'D'))}d"
+    chosen = min(holding, key=lengths.__getitem__)
+    if lengths[chosen] != length:
+        transport.notify(
+            endpoint.path, f"window={window!s} is answered by range={chosen}: known are {', '.join(choices)}"
+        )
+    return chosen
+
+
+def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
+    """Return the rolling range in whole days, ending now, that contains a window.
+
+    `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
+    not beyond the 90 days that are the most below Pro.
+    """
+    now = times.asof()
+    if window.start >= now:
+        shown = f"the window from start {times.iso(window.start)} to end {times.iso(window.end)}"
+        raise ValueError(f"{shown} is not before dd.asof(), {times.iso(now)}")
+    exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
+    return f"{exact if exact == _CAP_DAYS else ample}d"

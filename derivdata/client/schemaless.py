@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from derivdata.client import transport
-from derivdata.client.ranges import rolling
 from derivdata.client.reading import CheckedAnswer
-from derivdata.client.retrieval import get_windows
+from derivdata.client.retrieval import get_windows, rolling
 from derivdata.client.rules import check
 from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError

@@ -11,9 +11,8 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.client import transport
-from derivdata.client.ranges import rolling
 from derivdata.client.reading import Envelope, instants
-from derivdata.client.retrieval import get_windows, pieces, symbol_names, tabulate, venue_names
+from derivdata.client.retrieval import get_windows, pieces, rolling, symbol_names, tabulate, venue_names
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed

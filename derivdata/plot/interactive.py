@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import GREY, look, stated, title_lines
-from derivdata.support.extras import import_extra
+from derivdata.support.text import import_extra
 
 _ACROSS = 52
 """Letters of a line that a narrow screen shows."""

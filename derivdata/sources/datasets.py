@@ -24,8 +24,7 @@ from derivdata.errors import NetworkError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.support.arguments import typed
 from derivdata.support.files import private_folder, replace_file
-from derivdata.support.notices import warn_caller
-from derivdata.support.text import did_you_mean
+from derivdata.support.text import did_you_mean, warn_caller
 
 __all__ = ["load"]
 __dir__ = __all__.copy

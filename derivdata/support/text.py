@@ -1,12 +1,19 @@
-"""Text of others (a service, a file name) made safe to show, and names that were nearly right."""
+"""Messages: text of others made safe to show, similar names, warnings at the caller, missing packages."""
 
 from __future__ import annotations
 
 import difflib
 import html
+import importlib
 import re
+import sys
 import unicodedata
+import warnings
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from derivdata.errors import DataNotice
 
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal obeys or does not show: control, direction, line separators."""
@@ -92,3 +99,27 @@ def escape_controls(text: str, keep: str = "") -> str:
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     return ascii(character)[1:-1] if unicodedata.category(character) in _HIDDEN else character
+
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:
+    """Warn, with the first line outside the library as the place."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def import_extra(module: str, extra: str, use: str) -> Any:
+    """Return a module of an optional package, or name the extra that installs it; `use` is what needs it."""
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or problem.name.partition(".")[0] != package:
+            raise
+        raise ImportError(
+            f"{use} needs {package}, which is not installed: pip install 'derivdata[{extra}]'"
+        ) from problem

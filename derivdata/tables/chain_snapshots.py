@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.required import require_columns, require_instants
 
 HOLD = pd.Timedelta(1, "h")

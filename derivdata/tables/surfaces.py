@@ -13,7 +13,7 @@ import pandas as pd
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.expiries import expiries

@@ -18,7 +18,7 @@ import pytest
 
 from derivdata.errors import DataNotice
 from derivdata.sources.archive import archive as archives
-from derivdata.sources.archive import commits, contents, engine, local_folder, locks, manifest
+from derivdata.sources.archive import commits, contents, engine, local_folder, manifest
 from derivdata.sources.archive.archive import Archive, open_archive
 from tests.reliability.promises import SOAK
 
@@ -68,7 +68,7 @@ def _interrupted(call: Callable[[], Any], modules: list[Any], at: int) -> tuple[
     return None, strike.passed
 
 
-_LOCKING = [commits, local_folder, locks]
+_LOCKING = [commits, local_folder, local_folder]
 
 
 def test_an_append_that_is_interrupted_at_any_bytecode_leaves_no_lock(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_an_append_that_is_interrupted_at_any_bytecode_leaves_no_lock(tmp_path: 
     for number, at in enumerate(range(1, steps, 1 if SOAK else 97)):
         problem, _ = _interrupted(lambda day=number + 2: _append(archive, day), _LOCKING, at)  # type: ignore[misc]
         assert problem is None or isinstance(problem, KeyboardInterrupt), at
-        lock = locks.FolderLock(tmp_path / "a" / ".lock", timeout=0.0)
+        lock = local_folder.FolderLock(tmp_path / "a" / ".lock", timeout=0.0)
         try:
             lock.acquire()
         except OSError:

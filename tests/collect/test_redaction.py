@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from derivdata.sources.collect.redaction import REDACTED, redacted
+from derivdata.sources.collect.checking import REDACTED, redacted
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from derivdata.client.transport.settings import Limits
 from derivdata.sources.query import Query
 from derivdata.sources.sample.store import Sample
-from derivdata.sources.service.answers import answer_size
+from derivdata.sources.service.answers import encoding
 from tests.service.conftest import Caller, serving
 
 END = "2026-06-30T00:00Z"
@@ -34,7 +34,7 @@ class Counting(Sample):
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Caller, Counting]]:
     """A service of the sample whose largest answer has 1 MiB."""
-    monkeypatch.setattr(answer_size, "LARGEST", 1 << 20)
+    monkeypatch.setattr(encoding, "LARGEST", 1 << 20)
     store = Counting()
     with serving(store) as caller:
         yield caller, store
@@ -65,15 +65,15 @@ def test_a_window_that_is_too_long_is_refused_and_the_one_that_is_named_fits(
 
 
 def test_the_largest_answer_is_what_the_client_of_the_library_takes() -> None:
-    assert answer_size.LARGEST == Limits().body_bytes == 48 * 1024**2
+    assert encoding.LARGEST == Limits().body_bytes == 48 * 1024**2
 
 
 def test_an_answer_that_the_looked_at_days_did_not_show_is_refused_all_the_same(
     asked: tuple[Caller, Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask, _ = asked
-    monkeypatch.setattr(answer_size, "_probes", lambda _: [])
-    monkeypatch.setattr(answer_size, "_may_be_large", lambda *_: False)
+    monkeypatch.setattr(encoding, "_probes", lambda _: [])
+    monkeypatch.setattr(encoding, "_may_be_large", lambda *_: False)
     params = {"symbol": "BTC", "resolution": "raw", "start": "2026-06-10", "end": END}
     error = ask.error("/funding/historical", 400, **params)["error"]
     assert re.search(r"the answer would have \d+ MiB, more than .* ask for at most \d+ (days|minutes)", error)

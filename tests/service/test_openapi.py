@@ -8,8 +8,7 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from derivdata.sources.service.http.openapi import page
-from derivdata.sources.service.http.openapi_payloads import PAYLOADS
+from derivdata.sources.service.http.openapi import PAYLOADS, page
 from derivdata.tables import endpoints
 from tests.service.conftest import Caller
 from tests.service.test_access import ENDPOINTS, PARAMS

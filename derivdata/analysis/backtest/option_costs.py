@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.venue_facts import FACTS, fact_value
 from derivdata.units import BPS
 

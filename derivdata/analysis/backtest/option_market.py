@@ -15,7 +15,7 @@ from derivdata.analysis.smile.bumps import parameter_names
 from derivdata.analysis.smile.svi import slice_of, total_variance
 from derivdata.analysis.surface.fitting import SurfaceMethod
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.support.times import naive_utc
 from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.expiries import expiries

@@ -13,7 +13,7 @@ from derivdata.analysis.backtest.option_book import OptionBook, Step, Tally
 from derivdata.analysis.backtest.option_market import OptionMarket
 from derivdata.analysis.position.pnl_terms import leg_terms
 from derivdata.analysis.position.sensitivities import Legs
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import provenance
 

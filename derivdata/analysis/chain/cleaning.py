@@ -22,7 +22,7 @@ from derivdata.analysis.chain.slice_forwards import row_terms
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.panels import provenance
 
 _OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to speak of

@@ -20,7 +20,7 @@ from derivdata.errors import BundleError, NotConnected
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.forking import renew_in_child
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 
 _current: Recording | None = None
 

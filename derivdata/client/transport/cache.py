@@ -30,7 +30,7 @@ from derivdata.client.transport.response import http_date
 from derivdata.errors import CacheNotice
 from derivdata.support import times
 from derivdata.support.files import TEMPORARY, file_system_time, private_folder, replace_file
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 
 LIMIT_BYTES = 2**30
 """Most bytes that all answers together keep; the oldest go first."""

@@ -22,7 +22,7 @@ from derivdata.client.transport.worker import TookTooLong, started
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
 from derivdata.support import times
 from derivdata.support.forking import renew_in_child
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from derivdata.errors import (
     ServerError,
     TierError,
 )
-from derivdata.support.notices import warn_caller
-from derivdata.support.text import escape_controls
+from derivdata.support.text import escape_controls, warn_caller
 from derivdata.tables.endpoints import LOCAL, Request, endpoint_of
 
 T = TypeVar("T")

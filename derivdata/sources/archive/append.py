@@ -22,7 +22,7 @@ from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.scanning import EVER, Selection, TimeRange
 from derivdata.sources.archive.schemas import frame_of, to_arrow
 from derivdata.sources.archive.storage import Storage
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.schema import Kind, Table
 
 MONTH_ROWS = 262_144

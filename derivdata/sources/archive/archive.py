@@ -31,7 +31,7 @@ from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.archive.storage import Storage, open_storage
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.contracts import VENUES
 from derivdata.tables.expiries import expiries

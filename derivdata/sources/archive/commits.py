@@ -15,7 +15,7 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.manifest import Manifest
 from derivdata.sources.archive.object_store import ManifestChanged
 from derivdata.sources.archive.storage import Storage
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 
 _CLOSED_MICROS = 3_600_000_000
 _WAIT_SECONDS = 0.2

@@ -17,7 +17,7 @@ from derivdata.sources.archive.scanning import Selection, TimeRange
 from derivdata.sources.archive.schemas import frame_of, sorting
 from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
-from derivdata.support.extras import import_extra
+from derivdata.support.text import import_extra
 from derivdata.tables.panels import panel as tables_panel
 from derivdata.tables.schema import Kind, Table
 

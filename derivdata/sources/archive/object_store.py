@@ -20,8 +20,8 @@ from typing import Any
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.local_folder import MANIFEST
-from derivdata.support.extras import import_extra
 from derivdata.support.forking import renew_in_child
+from derivdata.support.text import import_extra
 
 _LOOK_SECONDS = 0.25
 """How long one look at the manifest's version serves: a read of a table looks several times."""

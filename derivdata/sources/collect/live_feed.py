@@ -26,7 +26,7 @@ from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.state_streams import STATE_STREAMS
 from derivdata.support.arguments import typed
-from derivdata.support.notices import warn_caller
+from derivdata.support.text import warn_caller
 from derivdata.support.times import Window
 from derivdata.tables.contracts import venue_of
 

@@ -24,7 +24,7 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
-from derivdata.support.extras import import_extra
+from derivdata.support.text import import_extra
 from derivdata.support.times import Window
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.support.arguments import typed
-from derivdata.support.notices import warn_caller
-from derivdata.support.text import did_you_mean
+from derivdata.support.text import did_you_mean, warn_caller
 from derivdata.tables import venue_facts
 from derivdata.tables.contracts import venue_of
 

@@ -1,11 +1,12 @@
-"""The plan of an import: the column of each field, constants for all rows, unit and time zone."""
+"""The plan of an import: column of each field, constants, unit, time zone, and the order of rows."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -14,8 +15,10 @@ from derivdata.sources.archive.audit import AUDITS
 from derivdata.sources.archive.importing.readers import UNNAMED, Chunk, Header
 from derivdata.sources.archive.importing.values import zone
 from derivdata.sources.archive.schemas import archive_table
+from derivdata.support.arrays import Array
 from derivdata.support.text import did_you_mean
 from derivdata.tables.schema import Kind, Table
+from derivdata.tables.schema.table import arrangement
 
 Adjust = Callable[[pd.DataFrame], pd.DataFrame]
 """What is done to the rows of a file after they have the table's names and units."""
@@ -234,3 +237,33 @@ def _check_unit(table: Table, unit: str | None) -> None:
         raise ValueError(f"unit={unit!r}: table {table.name} has nothing to convert")
     if unit not in {None, *units}:
         raise ValueError(f"unit={unit!r} is not one of {', '.join(units)}")
+
+
+def in_order(table: Table, frame: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
+    """Return rows in the order of a table, and which of them repeat the key of an earlier row.
+
+    One sort serves the search for duplicates here and the table's own order later.
+    """
+    frame = frame.reset_index(drop=True)
+    columns = {name: _with_sorted_words(frame[name]) for name in frame.columns}
+    by = [*table.order, *(name for name in table.key if name not in table.order)]
+    by = [name for name in by if name in columns]
+    keys = [columns[name] for name in by]
+    rank, is_tied = arrangement([key.to_numpy() if key.dtype == object else key for key in keys])
+    if rank is not None:
+        columns = {name: values.array.take(rank) for name, values in columns.items()}
+    frame = pd.DataFrame(columns, copy=False)
+    if {*table.order} <= {*table.key}:
+        return frame, np.append(np.zeros(min(len(frame), 1), dtype=bool), is_tied)
+    key = [name for name in table.key if name in columns]
+    return frame, frame.duplicated(key).to_numpy()
+
+
+def _with_sorted_words(values: pd.Series) -> Any:
+    """Return a column of words with its categories in alphabetical order."""
+    if not isinstance(values.dtype, pd.CategoricalDtype):
+        return values
+    categories = values.cat.categories
+    if categories.is_monotonic_increasing:
+        return values
+    return values.cat.reorder_categories(categories.sort_values())

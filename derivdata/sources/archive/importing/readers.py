@@ -23,7 +23,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing import nautilus
 from derivdata.sources.archive.importing.bodies import Records, json_records
 from derivdata.sources.archive.importing.opening import Source, opened
-from derivdata.support.csv_text import original_cell, original_cells
+from derivdata.support.files import original_cell, original_cells
 
 CHUNK_ROWS = 1_000_000
 _BLOCK_BYTES = 1 << 23

@@ -11,20 +11,17 @@ from typing import Any
 import pandas as pd
 
 from derivdata.sources.archive.archive import Archive
-from derivdata.sources.archive.importing.coin_prices import usd_from_coins
-from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows
+from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, with_ids
 from derivdata.sources.archive.importing.finishing import paid_at, spaced
 from derivdata.sources.archive.importing.missing import MissingRows
-from derivdata.sources.archive.importing.ordering import in_order
 from derivdata.sources.archive.importing.outcome import Imported
-from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, is_of_contracts
-from derivdata.sources.archive.importing.quotes import BestQuotes
+from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, in_order, is_of_contracts
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.recognition import Task
-from derivdata.sources.archive.importing.row_ids import with_ids
 from derivdata.sources.archive.importing.serving import unservable
 from derivdata.sources.archive.importing.understanding import understood
-from derivdata.sources.archive.importing.waiting import WaitingRows, in_open_chains
+from derivdata.sources.archive.importing.unit_conversion import usd_from_coins
+from derivdata.sources.archive.importing.waiting import BestQuotes, WaitingRows, in_open_chains
 
 _FILE = 1 << 40
 """Rows of each file are numbered from a multiple of this."""

@@ -1,4 +1,7 @@
-"""Converted rows that wait to be written: in memory, and above a limit in a temporary file."""
+"""Converted rows that wait to be written, and the quote currency that is kept of each symbol and venue.
+
+Rows wait in memory, and above a limit in a temporary file.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.audit import quoted_contracts
+from derivdata.sources.archive.importing.conversion import CONTRACT, RANK
+from derivdata.sources.archive.importing.missing import series_of
+from derivdata.support.arrays import Array
 from derivdata.tables.chain_snapshots import aligned
 
 HOLD_ROWS = 2_000_000
@@ -96,3 +103,33 @@ def in_open_chains(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
     begins = quoted_at.where(chains["time"] == newest).groupby([key[chains.index] for key in keys]).min()
     names = pd.MultiIndex.from_arrays(keys) if len(keys) > 1 else pd.Index(keys[0])
     return np.asarray(pd.DatetimeIndex(frame["time"]) >= pd.DatetimeIndex(begins.reindex(names)))
+
+
+_SERIES = ("exchange", "symbol")
+
+
+class BestQuotes:
+    """Highest priority among the quote currencies of each symbol on each venue, over all rows seen."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[tuple[Any, ...], int] = {}
+        self.contracts: dict[str, str] = {}
+        """Name of the contract by venue and symbol."""
+
+    def see(self, frame: pd.DataFrame) -> None:
+        """Note the quote currencies of some rows."""
+        numbers, words = series_of(frame, _SERIES)
+        lowest = np.full(len(words), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, numbers, frame[RANK].to_numpy())
+        for pair, rank in zip(words, lowest.tolist(), strict=True):
+            self._ranks[pair] = min(rank, self._ranks.get(pair, rank))
+
+    def are_best(self, frame: pd.DataFrame) -> Array:
+        """Return which rows have the best quote currency of their symbol and venue, and note their names."""
+        numbers, words = series_of(frame, _SERIES)
+        best = np.array([self._ranks[pair] for pair in words], dtype=np.int64)
+        is_best = np.asarray(frame[RANK].to_numpy() == best[numbers])
+        rows = frame if is_best.all() else frame[is_best]
+        distinct = series_of(rows, [*_SERIES, CONTRACT]).words
+        self.contracts |= quoted_contracts(*zip(*distinct, strict=True)) if distinct else {}
+        return is_best

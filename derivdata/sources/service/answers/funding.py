@@ -8,7 +8,7 @@ import pandas as pd
 
 from derivdata import tables, units
 from derivdata.sources.query import Query
-from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.data import market
 from derivdata.sources.service.data.view import StoredColumn
@@ -39,12 +39,12 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     return {
         "symbols": shown,
         "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
-        "funding_rates": _by_venue(merged, json_rows.tokens(merged["rate_bps_8h"])),
+        "funding_rates": _by_venue(merged, encoding.tokens(merged["rate_bps_8h"])),
         "funding_rates_raw": _by_venue(stated, raw),
         "funding_intervals": _by_venue(stated, _whole(stated["interval_hours"])),
         "oi_rankings": {s: r for s, r in market.oi_ranks(view).items() if r <= _RANKED and s in shown},
         "default_oi_rank": _UNRANKED,
-        "timestamp": json_rows.stamp(view.now),
+        "timestamp": encoding.stamp(view.now),
     }
 
 
@@ -62,7 +62,7 @@ def metadata(context: RequestContext) -> dict[str, Any]:
     return {
         "symbols": sorted(rates["symbol"].astype(str).unique()),
         "exchanges": venues,
-        "timestamp": json_rows.stamp(view.now),
+        "timestamp": encoding.stamp(view.now),
     }
 
 
@@ -73,13 +73,13 @@ def historical(context: RequestContext) -> dict[str, Any]:
     window = context.window()
     column, chosen = StoredColumn("funding_history", "rate_bps_8h"), ([params["symbol"]], params["exchanges"])
     frame, used, _ = view.series(column, window, params["resolution"], *chosen)
-    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
-    points = json_rows.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
+    stamps = encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    points = encoding.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
     return {
         "symbol": params["symbol"],
         "unit": "bps_8h",
         "resolution": used,
-        "series": json_rows.split(points, frame["exchange"]),
+        "series": encoding.split(points, frame["exchange"]),
         "notices": window.notices + _no_data(context, window, "funding_history", frame),
     }
 
@@ -93,7 +93,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     frame = view.rows(Query("funding_settlements", window.start, window.end, *chosen))
     has_interval = frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()
     frame = frame[has_interval | frame["rate_native"].notna()]
-    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    stamps = encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))
     fields: dict[str, Any] = {
         "t": stamps,
         "timestamp": stamps,
@@ -105,10 +105,10 @@ def settlement(context: RequestContext) -> dict[str, Any]:
         fields["rateNative"] = frame["rate_native"]
     if (frame["payment_count"].fillna(1) > 1).any():
         fields["paymentCount"] = frame["payment_count"].astype("float64")
-    points = json_rows.objects(fields)
+    points = encoding.objects(fields)
     return {
         "symbol": params["symbol"],
-        "series": json_rows.split(points, frame["exchange"]),
+        "series": encoding.split(points, frame["exchange"]),
         "notices": window.notices + _no_data(context, window, "funding_settlements", frame),
     }
 
@@ -118,9 +118,9 @@ def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: p
         return []
     view, first = context.view, context.view.store.start
     symbol, venues = context.params["symbol"], context.params["exchanges"]
-    since = f"historical funding starts in {first.month_name()} {first.year} ({json_rows.stamp(first)} UTC)"
+    since = f"historical funding starts in {first.month_name()} {first.year} ({encoding.stamp(first)} UTC)"
     if window.start > view.now:
-        why = f"the window begins after the time of {view.store.label}, {json_rows.stamp(view.now)} UTC"
+        why = f"the window begins after the time of {view.store.label}, {encoding.stamp(view.now)} UTC"
     elif window.end <= first:
         why = since
     elif venues is None:
@@ -137,13 +137,13 @@ def _venues(slugs: list[str]) -> dict[str, Any]:
 
 def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
     """Venue to (symbol to token), from rows sorted by venue."""
-    pairs = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(frame["symbol"]), values, strict=True)))
-    return json_rows.split(pairs, frame["exchange"], b"{%b}")
+    pairs = list(map(b"%b:%b".__mod__, zip(encoding.tokens(frame["symbol"]), values, strict=True)))
+    return encoding.split(pairs, frame["exchange"], b"{%b}")
 
 
 def _whole(values: pd.Series) -> list[bytes]:
     """Numbers as tokens, whole ones without a fraction."""
-    return [json_rows.encode(_number(value)) for value in values.tolist()]
+    return [encoding.encode(_number(value)) for value in values.tolist()]
 
 
 def _number(value: float) -> float | int | None:

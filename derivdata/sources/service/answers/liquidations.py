@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables
-from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.data import fills
 from derivdata.sources.service.data.request_coverage import notices_of, on_wire, requested_spans
@@ -47,7 +47,7 @@ def events(context: RequestContext) -> dict[str, Any]:
             ]
             start = floor
         orders = _since(view, start, limit, **chosen)
-    body = {"events": json_rows.rows(_columns(orders)), "count": len(orders)}
+    body = {"events": encoding.rows(_columns(orders)), "count": len(orders)}
     notices += _cover(view, body, start, view.now, **chosen)
     return body | {"notices": notices} if notices else body
 
@@ -66,10 +66,10 @@ def history(context: RequestContext) -> dict[str, Any]:
     if lost > 0:
         notices.append(f"{lost:.2f} USD of liquidations are left out: their side is not known")
     sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
-    venues = json_rows.objects(sums[["long_usd", "short_usd"]])
-    named = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(sums["exchange"]), venues, strict=True)))
-    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
-    dates = json_rows.split(named, stamps.str.decode("ascii"), b"{%b}")
+    venues = encoding.objects(sums[["long_usd", "short_usd"]])
+    named = list(map(b"%b:%b".__mod__, zip(encoding.tokens(sums["exchange"]), venues, strict=True)))
+    stamps = pd.Series(encoding.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
+    dates = encoding.split(named, stamps.str.decode("ascii"), b"{%b}")
     rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
     notices += [] if rows else ["no liquidations in this range"]
     body: dict[str, Any] = {"data": rows, "unit": "usd", "resolution": used}
@@ -93,7 +93,7 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
         "range": params["range"],
         "group_by": params["group_by"],
         "totals": totals[list(_FIGURES)].to_dict("records")[0] if len(totals) else none,
-        "groups": json_rows.rows(groups),
+        "groups": encoding.rows(groups),
         "largest": groups[["name", "total_usd"]].to_dict("records")[0] if len(groups) else None,
     }
     notices = _cover(view, body, view.now - length, view.now)

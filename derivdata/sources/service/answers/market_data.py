@@ -15,7 +15,7 @@ import pandas as pd
 from msgspec import Raw
 
 from derivdata.sources.query import Query
-from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import notices
 from derivdata.sources.service.data import buckets
@@ -54,7 +54,7 @@ def book(context: RequestContext) -> dict[str, Any]:
     }
     return {
         **_pair(params),
-        "timestamp": json_rows.stamp(taken),
+        "timestamp": encoding.stamp(taken),
         **{f"{s}s": np.column_stack([f["price_usd"], f["size"]]).tolist() for s, f in sides.items()},
     }
 
@@ -76,7 +76,7 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
     joined = pd.concat(parts, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
     return {
         **_pair(params),
-        "data": json_rows.rows(joined),
+        "data": encoding.rows(joined),
         "unit": "usd",
         "resolution": used,
         "notices": notices(window, joined, []),
@@ -112,7 +112,7 @@ def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
     shown = {wire.get(n, n): frame[n] for n in frame if n not in ("symbol", "exchange")}
     return {
         **stated,
-        "series": json_rows.split(json_rows.objects(shown), frame["exchange"]),
+        "series": encoding.split(encoding.objects(shown), frame["exchange"]),
         "notices": notices(window, frame, left_out + context.missing(frame, window, name)),
     }
 
@@ -122,8 +122,8 @@ def catalog(context: RequestContext) -> dict[str, Any]:
     view = context.view
     held = [_held(view, name) for name in sorted(view.store.tables())]
     return {
-        "timestamp": json_rows.stamp(view.now),
-        "tables": json_rows.rows(TABLES["catalog"].conform(pd.concat(held))),
+        "timestamp": encoding.stamp(view.now),
+        "tables": encoding.rows(TABLES["catalog"].conform(pd.concat(held))),
     }
 
 
@@ -134,7 +134,7 @@ def instruments(context: RequestContext) -> dict[str, Any]:
     chosen = context.params["symbols"], context.params["exchanges"]
     rows = view.rows(Query(table.name, view.store.start, view.horizon, *chosen)).sort_values("time")
     newest = rows.drop_duplicates(["exchange", "instrument_name"], keep="last")
-    listed = {"timestamp": json_rows.stamp(view.now), table.name: json_rows.rows(table.conform(newest))}
+    listed = {"timestamp": encoding.stamp(view.now), table.name: encoding.rows(table.conform(newest))}
     return listed | {"notices": [] if len(newest) else ["no contract of these symbols and venues"]}
 
 
@@ -181,7 +181,7 @@ def market_hours(context: RequestContext) -> dict[str, Any]:
             raise bad_request(f"exchange={name!r} is no id, short name or market identifier code")
         chosen |= same
     venues = [_exchange(rows) for _, rows in calendar[chosen].groupby("exchange_id", sort=True)]
-    return {"timestamp": json_rows.stamp(view.now), "exchanges": venues}
+    return {"timestamp": encoding.stamp(view.now), "exchanges": venues}
 
 
 def _exchange(rows: pd.DataFrame) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _exchange(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _intervals(rows: pd.DataFrame) -> list[Any]:
-    return [Raw(item) for item in json_rows.objects(rows[["start", "end", "session", "is_tradable"]])]
+    return [Raw(item) for item in encoding.objects(rows[["start", "end", "session", "is_tradable"]])]
 
 
 ANSWERS: Answers = {

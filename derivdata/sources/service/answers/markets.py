@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices
 from derivdata.sources.service.data import buckets, market
@@ -52,7 +52,7 @@ def symbols(context: RequestContext) -> dict[str, Any]:
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     if context.tier == "dev":
         board = board.head(_DEV_SYMBOLS)
-    return {**_snapshot(context), "symbols": json_rows.rows(board)}
+    return {**_snapshot(context), "symbols": encoding.rows(board)}
 
 
 def price_movers(context: RequestContext) -> dict[str, Any]:
@@ -82,13 +82,13 @@ def funding_leaders(context: RequestContext) -> dict[str, Any]:
         "symbol": top["symbol"],
         "exchange": top["exchange"],
         "funding_current_bps": top["funding_bps_8h"],
-        "oi_rank": [json_rows.encode(ranks.get(symbol)) for symbol in top["symbol"]],
+        "oi_rank": [encoding.encode(ranks.get(symbol)) for symbol in top["symbol"]],
         "rank": pd.Series(np.arange(1, len(top) + 1)),
     }
     return {
-        "timestamp": json_rows.stamp(view.now),
+        "timestamp": encoding.stamp(view.now),
         "exchanges_filter": None if chosen is None else list(chosen),
-        "data": json_rows.rows(columns),
+        "data": encoding.rows(columns),
     }
 
 
@@ -107,7 +107,7 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
 
 def _snapshot(context: RequestContext) -> dict[str, Any]:
     """Return the time of a market snapshot and, where venues were chosen, the choice."""
-    stamp, venues = json_rows.stamp(context.view.now), context.params["exchanges"]
+    stamp, venues = encoding.stamp(context.view.now), context.params["exchanges"]
     return {"timestamp": stamp} if venues is None else {"timestamp": stamp, "exchanges_filter": list(venues)}
 
 
@@ -117,7 +117,7 @@ def exchanges(context: RequestContext) -> dict[str, Any]:
     added = venues[["volume_24h_usd", "oi_usd", "liquidation_24h_usd"]].sum(min_count=1).round(2)
     rows = added.assign(symbol_count=venues.size()).reset_index()
     rows = rows.sort_values(["oi_usd", "exchange"], ascending=[False, True])
-    return {"timestamp": json_rows.stamp(context.view.now), "exchanges": json_rows.rows(rows)}
+    return {"timestamp": encoding.stamp(context.view.now), "exchanges": encoding.rows(rows)}
 
 
 def exchange_symbols(context: RequestContext) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def exchange_symbols(context: RequestContext) -> dict[str, Any]:
     if rows.empty and exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
     columns = {"symbol": rows["symbol"], **_figures(rows)}
-    return {"exchange": exchange, "timestamp": json_rows.stamp(view.now), "symbols": json_rows.rows(columns)}
+    return {"exchange": exchange, "timestamp": encoding.stamp(view.now), "symbols": encoding.rows(columns)}
 
 
 def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
     return {
         "exchange": exchange,
         "range": context.params["range"],
-        "data": json_rows.rows(joined),
+        "data": encoding.rows(joined),
         "unit": "usd",
         "resolution": used,
         "notices": notices(window, joined, [text for s in series.values() for text in s.notices]),
@@ -163,7 +163,7 @@ def symbol_exchanges(context: RequestContext) -> dict[str, Any]:
         raise unknown_symbol(symbol, pairs["symbol"].unique())
     mean = rows["exchange"].map(_mean_rates(view, symbol)).astype("float64")
     columns = {"exchange": rows["exchange"], **_figures(rows), "funding_avg_7d_bps": mean.round(6)}
-    return {"symbol": symbol, "timestamp": json_rows.stamp(view.now), "exchanges": json_rows.rows(columns)}
+    return {"symbol": symbol, "timestamp": encoding.stamp(view.now), "exchanges": encoding.rows(columns)}
 
 
 def symbol_stats(context: RequestContext) -> dict[str, Any]:
@@ -178,14 +178,14 @@ def symbol_stats(context: RequestContext) -> dict[str, Any]:
     if row.empty:
         raise unknown_symbol(symbol, board["symbol"].unique())
     figures = {name: _bare(value) for name, value in row.iloc[0].items() if name != "symbol"}
-    return {"symbol": symbol, "timestamp": json_rows.stamp(context.view.now), **figures}
+    return {"symbol": symbol, "timestamp": encoding.stamp(context.view.now), **figures}
 
 
 def _movers(board: pd.DataFrame, limit: int, *, ascending: bool) -> Any:
     by = ["price_24h_change_pct", "symbol"]
     top = board.sort_values(by, ascending=[ascending, True]).head(limit)
     top = top[["symbol", "price_usd", "price_24h_change_pct"]].assign(rank=np.arange(1, len(top) + 1))
-    return json_rows.rows(top)
+    return encoding.rows(top)
 
 
 def _place(change: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.data import market
 from derivdata.sources.service.data.venue_totals import totals
@@ -58,7 +58,7 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
         "symbol_count": frame["symbol_count"],
     }
     remarks = notices(window, frame, left_out)
-    return {"data": json_rows.rows(columns), "unit": "usd", "resolution": used, "notices": remarks}
+    return {"data": encoding.rows(columns), "unit": "usd", "resolution": used, "notices": remarks}
 
 
 def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
         "symbol": params["symbol"],
         "unit": "usd",
         "resolution": used,
-        "data": json_rows.rows(frame),
+        "data": encoding.rows(frame),
         "notices": notices(window, frame, left_out) + missing,
     }
 
@@ -101,12 +101,12 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     row, stamps = pd.factorize(frame["time"].array.asi8[shown], sort=True)
     wide = np.full((len(stamps), len(chosen)), np.nan)
     wide[row, column[symbol[shown]]] = values[shown]
-    tokens = json_rows.iso_tokens(pd.DatetimeIndex(np.asarray(stamps).view("M8[us]"), tz="UTC"))
+    tokens = encoding.iso_tokens(pd.DatetimeIndex(np.asarray(stamps).view("M8[us]"), tz="UTC"))
     return {
         "exchange": exchange,
         "symbols": names[chosen].tolist(),
-        "timeseries": json_rows.array(
-            json_rows.sparse_objects(tokens, pd.DataFrame(wide, columns=names[chosen]))
+        "timeseries": encoding.array(
+            encoding.sparse_objects(tokens, pd.DataFrame(wide, columns=names[chosen]))
         ),
         "unit": "usd",
         "resolution": used,
@@ -126,7 +126,7 @@ def exchanges_summary(context: RequestContext) -> dict[str, Any]:
     summary = view.once("oi_summary", lambda: _summary(view))
     total = float(summary["total_oi_usd"].sum())
     rows = dict(summary.items()) | {"sparkline_7d": summary["sparkline_7d"].tolist()}
-    return {"exchanges": json_rows.rows(rows), "total": len(summary), "total_market_oi": round(total, 2)}
+    return {"exchanges": encoding.rows(rows), "total": len(summary), "total_market_oi": round(total, 2)}
 
 
 def _summary(view: View) -> pd.DataFrame:
@@ -145,7 +145,7 @@ def _summary(view: View) -> pd.DataFrame:
             "top_symbol": venues["symbol"].first(),
             "change_24h": _change(total, days[-2]),
             "change_7d": _change(total, days[0]),
-            "sparkline_7d": [json_rows.encode(row) for row in line.to_numpy().tolist()],
+            "sparkline_7d": [encoding.encode(row) for row in line.to_numpy().tolist()],
             "market_share": total / total.sum(),
         }
     ).reset_index()
@@ -175,7 +175,7 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     volume = volume.assign(end=volume["time"] + (times.resolution(step) or pd.Timedelta(0)))
     ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
     return {
-        "data": json_rows.split(json_rows.objects(ratios.drop(columns="exchange")), ratios["exchange"]),
+        "data": encoding.split(encoding.objects(ratios.drop(columns="exchange")), ratios["exchange"]),
         "window_days": days,
         "notices": notices(window, ratios, left_out),
         "unit": "ratio",

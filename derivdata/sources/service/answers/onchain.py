@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.data.window import INSTANT, AnswerWindow
@@ -122,7 +122,7 @@ def _ranked(
             ordered["rank"] = np.arange(1, len(ordered) + 1)
         limit = selected.context.params.get("limit") or shown
         top = ordered if limit is None else ordered.head(limit)
-        return {name: json_rows.rows(top)} | ({total: len(rows)} if total else {})
+        return {name: encoding.rows(top)} | ({total: len(rows)} if total else {})
 
     return part
 
@@ -134,12 +134,12 @@ def _stamped(selected: _Selected) -> pd.DataFrame:
 
 
 def _series(name: str, figures: Mapping[str, str]) -> _Part:
-    return lambda selected: {name: json_rows.rows(_summed(_stamped(selected), ["timestamp"], figures))}
+    return lambda selected: {name: encoding.rows(_summed(_stamped(selected), ["timestamp"], figures))}
 
 
 def _outcomes_by_day(selected: _Selected) -> Mapping[str, Any]:
     frame = selected.frame.assign(date=selected.frame["time"].dt.floor("1D"))
-    return {"timeseries": json_rows.rows(_summed(frame, ["date"], _OUTCOME, _TRADERS))}
+    return {"timeseries": encoding.rows(_summed(frame, ["date"], _OUTCOME, _TRADERS))}
 
 
 def _breakdown(selected: _Selected) -> Mapping[str, Any]:
@@ -148,8 +148,8 @@ def _breakdown(selected: _Selected) -> Mapping[str, Any]:
     added = _summed(_stamped(selected), ["timestamp", column], {"volume_usd": "volume"})
     wide = added.pivot(index="timestamp", columns=column, values="volume")
     wide = wide[sorted(wide.columns)]
-    stamps = json_rows.iso_tokens(pd.DatetimeIndex(wide.index))
-    data = json_rows.array(json_rows.sparse_objects(stamps, wide))
+    stamps = encoding.iso_tokens(pd.DatetimeIndex(wide.index))
+    data = encoding.array(encoding.sparse_objects(stamps, wide))
     return {"symbols": [*map(str, wide.columns)], "data": data}
 
 
@@ -160,8 +160,8 @@ def _held(name: str, key: str, names: str = "") -> _Part:
         days = selected.frame.assign(day=selected.frame["time"].dt.floor("1D"))
         last = days.sort_values("time", kind="stable").drop_duplicates(["dex", "symbol", "day"], keep="last")
         rows = _summed(last, [key, "day"], _HELD).sort_values([key, "day"])
-        by_key = json_rows.split(json_rows.objects(rows.drop(columns=key)), rows[key].astype(object))
-        fields = {name: json_rows.rows(_summed(last, ["day"], _HELD)), f"by_{key}": by_key}
+        by_key = encoding.split(encoding.objects(rows.drop(columns=key)), rows[key].astype(object))
+        fields = {name: encoding.rows(_summed(last, ["day"], _HELD)), f"by_{key}": by_key}
         return fields | ({names: list(by_key)} if names else {})
 
     return part
@@ -303,7 +303,7 @@ def candles(context: RequestContext) -> dict[str, Any]:
         "range": params["range"],
         "coin": params["coin"],
         "interval": params["interval"],
-        "data": json_rows.rows(rows),
+        "data": encoding.rows(rows),
         "notices": window.notices,
     }
 
@@ -317,7 +317,7 @@ def oi_eod(context: RequestContext) -> dict[str, Any]:
     # A row at midnight is the end of the day before.
     ends = _filtered(context, view.rows(Query(_HIP4_OI, window.start + _DAY, window.end)))
     rows = _summed(ends.assign(day=ends["time"] - _DAY), ["day"], _HELD)
-    return {"success": True, "data": json_rows.rows(rows), "notices": window.notices}
+    return {"success": True, "data": encoding.rows(rows), "notices": window.notices}
 
 
 ANSWERS: Answers = {path: partial(_answer, path=path) for path in _PARTS} | {

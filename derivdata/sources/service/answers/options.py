@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.sources.query import Query
-from derivdata.sources.service.answers import json_rows
+from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.data import buckets
 from derivdata.sources.service.data.view import View
@@ -52,7 +52,7 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
         "exchange": exchange,
         "count": len(chain),
         **({} if recorded == view.now else {"time": times.iso(recorded)}),
-        "instruments": json_rows.rows({name: chain[name] for name in shown}),
+        "instruments": encoding.rows({name: chain[name] for name in shown}),
     }
 
 
@@ -74,7 +74,7 @@ def metrics(context: RequestContext) -> dict[str, Any]:
         "symbol": symbol,
         "exchange": exchange,
         "count": len(now),
-        "data": json_rows.rows(columns),
+        "data": encoding.rows(columns),
         "cached": False,
     }
 
@@ -86,7 +86,7 @@ def atm_history(context: RequestContext) -> dict[str, Any]:
     columns = {"hour": frame["time"], **frame[["expiry", "underlying_price", "strike", "iv"]]}
     return _envelope(context) | {
         "count": len(frame),
-        "data": json_rows.rows(columns),
+        "data": encoding.rows(columns),
         "resolution": "1h",
         "notices": window.notices + _none(frame),
     }
@@ -104,8 +104,8 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
         list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.TABLES["options_snapshot"]
     )
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
-    stamps = [stamp[1:-1].decode() for stamp in json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))]
-    snapshots = json_rows.split(json_rows.objects(frame[names]), pd.Series(stamps, dtype=object))
+    stamps = [stamp[1:-1].decode() for stamp in encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))]
+    snapshots = encoding.split(encoding.objects(frame[names]), pd.Series(stamps, dtype=object))
     thinned = f"of a range of {context.params['range']} the surface is given by {step}, not 1h"
     return _envelope(context) | {
         "hours": list(snapshots),
@@ -129,7 +129,7 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
     echo = {"range": context.params["range"], "days": _days(context)}
     return echo | {
         "count": len(frame),
-        "data": json_rows.rows(columns),
+        "data": encoding.rows(columns),
         "unit": "usd",
         "resolution": "1h",
         "notices": window.notices + _none(frame),

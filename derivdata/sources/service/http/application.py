@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 import derivdata
 from derivdata.errors import DerivdataError
-from derivdata.sources.service.answers import ANSWERS, RequestContext, answer_size, json_rows
+from derivdata.sources.service.answers import ANSWERS, RequestContext, encoding
 from derivdata.sources.service.data import running_answer
 from derivdata.sources.service.data.store import LiveStore, Store
 from derivdata.sources.service.data.view import View
@@ -240,7 +240,7 @@ class _Service:
         params = query.parse(endpoint, texts, self._view.exchanges)
         context = RequestContext(self._view, tier, params)
         with running_answer.noted() as noted:
-            body = answer_size.encoded(endpoint, context, ANSWERS[endpoint.path])
+            body = encoding.encoded(endpoint, context, ANSWERS[endpoint.path])
         return EncodedBody(body, packed=packed, corrections=running_answer.header_value(noted))
 
     def _version(self) -> dict[str, str]:
@@ -266,8 +266,8 @@ class _Service:
             "service": "derivdata",
             "source": store.label,
             "synthetic": store.synthetic,
-            "start": json_rows.stamp(store.start),
-            "now": json_rows.stamp(self._view.now),
+            "start": encoding.stamp(store.start),
+            "now": encoding.stamp(self._view.now),
             "docs": DOCS,
         }
         return self._response(request, 200, _json(body))
@@ -350,7 +350,7 @@ class _Service:
 
 
 def _json(body: Any) -> EncodedBody:
-    return EncodedBody(json_rows.encode(body))
+    return EncodedBody(encoding.encode(body))
 
 
 def _refreshed(live: LiveStore) -> EncodedBody:

@@ -21,8 +21,7 @@ from derivdata.sources.service.mcp import analyses
 from derivdata.sources.service.mcp.answers import fitted, text_of
 from derivdata.sources.service.server import start
 from derivdata.support import times
-from derivdata.support.extras import import_extra
-from derivdata.support.text import did_you_mean
+from derivdata.support.text import did_you_mean, import_extra
 
 _MOST_ARGUMENTS = 16_384
 """Bytes of a tool's name and arguments: a longer request line is refused by servers."""

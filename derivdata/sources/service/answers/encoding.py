@@ -1,12 +1,13 @@
-"""Columns as JSON, without a Python loop over rows.
+"""Encode responses as JSON without a Python loop over rows, and refuse those that would be too large.
 
-Every column becomes a list of JSON tokens (each distinct instant or category is written once), and rows
-are joined from them. What is missing is ``null``.
+Every column becomes a list of JSON tokens (each distinct time or category is written once), and rows are
+joined from them. Missing values are ``null``. The size of a response over a long window is estimated from the
+same response over single days of it. Windows that cannot be too large at their resolution are not estimated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,11 @@ import numpy as np
 import pandas as pd
 from msgspec import Raw
 
+from derivdata.sources.service.answers.context import RequestContext
+from derivdata.sources.service.data.window import AnswerWindow, adaptive
+from derivdata.sources.service.refusal import Refusal, bad_request
 from derivdata.support import times
+from derivdata.tables import endpoints
 
 _ENCODER = msgspec.json.Encoder()
 _SECOND = 1_000_000
@@ -96,3 +101,70 @@ def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
     for i in np.flatnonzero(np.isnat(micros.view("M8[us]"))):
         words[i] = b"null"
     return [words[code] for code in codes.tolist()]
+
+
+LARGEST = 48 << 20
+"""Most bytes of one answer: what the library's own client takes."""
+
+_DAY = pd.Timedelta(1, "D")
+_ROW = 160
+"""Bytes of a row of a history, at most: two instants and a few numbers."""
+
+_MARGIN = 0.95
+"""Of the window named in the error: days that were not examined may have more rows."""
+
+_SHORT_DAYS = 4.0
+"""Windows up to this long are made at once where nothing is known of their resolution."""
+
+Answer = Callable[[RequestContext], Mapping[str, Any]]
+
+
+def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answer) -> bytes:
+    """Return the JSON of an answer, or refuse one above `LARGEST` with the longest window that is not."""
+    names = {p.name for p in endpoint.params}
+    has_window = "start" in names or ("range" in names and "group_by" not in names)
+    window = context.window() if has_window else None
+    if window is not None and _may_be_large(endpoint, context, window):
+        per_day = max(len(encode(answer(context.narrowed(day)))) / _days(day) for day in _probes(window))
+        if per_day * _days(window) > LARGEST:
+            raise _refusal(window, per_day)
+    body = encode(answer(context))
+    if len(body) > LARGEST:  # the sampled days underestimated it
+        raise _refusal(window, len(body) / (_days(window) if window else 1))
+    return body
+
+
+def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: AnswerWindow) -> bool:
+    """Return whether a row per venue and step of the window could be too much, or the step is unknown."""
+    if not any(p.name == "resolution" for p in endpoint.params):
+        return _days(window) > 7 * _SHORT_DAYS
+    step = times.resolution(context.params["resolution"] or adaptive(window.requested))
+    if step is None:
+        return _days(window) > _SHORT_DAYS
+    steps = _days(window) * float(_DAY / step)
+    return len(context.view.exchanges) * _ROW * steps > LARGEST
+
+
+def _probes(window: AnswerWindow) -> list[AnswerWindow]:
+    """Single days of the window: the first, the middle and the last one."""
+    first, last = window.start, window.end - _DAY
+    starts = dict.fromkeys(stamp.floor("1D") for stamp in (first + _DAY, first + (last - first) / 2, last))
+    days = [window._replace(start=max(s, window.start), end=min(s + _DAY, window.end)) for s in starts]
+    return [day for day in days if day.start < day.end]
+
+
+def _days(window: AnswerWindow) -> float:
+    return float((window.end - window.start) / _DAY)
+
+
+def _refusal(window: AnswerWindow | None, per_day: float) -> Refusal:
+    limit = f"the {LARGEST >> 20} MiB of one answer"
+    if window is None:
+        return bad_request(f"the answer would have more than {limit}: ask for fewer rows")
+    size = per_day * _days(window) / (1 << 20)
+    fits = _MARGIN * LARGEST / per_day * _DAY
+    longest = f"{fits // _DAY} days" if fits >= _DAY else f"{fits // pd.Timedelta(1, 'min')} minutes"
+    return bad_request(
+        f"the answer would have {size:.0f} MiB, more than {limit}: ask for at most {longest} at once, "
+        "or at a coarser resolution"
+    )
