@@ -13,23 +13,31 @@ import nbformat
 __all__ = ["write"]
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-ORDER = (
-    "which_spreads_survive_fees",
+RECORDED = (
     "did_the_picks_pay",
+    "a_funding_spread_through_a_regime_change",
+    "what_a_venue_outage_does_to_a_carry_book",
+    "longs_in_the_week_of_ftx",
+    "open_interest_around_a_cascade",
+    "open_interest_on_october_10",
+)
+"""Notebooks on recorded data of a market, which come first."""
+SYNTHETIC = (
+    "which_spreads_survive_fees",
     "eight_hours_four_hours_one_hour",
+    "a_btc_surface_you_can_defend",
+    "thirty_day_volatility_from_one_snapshot",
+    "what_did_the_surface_move_cost_me",
     "who_holds_the_open_interest",
     "spot_perpetual_or_future",
     "who_is_positioned_how",
-    "a_btc_surface_you_can_defend",
-    "thirty_day_volatility_from_one_snapshot",
     "is_volatility_rich",
     "what_was_traded_at_which_volatility",
-    "what_did_the_surface_move_cost_me",
     "anatomy_of_a_liquidation_cascade",
-    "longs_in_the_week_of_ftx",
-    "open_interest_on_october_10",
     "reproducible_report",
 )
+"""Notebooks on the synthetic sample, which show a method."""
+ORDER = (*RECORDED, *SYNTHETIC)
 FIGURES = (
     ("how-do-the-venues-of-one-symbol-compare", "cookbook-1", "Funding by venue and time"),
     ("what-would-a-rule-have-earned", "cookbook-2", "Gain and drawdown of a rule"),
@@ -51,23 +59,27 @@ FIGURES = (
 _HEAD = """\
 # Gallery
 
-One question and one figure each, then the figures of the [cookbook](../cookbook.md). The notebooks run from a
-recording that lies beside them, so they give the same numbers without a network; `LIVE = True` in the first
-cell asks a live source instead.
+One question and one figure each. Notebooks on recorded markets come first; those on synthetic data show a
+method and support no claim about a market. The figures of the [cookbook](../cookbook.md) follow. Every
+notebook runs from a recording next to it, without a network; `LIVE = True` in the first cell requests a live source.
 """
 
 
 def write(folder: Path) -> None:
     """Write every notebook, its figure and the index into `folder`."""
     folder.mkdir(exist_ok=True)
-    parts, images = [_HEAD, '\n<div class="gallery">'], []
-    for name in ORDER:
-        notebook = _stored(NOTEBOOKS / f"{name}.ipynb")
-        nbformat.write(notebook, folder / f"{name}.ipynb")
-        (folder / f"{name}.png").write_bytes(_figure(notebook))
-        title, question = _headline(notebook)
-        parts.append(_card(f"{name}.html", f"../_images/{name}.png", title, question))
-        images.append(f"{name}.png")
+    parts, images = [_HEAD], []
+    for heading, names in (("Recorded markets", RECORDED), ("Methods on synthetic data", SYNTHETIC)):
+        parts.append(f'\n## {heading}\n\n<div class="gallery">')
+        for name in names:
+            notebook = _stored(NOTEBOOKS / f"{name}.ipynb")
+            nbformat.write(notebook, folder / f"{name}.ipynb")
+            (folder / f"{name}.png").write_bytes(_figure(notebook))
+            title, question = _headline(notebook)
+            parts.append(_card(f"{name}.html", f"../_images/{name}.png", title, question))
+            images.append(f"{name}.png")
+        parts.append("</div>\n")
+    parts.append('\n## Figures\n\n<div class="gallery">')
     for heading, name, title in FIGURES:
         parts.append(_card(f"../cookbook.html#{heading}", f"../_images/{name}.svg", title, ""))
         images += [f"../outputs/{name}.svg", f"../outputs/{name}-dark.svg"]

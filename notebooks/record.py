@@ -30,10 +30,19 @@ __all__ = ["CARDS", "NOTEBOOKS", "card_of", "code_cells", "main", "record", "run
 FOLDER = Path(__file__).resolve().parent
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 _CLOCKS = {"anatomy_of_a_liquidation_cascade": "2026-06-24T13:30"}
-RECORDED = ("longs_in_the_week_of_ftx", "open_interest_on_october_10")
+RECORDED = (
+    "a_funding_spread_through_a_regime_change",
+    "longs_in_the_week_of_ftx",
+    "open_interest_around_a_cascade",
+    "open_interest_on_october_10",
+    "what_a_venue_outage_does_to_a_carry_book",
+)
 """Notebooks on recorded data of a market; ``DERIVDATA_RECORDED`` names the archive that holds it."""
 
 CARDS = {
+    "a_funding_spread_through_a_regime_change": "paid",
+    "open_interest_around_a_cascade": "oi",
+    "what_a_venue_outage_does_to_a_carry_book": "paid",
     "a_btc_surface_you_can_defend": "fixed",
     "anatomy_of_a_liquidation_cascade": "found",
     "eight_hours_four_hours_one_hour": "paid",

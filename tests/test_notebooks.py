@@ -5,7 +5,9 @@ What it shows is what is stored in it, to the last digit that another BLAS kerne
 
 from __future__ import annotations
 
+import base64
 import importlib
+import io
 import json
 import re
 import socket
@@ -15,7 +17,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import matplotlib as mpl
+import numpy as np
 import pytest
+from matplotlib.image import imread
 
 import derivdata as dd
 from derivdata import bundle
@@ -64,8 +68,12 @@ def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleTyp
         assert shown["output_type"] == before["output_type"]
         if "image/png" not in shown.get("data", {}):
             compare("".join(text_of(shown)), "".join(text_of(before)))
-    images = [one for one in chain(*stored) if "image/png" in one.get("data", {})]
+    drawn, images = (
+        [one["data"]["image/png"] for one in chain(*outputs_) if "image/png" in one.get("data", {})]
+        for outputs_ in (outputs, stored)
+    )
     assert len(images) == 1
+    assert apart(drawn[0], images[0]) < MOST_APART, "stored before the figure changed: record.py --outputs"
 
 
 @pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
@@ -76,6 +84,34 @@ def test_the_card_of_a_notebook_is_run_again_from_its_bundle(notebook: Path, rec
     again = dd.rerun(recorder.card_of(notebook), notebook.with_suffix(".ddz"))
     assert again["equal"].all(), again[~again["equal"]]
     assert again["recorded"].notna().any()
+
+
+MOST_APART = 0.04
+"""Root of the mean squared difference of two pictures, of 1 for black against white."""
+
+
+def apart(one: str, other: str) -> float:
+    """How different two pictures are: 1 where their sizes differ by more than two pixels."""
+    first, second = (imread(io.BytesIO(base64.b64decode(picture)))[..., :3] for picture in (one, other))
+    if np.abs(np.subtract(first.shape, second.shape)).max() > 2:
+        return 1.0
+    height, width = np.minimum(first.shape, second.shape)[:2]
+    return float(np.sqrt(np.mean((first[:height, :width] - second[:height, :width]) ** 2)))
+
+
+def test_another_figure_is_far_from_a_stored_one(recorder: ModuleType) -> None:
+    draw = "import matplotlib.pyplot as plt; plt.plot([0, 1], {levels}, lw=5);"
+    plain, other = (recorder.run([draw.format(levels=levels)])[0][0] for levels in ("[0, 1]", "[1, 0]"))
+    pictures = [shown["data"]["image/png"] for shown in (plain, other)]
+    assert apart(pictures[0], pictures[0]) == 0.0
+    assert apart(*pictures) > MOST_APART
+
+
+def test_a_verdict_on_synthetic_data_says_so(recorder: ModuleType) -> None:
+    for notebook in NOTEBOOKS:
+        verdict = "".join(cells_of(notebook)[-1]["source"])
+        is_recorded = notebook.stem in recorder.RECORDED or notebook.stem in STORED
+        assert ("synthetic" in verdict) is not is_recorded, notebook.stem
 
 
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
@@ -123,7 +159,7 @@ def test_bundle_is_small_and_says_what_it_is(notebook: Path, recorder: ModuleTyp
 
 def test_every_bundle_has_its_notebook() -> None:
     assert [path.stem for path in sorted(FOLDER.glob("*.ddz"))] == [path.stem for path in BUNDLED]
-    assert len(BUNDLED) == 14
+    assert len(BUNDLED) == 17
     assert {path.stem for path in FOLDER.glob("*.csv")} == STORED
 
 
