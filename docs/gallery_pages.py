@@ -61,7 +61,7 @@ _HEAD = """\
 
 One question and one figure each. Notebooks on recorded markets come first; those on synthetic data show a
 method and support no claim about a market. The figures of the [cookbook](../cookbook.md) follow. Every
-notebook runs from a recording next to it, without a network; `LIVE = True` in the first cell requests a live source.
+notebook runs from a recording next to it; `LIVE = True` in the first cell requests a live source instead.
 """
 
 
