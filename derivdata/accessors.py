@@ -186,6 +186,12 @@ KINDS = (
     Kind("settlements", "DataFrame", ("interval_hours", "time"), ("analysis.funding.next_settlements",)),
     Kind("open interest table", "DataFrame", ("oi_usd",), ("plot.open_interest",)),
     Kind("long/short table", "DataFrame", ("long_short_ratio",), ("plot.positioning",)),
+    Kind(
+        "session calendar",
+        "DataFrame",
+        ("session", "start", "end"),
+        ("analysis.sessions.by_session", "analysis.sessions.closures"),
+    ),
     Kind("taker table", "DataFrame", ("buy_usd", "sell_usd"), ("plot.taker_volume",)),
     Kind("depth", "DataFrame", ("depth_bps",), ("plot.orderbook_depth",)),
     Kind("book", "DataFrame", ("price", "size"), ("plot.orderbook_depth",)),

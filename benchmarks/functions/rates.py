@@ -12,7 +12,18 @@ from benchmarks.functions import inputs
 from benchmarks.functions.inputs import SIZE, bars, events, prices, rates, runs, settled, share, usd
 from benchmarks.functions.question import Question
 from derivdata import analysis
-from derivdata.analysis import align, backtest, basis, funding, futures, liquidations, oi, taker, volatility
+from derivdata.analysis import (
+    align,
+    backtest,
+    basis,
+    funding,
+    futures,
+    liquidations,
+    oi,
+    sessions,
+    taker,
+    volatility,
+)
 
 __all__ = ["QUESTIONS"]
 
@@ -35,6 +46,16 @@ def _curve() -> xr.Dataset:
 
 def _minutes() -> pd.DataFrame:
     return liquidations.bucket(events(), "5min")
+
+
+def _calendar() -> pd.DataFrame:
+    return sessions.calendar("XNYS", "2025-07-01", "2026-07-01")
+
+
+@functools.cache
+def _spans() -> pd.DataFrame:
+    times = rates()["time"].to_index()
+    return sessions.calendar("XNYS", times[0], times[-1])
 
 
 QUESTIONS = {
@@ -146,6 +167,13 @@ QUESTIONS = {
     ),
     "analysis.percentile": Question(
         "one symbol on 43 venues, 30 days", lambda: analysis.percentile(rates(1), "7d")
+    ),
+    "analysis.sessions.calendar": Question("New York, a year", _calendar),
+    "analysis.sessions.by_session": Question(
+        SIZE, lambda: sessions.by_session(_spans(), funding=rates(), oi=usd())
+    ),
+    "analysis.sessions.closures": Question(
+        SIZE, lambda: sessions.closures(_spans(), mark=prices(), index=prices(), funding=rates())
     ),
     "analysis.taker.imbalance": Question(SIZE, lambda: taker.imbalance(prices(), prices())),
     "analysis.taker.cumulative_delta": Question(SIZE, lambda: taker.cumulative_delta(prices(), prices())),

@@ -31,6 +31,7 @@ __all__ = [
     "position",
     "rank",
     "risk_neutral",
+    "sessions",
     "smile",
     "surface",
     "taker",

@@ -14,6 +14,7 @@ from derivdata.analysis import oi as oi
 from derivdata.analysis import option_trades as option_trades
 from derivdata.analysis import position as position
 from derivdata.analysis import risk_neutral as risk_neutral
+from derivdata.analysis import sessions as sessions
 from derivdata.analysis import smile as smile
 from derivdata.analysis import surface as surface
 from derivdata.analysis import taker as taker

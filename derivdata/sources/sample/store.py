@@ -28,13 +28,13 @@ from derivdata.sources.sample import (
 )
 from derivdata.sources.sample.noise import DAY_US, NOW, SEED, START, instants
 from derivdata.sources.sample.options import chains, trades
-from derivdata.sources.sample.universe import exchange_names, select
+from derivdata.sources.sample.universe import classes, exchange_names, select
 from derivdata.sources.sample.universe import symbols as every_symbol
 from derivdata.support import times
 from derivdata.support.files import package_digest
 from derivdata.tables import TABLES
 
-_VERSION = 6
+_VERSION = 7
 """Counts every change of what the sample answers."""
 
 _LONG_SECONDS = 0.2
@@ -103,6 +103,10 @@ class Sample:
     def tables(self) -> frozenset[str]:
         """Return the names of the base tables that it holds."""
         return _TABLES
+
+    def asset_classes(self) -> dict[str, str]:
+        """Return the class of each symbol: ``crypto``, ``equity``, ``index`` or ``commodity``."""
+        return dict(zip(every_symbol().name, classes(), strict=True))
 
     def symbols(self, table: str) -> tuple[str, ...]:
         """Return the symbols of a base table, sorted."""

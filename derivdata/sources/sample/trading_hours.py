@@ -1,4 +1,4 @@
-"""Trading hours of the exchanges behind real-world assets: plain weeks, and holidays."""
+"""Trading hours of the exchanges behind real-world assets: weeks with early closes and holidays."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pandas as pd
 from derivdata.sources.sample.noise import instants
 from derivdata.sources.sample.universe import MARKET
 
-_BEFORE, _AHEAD, _HOLIDAYS_AHEAD = 1, 8, 60
+_BEFORE, _AHEAD, _HOLIDAYS_AHEAD = 14, 14, 60
 
 
 class _Exchange(NamedTuple):
-    """One exchange; a session that ends before it starts ends on the next day."""
+    """One exchange; a session that ends before it starts begins on the day before."""
 
     id: str
     name: str
@@ -23,13 +23,14 @@ class _Exchange(NamedTuple):
     weekdays: tuple[int, ...]
     hours: str
     holidays: str
+    early: str = ""
 
 
 _EXCHANGES = [_Exchange(name, **facts) for name, facts in MARKET["exchanges"].items()]
 
 
 def newest(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Return the calendar as known at `last` [µs]: sessions of the days about it, coming holidays."""
+    """Return the calendar as known at `last` [µs]: sessions and holidays of the days about it."""
     now = instants([last])[0]
     frame = pd.concat([_calendar(exchange, now) for exchange in _EXCHANGES], ignore_index=True)
     return {str(name): frame[name] for name in frame.columns}
@@ -38,12 +39,17 @@ def newest(first: int, last: int, *_: object) -> dict[str, Any]:
 def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
     today = now.tz_convert(exchange.timezone).tz_localize(None).normalize()
     closed = pd.DatetimeIndex(exchange.holidays.split())
-    days = pd.date_range(today - pd.Timedelta(_BEFORE, "D"), today + pd.Timedelta(_AHEAD, "D"))
+    begin = today - pd.Timedelta(_BEFORE, "D")
+    days = pd.date_range(begin, today + pd.Timedelta(_AHEAD, "D"))
     open_days = days[days.day_of_week.isin(exchange.weekdays) & ~days.isin(closed)]
-    rows = [(day, *text.split()) for day in open_days for text in exchange.hours.split(", ")]
-    sessions = [(name, *_span(exchange, day, begin, end), True) for day, name, begin, end in rows]
-    coming = closed[(closed >= today) & (closed <= today + pd.Timedelta(_HOLIDAYS_AHEAD, "D"))]
-    holidays = [("holiday", *_span(exchange, day, "00:00", "24:00"), False) for day in coming]
+    sessions = [
+        (name, *_span(exchange, day, start, end), True)
+        for day in open_days
+        for name, start, end in _hours(exchange, day)
+    ]
+    listed = closed[(closed >= begin) & (closed <= today + pd.Timedelta(_HOLIDAYS_AHEAD, "D"))]
+    midnight, whole_day = pd.Timedelta(0), pd.Timedelta(1, "D")
+    holidays = [("holiday", *_span(exchange, day, midnight, whole_day), False) for day in listed]
     frame = pd.DataFrame([*sessions, *holidays], columns=["session", "start", "end", "is_tradable"])
     tradable = frame[frame["is_tradable"]]
     later = tradable[tradable["start"] > now]["start"]
@@ -56,10 +62,36 @@ def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
     )
 
 
-def _span(exchange: _Exchange, day: pd.Timestamp, begin: str, end: str) -> tuple[pd.Timestamp, pd.Timestamp]:
-    """Return the start and end of a session on a local day, in UTC."""
-    hours = [pd.Timedelta(f"{text}:00") for text in (begin, end)]
-    later = pd.Timedelta(0) if hours[1] > hours[0] else pd.Timedelta(1, "D")
-    local = [day + hours[0], day + hours[1] + later]
-    start, stop = (stamp.tz_localize(exchange.timezone).tz_convert("UTC").as_unit("us") for stamp in local)
+def _hours(exchange: _Exchange, day: pd.Timestamp) -> list[tuple[str, pd.Timedelta, pd.Timedelta]]:
+    """Return the sessions of a day by local time; after an early close the later ones come earlier."""
+    sessions = []
+    for text in exchange.hours.split(", "):
+        name, *times = text.split()
+        start, end = (pd.Timedelta(f"{time}:00") for time in times)
+        if end <= start:
+            start -= pd.Timedelta(1, "D")
+        sessions.append((name, start, end))
+    early = dict(text.split() for text in exchange.early.split(",") if text.strip())
+    if f"{day.date()}" not in early:
+        return sessions
+    usual = max(end for name, _, end in sessions if name == "regular")
+    close = pd.Timedelta(f"{early[f'{day.date()}']}:00")
+    moved = []
+    for name, start, end in sessions:
+        if name == "regular":
+            moved.append((name, start, min(end, close)))
+        elif start >= usual:
+            moved.append((name, start - usual + close, end - usual + close))
+        else:
+            moved.append((name, start, end))
+    return moved
+
+
+def _span(
+    exchange: _Exchange, day: pd.Timestamp, begin: pd.Timedelta, end: pd.Timedelta
+) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """Return the start and end of a session of a local day, in UTC."""
+    start, stop = (
+        (day + time).tz_localize(exchange.timezone).tz_convert("UTC").as_unit("us") for time in (begin, end)
+    )
     return start, stop

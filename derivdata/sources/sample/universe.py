@@ -164,6 +164,12 @@ def pairs() -> Pairs:
     return Pairs(row, symbol, exchange, streams, since, until, interval, later, change, share)
 
 
+def classes() -> tuple[str, ...]:
+    """Return the class of each symbol: ``crypto``, ``equity``, ``index`` or ``commodity``."""
+    listed = {name: kind for kind, names in MARKET["classes"].items() for name in names.split()}
+    return tuple(listed.get(name, "equity" if name in _OTHER else "crypto") for name in symbols().name)
+
+
 def exchange_names() -> tuple[str, ...]:
     """Return every venue, sorted."""
     return tuple(sorted(VENUES))

@@ -79,6 +79,11 @@ def backtested() -> xr.Dataset:
 
 
 @functools.cache
+def session_spans() -> pd.DataFrame:
+    return dd.analysis.sessions.calendar("XNYS", "2026-06-13", "2026-07-02")
+
+
+@functools.cache
 def depth() -> xr.DataArray:
     coords = {"exchange": VENUES, "side": ["bid", "ask"], "depth_bps": [5.0, 10.0, 50.0]}
     return xr.DataArray(

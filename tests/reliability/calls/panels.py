@@ -27,6 +27,17 @@ CALLS: Calls = {
     "analysis.futures.with_leg": lambda: {
         "rates": made.rates(), "prices": made.amounts("price_usd"), "held": futures.roll(made.dated()),
     },
+    "analysis.sessions.calendar": lambda: {
+        "market": "XNYS", "start": "2025-12-01", "end": "2026-03-01", "extended": ("04:00", "20:00"),
+    },
+    "analysis.sessions.by_session": lambda: {
+        "sessions": made.session_spans(), "mark": made.amounts("price_usd"),
+        "index": made.amounts("price_usd"), "funding": made.settled(), "oi": made.amounts(),
+    },
+    "analysis.sessions.closures": lambda: {
+        "sessions": made.session_spans(), "mark": made.amounts("price_usd"),
+        "index": made.amounts("price_usd"), "funding": made.settled(), "oi": made.amounts(), "after": "5m",
+    },
     "analysis.taker.imbalance": lambda: {
         "buy": made.amounts("volume_usd"), "sell": made.amounts("volume_usd"),
     },

@@ -14,6 +14,7 @@ from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, Req
 from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices
 from derivdata.sources.service.data import buckets, market
 from derivdata.sources.service.data.buckets import length
+from derivdata.sources.service.data.store import ClassifiedStore
 from derivdata.sources.service.data.venue_totals import totals
 from derivdata.sources.service.data.view import Series, View
 from derivdata.sources.service.data.window import AnswerWindow
@@ -52,7 +53,14 @@ def symbols(context: RequestContext) -> dict[str, Any]:
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     if context.tier == "dev":
         board = board.head(_DEV_SYMBOLS)
-    return {**_snapshot(context), "symbols": encoding.rows(board)}
+    return {**_snapshot(context), "symbols": encoding.rows(_classified(context.view, board))}
+
+
+def _classified(view: View, board: pd.DataFrame) -> pd.DataFrame:
+    """Add the classes of assets, if the source knows them."""
+    if not isinstance(view.store, ClassifiedStore):
+        return board
+    return board.assign(asset_class=board["symbol"].astype("str").map(view.store.asset_classes()))
 
 
 def price_movers(context: RequestContext) -> dict[str, Any]:
@@ -174,7 +182,7 @@ def symbol_stats(context: RequestContext) -> dict[str, Any]:
         raise Refusal(403, error, required_tier="dev", docs=DOCS)
     context.view.need("oi_history", "markets_symbol_exchanges")
     board = market.board(market.pairs(context.view))
-    row = board[board["symbol"] == symbol]
+    row = _classified(context.view, board)[board["symbol"] == symbol]
     if row.empty:
         raise unknown_symbol(symbol, board["symbol"].unique())
     figures = {name: _bare(value) for name, value in row.iloc[0].items() if name != "symbol"}

@@ -85,6 +85,14 @@ class LedgerStore(Protocol):
 
 
 @runtime_checkable
+class ClassifiedStore(Protocol):
+    """Additional method of a store that knows the classes of assets."""
+
+    def asset_classes(self) -> dict[str, str]:
+        """Return the class of each symbol: ``crypto``, ``equity``, ``index`` or ``commodity``."""
+
+
+@runtime_checkable
 class LiveStore(Protocol):
     """Additional methods of a store that polls others: only `rows` and `newest` wait for a `refresh`."""
 

@@ -105,7 +105,7 @@ _SESSION = record(start=ISO, end=ISO, session=TEXT, is_tradable=FLAG)
 _CALENDAR_TEXTS = ("name", "short_name", "mic", "timezone")
 _DEPTHS = [f"{side}_depth_{bps}bps_usd" for bps in (10, 25, 50, 100) for side in ("bid", "ask")]
 _MOVERS = array(row("markets_price_movers", "direction time"))
-_RIVALS = "asset_class asset_group asset_subgroup time"
+_RIVALS = "asset_group asset_subgroup time"
 
 PAYLOADS: dict[str, Schema] = (
     {

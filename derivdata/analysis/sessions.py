@@ -1,0 +1,549 @@
+"""Perpetuals on stocks and commodities by session of the market of their underlying.
+
+The perpetual trades at all hours and its underlying does not. A calendar cuts time into spans: ``regular``
+and ``extended`` trading, the ``break`` between two halves of a day, and closures: ``overnight`` between two
+consecutive days of trading, ``weekend``, and ``holiday`` where a weekday without trading lies between. A span
+is ``[start, end)``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.panels import (
+    Panel,
+    beside,
+    figures_of,
+    hours,
+    hours_at,
+    interval_of,
+    kind_of,
+    last_valid,
+    require,
+    require_quantity,
+    require_rate,
+    unit_of,
+    usual_step,
+)
+from derivdata.analysis.session_calendars import SESSIONS, exchange_spans, table_spans
+from derivdata.analysis.settlements import merge_late_stamps, without_overlap
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
+from derivdata.support.times import Instant, instant, length, naive_utc
+from derivdata.tables.required import require_columns
+
+__all__ = ["by_session", "calendar", "closures"]
+__dir__ = __all__.copy
+
+_HOURS_PER_YEAR = 8760.0
+_ROUNDING = 1e-6  # hours
+
+
+@typed
+def calendar(
+    market: str,
+    start: Instant,
+    end: Instant,
+    *,
+    hours: pd.DataFrame | None = None,
+    extended: tuple[str, str] | None = None,
+) -> pd.DataFrame:
+    """Return the sessions of a market over a window, without holes.
+
+    Parameters
+    ----------
+    market
+        A market identifier code or a name of exchange_calendars (``"XNYS"``, ``"XLON"``, ``"CMES"``); with
+        `hours` an id, short name or code of that table.
+    start, end
+        The window, ``[start, end)``. Past windows work as well as coming ones.
+    hours
+        Table of ``dd.rwa.market_hours`` for markets that exchange_calendars lacks. Tables of several instants
+        may be joined with ``pd.concat``; the newest row of a session applies.
+    extended
+        Local times at which extended trading begins and ends, such as ``("04:00", "20:00")``, which is the
+        default for markets of US stocks. After an early close it lasts as long as after other closes. Not
+        with `hours`, whose tradable sessions other than ``regular`` are extended.
+
+    Returns
+    -------
+    DataFrame
+        One row per span in order of time: ``session`` (``regular``, ``extended``, ``break``, ``overnight``,
+        ``weekend``, ``holiday``), ``start`` and ``end`` in UTC. A closure with a weekend and a holiday is
+        ``holiday``. Spans at the edges are cut at the window.
+
+    Raises
+    ------
+    ValueError
+        An unknown market; a window that does not ascend; `hours` that lack a day of the window.
+    ImportError
+        Without `hours`, exchange_calendars is not installed: ``pip install 'derivdata[sessions]'``.
+
+    Notes
+    -----
+    Sessions are those of exchange_calendars (4.13): early closes, holidays and changes of daylight saving
+    time. Its ``CMES`` has no break between 16:00 and 17:00 in Chicago.
+
+    Examples
+    --------
+    The day after Thanksgiving, New York closes at 13:00, which is 18:00 UTC.
+
+    >>> spans = dd.analysis.sessions.calendar("XNYS", "2025-11-28T12:00", "2025-11-29")
+    >>> spans["session"].tolist(), spans["end"].dt.hour.tolist()
+    (['extended', 'regular', 'extended', 'weekend'], [14, 18, 22, 0])
+    """
+    first, last = instant(start, "start"), instant(end, "end")
+    if not first < last:
+        raise ValueError(f"the window from {first} to {last} is empty: end must be after start")
+    if hours is None:
+        spans = exchange_spans(market, first, last, extended)
+    elif extended is not None:
+        raise ValueError("extended= does not apply to hours=: the table lists extended sessions itself")
+    else:
+        require_columns(hours, "hours", others=("exchange_id", "start", "end", "session", "is_tradable"))
+        spans = table_spans(hours, market, first, last)
+    spans = spans[(spans["end"] > first) & (spans["start"] < last)].reset_index(drop=True)
+    return spans.assign(start=spans["start"].clip(lower=first), end=spans["end"].clip(upper=last))
+
+
+@typed
+def by_session(
+    sessions: pd.DataFrame,
+    *,
+    mark: Panel | None = None,
+    index: Panel | None = None,
+    funding: Panel | None = None,
+    oi: Panel | None = None,
+) -> xr.Dataset:
+    """Summarise funding, premium, volatility and open interest by session.
+
+    Parameters
+    ----------
+    sessions
+        A `calendar` that covers the panels.
+    mark, index
+        Prices of the perpetual and of its index [USD] at their stamps: ``dd.panel(prices, "mark_usd")`` of
+        ``dd.prices.history``.
+    funding
+        Funding rates [bps/8h], settled or sampled.
+    oi
+        Open interest [USD or coins].
+
+    Returns
+    -------
+    Dataset over ``session`` and the other dims of the panels
+        Of `funding`: ``funding_bps`` [bps], what accrued to a long to pay, and ``funding_bps_8h`` [bps/8h],
+        its mean rate. Of `mark` and `index`: ``premium_bps`` [bps], the mean of ``mark / index − 1``, and
+        ``premium_size_bps`` [bps], the mean of its size. Of `mark`: ``volatility`` [1/√year], and
+        ``crossing`` [1], the number of returns that span two sessions and are left out. Of `oi`:
+        ``mean_oi`` in its unit. ``funding_hours``, ``premium_hours``, ``volatility_hours`` and ``oi_hours``
+        [h] are the hours with a value; ``hours`` [h] are those of the calendar. NaN where a session has no
+        value.
+
+    Raises
+    ------
+    ValueError, TypeError
+        No panel; a calendar with holes, or one that does not cover a panel; a panel in another unit; settled
+        rates that do not state their interval.
+
+    Notes
+    -----
+    Means are weighted with time. A sampled value holds until the next one, at most for two usual steps. A
+    settled rate accrues evenly over the interval that it pays for, so funding of all sessions adds up to the
+    payments. Volatility is ``√(Σ r² / hours × 8760)`` over log returns r whose two prices lie in one span;
+    with steps of five minutes no return spans two sessions of US stocks.
+
+    Examples
+    --------
+    >>> stamps = pd.date_range("2026-01-09", "2026-01-12", freq="1h", inclusive="left")
+    >>> rates = xr.DataArray([1.0] * 24 + [4.0] * 48, {"time": stamps}, "time", "rate_bps_8h")
+    >>> spans = dd.analysis.sessions.calendar("XNYS", stamps[0], stamps[-1])
+    >>> found = dd.analysis.sessions.by_session(spans, funding=rates.assign_attrs(kind="sampled"))
+    >>> found["funding_bps_8h"].sel(session=["regular", "weekend"]).round(2).values
+    array([1.  , 3.94])
+    """
+    bounds, kinds = _bounds(sessions)
+    known = [panel for panel in (mark, funding, oi) if panel is not None]
+    if not known or (index is not None and mark is None):
+        raise ValueError("give mark, funding or oi; index needs mark")
+    spent = {"bounds": bounds, "kinds": kinds}
+    results = []
+    if funding is not None:
+        results.append(_funding(funding, spent))
+    if mark is not None:
+        results.extend(_prices(mark, index, spent))
+    if oi is not None:
+        amounts = require_quantity(oi, "time")
+        units = {"mean_oi": str(unit_of(amounts, "oi")), "oi_hours": "h"}
+        results.append(_over_sessions(_mean, amounts, units=units, spent=spent, name="oi"))
+    result = _joined(results).assign_coords(session=list(SESSIONS))
+    total = [float(np.diff(hours_at(bounds, bounds[0]))[kinds == at].sum()) for at in range(len(SESSIONS))]
+    return result.assign(hours=("session", total, {"units": "h"}))
+
+
+@typed
+def closures(
+    sessions: pd.DataFrame,
+    *,
+    mark: Panel | None = None,
+    index: Panel | None = None,
+    funding: Panel | None = None,
+    oi: Panel | None = None,
+    after: str | pd.Timedelta = "0h",
+) -> xr.Dataset:
+    """Measure each closure from a regular close to the next regular open: moves, gap, funding and carry.
+
+    Parameters
+    ----------
+    sessions, mark, index, funding, oi
+        As in `by_session`.
+    after
+        How long after the open the index is read, such as ``"5m"``.
+
+    Returns
+    -------
+    Dataset over ``closure`` (the regular close) and the other dims of the panels
+        With coordinates ``session`` (``overnight``, ``weekend`` or ``holiday``), ``end`` (the next regular
+        open) and ``closed_hours`` [h]. Of `mark`: ``move_bps`` [bps], the perpetual's return over the
+        closure. Of `index`: ``gap_bps`` [bps], the index after the open relative to the close, and with
+        `mark` ``implied_gap_bps`` [bps], the mark at the open relative to the index at the close. Of
+        `funding`: ``funding_bps`` [bps] that a long pays after the close until the open, inclusive. Of
+        `mark` and `funding`: ``carry_bps`` [bps], ``move_bps − funding_bps``, what a long earns. Of `oi`:
+        ``oi_change`` [fraction].
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `by_session`.
+
+    Notes
+    -----
+    A price at an instant is the last one at or before it, and the index at the open the first one at or
+    after it, each at most two usual steps away; else NaN. ``funding_bps`` is NaN where a payment or a sampled
+    rate is missing. A break between two halves of a day is not a closure.
+
+    Examples
+    --------
+    >>> stamps = pd.date_range("2026-01-09", "2026-01-13", freq="30min", inclusive="left")
+    >>> mark = xr.DataArray(100.0 + (stamps >= "2026-01-11"), {"time": stamps}, "time", "mark_usd")
+    >>> spans = dd.analysis.sessions.calendar("XNYS", stamps[0], stamps[-1])
+    >>> found = dd.analysis.sessions.closures(spans, mark=mark)
+    >>> found["session"].values.tolist(), found["closed_hours"].values, found["move_bps"].round(6).values
+    (['weekend'], array([65.5]), array([100.]))
+    """
+    bounds, kinds = _bounds(sessions)
+    if all(panel is None for panel in (mark, index, funding, oi)):
+        raise ValueError("give mark, index, funding or oi")
+    begins, ends, names = _closures(bounds, kinds)
+    delay = length(after, "after") / pd.Timedelta(1, "us")
+    opens = ends + np.timedelta64(round(delay), "us")
+    spans = {"begins": begins, "ends": ends}
+    results = []
+    marks = None if mark is None else require(mark, "time", units="USD", name="mark")
+    levels = None if index is None else require(index, "time", units="USD", name="index")
+    if marks is not None:
+        results.append(_change(marks, {"move_bps": "bps"}, begins=begins, ends=ends, factor=1e4))
+    if levels is not None:
+        results.append(
+            _change(levels, {"gap_bps": "bps"}, begins=begins, ends=opens, factor=1e4, following=True)
+        )
+    if marks is not None and levels is not None:
+        at_close = _change(levels, {"level": "USD"}, begins=begins, ends=None)["level"]
+        at_open = _change(marks, {"level": "USD"}, begins=ends, ends=None)["level"]
+        _require_labels([at_close, at_open])
+        implied = 1e4 * (at_open / at_close - 1.0)
+        results.append(implied.assign_attrs(units="bps").to_dataset(name="implied_gap_bps"))
+    if funding is not None:
+        results.append(_paid(funding, spans))
+    if oi is not None:
+        amounts = require_quantity(oi, "time")
+        results.append(_change(amounts, {"oi_change": "fraction"}, begins=begins, ends=ends, factor=1.0))
+    result = _joined(results)
+    if "move_bps" in result and "funding_bps" in result:
+        carry = result["move_bps"] - result["funding_bps"]
+        result = result.assign(carry_bps=carry.assign_attrs(units="bps"))
+    closed = (ends - begins) / np.timedelta64(1, "h")
+    return result.assign_coords(
+        closure=begins,
+        end=("closure", ends),
+        session=("closure", np.array(names, dtype=object)),
+        closed_hours=("closure", closed, {"units": "h"}),
+    )
+
+
+def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
+    """Return the edges of the spans of a calendar [datetime64, µs], and the number of each span's session."""
+    require_columns(sessions, "sessions", others=("session", "start", "end"))
+    if not len(sessions):
+        raise ValueError("sessions has no rows: give a calendar of dd.analysis.sessions.calendar")
+    starts, ends = (
+        naive_utc(pd.DatetimeIndex(sessions[name])).as_unit("us").to_numpy() for name in ("start", "end")
+    )
+    if (starts[1:] != ends[:-1]).any() or (ends <= starts).any():
+        raise ValueError("the spans of sessions must follow each other without holes, in order of time")
+    unknown = set(sessions["session"]) - set(SESSIONS)
+    if unknown:
+        raise ValueError(
+            f"sessions has the session {sorted(map(str, unknown))[0]!r}: "
+            f"expected one of {', '.join(SESSIONS)}"
+        )
+    kinds = np.array([SESSIONS.index(name) for name in sessions["session"]])
+    return np.append(starts, ends[-1]), kinds
+
+
+def _closures(bounds: Any, kinds: Any) -> tuple[Any, Any, list[str]]:
+    """Return regular closes, the opens after them, and the session of each closure."""
+    regular = np.flatnonzero(kinds == SESSIONS.index("regular"))
+    begins, ends, names = [], [], []
+    for before, following in itertools.pairwise(regular):
+        between = {SESSIONS[at] for at in kinds[before + 1 : following]}
+        closed = [name for name in ("holiday", "weekend", "overnight") if name in between]
+        if closed:
+            begins.append(bounds[before + 1])
+            ends.append(bounds[following])
+            names.append(closed[0])
+    return np.array(begins, dtype="M8[us]"), np.array(ends, dtype="M8[us]"), names
+
+
+def _joined(results: list[xr.Dataset]) -> xr.Dataset:
+    """Join figures of several panels, which must have the same symbols and venues."""
+    _require_labels(results)
+    return xr.merge(results, join="exact", compat="no_conflicts")
+
+
+def _require_labels(results: list[Any]) -> None:
+    try:
+        xr.align(*results, join="exact", copy=False)
+    except ValueError:
+        raise ValueError("the panels have different symbols or venues: select the same of each") from None
+
+
+def _over_sessions(
+    kernel: Any,
+    *panels: xr.DataArray,
+    units: dict[str, Any],
+    spent: dict[str, Any],
+    name: str,
+    **options: Any,
+) -> xr.Dataset:
+    since = hours(panels[0], name=name)
+    stamps = panels[0]["time"].to_numpy()
+    bounds = spent["bounds"]
+    if stamps[0] < bounds[0] or stamps[-1] > bounds[-1]:
+        raise ValueError(
+            f"{name} runs from {stamps[0]} to {stamps[-1]} and sessions from {bounds[0]} to {bounds[-1]}: "
+            "give a calendar that covers the panel"
+        )
+    edges = hours_at(bounds, stamps[0])
+    clocks = np.zeros((len(SESSIONS), edges.size))
+    for at in range(len(SESSIONS)):
+        clocks[at, 1:] = np.cumsum(np.where(spent["kinds"] == at, np.diff(edges), 0.0))
+    into = {"session": len(SESSIONS)}
+    return figures_of(
+        kernel, *panels, units=units, into=into, since=since, edges=edges, clocks=clocks, **options
+    )
+
+
+def _held(since: Floats) -> Floats:
+    """Return until when each value of a sampled series holds [h]."""
+    step = usual_step(since)
+    return np.append(np.minimum(since[1:], since[:-1] + 2.0 * step), since[-1] + step)
+
+
+def _mean(values: Floats, *more: Floats, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
+    """Return the mean of each series in each session, weighted with hours, and the hours."""
+    until = _held(since)
+    known = np.isfinite(values)
+    means, totals = [], []
+    for clock in clocks:
+        spent = np.interp(until, edges, clock) - np.interp(since, edges, clock)
+        total = (known * spent).sum(axis=-1)
+        means.append(_ratio(np.where(known, values * spent, 0.0).sum(axis=-1), total))
+        totals.append(total)
+    return np.stack(means, axis=-1), np.stack(totals, axis=-1)
+
+
+def _ratio(total: Floats, hours_known: Floats) -> Floats:
+    positive = hours_known > 0.0
+    return np.where(positive, total / np.where(positive, hours_known, 1.0), np.nan)
+
+
+def _premium(premium: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
+    mean, total = _mean(premium, since=since, edges=edges, clocks=clocks)
+    size, _ = _mean(np.abs(premium), since=since, edges=edges, clocks=clocks)
+    return mean, size, total
+
+
+def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.Dataset]:
+    marks = require(mark, "time", units="USD", name="mark")
+    units = {"volatility": "1/√year", "crossing": "1", "volatility_hours": "h"}
+    results = [_over_sessions(_volatility, marks, units=units, spent=spent, name="mark")]
+    if index is not None:
+        levels = beside(marks, require(index, "time", name="index"), units="USD", name="index")
+        premium = 1e4 * (marks / levels.where(levels > 0.0) - 1.0)
+        units = {"premium_bps": "bps", "premium_size_bps": "bps", "premium_hours": "h"}
+        results.append(_over_sessions(_premium, premium, units=units, spent=spent, name="mark"))
+    return results
+
+
+def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
+    """Return the volatility of each session, the returns that span two spans, and the hours of the others."""
+    known = np.isfinite(marks) & (marks > 0.0)
+    before = np.concatenate([np.full((*known.shape[:-1], 1), -1), last_valid(known)[..., :-1]], axis=-1)
+    has_return = known & (before >= 0)
+    earlier = np.maximum(before, 0)
+    logs = np.log(np.where(known, marks, 1.0))
+    squares = (logs - np.take_along_axis(logs, earlier, axis=-1)) ** 2
+    lasted = since - since[earlier]
+    # A price at an edge ends the span before it and begins the one after it.
+    begins = np.searchsorted(edges, since, side="right")[earlier]
+    within = has_return & (begins == np.searchsorted(edges, since, side="left"))
+    crossing = (has_return & ~within).sum(axis=-1).astype(np.float64)
+    volatility, total = [], []
+    for clock in clocks:
+        inside = within & (np.interp(since, edges, clock) - np.interp(since[earlier], edges, clock) > 0.0)
+        spent = np.where(inside, lasted, 0.0).sum(axis=-1)
+        variance = _ratio(np.where(inside, squares, 0.0).sum(axis=-1), spent) * _HOURS_PER_YEAR
+        volatility.append(np.sqrt(variance))
+        total.append(spent)
+    count = np.repeat(crossing[..., None], len(clocks), axis=-1)
+    return np.stack(volatility, axis=-1), count, np.stack(total, axis=-1)
+
+
+def _settled(rates: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    interval = interval_of(rates)
+    bare = rates.drop_vars(["interval_hours", "payment_bps"], errors="ignore")
+    bare, interval = merge_late_stamps(bare, interval)
+    return without_overlap(bare, interval), interval
+
+
+def _funding(funding: Panel, spent: dict[str, Any]) -> xr.Dataset:
+    rates = require_rate(funding, "time", name="funding")
+    units = {"funding_bps": "bps", "funding_bps_8h": "bps/8h", "funding_hours": "h"}
+    if kind_of(rates) == "settled":
+        rates, interval = _settled(rates)
+        return _over_sessions(_accrued, rates, interval, units=units, spent=spent, name="funding")
+    return _over_sessions(_sampled, rates, units=units, spent=spent, name="funding")
+
+
+def _sampled(rates: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
+    mean, total = _mean(rates, since=since, edges=edges, clocks=clocks)
+    return mean * total / 8.0, mean, total
+
+
+def _accrued(
+    rates: Floats, interval: Floats, *, since: Floats, edges: Floats, clocks: Floats
+) -> tuple[Floats, ...]:
+    """Return what payments accrue in each session: each evenly over the hours before it that it pays for."""
+    known = np.isfinite(rates) & (interval > 0.0)
+    begins = since - np.where(known, interval, 0.0)
+    sums, totals = [], []
+    for clock in clocks:
+        spent = np.interp(since, edges, clock) - np.interp(begins, edges, clock)
+        sums.append(np.where(known, rates * spent / 8.0, 0.0).sum(axis=-1))
+        totals.append(np.where(known, spent, 0.0).sum(axis=-1))
+    paid, total = np.stack(sums, axis=-1), np.stack(totals, axis=-1)
+    mean = _ratio(8.0 * paid, total)
+    return np.where(total > 0.0, paid, np.nan), mean, total
+
+
+def _change(
+    panel: xr.DataArray,
+    units: dict[str, str],
+    *,
+    begins: Any,
+    ends: Any,
+    factor: float = 1.0,
+    following: bool = False,
+) -> xr.Dataset:
+    since = hours(panel)
+    origin = panel["time"].to_numpy()[0]
+    return figures_of(
+        _changed,
+        panel,
+        units=units,
+        into={"closure": begins.size},
+        since=since,
+        begins=hours_at(begins, origin),
+        ends=None if ends is None else hours_at(ends, origin),
+        factor=factor,
+        following=following,
+    )
+
+
+def _changed(
+    values: Floats, *, since: Floats, begins: Floats, ends: Floats | None, factor: float, following: bool
+) -> Floats:
+    """Return the change between two instants of each closure, or the values at the first ones."""
+    oldest = 2.0 * usual_step(since)
+    first = _at(values, since, begins, oldest)
+    if ends is None:
+        return first
+    if following:  # the same with time reversed
+        last = _at(values[..., ::-1], -since[::-1], -ends, oldest)
+    else:
+        last = _at(values, since, ends, oldest)
+    return factor * (last / np.where(first > 0.0, first, np.nan) - 1.0)
+
+
+def _at(values: Floats, since: Floats, instants: Floats, oldest: float) -> Floats:
+    """Return the newest value at or before each instant, NaN where it is older than `oldest`."""
+    rows = np.searchsorted(since, instants + _ROUNDING, side="right") - 1
+    newest = last_valid(np.isfinite(values))[..., np.maximum(rows, 0)]
+    age = instants - since[np.maximum(newest, 0)]
+    recent = (rows >= 0) & (newest >= 0) & (age <= oldest + _ROUNDING)
+    return np.where(recent, np.take_along_axis(values, np.maximum(newest, 0), axis=-1), np.nan)
+
+
+def _paid(funding: Panel, spans: dict[str, Any]) -> xr.Dataset:
+    rates = require_rate(funding, "time", name="funding")
+    panels = _settled(rates) if kind_of(rates) == "settled" else (rates,)
+    since = hours(panels[0], name="funding")
+    origin = panels[0]["time"].to_numpy()[0]
+    return figures_of(
+        _payments if len(panels) == 2 else _integrals,
+        *panels,
+        units={"funding_bps": "bps"},
+        into={"closure": spans["begins"].size},
+        since=since,
+        begins=hours_at(spans["begins"], origin),
+        ends=hours_at(spans["ends"], origin),
+    )
+
+
+def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:
+    """Add up the payments after each close until the open; NaN where one is missing.
+
+    None is missing where the payments cover the time from the close to the last of them, and the next one is
+    due after the open.
+    """
+    known = np.isfinite(rates) & (interval > 0.0)
+    zero = np.zeros((*rates.shape[:-1], 1))
+    sums = np.concatenate([zero, np.cumsum(np.where(known, rates * interval / 8.0, 0.0), axis=-1)], axis=-1)
+    covered = np.concatenate([zero, np.cumsum(np.where(known, interval, 0.0), axis=-1)], axis=-1)
+    first, stop = (np.searchsorted(since, edge + _ROUNDING, side="right") for edge in (begins, ends))
+    newest = last_valid(known)[..., np.maximum(stop - 1, 0)]
+    at = np.maximum(newest, 0)
+    last = since[at]
+    next_due = last + np.take_along_axis(np.where(known, interval, 0.0), at, axis=-1)
+    unpaid = np.maximum(last - begins, 0.0) - (covered[..., stop] - covered[..., first])
+    whole = (stop > 0) & (newest >= 0) & (unpaid <= _ROUNDING) & (next_due > ends + _ROUNDING)
+    return np.where(whole, sums[..., stop] - sums[..., first], np.nan)
+
+
+def _integrals(rates: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:
+    """Integrate sampled rates over each closure; NaN where some hours have no rate."""
+    until = _held(since)
+    known = np.isfinite(rates)
+    results = []
+    for begin, end in zip(begins, ends, strict=True):
+        spent = np.clip(np.minimum(until, end) - np.maximum(since, begin), 0.0, None)
+        covered = np.where(known, spent, 0.0).sum(axis=-1)
+        accrued = np.where(known, rates * spent / 8.0, 0.0).sum(axis=-1)
+        results.append(np.where(covered >= end - begin - _ROUNDING, accrued, np.nan))
+    return np.stack(results, axis=-1) if results else np.zeros((*rates.shape[:-1], 0))
