@@ -32,6 +32,7 @@ _EVENTS = "six hours of liquidations of all venues"
 _BARS = "days of a year, 30 assets on one venue"
 _DATED = "hours of one symbol on one venue, 30 days, nine expiries"
 _PAIR = "venue00", "venue07"
+_STOCKS = "43 venues × 10 symbols × 30 days of hours"
 
 
 def _futures() -> pd.DataFrame:
@@ -170,10 +171,16 @@ QUESTIONS = {
     ),
     "analysis.sessions.calendar": Question("New York, a year", _calendar),
     "analysis.sessions.by_session": Question(
-        SIZE, lambda: sessions.by_session(_spans(), funding=rates(), oi=usd())
+        _STOCKS, lambda: sessions.by_session(_spans(), funding=rates(10), oi=usd().isel(symbol=slice(10)))
     ),
     "analysis.sessions.closures": Question(
-        SIZE, lambda: sessions.closures(_spans(), mark=prices(), index=prices(), funding=rates())
+        _STOCKS,
+        lambda: sessions.closures(
+            _spans(),
+            mark=prices().isel(symbol=slice(10)),
+            index=prices().isel(symbol=slice(10)),
+            funding=rates(10),
+        ),
     ),
     "analysis.taker.imbalance": Question(SIZE, lambda: taker.imbalance(prices(), prices())),
     "analysis.taker.cumulative_delta": Question(SIZE, lambda: taker.cumulative_delta(prices(), prices())),

@@ -299,7 +299,8 @@ def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
 def _closures(bounds: Any, kinds: Any) -> tuple[Any, Any, list[str]]:
     """Return regular closes, the opens after them, and the session of each closure."""
     regular = np.flatnonzero(kinds == SESSIONS.index("regular"))
-    begins, ends, names = [], [], []
+    begins, ends = [], []
+    names: list[str] = []
     for before, following in itertools.pairwise(regular):
         between = {SESSIONS[at] for at in kinds[before + 1 : following]}
         closed = [name for name in ("holiday", "weekend", "overnight") if name in between]
@@ -355,17 +356,15 @@ def _held(since: Floats) -> Floats:
     return np.append(np.minimum(since[1:], since[:-1] + 2.0 * step), since[-1] + step)
 
 
-def _mean(values: Floats, *more: Floats, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
+def _mean(values: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
     """Return the mean of each series in each session, weighted with hours, and the hours."""
     until = _held(since)
     known = np.isfinite(values)
-    means, totals = [], []
-    for clock in clocks:
-        spent = np.interp(until, edges, clock) - np.interp(since, edges, clock)
-        total = (known * spent).sum(axis=-1)
-        means.append(_ratio(np.where(known, values * spent, 0.0).sum(axis=-1), total))
-        totals.append(total)
-    return np.stack(means, axis=-1), np.stack(totals, axis=-1)
+    spent = np.stack(
+        [np.interp(until, edges, clock) - np.interp(since, edges, clock) for clock in clocks], -1
+    )
+    total = known.astype(np.float64) @ spent
+    return _ratio(np.where(known, values, 0.0) @ spent, total), total
 
 
 def _ratio(total: Floats, hours_known: Floats) -> Floats:
@@ -404,15 +403,12 @@ def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) 
     begins = np.searchsorted(edges, since, side="right")[earlier]
     within = has_return & (begins == np.searchsorted(edges, since, side="left"))
     crossing = (has_return & ~within).sum(axis=-1).astype(np.float64)
-    volatility, total = [], []
-    for clock in clocks:
-        inside = within & (np.interp(since, edges, clock) - np.interp(since[earlier], edges, clock) > 0.0)
-        spent = np.where(inside, lasted, 0.0).sum(axis=-1)
-        variance = _ratio(np.where(inside, squares, 0.0).sum(axis=-1), spent) * _HOURS_PER_YEAR
-        volatility.append(np.sqrt(variance))
-        total.append(spent)
+    span = np.maximum(np.searchsorted(edges, since, side="left") - 1, 0)
+    is_in = (np.diff(clocks, axis=-1)[:, span] > 0.0).T.astype(np.float64)  # rows by session
+    total = np.where(within, lasted, 0.0) @ is_in
+    variance = _ratio(np.where(within, squares, 0.0) @ is_in, total)
     count = np.repeat(crossing[..., None], len(clocks), axis=-1)
-    return np.stack(volatility, axis=-1), count, np.stack(total, axis=-1)
+    return np.sqrt(variance * _HOURS_PER_YEAR), count, total
 
 
 def _settled(rates: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
@@ -542,8 +538,9 @@ def _integrals(rates: Floats, *, since: Floats, begins: Floats, ends: Floats) ->
     known = np.isfinite(rates)
     results = []
     for begin, end in zip(begins, ends, strict=True):
-        spent = np.clip(np.minimum(until, end) - np.maximum(since, begin), 0.0, None)
-        covered = np.where(known, spent, 0.0).sum(axis=-1)
-        accrued = np.where(known, rates * spent / 8.0, 0.0).sum(axis=-1)
+        rows = slice(np.searchsorted(until, begin, side="right"), np.searchsorted(since, end, side="left"))
+        spent = np.minimum(until[rows], end) - np.maximum(since[rows], begin)
+        covered = np.where(known[..., rows], spent, 0.0).sum(axis=-1)
+        accrued = np.where(known[..., rows], rates[..., rows] * spent / 8.0, 0.0).sum(axis=-1)
         results.append(np.where(covered >= end - begin - _ROUNDING, accrued, np.nan))
     return np.stack(results, axis=-1) if results else np.zeros((*rates.shape[:-1], 0))

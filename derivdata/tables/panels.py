@@ -256,7 +256,7 @@ def _labels(values: pd.Series) -> _Dim:
 def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:
     attrs: dict[str, Any] = {"units": COLUMNS[column].unit} if column in COLUMNS else {}
     if column.startswith("rate_"):
-        attrs |= _single_word(table, "kind")
+        attrs |= _single_word(table, "kind") | _single_word(table, "rate_kind")
     attrs |= _single_word(table, "resolution") | _single_word(table, "quote")
     if "provenance" in table.attrs:
         attrs["provenance"] = json.dumps(table.attrs["provenance"], sort_keys=True)

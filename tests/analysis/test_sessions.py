@@ -327,9 +327,7 @@ def test_the_index_is_read_after_the_open() -> None:
     index = series([100.0] * 7 + [102.0] * 12, "index_usd", "1h")
     calendar = made_calendar()
     assert sessions.closures(calendar, index=index)["gap_bps"].values.tolist() == [0.0, 0.0]
-    np.testing.assert_allclose(
-        sessions.closures(calendar, index=index, after="1h")["gap_bps"], [200.0, 0.0]
-    )
+    np.testing.assert_allclose(sessions.closures(calendar, index=index, after="1h")["gap_bps"], [200.0, 0.0])
 
 
 def test_symbols_and_venues_are_worked_out_apart_and_lazily() -> None:

@@ -169,8 +169,10 @@ def read(
     -------
     dict of DataFrame
         Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals``
-        where the body tells them. A row or a figure that contradicts another is left out, with a
-        `DataNotice`.
+        where the body tells them, and ``funding_rates`` where it states the settlement that a rate is for:
+        ``rate_kind`` is ``settled``, ``next`` (the running rate of the coming settlement) or ``predicted``,
+        and ``settlement_time`` that settlement. A row or a figure that contradicts another is left out, with
+        a `DataNotice`.
 
     Raises
     ------
@@ -200,6 +202,8 @@ def read(
     names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
     states = any(state.settle_h is not None for state in rows.states)
     names += ["dexes"] * (endpoint.what == "dexes")
+    told = rows.rates or any(state.rate is not None and state.next_payment for state in rows.states)
+    names += ["funding_rates"] * bool(told)
     names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
 
     def listed(item: Instrument) -> float | None:

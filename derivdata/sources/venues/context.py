@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata import tables
-from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata import tables, units
+from derivdata.sources.venues.record_types import Instrument, Records, StatedRate
 from derivdata.support import times
 from derivdata.tables.contracts import hip3_contract
 from derivdata.tables.schema import Column, Kind, Table
@@ -45,6 +45,29 @@ DEXES = Table(
     },
     doc="Dexes that others deploy on a venue.",
 )
+FUNDING_RATES = Table(
+    name="funding_rates",
+    key=("exchange", "instrument_name", "rate_kind"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "instrument_name": tables.COLUMNS["instrument_name"],
+        "rate_kind": Column(
+            Kind.TEXT,
+            "",
+            "'settled' (paid at the last settlement), 'next' (running rate of the coming settlement) or "
+            "'predicted' (the venue's forecast).",
+        ),
+        "symbol": tables.COLUMNS["symbol"],
+        "time": tables.COLUMNS["time"],
+        "settlement_time": Column(
+            Kind.TIME, "UTC", "Settlement that the rate is for; missing if not stated."
+        ),
+        "rate_bps_8h": tables.COLUMNS["rate_bps_8h"],
+        "rate_native": tables.COLUMNS["rate_native"],
+        "interval_hours": tables.COLUMNS["interval_hours"],
+    },
+    doc="Funding rates by kind: settled, of the next settlement, and predicted.",
+)
 _FIELDS = {"instrument_name": "name", "contract_size": "size", "symbol": "symbol", "strike": "strike"}
 _FIELDS |= {f"is_{name}": name for name in ("inverse", "perpetual", "active")} | {
     "tick": "tick",
@@ -76,6 +99,42 @@ def intervals(records: Records) -> dict[str, Any]:
         "symbol": [item.symbol for item, _ in stated.values()],
         "interval_hours": [hours for _, hours in stated.values()],
     }
+
+
+def funding_rates(exchange: str, records: Records, at: int | None) -> dict[str, Any]:
+    """Return the columns of `FUNDING_RATES`: rates of a stated kind, and running ones with a settlement."""
+    newest = {(row.venue, row.instrument.name, row.kind): row for row in records.rates}
+    for state in records.states:
+        key = (None, state.instrument.name, "next")
+        if state.rate is not None and state.next_payment is not None and key not in newest:
+            newest[key] = StatedRate(
+                state.instrument,
+                "next",
+                state.rate,
+                state.next_payment,
+                state.time,
+                state.period_h,
+                state.settle_h,
+            )
+    rows = list(newest.values())
+    period = np.array([row.period_h for row in rows], dtype=np.float64)
+    hours = np.array([row.settle_h for row in rows], dtype=np.float64)
+    rates = np.array([row.rate for row in rows], dtype=np.float64)
+    return {
+        "exchange": [row.venue or exchange for row in rows],
+        "instrument_name": [row.instrument.name for row in rows],
+        "symbol": [row.instrument.symbol for row in rows],
+        "rate_kind": [row.kind for row in rows],
+        "time": _instants([at if row.time is None else row.time for row in rows]),
+        "settlement_time": _instants([row.settlement for row in rows]),
+        "rate_bps_8h": units.convert(rates, "native", "bps_8h", hours=period),
+        "rate_native": rates * hours / period,
+        "interval_hours": hours,
+    }
+
+
+def _instants(stamps: list[int | None]) -> pd.DatetimeIndex:
+    return pd.to_datetime(pd.array(stamps, dtype="Int64"), unit="us", utc=True).as_unit("us")
 
 
 def dexes(exchange: str, names: list[str]) -> dict[str, Any]:

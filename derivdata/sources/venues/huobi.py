@@ -17,7 +17,7 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Strea
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import contracts, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State
+from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, StatedRate
 from derivdata.sources.venues.shapes import Figures, Listed, Paid, Sided, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.support.decoders import DECODERS
@@ -64,6 +64,7 @@ class _Rate(Wire):
     funding_rate: str | None
     funding_time: Stamp | None
     next_funding_time: Stamp | None = None
+    estimated_rate: str | None = None
     id: str | None = None  # of a payment of v5, which is the row of another answer
 
 
@@ -79,7 +80,7 @@ def funding_rates(reading: Reading) -> Records:
     """
     body = reading.decode(_Rates)
     time = reading.at if body.ts is None else reading.ms(body.ts)
-    states = []
+    records = Records()
     for row in body.data if isinstance(body.data, list) else [body.data]:
         with reading.row():
             item = reading.instrument(row.contract_code, _named)
@@ -96,8 +97,12 @@ def funding_rates(reading: Reading) -> Records:
             elif time is not None:
                 hours = reading.current_interval(item, time, next_payment)
             rate = reading.required(row.funding_rate)
-            states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
-    return Records(states=states)
+            records.states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
+            after = reading.ms(row.next_funding_time) if row.next_funding_time else None
+            estimate = reading.number(row.estimated_rate)
+            if estimate is not None:
+                records.rates.append(StatedRate(item, "predicted", estimate, after, time, hours, hours))
+    return records
 
 
 class _Paid(Paid[str, str], kw_only=True):

@@ -20,10 +20,12 @@ from derivdata.errors import VenueError
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Interval, Records, State
+from derivdata.sources.venues.record_types import Instrument, Interval, Records, State, StatedRate
 from derivdata.sources.venues.shapes import Figures, Level, Paid, many, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables.contracts import HIP3_DEXES, hip3_contract
+
+_HOUR_US = 3_600_000_000
 
 
 def refuse(reading: Reading) -> None:
@@ -202,8 +204,15 @@ class _Predicted(Wire):
     fundingIntervalHours: int = 8
 
 
+_PREDICTED_VENUES = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hyperliquid"}
+
+
 def predicted_fundings(reading: Reading) -> Records:
-    """Read the intervals that it names of Binance: a cross-check, no rows."""
+    """Read predicted rates of several venues, and the intervals that it names of Binance, a cross-check.
+
+    A body of 2026-09 names as the venue's own settlement the start of the running hour: a settlement that is
+    not after the body is left out, and of the venue itself it is the next whole hour.
+    """
     records = Records()
     rows = reading.decode(list[tuple[str, list[tuple[str, _Predicted | None]]]])
     for coin, venues in rows:
@@ -211,7 +220,23 @@ def predicted_fundings(reading: Reading) -> Records:
             if name == "BinPerp" and predicted is not None:
                 item = reading.instrument(coin, _named)
                 records.intervals.append(Interval(item, predicted.fundingIntervalHours))
+            if predicted is None:
+                continue
+            if name not in _PREDICTED_VENUES:
+                records.left_out.append(f"{reading.where}: {name} is not a known venue")
+                continue
+            records.rates.append(_prediction(reading, coin, _PREDICTED_VENUES[name], predicted))
     return records
+
+
+def _prediction(reading: Reading, coin: str, venue: str, predicted: _Predicted) -> StatedRate:
+    settlement: int | None = reading.ms(predicted.nextFundingTime)
+    if reading.at is not None and settlement is not None and settlement <= reading.at:
+        settlement = (reading.at // _HOUR_US + 1) * _HOUR_US if venue == "hyperliquid" else None
+    rate = reading.required(predicted.fundingRate)
+    item = reading.instrument(coin, _named)
+    hours = float(predicted.fundingIntervalHours)
+    return StatedRate(item, "predicted", rate, settlement, reading.at, hours, hours, venue)
 
 
 _LEVEL = spelled(Level[str], price="px", size="sz")

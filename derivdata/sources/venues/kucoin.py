@@ -15,7 +15,7 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueE
 from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import books, candles, states
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
+from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State, StatedRate
 from derivdata.sources.venues.shapes import Book, Figures, Paid, many, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables import contract
@@ -109,11 +109,13 @@ class _Current(Wire):
     value: float | None = None
     nextFundingRate: str | float | None = None
     currentGranularity: int | None = None
+    predictedValue: float | None = None
+    fundingTime: Stamp | None = None
 
 
 def current_rates(reading: Reading) -> Records:
     """Read running rates, of one contract or all, under their old or their new names."""
-    states = []
+    records = Records()
     for row in reading.rows(_Current, "data"):
         with reading.row():
             match = _RATE_SYMBOL.fullmatch(row.symbol)
@@ -123,8 +125,16 @@ def current_rates(reading: Reading) -> Records:
             hours = None if step is None else step / _HOUR_MS
             if hours is not None and not 0 < hours <= 24:
                 reading.fail(f"{row.symbol}: an interval of {hours:g} hours")
-            states.append(State(item, None, rate, hours, hours))
-    return Records(states=states)
+            records.states.append(State(item, None, rate, hours, hours))
+            due = reading.ms(row.fundingTime) if row.fundingTime else None
+            if rate is not None:
+                records.rates.append(StatedRate(item, "next", rate, due, None, hours, hours))
+            if row.predictedValue is not None:
+                # The body does not state the settlement that the prediction is for.
+                records.rates.append(
+                    StatedRate(item, "predicted", row.predictedValue, None, None, hours, hours)
+                )
+    return records
 
 
 class _PaidNew(Wire):

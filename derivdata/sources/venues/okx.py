@@ -29,6 +29,7 @@ from derivdata.sources.venues.record_types import (
     OiPoint,
     Records,
     State,
+    StatedRate,
     Taken,
 )
 from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, Paid, Sided, spelled
@@ -69,6 +70,10 @@ class _Funding(Wire):
     # Frames of 2021 have neither of the two (tardis-node, test/mappers.test.ts, 2021-12)
     nextFundingTime: Stamp | None = None
     ts: Stamp | None = None
+    nextFundingRate: str | None = None
+    prevFundingTime: Stamp | None = None
+    settFundingRate: str | None = None
+    settState: str | None = None
 
 
 def funding_rates(reading: Reading) -> Records:
@@ -87,7 +92,28 @@ def funding_rates(reading: Reading) -> Records:
             time = None if row.ts is None else reading.ms(row.ts)
             hours = _hours_between(reading, row, item, time)
             records.states.append(State(item, time, reading.required(row.fundingRate), hours, hours))
+            records.rates += _stated_rates(reading, row, item, time, hours)
     return records
+
+
+def _stated_rates(
+    reading: Reading, row: _Funding, item: Instrument, time: int | None, hours: float | None
+) -> list[StatedRate]:
+    """Return the rate of the coming settlement, of the one after it, and of the last one.
+
+    While a settlement is under way (``settState`` is ``processing``), ``settFundingRate`` is of that one.
+    """
+    rates: list[tuple[str, str | None, Stamp | None]] = [
+        ("next", row.fundingRate, row.fundingTime),
+        ("predicted", row.nextFundingRate, row.nextFundingTime),
+    ]
+    if row.settState == "settled":
+        rates.append(("settled", row.settFundingRate, row.prevFundingTime))
+    return [
+        StatedRate(item, kind, rate, reading.ms(due) if due else None, time, hours, hours)
+        for kind, text, due in rates
+        if (rate := reading.number(text)) is not None
+    ]
 
 
 def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int | None) -> float | None:

@@ -98,6 +98,23 @@ class Payment(NamedTuple):
     stated_h: float | None = None
 
 
+class StatedRate(NamedTuple):
+    """A funding rate with the settlement [µs] that it is for, and its kind, settled, next or predicted.
+
+    The rate is quoted for `period_h` hours and paid every `settle_h` hours, None where the body does not
+    state them. `venue` is the slug of another venue that the rate is of.
+    """
+
+    instrument: Instrument
+    kind: str
+    rate: float
+    settlement: int | None
+    time: int | None
+    period_h: float | None
+    settle_h: float | None
+    venue: str | None = None
+
+
 class OiPoint(NamedTuple):
     """Open interest of a contract at an instant of the past."""
 
@@ -279,6 +296,7 @@ class Records:
     intervals: list[Interval] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     payments: list[Payment] = field(default_factory=list)
+    rates: list[StatedRate] = field(default_factory=list)
     oi: list[OiPoint] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
     positioning: list[Positioning] = field(default_factory=list)

@@ -15,7 +15,16 @@ import pandas as pd
 from derivdata import tables, units
 from derivdata.errors import SchemaError
 from derivdata.sources.venues import option_tables
-from derivdata.sources.venues.context import DEXES, INSTRUMENTS, INTERVALS, dexes, instruments, intervals
+from derivdata.sources.venues.context import (
+    DEXES,
+    FUNDING_RATES,
+    INSTRUMENTS,
+    INTERVALS,
+    dexes,
+    funding_rates,
+    instruments,
+    intervals,
+)
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
@@ -70,6 +79,7 @@ def frames(
         "instruments": lambda: instruments(records.instruments, exchange),
         "intervals": lambda: intervals(records),
         "dexes": lambda: dexes(exchange, records.dexes),
+        "funding_rates": lambda: funding_rates(exchange, records, at),
         "funding_history": lambda: _funding(records.states, at),
         "funding_settlements": lambda: _settlements(records.payments, listed),
         "oi_history": lambda: _oi(records, at, by_coin=by_coin),
@@ -89,7 +99,10 @@ def frames(
     }
     result = {}
     for name in names:
-        lists = {"instruments": INSTRUMENTS, "intervals": INTERVALS, "dexes": DEXES}
+        lists = {
+            "instruments": INSTRUMENTS, "intervals": INTERVALS, "dexes": DEXES,
+            "funding_rates": FUNDING_RATES,
+        }  # fmt: skip
         table = lists.get(name) or tables.TABLES[name]
         try:
             columns = makers[name]()
