@@ -127,8 +127,8 @@ def by_session(
     sessions
         A `calendar` that covers the panels.
     mark, index
-        Prices of the perpetual and of its index [USD] at their stamps: ``dd.panel(prices, "mark_usd")`` of
-        ``dd.prices.history``.
+        Prices of the perpetual and of its index [USD] at their stamps: panels of ``dd.prices.history`` with
+        ``kind="mark"`` and ``kind="index"``.
     funding
         Funding rates [bps/8h], settled or sampled.
     oi
