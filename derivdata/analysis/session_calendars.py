@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.support.extras import import_extra
-from derivdata.support.text import did_you_mean
+from derivdata.support.text import did_you_mean, import_extra
 from derivdata.support.times import utc
 
 SESSIONS = ("regular", "extended", "break", "overnight", "weekend", "holiday")
