@@ -228,6 +228,9 @@ def _shown(value: Any, rows: int) -> str:
         table = re.sub(r"<td>([^<]{40,})</td>", r'<td class="long">\1</td>', hide_machine(table))
         return f'\n<div class="output">\n{table}\n</div>\n'
     with xr.set_options(display_width=100, display_expand_attrs=False, display_expand_indexes=False):
+        if isinstance(value, xr.Dataset | xr.DataArray):
+            html = hide_machine(" ".join(value._repr_html_().split()))
+            return f'\n<div class="output xarray">\n{html}\n</div>\n'
         return _pre(value if isinstance(value, str) else repr(value), _LINES if rows == _ROWS else 12)
 
 
