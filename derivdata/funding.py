@@ -31,10 +31,11 @@ from derivdata.client.retrieval import (
     venue_names,
 )
 from derivdata.client.transport import Answer
-from derivdata.errors import SchemaError
+from derivdata.errors import NotFound, SchemaError
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
+from derivdata.support.text import nearest_symbols
 from derivdata.tables import endpoints
 from derivdata.tables.payment_intervals import payment_time
 from derivdata.tables.schema import coded, floats, ranks, repeated
@@ -81,8 +82,16 @@ class _Settlements(Envelope):
 
 
 @typed
-def snapshot() -> pd.DataFrame:
-    """Return the funding rate of every venue and symbol now.
+def snapshot(
+    symbols: str | Sequence[str] | None = None, *, venues: str | Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Return current funding rates.
+
+    Parameters
+    ----------
+    symbols, venues
+        Base symbols and venues, one or several; None for all. The response has all of them: the selection is
+        made here.
 
     Returns
     -------
@@ -95,14 +104,21 @@ def snapshot() -> pd.DataFrame:
     Raises
     ------
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        No response, or one that is not this table.
+    NotFound
+        A symbol has no rate on any venue, or none on `venues`.
 
     Notes
     -----
     ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds.
     """
     answer = transport.get(endpoints.FUNDING, {}, into=_Snapshot)
-    return tabulate(tables.TABLES["funding_snapshot"], [answer], _snapshot_columns)
+    frame = tabulate(tables.TABLES["funding_snapshot"], [answer], _snapshot_columns)
+    if venues is not None:
+        frame = frame[frame["exchange"].isin(venue_names(venues) or [])]
+    if symbols is not None:
+        frame = _of_symbols(frame, symbol_names(symbols))
+    return frame if symbols is None and venues is None else tables.TABLES["funding_snapshot"].conform(frame)
 
 
 @typed
@@ -224,6 +240,19 @@ def settlements(
     each = [{"symbol": s, "exchanges": slugs} for s in listed]
     answers = get_windows(endpoints.FUNDING_SETTLEMENT, each, spans, _Settlements)
     return tabulate(tables.TABLES["funding_settlements"], answers, _settlement_columns, listed=listed)
+
+
+def _of_symbols(frame: pd.DataFrame, symbols: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of symbols; refuse one without a row."""
+    listed = set(frame["symbol"])
+    for symbol in symbols:
+        if symbol not in listed:
+            near = ", ".join(nearest_symbols(symbol, sorted(listed)))
+            raise NotFound(
+                endpoints.FUNDING.path,
+                f"no rate of {symbol!r} on these venues" + (f"; did you mean {near}?" if near else ""),
+            )
+    return frame[frame["symbol"].isin(symbols)]
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:

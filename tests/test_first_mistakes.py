@@ -105,3 +105,49 @@ def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pyte
         dd.connect("binance")
     with pytest.raises(dd.errors.ArchiveError, match=r'dd\.connect\("https://api\.example\.com"\)'):
         dd.connect("api.example.com")
+
+
+def test_a_misspelt_function_is_answered_by_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'histroy'; did you mean 'history'\?"):
+        _ = dd.funding.histroy  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute 'spred'; did you mean 'spread'\?"):
+        _ = dd.analysis.funding.spred  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute '__nothing__'$"):
+        _ = dd.funding.__nothing__  # type: ignore[attr-defined]
+
+
+def test_the_snapshot_of_funding_is_selected_by_symbols_and_venues() -> None:
+    dd.connect("sample", cache="off")
+    everything = dd.funding.snapshot()
+    chosen = dd.funding.snapshot(["BTC", "ETH"], venues="okx")
+    expected = everything[everything["symbol"].isin(["BTC", "ETH"]) & (everything["exchange"] == "okx")]
+    assert chosen["rate_bps_8h"].tolist() == expected["rate_bps_8h"].tolist()
+    assert chosen["symbol"].tolist() == ["BTC", "ETH"]
+    assert dd.provenance(chosen)["source"] == "sample"
+    with pytest.raises(
+        dd.errors.NotFound, match=r"no rate of 'BTX' on these venues; did you mean BTC, BTT, BNT"
+    ):
+        dd.funding.snapshot("BTX")
+
+
+def test_too_many_arguments_say_which_have_names() -> None:
+    with pytest.raises(TypeError, match=r"spread: expected at most 3 arguments without a name, got 4$"):
+        dd.analysis.funding.spread(1, "a", "b", 2)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(
+        TypeError, match="expected at most 1 arguments without a name, got 2; pass venues by name"
+    ):
+        dd.funding.snapshot("BTC", "okx")  # type: ignore[misc]
+
+
+def test_a_symbol_unlike_any_other_has_no_suggestion() -> None:
+    dd.connect("sample", cache="off")
+    with pytest.warns(dd.errors.DataNotice), pytest.raises(dd.errors.NotFound) as caught:
+        dd.funding.history("NOSUCH", "1d")
+    assert "did you mean" not in str(caught.value)
+
+
+def test_quotes_in_place_of_a_fit_name_the_next_step() -> None:
+    dd.connect("sample", cache="off")
+    quotes = dd.options.surface("BTC", "deribit")
+    with pytest.raises(ValueError, match=r"fit them first with dd\.analysis\.surface\.from_chain"):
+        dd.analysis.surface.constant_maturity(quotes, tenors=["30d"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import derivdata
 from derivdata.support.text import did_you_mean
 
 __all__ = [
@@ -52,7 +53,10 @@ def __getattr__(name: str) -> Any:
             f"module 'derivdata.analysis' has no attribute {name!r}{did_you_mean(name, __all__)}"
         )
     module = importlib.import_module(f"derivdata.analysis.{_FUNCTIONS.get(name, name)}")
-    return getattr(module, name) if name in _FUNCTIONS else module
+    if name in _FUNCTIONS:
+        return getattr(module, name)
+    vars(module).setdefault("__getattr__", derivdata._unknown_name(module))
+    return module
 
 
 __dir__ = __all__.copy

@@ -119,6 +119,11 @@ def origin_attrs(surface: xr.Dataset) -> dict[str, Any]:
 
 def whole_surface(surface: xr.Dataset) -> xr.Dataset:
     """Refuse what is no fit of ``dd.analysis.surface``; put the expiries of a lazy one into one chunk."""
+    if "method" not in surface.variables and "strike" in surface.dims:
+        raise ValueError(
+            "surface: expected a fit, got quotes by strike; fit them first with "
+            "dd.analysis.surface.from_chain(surface)"
+        )
     require_variables(surface, "surface", _OF_A_SURFACE, dims=("expiry",))
     if not surface.sizes["expiry"]:
         raise ValueError("surface has no expiries")

@@ -343,12 +343,12 @@ def _require_listed(
         except DerivdataError:  # the tier, the recording or the archive does not have it
             return
         if listed and symbol not in listed:
-            near = nearest_symbols(symbol, listed) or listed[:3]
+            near = nearest_symbols(symbol, listed)
             raise NotFound(
                 seen[0].request.path,
                 f"unknown symbol {symbol!r}: it has no rows in this window, and is not among the "
-                f"{len(listed)} symbols of {endpoints.FUNDING_METADATA.path}; "
-                f"did you mean {', '.join(near)}?",
+                f"{len(listed)} symbols of {endpoints.FUNDING_METADATA.path}"
+                + (f"; did you mean {', '.join(near)}?" if near else ""),
             )
 
 

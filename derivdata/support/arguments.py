@@ -31,6 +31,7 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 
 _NUMERIC = ("i", "u", "f")
 _WITH_LABELS = ("numpy", "pandas", "xarray")
+_MOST_LISTED = 6  # names of arguments in a message
 _WHOLE = 2**53  # above, a float cannot hold every whole number
 
 _RECORDED = {"pandas.DataFrame", "xarray.DataArray", "xarray.Dataset"}
@@ -67,8 +68,9 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     """
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]
-    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    most = sys.maxsize if code.co_flags & inspect.CO_VARARGS else len(positional)
     # Built at the first call: only then is every name defined that the annotations use.
     rules = functools.cache(lambda: _rules(function))
     defaults = functools.cache(lambda: _defaults(function))
@@ -76,12 +78,8 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         expected = rules()
-        for name in () if takes_any else kwargs:
-            if name not in known:
-                listed = f"; it takes {', '.join(known) or 'nothing'}"
-                raise TypeError(
-                    f"{function.__name__} has no argument {name!r}{did_you_mean(name, known, listed)}"
-                )
+        if len(args) > most or not (takes_any or known.issuperset(kwargs)):
+            raise TypeError(_misfit(function, len(args), kwargs))
         placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
         named = {name: _checked(expected, name, value) for name, value in kwargs.items()}
         _DEPTH.calls += 1
@@ -154,6 +152,23 @@ def _public_name(function: Callable[..., Any]) -> str:
         if getattr(public, "__wrapped__", public) is function:
             return f"{place}.{function.__name__}".removeprefix("derivdata.")
     return f"{function.__module__}:{function.__qualname__}"
+
+
+def _misfit(function: Callable[..., Any], count: int, given: Mapping[str, Any]) -> str:
+    """Return the message about arguments that a function does not take: too many, or of another name."""
+    code = function.__code__
+    positional = code.co_varnames[: code.co_argcount]
+    by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    known = [*positional, *by_name]
+    for name in given:
+        if name not in known:
+            listed = f"; it takes {', '.join(known) or 'nothing'}"
+            return f"{function.__name__} has no argument {name!r}{did_you_mean(name, known, listed)}"
+    message = f"{function.__name__}: expected at most {len(positional)} arguments without a name, got {count}"
+    if not by_name:
+        return message
+    others = ", ".join(by_name) if len(by_name) <= _MOST_LISTED else "the others"
+    return f"{message}; pass {others} by name"
 
 
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
