@@ -85,26 +85,8 @@ def __getattr__(name: str) -> object:
         from derivdata.support.text import did_you_mean
 
         raise AttributeError(f"module 'derivdata' has no attribute {name!r}{did_you_mean(name, __all__)}")
-    if name in _MODULES:
-        vars(value).setdefault("__getattr__", _unknown_name(value))
     globals()[name] = value
     return value
-
-
-def _unknown_name(module: object) -> object:
-    """Return the ``__getattr__`` of a module: an AttributeError with the nearest public name.
-
-    It is set at run time. In the module's code it would hide misspelt names from type checkers.
-    """
-    public = module.__name__, getattr(module, "__all__", ())  # type: ignore[attr-defined]
-
-    def refuse(name: str) -> object:
-        from derivdata.support.text import did_you_mean
-
-        near = "" if name.startswith("__") else did_you_mean(name, public[1])
-        raise AttributeError(f"module {public[0]!r} has no attribute {name!r}{near}")
-
-    return refuse
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import derivdata
 from derivdata.support.text import did_you_mean
 
 __all__ = [
@@ -53,10 +52,7 @@ def __getattr__(name: str) -> Any:
             f"module 'derivdata.analysis' has no attribute {name!r}{did_you_mean(name, __all__)}"
         )
     module = importlib.import_module(f"derivdata.analysis.{_FUNCTIONS.get(name, name)}")
-    if name in _FUNCTIONS:
-        return getattr(module, name)
-    vars(module).setdefault("__getattr__", derivdata._unknown_name(module))
-    return module
+    return getattr(module, name) if name in _FUNCTIONS else module
 
 
 __dir__ = __all__.copy

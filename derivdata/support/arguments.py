@@ -66,6 +66,7 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     error of the function names no argument, a note lists their shapes. A table or an array with labels that
     the outermost call returns has the record of the call in its ``attrs``: see `derivdata.support.calls`.
     """
+    _suggest_names(function.__module__)
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]
     known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
@@ -152,6 +153,23 @@ def _public_name(function: Callable[..., Any]) -> str:
         if getattr(public, "__wrapped__", public) is function:
             return f"{place}.{function.__name__}".removeprefix("derivdata.")
     return f"{function.__module__}:{function.__qualname__}"
+
+
+def _suggest_names(name: str) -> None:
+    """Let a module of public functions, and its package, answer a misspelt name with the nearest.
+
+    ``__getattr__`` is set at run time. In the code of the modules it would hide misspelt names from type
+    checkers.
+    """
+    for place in (name, name.rpartition(".")[0]):
+        module = sys.modules.get(place)
+        if module is not None and place.startswith("derivdata."):
+            vars(module).setdefault("__getattr__", functools.partial(_refuse_name, module))
+
+
+def _refuse_name(module: types.ModuleType, name: str) -> Any:
+    public = () if name.startswith("__") else getattr(module, "__all__", ())
+    raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}{did_you_mean(name, public)}")
 
 
 def _misfit(function: Callable[..., Any], count: int, given: Mapping[str, Any]) -> str:
