@@ -125,7 +125,7 @@ def test_the_snapshot_of_funding_is_selected_by_symbols_and_venues() -> None:
     assert chosen["symbol"].tolist() == ["BTC", "ETH"]
     assert dd.provenance(chosen)["source"] == "sample"
     with pytest.raises(
-        dd.errors.NotFound, match=r"no rate of 'BTX' on these venues; did you mean BTC, BTT, BNT"
+        dd.errors.NotFound, match=r"no rate of 'BTX' on these venues; did you mean BTT, BTC, BNT"
     ):
         dd.funding.snapshot("BTX")
 
