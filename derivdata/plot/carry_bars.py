@@ -226,7 +226,7 @@ def cumulative_funding(
 
 def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
     """Draw by how much the integral of samples differs from the sum of payments, when each was made."""
-    both = pd.concat(lines, axis=1).dropna()
+    both = pd.concat(lines, axis=1, sort=True).dropna()
     apart = both["integral_bps"] - both["payments_bps"]
     ax.plot(apart.index, apart, color=PALETTE[2], lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
