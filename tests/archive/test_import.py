@@ -194,8 +194,8 @@ def test_what_is_rejected_is_counted_and_the_first_named(tmp_path: Path) -> None
     result = settlements(tmp_path / "records", path, tz=None)
     assert (result.written, result.rejected) == (1, 4)
     assert result.first_rejected == "in.jsonl, line 2: no record: an object in it has the same key twice"
-    with pytest.raises(ArchiveError, match=r"none of 2 rows fits .*line 2: time='2020-01-01' states no zone"):
-        settlements(tmp_path / "none", "Symbol,Date,Rate\nA,2020-01-01,1\nB,2020-01-01,1\n", tz=None)
+    with pytest.raises(ArchiveError, match=r"none of 2 rows fits .*line 2: time='never' is not a time"):
+        settlements(tmp_path / "none", "Symbol,Date,Rate\nA,never,1\nB,never,1\n", tz=None)
     assert open_archive(tmp_path / "none" / "to").tables() == frozenset()
     assert settlements(tmp_path / "header", "Symbol,Date,Rate\n").read == 0
 

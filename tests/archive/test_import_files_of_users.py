@@ -60,7 +60,7 @@ _FUNDING: dict[str, tuple[str, list[str], str]] = {
     ),
     "export_okx.csv": (
         _lines("Date,Symbol,Funding Rate", "%Y/%m/%d %H:%M:%S", "{time},BTCUSDT,{percent:.4f}%"),
-        ["--tz", "UTC"],
+        [],
         "okx",
     ),
     "export_bybit.csv": (
@@ -70,7 +70,7 @@ _FUNDING: dict[str, tuple[str, list[str], str]] = {
     ),
     "german_okx.csv": (
         _lines("Date;Symbol;Funding-Rate", "%d.%m.%Y %H:%M", "{time};BTCUSDT;{comma}"),
-        ["--tz", "UTC"],
+        [],
         "okx",
     ),
     "cryptofuture/binance/margin_interest/btcusdt.csv": (
@@ -258,9 +258,45 @@ def test_commas_in_numbers(tmp_path: Path, cells: list[str], values: list[float]
 def test_dates_with_slashes_need_one_that_shows_their_order(tmp_path: Path) -> None:
     header = "symbol,venue,time,oi_usd\n"
     lines = "BTC,okx,3/1/2026 12:00 AM,1\nBTC,okx,3/27/2026 2:30 PM,2\n"
-    _import(tmp_path, "oi.csv", header + lines, "--tz", "UTC")
+    _import(tmp_path, "oi.csv", header + lines)
     stamps = _rows(tmp_path, "oi_history")["time"].dt.strftime("%m-%d %H:%M").tolist()
     assert stamps == ["03-01 00:00", "03-27 14:30"]
     path = tmp_path / "unclear.csv"
     path.write_text(header + "BTC,okx,3/1/2026,1\n")
-    assert main(["import", str(path), "--to", str(tmp_path / "to"), "--tz", "UTC"]) != 0
+    assert main(["import", str(path), "--to", str(tmp_path / "to")]) != 0
+
+
+def test_a_folder_of_another_venue_does_not_change_the_venue_of_a_layout(tmp_path: Path) -> None:
+    """Only Binance's bulk files have these columns and this name."""
+    lines = [f"{(_START + place * 28_800) * 1000},8,{rate}" for place, rate in enumerate(_RATES)]
+    content = "\n".join(["calc_time,funding_interval_hours,last_funding_rate", *lines]) + "\n"
+    _import(tmp_path, "bybit-research/BTCUSDT-fundingRate-2026-03.csv", content)
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["exchange"].unique().tolist() == ["binance"]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+def test_rows_of_another_venue_than_the_layout_ask_for_the_venue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"BTCUSDT,5,5,{(_START + place * 300) * 1000},okx" for place in range(3)]
+    content = "\n".join(["symbol,sumOpenInterest,sumOpenInterestValue,timestamp,exchange", *lines]) + "\n"
+    path = tmp_path / "oi.csv"
+    path.write_text(content)
+    said = ["import", str(path), "--to", str(tmp_path / "to")]
+    assert main(said) != 0
+    assert "its column exchange says okx: say the venue with --set exchange=okx" in capsys.readouterr().err
+    assert main([*said, "--set", "exchange=okx"]) == 0
+    assert _rows(tmp_path, "oi_history")["exchange"].unique().tolist() == ["okx"]
+
+
+def test_payments_with_fields_of_many_venues_ask_for_the_venue_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text(_lines("symbol,fundingTime,fundingRate", "%Y-%m-%d %H:%M:%S", "BTCUSDT,{time},{rate}"))
+    said = ["import", str(path), "--to", str(tmp_path / "to")]
+    assert main(said) != 0
+    assert "--set exchange=VALUE" in capsys.readouterr().err
+    assert main([*said, "--set", "exchange=aster"]) == 0
+    assert _rows(tmp_path, "funding_settlements")["exchange"].unique().tolist() == ["aster"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Imported
 from tests.archive.rates import EVER
@@ -125,3 +126,32 @@ def test_a_numeric_column_of_parquet_is_read_since_1970(tmp_path: Path) -> None:
 def test_zones_that_are_none(tmp_path: Path, tz: str) -> None:
     with pytest.raises(ValueError, match="tz="):
         taken(tmp_path, ["2020-01-01"], tz)
+
+
+def test_times_without_a_zone_are_utc_and_the_reading_says_so(tmp_path: Path) -> None:
+    stored, result = taken(tmp_path, ["2026-03-01 00:00", "2026-03-01 01:00"], None)
+    assert stored == ["2026-03-01T00:00:00", "2026-03-01T01:00:00"]
+    assert "zone      UTC, as the times state no zone (--tz ZONE if they are local times)" in result.understood
+    _, zoned = taken(tmp_path / "zoned", ["2026-03-01T00:00Z", "2026-03-01T01:00Z"], None)
+    assert "zone      as the file states it" in zoned.understood
+
+
+def test_rows_off_the_multiples_of_their_step_ask_for_the_zone(tmp_path: Path) -> None:
+    """Rows each 8 hours of London are at 00, 08 and 16 in winter, and at 01, 09 and 17 in summer."""
+    winter = [f"2026-03-2{day} {hour}:00" for day in (7, 8) for hour in ("00", "08", "16")]
+    summer = [f"2026-03-{day} {hour}:00" for day in (30, 31) for hour in ("01", "09", "17")]
+    with pytest.raises(ArchiveError, match="6 rows, first 2026-03-30 01:00, are not at a multiple of 8 hours"):
+        taken(tmp_path, winter + summer, None)
+    stored, result = taken(tmp_path, winter + summer, "Europe/London")
+    assert result.written == 12
+    assert stored[6] == "2026-03-30T00:00:00"
+    assert taken(tmp_path / "utc", winter, None)[1].written == 6
+
+
+def test_an_hour_that_is_missing_as_clocks_are_set_forward_asks_for_the_zone(tmp_path: Path) -> None:
+    hours = [f"2026-03-29 {hour:02}:00" for hour in (0, 2, 3, 4, 5)]  # London's clock skips 01:00
+    with pytest.raises(ArchiveError, match="jump to 2026-03-29 02:00, when clocks are set forward"):
+        taken(tmp_path, hours, None)
+    stored, _ = taken(tmp_path, hours, "Europe/London")
+    assert stored == [f"2026-03-29T0{hour}:00:00" for hour in range(5)]
+    assert taken(tmp_path / "utc", hours, "UTC")[1].written == 5

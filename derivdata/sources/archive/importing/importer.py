@@ -54,7 +54,8 @@ def import_files(
         Column of the table to one value for every row, ``{"exchange": "binance", "interval_hours": "8"}``.
     tz
         Zone of instants that state none: ``"Europe/London"``, ``"UTC"``, ``"UTC+3"`` (three hours ahead).
-        Without it such rows are rejected. Numbers are seconds, ms, µs or ns since 1970, by their size.
+        Without it they are UTC, and `ArchiveError` asks for the zone where rows show another clock. Numbers
+        are seconds, ms, µs or ns since 1970, by their size.
     unit
         What the file's funding rates are: ``"bps_8h"`` (the default); per the venue's own `interval_hours`
         ``"native"`` (a fraction), ``"percent"`` or ``"bps"``; as a fraction ``"per_hour"``, ``"per_8h"``,

@@ -62,6 +62,7 @@ class Layout(NamedTuple):
     match: Mapping[str, str] = {}
     exact: bool = False  # a file with other columns is of another layout
     named_only: bool = False  # its columns are those of many files: only `--from` leads here
+    shared: bool = False  # other venues' files have its columns: a path that names another venue counts
     hint: str = ""  # what the path must have in it unless the table is stated
     tz: str = "UTC"
     about: str = ""
@@ -203,6 +204,7 @@ def _layout(declared: dict[str, Any]) -> Layout:
         match=declared.get("match", {}),
         exact=declared.get("exact", False),
         named_only=declared.get("named_only", False),
+        shared=declared.get("shared", False),
         hint=declared.get("hint", ""),
         tz=declared.get("tz", "UTC"),
         about=declared.get("about", ""),

@@ -90,6 +90,7 @@ class ImportPlan(NamedTuple):
     optional: frozenset[str] = frozenset()
     makes: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
+    is_zone_assumed: bool = False  # the file states no zone, and UTC was taken
 
     @property
     def kinds(self) -> dict[str, Kind]:

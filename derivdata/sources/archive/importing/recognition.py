@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,10 +17,11 @@ from derivdata.sources.archive.importing.layouts import Layout, is_headless, lay
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, head_of
+from derivdata.sources.archive.importing.values import encoded, has_floating_times
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support.text import did_you_mean
-from derivdata.tables.contracts import VENUES
+from derivdata.tables.contracts import VENUES, venue_slug
 
 
 class Task(NamedTuple):
@@ -37,6 +39,27 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
 
     `table` and `writer` (who wrote the file) are what the caller says; without them the file must say it.
     """
+    return [with_zone(task) for task in _recognised(source, table, writer, given)]
+
+
+def with_zone(task: Task) -> Task:
+    """Return a task whose times are UTC where neither the file nor the caller states their zone.
+
+    Tools that write times without a zone write UTC: pandas (`to_datetime` with a `unit`, 3.0), freqtrade's
+    and QuantConnect's data files, CryptoDataDownload, and the bulk files of Binance, all seen in 2026.
+    `local_times.refuse_local_times` asks where the times contradict it.
+    """
+    plan = task.plan
+    if task.frame is not None or plan.tz is not None:
+        return task
+    head = head_of(task.source, plan.header)
+    time = plan.raw("time", head) if "time" in plan.table.columns and len(head) else None
+    if time is None or isinstance(time, str) or not has_floating_times(time):
+        return task
+    return task._replace(plan=plan._replace(tz=dt.UTC, is_zone_assumed=True))
+
+
+def _recognised(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
     if writer is not None and writer not in sources() and writer not in VENUES and writer not in ADAPTERS:
         known = sources()
         raise ValueError(f"from={writer!r} is not one of {', '.join(known)}{did_you_mean(writer, known)}")
@@ -48,6 +71,7 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
     found = _fitting(source, head, table, writer)
     if found:
         layout, said = _one_of(source, found, table)
+        _refuse_other_venue(source, head, layout, given)
         from_path = _from_path(source, layout, said, writer, given)
         reads = [one for one in layout.tables(head.columns) if table in (None, one.table)]
         return [
@@ -59,6 +83,8 @@ def recognise(source: Source, table: str | None, writer: str | None, given: Give
             return tasks
     if writer is not None and writer in sources():
         raise _no_layout(source, head, table, writer)
+    if writer in VENUES and "exchange" not in {*given.set, *given.map}:
+        given = given._replace(set={**given.set, "exchange": writer})
     return [Task(source, guessed_plan(source, head, table, given), "names of the columns")]
 
 
@@ -98,15 +124,39 @@ def _fitting(
             continue
         if layout.named_only and writer is None:
             continue
-        named = names_in_path(source).get("exchange") if writer is None else None
-        if named is not None and layout.set.get("exchange", named) != named:
-            continue  # the path names another venue, whose files may have the same columns
+        if layout.shared and writer is None and _is_of_other_venue(source, layout):
+            continue
         if layout.hint and table is None and re.search(layout.hint, source.name, re.IGNORECASE) is None:
             continue
         said = layout.fits(head, source)
         if said is not None:
             found.append((layout, said))
     return sorted(found, key=lambda pair: -pair[0].weight)
+
+
+def _is_of_other_venue(source: Source, layout: Layout) -> bool:
+    """Return whether the path names one venue, and that is not the layout's."""
+    named = names_in_path(source).get("exchange")
+    return named is not None and layout.set.get("exchange", named) != named
+
+
+def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Given) -> None:
+    """Ask for the venue where rows state another one than the layout."""
+    own = layout.set.get("exchange")
+    if own is None or "exchange" in {*given.set, *given.map}:
+        return
+    for column, values in head.columns.items():
+        if column.lower() not in ("exchange", "venue"):
+            continue
+        stated = {venue_slug(word) for word in encoded(values).texts}
+        other = sorted((stated & {*VENUES}) - {own})
+        if other:
+            raise Unclear(
+                f"{source}: its columns are those of {layout.label}, and its column {column} says "
+                f"{', '.join(other)}: say the venue with --set exchange={other[0]} or --set exchange={own}",
+                "--set",
+                [f"exchange={venue}" for venue in (*other, own)],
+            )
 
 
 def _one_of(

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, with_ids
 from derivdata.sources.archive.importing.finishing import paid_at, spaced
+from derivdata.sources.archive.importing.local_times import refuse_local_times
 from derivdata.sources.archive.importing.missing import MissingRows
 from derivdata.sources.archive.importing.outcome import Imported
 from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, in_order, is_of_contracts
@@ -174,6 +176,10 @@ class ImportRun:
     def _prepared(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return rows with ids, intervals and USD, of one contract for each symbol and venue."""
         plan = self._plan
+        if any(task.plan.is_zone_assumed for task in self._tasks):
+            files = frame[ORIGIN].to_numpy() // _FILE
+            is_assumed = np.array([task.plan.is_zone_assumed for task in self._tasks])[files]
+            refuse_local_times(frame[is_assumed])
         if plan.is_spaced:
             before = len(frame)
             frame = spaced(frame, per_interval=RATE_UNITS[plan.unit or "bps_8h"][1] is None)

@@ -31,7 +31,7 @@ def understood(
         f"files     {files}{sum(counts.values()):,} rows; layout: {', '.join(layouts[:_SHOWN])}",
         f"columns   {', '.join(_sources(tasks))}",
         f"units     {_units(plan)}",
-        f"zone      {plan.tz or 'as the file states it'}",
+        f"zone      {_zone(tasks)}",
     ]
     if rows is None or not len(rows):
         return "\n".join([*lines, "rows      none that fits"])
@@ -48,6 +48,13 @@ def understood(
         lines.append(f"missing   {missing}")
     lines.append(f"a row     {_row(plan, rows.iloc[0])}")
     return escape_controls("\n".join(lines), keep="\n")
+
+
+def _zone(tasks: Sequence[Task]) -> str:
+    """Return the zone of times that state none."""
+    if any(task.plan.is_zone_assumed for task in tasks):
+        return "UTC, as the times state no zone (--tz ZONE if they are local times)"
+    return str(tasks[0].plan.tz or "as the file states it")
 
 
 def _sources(tasks: Sequence[Task]) -> list[str]:

@@ -253,6 +253,12 @@ def instants(
     return pd.DatetimeIndex(expiries(result, name)[0]) if name == "expiry" else result
 
 
+def has_floating_times(column: pa.ChunkedArray) -> bool:
+    """Return whether a column has a time without a zone."""
+    _, naive = _read(column, "time", Rejections(len(column)))
+    return bool((~np.isnat(naive)).any())
+
+
 def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[Array, Array]:
     """Return the UTC instants of what states its zone, and local ones of what does not."""
     kind = column.type
