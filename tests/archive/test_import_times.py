@@ -131,7 +131,9 @@ def test_zones_that_are_none(tmp_path: Path, tz: str) -> None:
 def test_times_without_a_zone_are_utc_and_the_reading_says_so(tmp_path: Path) -> None:
     stored, result = taken(tmp_path, ["2026-03-01 00:00", "2026-03-01 01:00"], None)
     assert stored == ["2026-03-01T00:00:00", "2026-03-01T01:00:00"]
-    assert "zone      UTC, as the times state no zone (--tz ZONE if they are local times)" in result.understood
+    assert (
+        "zone      UTC, as the times state no zone (--tz ZONE if they are local times)" in result.understood
+    )
     _, zoned = taken(tmp_path / "zoned", ["2026-03-01T00:00Z", "2026-03-01T01:00Z"], None)
     assert "zone      as the file states it" in zoned.understood
 
@@ -140,7 +142,9 @@ def test_rows_off_the_multiples_of_their_step_ask_for_the_zone(tmp_path: Path) -
     """Rows each 8 hours of London are at 00, 08 and 16 in winter, and at 01, 09 and 17 in summer."""
     winter = [f"2026-03-2{day} {hour}:00" for day in (7, 8) for hour in ("00", "08", "16")]
     summer = [f"2026-03-{day} {hour}:00" for day in (30, 31) for hour in ("01", "09", "17")]
-    with pytest.raises(ArchiveError, match="6 rows, first 2026-03-30 01:00, are not at a multiple of 8 hours"):
+    with pytest.raises(
+        ArchiveError, match="6 rows, first 2026-03-30 01:00, are not at a multiple of 8 hours"
+    ):
         taken(tmp_path, winter + summer, None)
     stored, result = taken(tmp_path, winter + summer, "Europe/London")
     assert result.written == 12
