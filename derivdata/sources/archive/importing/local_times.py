@@ -28,10 +28,7 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
         if len(stamps) < 2:
             continue
         step = int(np.median(np.diff(stamps)))
-        if step <= 1.1 * _HOUR:
-            evidence = _jump(stamps, step)
-        else:
-            evidence = _off_schedule(stamps, step, str(venue))
+        evidence = _jump(stamps, step) or _off_schedule(stamps, step, str(venue))
         if evidence:
             raise ArchiveError(
                 f"the times of {symbol} on {venue} state no zone, and are not UTC: {evidence}. Say the zone "
@@ -56,6 +53,8 @@ def _off_schedule(stamps: Array, step: int, venue: str) -> str:
 
 def _jump(stamps: Array, step: int) -> str:
     """Return the hour that a file lacks where clocks are set forward; empty where it lacks none."""
+    if step > 1.1 * _HOUR:
+        return ""
     gaps = np.diff(stamps)
     for place in np.flatnonzero(np.abs(gaps - step - _HOUR) < 60_000_000):
         after = pd.Timestamp(int(stamps[place + 1]), unit="us")

@@ -228,7 +228,7 @@ def instants(
 ) -> pd.DatetimeIndex:
     """Return ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps as UTC instants.
 
-    Rows that state no zone are of `tz`; without one they are rejected, as rows of a file that states it elsewhere. `groups` are what a row belongs to, by which
+    Rows that state no zone are of `tz`, and rejected without it. `groups` are what a row belongs to, by which
     `_localized` tells the two hours that a clock shows twice.
     """
     utc, naive = _read(column, name, rejections)
