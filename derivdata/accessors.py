@@ -192,6 +192,12 @@ KINDS = (
         ("session", "start", "end"),
         ("analysis.sessions.by_session", "analysis.sessions.closures"),
     ),
+    Kind(
+        "order book table",
+        "DataFrame",
+        ("side", "level", "price_usd", "size"),
+        ("analysis.depth.by_band",),
+    ),
     Kind("taker table", "DataFrame", ("buy_usd", "sell_usd"), ("plot.taker_volume",)),
     Kind("depth", "DataFrame", ("depth_bps",), ("plot.orderbook_depth",)),
     Kind("book", "DataFrame", ("price", "size"), ("plot.orderbook_depth",)),

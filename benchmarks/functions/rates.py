@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -16,6 +17,7 @@ from derivdata.analysis import (
     align,
     backtest,
     basis,
+    depth,
     funding,
     futures,
     liquidations,
@@ -47,6 +49,18 @@ def _curve() -> xr.Dataset:
 
 def _minutes() -> pd.DataFrame:
     return liquidations.bucket(events(), "5min")
+
+
+@functools.cache
+def _books() -> pd.DataFrame:
+    levels = np.arange(1, 51)
+    sides = [
+        pd.DataFrame({"side": name, "level": levels, "price_usd": 100.0 + sign * 0.02 * levels, "size": 1.0})
+        for name, sign in (("bid", -1.0), ("ask", 1.0))
+    ]
+    times = pd.date_range("2026-06-29", periods=24, freq="h", tz="UTC")
+    books = pd.concat([side.assign(time=time) for time in times for side in sides], ignore_index=True)
+    return books.assign(symbol="BTC", exchange="binance")
 
 
 def _calendar() -> pd.DataFrame:
@@ -169,6 +183,7 @@ QUESTIONS = {
     "analysis.percentile": Question(
         "one symbol on 43 venues, 30 days", lambda: analysis.percentile(rates(1), "7d")
     ),
+    "analysis.depth.by_band": Question("24 books of 50 levels a side", lambda: depth.by_band(_books())),
     "analysis.sessions.calendar": Question("New York, a year", _calendar),
     "analysis.sessions.by_session": Question(
         _STOCKS, lambda: sessions.by_session(_spans(), funding=rates(10), oi=usd().isel(symbol=slice(10)))

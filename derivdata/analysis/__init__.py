@@ -20,6 +20,7 @@ __all__ = [
     "carry_table",
     "chain",
     "delivery",
+    "depth",
     "exposure",
     "flags",
     "funding",

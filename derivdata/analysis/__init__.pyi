@@ -6,6 +6,7 @@ from derivdata.analysis import black76 as black76
 from derivdata.analysis import business_time as business_time
 from derivdata.analysis import chain as chain
 from derivdata.analysis import delivery as delivery
+from derivdata.analysis import depth as depth
 from derivdata.analysis import exposure as exposure
 from derivdata.analysis import funding as funding
 from derivdata.analysis import futures as futures

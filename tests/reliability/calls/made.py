@@ -79,6 +79,15 @@ def backtested() -> xr.Dataset:
 
 
 @functools.cache
+def books() -> pd.DataFrame:
+    """Books of two instants."""
+    levels = [("bid", 1, 99.9), ("bid", 2, 99.0), ("ask", 1, 100.1), ("ask", 2, 101.0)]
+    rows = pd.DataFrame(levels, columns=["side", "level", "price_usd"])
+    both = pd.concat([rows.assign(time=AS_OF), rows.assign(time=AS_OF - pd.Timedelta(1, "h"))])
+    return both.assign(symbol="BTC", exchange="okx", size=1.0).reset_index(drop=True)
+
+
+@functools.cache
 def session_spans() -> pd.DataFrame:
     return dd.analysis.sessions.calendar("XNYS", "2026-06-13", "2026-07-02")
 

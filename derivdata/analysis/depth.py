@@ -1,0 +1,158 @@
+"""Spread and depth of order books over time, by distance from the mid price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
+from derivdata.support.times import naive_utc
+from derivdata.tables.required import require_columns, require_zone
+
+__all__ = ["by_band"]
+__dir__ = __all__.copy
+
+_BOOK = ["symbol", "exchange", "time"]
+_SIDES = ("bid", "ask")
+_ROUNDING = 1e-9  # bps
+
+
+@typed
+def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100.0)) -> xr.Dataset:
+    """Compute the spread of order books and their depth within bands around the mid price.
+
+    Parameters
+    ----------
+    books
+        Table ``orderbook_book`` of any number of books: of ``dd.orderbook.book``, joined with ``dd.concat``,
+        or of an archive.
+    bands
+        Distances from the mid price [bps], ascending.
+
+    Returns
+    -------
+    Dataset over ``symbol``, ``exchange`` and ``time``
+        ``mid_usd`` [USD] and ``spread_bps`` [bps of the mid], of books with both sides. Also over ``side``
+        (``bid``, ``ask``) and ``depth_bps``: ``visible_usd`` [USD], the value of the levels within the band;
+        ``complete``, whether the side has a level at the end of the band or beyond, so that none within it is
+        missing; ``depth_usd`` [USD], ``visible_usd`` where it is complete, else NaN. NaN and False where
+        there is no book.
+
+    Raises
+    ------
+    ValueError
+        A column is absent; times have no zone; a side, price or size is missing or impossible; a level is
+        there twice; a book is crossed; bands do not ascend from above 0.
+
+    Notes
+    -----
+    ``depth_usd`` has the dims of ``dd.panel`` of ``orderbook_depth_history``: `slippage_bps` takes it at one
+    instant. A book that a service cut at a number of levels is complete only up to its last level.
+
+    Examples
+    --------
+    >>> book = dd.orderbook.book("BTC", "binance", limit=5)
+    >>> found = dd.analysis.depth.by_band(book, [1.0, 100.0]).squeeze()
+    >>> bool(found["spread_bps"] > 0.0), found["complete"].sel(depth_bps=100.0).values.tolist()
+    (True, [False, False])
+    """
+    edges = np.array(bands, dtype=np.float64)
+    if not edges.size or not np.isfinite(edges).all() or edges[0] <= 0.0 or (np.diff(edges) <= 0.0).any():
+        raise ValueError(f"bands={list(bands)} must ascend from above 0")
+    rows = _checked(books)
+    labels, places = _labels(rows)
+    shape = tuple(len(values) for values in labels.values())
+    book = np.ravel_multi_index(places, shape)
+    price, size = (rows[name].to_numpy(dtype=np.float64) for name in ("price_usd", "size"))
+    is_ask = (rows["side"] == "ask").to_numpy()
+    bid = np.full(book.max() + 1, np.nan)
+    ask = bid.copy()
+    np.fmax.at(bid, book[~is_ask], price[~is_ask])
+    np.fmin.at(ask, book[is_ask], price[is_ask])
+    _refuse_crossed(bid, ask, rows, book)
+    mid = (bid + ask) / 2.0
+    distance = 1e4 * np.abs(price / mid[book] - 1.0)
+    sides = 2 * book + is_ask
+    visible, complete = [], []
+    for edge in edges:
+        within = np.where(distance <= edge + _ROUNDING, price * size, 0.0)
+        visible.append(np.bincount(sides, within, 2 * mid.size).reshape(-1, 2))
+        reached = distance >= edge - _ROUNDING
+        complete.append(np.bincount(sides, reached, 2 * mid.size).reshape(-1, 2) > 0.0)
+    seen = np.where(np.isnan(mid)[:, None, None], np.nan, np.stack(visible, axis=-1))
+    whole = np.stack(complete, axis=-1)
+    size_of = np.prod(shape)
+    of_book, of_band = shape, (*shape, 2, edges.size)
+    dims = (*_BOOK, "side", "depth_bps")
+    figures = {
+        "mid_usd": (_BOOK, _padded(mid, size_of, np.nan).reshape(of_book), {"units": "USD"}),
+        "spread_bps": (
+            _BOOK,
+            _padded(1e4 * (ask - bid) / mid, size_of, np.nan).reshape(of_book),
+            {"units": "bps"},
+        ),
+        "visible_usd": (dims, _padded(seen, size_of, np.nan).reshape(of_band), {"units": "USD"}),
+        "complete": (dims, _padded(whole, size_of, False).reshape(of_band)),
+    }
+    result = xr.Dataset(figures, labels | {"side": list(_SIDES), "depth_bps": edges})
+    depth = result["visible_usd"].where(result["complete"]).assign_attrs(units="USD")
+    return result.assign(depth_usd=depth)
+
+
+def _labels(rows: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Return the sorted labels of symbols, venues and times, and the place of each row among them."""
+    labels, places = {}, []
+    for name in _BOOK:
+        place, values = pd.factorize(rows[name], sort=True)
+        labels[name] = values.to_numpy()
+        places.append(place)
+    return labels, places
+
+
+def _padded(values: Any, size: Any, fill: Any) -> Any:
+    """Return values with rows of `fill` for the books after the last one."""
+    absent = np.full((size - len(values), *values.shape[1:]), fill, dtype=values.dtype)
+    return np.concatenate([values, absent])
+
+
+def _checked(books: pd.DataFrame) -> Any:
+    """Return the rows of books with naive times, after checks."""
+    require_columns(books, "books", ("price_usd", "size"), others=(*_BOOK, "side", "level"))
+    require_zone(books, "books")
+    if books.empty:
+        raise ValueError("books has no rows")
+    rows = books[[*_BOOK, "side", "level", "price_usd", "size"]].reset_index(drop=True)
+    rows = rows.astype(dict.fromkeys(("symbol", "exchange", "side"), "str"))
+    rows["time"] = naive_utc(rows["time"].dt.as_unit("us"))
+    faults = {
+        "a side that is not 'bid' or 'ask'": ~rows["side"].isin(_SIDES),
+        "a price that is not above 0": ~(rows["price_usd"] > 0.0),
+        "a size that is not 0 or more": ~(rows["size"] >= 0.0),
+        "a level twice": rows.duplicated([*_BOOK, "side", "level"]),
+        "no time": rows["time"].isna(),
+    }
+    for fault, wrong in faults.items():
+        if wrong.any():
+            row = rows[wrong].iloc[0]
+            raise ValueError(f"books: {_named(row['symbol'], row['exchange'], row['time'])} has {fault}")
+    return rows
+
+
+def _refuse_crossed(bid: Floats, ask: Floats, rows: Any, book: Any) -> None:
+    crossed = bid >= ask
+    if crossed.any():
+        at = int(crossed.argmax())
+        row = rows[book == at].iloc[0]
+        raise ValueError(
+            f"books: {_named(row['symbol'], row['exchange'], row['time'])} is crossed: its best bid is "
+            f"{bid[at]:g} and its best ask {ask[at]:g}; leave it out"
+        )
+
+
+def _named(symbol: Any, exchange: Any, time: Any) -> str:
+    return f"the book of {symbol} on {exchange} at {time}"

@@ -1,0 +1,109 @@
+"""Spread and depth by band, worked out by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.analysis import depth, funding
+from derivdata.sources import sample
+
+FIRST, SECOND = (pd.Timestamp(f"2026-01-01T0{hour}:00", tz="UTC").as_unit("us") for hour in (0, 1))
+
+
+def side(
+    name: str, levels: list[tuple[float, float]], time: pd.Timestamp = FIRST, venue: str = "okx"
+) -> pd.DataFrame:
+    frame = pd.DataFrame(levels, columns=["price_usd", "size"])
+    return frame.assign(
+        symbol="BTC", exchange=venue, time=time, side=name, level=np.arange(1, len(levels) + 1)
+    )
+
+
+def made() -> pd.DataFrame:
+    """Mid 100: bids 5, 10 and 30 bps away, asks 5 and 20; an hour later one level a side."""
+    return pd.concat(
+        [
+            side("bid", [(99.95, 2.0), (99.9, 1.0), (99.7, 4.0)]),
+            side("ask", [(100.05, 1.0), (100.2, 3.0)]),
+            side("bid", [(199.9, 1.0)], SECOND),
+            side("ask", [(200.1, 2.0)], SECOND),
+        ],
+        ignore_index=True,
+    )
+
+
+def test_spread_and_depth_of_two_books() -> None:
+    found = depth.by_band(made(), [5.0, 10.0, 25.0]).squeeze(["symbol", "exchange"])
+    np.testing.assert_allclose(found["mid_usd"], [100.0, 200.0])
+    np.testing.assert_allclose(found["spread_bps"], [10.0, 10.0])
+    first = found.isel(time=0)
+    np.testing.assert_allclose(first["visible_usd"], [[199.9, 299.8, 299.8], [100.05, 100.05, 400.65]])
+    # Bids reach 30 bps and asks 20: the last band is complete on the side of the bids alone.
+    assert first["complete"].values.tolist() == [[True, True, True], [True, True, False]]
+    np.testing.assert_allclose(first["depth_usd"], [[199.9, 299.8, 299.8], [100.05, 100.05, np.nan]])
+    second = found.isel(time=1)
+    np.testing.assert_allclose(second["visible_usd"], [[199.9] * 3, [400.2] * 3])
+    assert second["complete"].values.tolist() == [[True, False, False]] * 2
+
+
+def test_a_book_of_one_side_has_neither_mid_nor_depth() -> None:
+    rows = made()
+    rows = rows[(rows["time"] == FIRST) | (rows["side"] == "bid")]
+    found = depth.by_band(rows, [5.0]).squeeze(["symbol", "exchange", "depth_bps"])
+    np.testing.assert_allclose(found["mid_usd"], [100.0, np.nan])
+    np.testing.assert_allclose(found["depth_usd"].isel(time=1), [np.nan, np.nan])
+    assert not found["complete"].isel(time=1).any()
+    bids = depth.by_band(rows[rows["side"] == "bid"], [5.0])
+    assert bids["mid_usd"].isnull().all()
+    assert bids["visible_usd"].isnull().all()
+
+
+def test_venues_without_a_book_at_an_instant_are_missing_there() -> None:
+    rows = pd.concat(
+        [made(), side("bid", [(99.0, 1.0)], venue="bybit"), side("ask", [(101.0, 1.0)], venue="bybit")]
+    )
+    found = depth.by_band(rows.sample(frac=1.0, random_state=1), [150.0])
+    assert found.sizes == {"symbol": 1, "exchange": 2, "time": 2, "side": 2, "depth_bps": 1}
+    bybit = found.sel(symbol="BTC", exchange="bybit", depth_bps=150.0)
+    np.testing.assert_allclose(bybit["spread_bps"], [200.0, np.nan])
+    np.testing.assert_allclose(bybit["visible_usd"], [[99.0, 101.0], [np.nan, np.nan]])
+    assert not bybit["complete"].any()
+
+
+def test_depth_of_books_is_that_of_the_depth_history_and_costs_what_it_does() -> None:
+    """A book of 10 bps with 299.8 USD of bids: an order of 199.9 USD is filled within 5 bps."""
+    found = depth.by_band(made(), [5.0, 10.0])["depth_usd"].sel(symbol="BTC", exchange="okx").isel(time=0)
+    cost = funding.slippage_bps(found, 199.9)
+    assert 0.0 < float(cost.sel(side="bid")) <= 5.0
+
+
+def test_a_book_of_the_sample_agrees_with_its_depth() -> None:
+    at = pd.Timestamp("2026-06-30T11:00", tz="UTC")
+    book = sample.open().latest(
+        "orderbook_book", at, within=pd.Timedelta(1, "h"), symbols=["BTC"], venues=["binance"]
+    )
+    found = depth.by_band(book, [10.0, 25.0]).squeeze()
+    mid = float(found["mid_usd"])
+    bids = book[book["side"] == "bid"]
+    near = bids[bids["price_usd"] >= mid * (1.0 - 10e-4)]
+    expected = float((near["price_usd"] * near["size"]).sum())
+    assert float(found["visible_usd"].sel(side="bid", depth_bps=10.0)) == pytest.approx(expected)
+
+
+def test_books_that_cannot_be_are_refused() -> None:
+    rows = made()
+    named = "the book of BTC on okx at 2026-01-01 00:00:00"
+    for match, frame in (
+        (f"{named} is crossed: its best bid is 99.95 and its best ask 99.9", rows.replace(100.05, 99.9)),
+        (f"{named} has a price that is not above 0", rows.replace(99.9, -1.0)),
+        (f"{named} has a size that is not 0 or more", rows.assign(size=rows["size"].where(rows.index > 0))),
+        (f"{named} has a level twice", rows.assign(level=1)),
+        (f"{named} has a side that is not", rows.replace("ask", "sell")),
+        ("books has no rows", rows.iloc[:0]),
+        ("no column 'size'", rows.drop(columns="size")),
+    ):
+        with pytest.raises(ValueError, match=match):
+            depth.by_band(frame)
+    for bands in ([], [10.0, 5.0], [0.0], [float("nan")]):
+        with pytest.raises(ValueError, match="must ascend from above 0"):
+            depth.by_band(rows, bands)
