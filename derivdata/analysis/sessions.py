@@ -165,7 +165,7 @@ def by_session(
     >>> spans = dd.analysis.sessions.calendar("XNYS", stamps[0], stamps[-1])
     >>> found = dd.analysis.sessions.by_session(spans, funding=rates.assign_attrs(kind="sampled"))
     >>> found["funding_bps_8h"].sel(session=["regular", "weekend"]).round(2).values
-    array([1.  , 3.94])
+    array([1., 4.])
     """
     bounds, kinds = _bounds(sessions)
     known = [panel for panel in (mark, funding, oi) if panel is not None]
