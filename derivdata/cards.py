@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import importlib
 import json
+import re
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+import derivdata
 from derivdata.client.bundle.replaying import replay
 from derivdata.support import calls
 from derivdata.support.arguments import typed
@@ -26,8 +31,14 @@ from derivdata.support.files import replace_file
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["card", "rerun"]
-__dir__ = __all__.copy
+__all__ = ["card", "card_of_report", "rerun"]
+_ISLAND = re.compile(r'<script type="application/json" id="card">(.*?)</script>', re.DOTALL)
+"""Where the page of a report holds its card."""
+
+
+def __dir__() -> list[str]:
+    return ["card", "rerun"]
+
 
 _FORMAT = 1
 _TOLERANCE = 1e-9
@@ -114,7 +125,7 @@ def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
     Parameters
     ----------
     path
-        A file that `card` wrote.
+        A file that `card` wrote, or the page of a report, which has a card of its figures.
     data
         The recording of the responses (`derivdata.record`); nothing else is read then. None requests them
         from the source that this session is connected to, or replays.
@@ -143,11 +154,10 @@ def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
     """
     written = _read(Path(path))
     if data is None:
-        result = _evaluated(written["call"])
+        new, digest = _computed_again(written)
     else:
         with replay(data):
-            result = _evaluated(written["call"])
-    new = figures(result)
+            new, digest = _computed_again(written)
     rows = []
     for name, figure in written["figures"].items():
         recorded, value, allowed = _number(figure["value"]), _number(new.get(name)), figure["tolerance"]
@@ -156,8 +166,46 @@ def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
         equal = both_missing or value == recorded or abs(difference) <= allowed * max(1.0, abs(recorded))
         rows.append((name, recorded, value, 0.0 if both_missing else difference, allowed, bool(equal)))
     table = pd.DataFrame(rows, columns=["figure", "recorded", "new", "difference", "tolerance", "equal"])
-    table.attrs["identical"] = calls.digest(_computed(result)) == written["sha256"]
+    table.attrs["identical"] = digest == written["sha256"]
     return table
+
+
+def card_of_report(arguments: Mapping[str, Any], figures: Mapping[str, float]) -> str:
+    """Return the card of a report as the text of a JSON script in its page."""
+    values = {name: _plain(value) for name, value in figures.items()}
+    written = {
+        "format": _FORMAT,
+        "call": {
+            "function": "report",
+            "arguments": {name: calls.described(value) for name, value in arguments.items()},
+        },
+        "versions": {"python": ".".join(map(str, sys.version_info[:3])), "derivdata": derivdata.__version__},
+        "figures": {name: {"value": value, "tolerance": _TOLERANCE} for name, value in values.items()},
+        "sha256": hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest(),
+    }
+    text = json.dumps(written, sort_keys=True).replace("<", "\\u003c")
+    return f'<script type="application/json" id="card">{text}</script>'
+
+
+def _report_again(written: Mapping[str, Any]) -> tuple[dict[str, float | None], str]:
+    """Write the report of a card again, and return its figures and their hash."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        given = {
+            name: _value(description, f"{name} of report", {})
+            for name, description in written["call"]["arguments"].items()
+        }
+        derivdata.report(**given, out=page)
+        again = _read(page)
+    return {name: figure["value"] for name, figure in again["figures"].items()}, again["sha256"]
+
+
+def _computed_again(written: Mapping[str, Any]) -> tuple[dict[str, float | None], str]:
+    """Compute the result of a card again, and return its figures and its hash."""
+    if written["call"]["function"] == "report":
+        return _report_again(written)
+    result = _evaluated(written["call"])
+    return figures(result), calls.digest(_computed(result))
 
 
 def figures(result: Any) -> dict[str, float | None]:
@@ -212,8 +260,10 @@ def _origin(result: Any) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    island = _ISLAND.search(text)
     try:
-        written = json.loads(path.read_text(encoding="utf-8"))
+        written = json.loads(text if island is None else island[1])
     except ValueError as problem:
         raise ValueError(f"{path} is not a card: {problem}") from None
     missing = {"format", "call", "figures", "sha256"} - set(written if isinstance(written, dict) else ())

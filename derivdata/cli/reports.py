@@ -101,7 +101,7 @@ def _bundle(arguments: argparse.Namespace) -> None:
 
 def add_rerun(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata rerun``."""
-    parser.add_argument("card", type=Path, metavar="CARD", help="a file that dd.card wrote")
+    parser.add_argument("card", type=Path, metavar="CARD", help="a file that dd.card wrote, or a report")
     parser.add_argument(
         "data", type=Path, metavar="RECORDING", help="the responses behind it, from dd.record"
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 import derivdata
+from derivdata.cards import card_of_report
 from derivdata.client.bundle.reading import Bundle
 from derivdata.client.bundle.replaying import Replay
 from derivdata.client.transport import SESSION
@@ -121,8 +123,17 @@ def report(
         source_text=source_text,
     )
     earlier = None if previous is None else _earlier(previous, wanted)
+    arguments = {
+        "symbols": symbols,
+        "window": window,
+        "venues": venues,
+        "fee_bps": fee_bps,
+        "expiries": expiries,
+        "sections": sections,
+        "source_text": source_text,
+    }
     with _rarely_collected():
-        return _write(path, wanted, earlier, bundle)
+        return _write(path, wanted, earlier, bundle, arguments)
 
 
 @contextmanager
@@ -137,7 +148,11 @@ def _rarely_collected() -> Iterator[None]:
 
 
 def _write(
-    path: Path, wanted: ReportOptions, earlier: about.Earlier | None, bundle: str | Path | None
+    path: Path,
+    wanted: ReportOptions,
+    earlier: about.Earlier | None,
+    bundle: str | Path | None,
+    arguments: Mapping[str, Any],
 ) -> Path:
     data = Data(wanted)
     chosen = [_SECTIONS[name](data) for name in wanted.sections]
@@ -156,6 +171,7 @@ def _write(
         parts,
         f"Made with derivdata {derivdata.__version__} from data as of {when}.{answers}",
         banner=_SYNTHETIC if data.synthetic else "",
+        card=card_of_report(arguments, {m.name: m.value for section in chosen for m in section.metrics}),
     )
     replace_file(path, text.encode(), mode=0o666)
     return path

@@ -203,9 +203,11 @@ _LONG = 14
 
 
 def render_page(
-    title: str, subtitle: str, sections: Sequence[Section], made: str, *, banner: str = ""
+    title: str, subtitle: str, sections: Sequence[Section], made: str, *, banner: str = "", card: str = ""
 ) -> str:
     """Return the whole HTML text; `made` is the one line that may differ between two equal reports.
+
+    `card` is a script of JSON that is not run: what `derivdata.rerun` reads.
 
     Its policy allows the styles and pictures inside it, and by its hash the one script that sorts and copies
     tables; characters that control a terminal or the direction of text are escaped.
@@ -226,7 +228,7 @@ def render_page(
         title,
         f'{warning}<header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
         f"<nav>{links}</nav></header>\n{body}\n"
-        f'<footer><p class="soft" id="made">{escape(made)}</p></footer>'
+        f'<footer><p class="soft" id="made">{escape(made)}</p></footer>{card}'
         f"<script>{script}</script>",
         style=_resource("style.css"),
         policy=policy,
