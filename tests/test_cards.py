@@ -263,3 +263,22 @@ def test_tolerances_name_figures() -> None:
     share = oi.market_share(dd.panel(dd.oi.history("BTC", "7d", venues=VENUES), "oi_usd"))
     with pytest.raises(ValueError, match=r"the result has no figure 'net'"):
         dd.card(share, "never-written.json", tolerances={"net": 1.0})
+
+
+def test_a_report_has_a_card_that_is_run_again(tmp_path: Path) -> None:
+    page, bundle = tmp_path / "report.html", tmp_path / "report.ddz"
+    dd.connect("sample", cache="off")
+    with dd.record(bundle):
+        dd.report("BTC", out=page, window="3d", sections=["funding", "oi"], venues=["binance", "okx"])
+    dd.disconnect()
+    again = dd.rerun(page, bundle)
+    assert again["equal"].all()
+    assert again.attrs["identical"]
+    assert {"BTC open interest", "BTC price"} <= set(again["figure"])
+    text = page.read_text(encoding="utf-8")
+    recorded = again.set_index("figure").loc["BTC price", "recorded"]
+    assert f'"value": {recorded}' in text
+    page.write_text(text.replace(f'"value": {recorded}', f'"value": {recorded + 1.0}'), encoding="utf-8")
+    changed = dd.rerun(page, bundle).set_index("figure")
+    assert not changed.loc["BTC price", "equal"]
+    assert changed.loc["BTC open interest", "equal"]
