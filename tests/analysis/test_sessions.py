@@ -224,6 +224,15 @@ def test_sampled_rates_are_weighted_with_the_time_for_which_they_hold() -> None:
     assert np.isnan(found["funding_bps"].sel(session="holiday"))
 
 
+def test_a_sampled_rate_holds_for_two_usual_steps_at_most() -> None:
+    """Hourly samples with a gap from 3 h to 10 h: the rate of 3 h holds until 5 h."""
+    stamps = pd.Timestamp("2026-01-08T12:00") + pd.to_timedelta([0, 1, 2, 3, 10], "h")
+    rates = xr.DataArray([8.0, 8.0, 8.0, 16.0, 4.0], {"time": stamps}, "time", "rate_bps_8h")
+    found = sessions.by_session(made_calendar(), funding=rates.assign_attrs(kind="sampled"))
+    assert of(found["funding_hours"]) == {"regular": 4.0, "overnight": 1.0, "weekend": 1.0}
+    assert of(found["funding_bps"]) == {"regular": 5.0, "overnight": 2.0, "weekend": 0.5}
+
+
 def test_settled_rates_accrue_over_their_interval_and_add_up_to_the_payments() -> None:
     """Payments every 8 h: at 8 h for 4 regular, 2 overnight, 2 regular; at 16 h for 2 regular, 6 weekend."""
     rates = series([8.0, -16.0], "rate_bps_8h", "8h", "2026-01-08T20:00")
