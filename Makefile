@@ -12,7 +12,7 @@ PACKAGE := pip install --quiet --system-certs --no-deps --no-build-isolation --e
 LOCK := $(UV) pip compile --quiet --system-certs --universal --python-version 3.11 --generate-hashes \
 	--only-binary :all: --custom-compile-command "make lock" --constraint requirements/constraints.in $(LOCK_OPTIONS)
 # Every extra but serve: the local service is tested, shown and timed as it is without.
-EXTRAS := $(addprefix --extra ,completion dask excel mcp netcdf plotly s3 sessions stream zarr)
+EXTRAS := $(addprefix --extra ,completion dask excel mcp netcdf pandera plotly s3 sessions stream zarr)
 # Compiled modules are kept, whatever the environment says: without them every process compiles pandas again.
 export PYTHONDONTWRITEBYTECODE :=
 SYMBOLS ?= BTC ETH
