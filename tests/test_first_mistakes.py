@@ -99,8 +99,6 @@ def test_names_that_are_nearly_right_are_named(tmp_path: Path, monkeypatch: pyte
     dd.connect("sample")
     with pytest.raises(dd.errors.NotFound, match=r"unknown symbol 'BTX'; did you mean B\w+, .*BTC"):
         dd.oi.history("BTX", "1d")
-    with pytest.raises(ValueError, match=r"no column 'time': it is in the index, use table\.reset_index"):
-        dd.panel(dd.oi.history("BTC", "1d").set_index("time"))
     with pytest.raises(dd.errors.ArchiveError, match=r'dd\.connect\("venues", venues=\["binance"\]\)'):
         dd.connect("binance")
     with pytest.raises(dd.errors.ArchiveError, match=r'dd\.connect\("https://api\.example\.com"\)'):

@@ -32,6 +32,8 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 _NUMERIC = ("i", "u", "f")
 _WITH_LABELS = ("numpy", "pandas", "xarray")
 _MOST_LISTED = 6  # names of arguments in a message
+_NOT_TABLES = frozenset({"builtins", "datetime", "derivdata", *_WITH_LABELS})
+"""Packages whose objects are not tables of another library: these are not looked at."""
 _WHOLE = 2**53  # above, a float cannot hold every whole number
 
 _RECORDED = {"pandas.DataFrame", "xarray.DataArray", "xarray.Dataset"}
@@ -208,6 +210,10 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
     try:
         return value if rule.convert is None else rule.convert(value)
     except (TypeError, ValueError, RuntimeError, BufferError, NotImplementedError) as fault:
+        if rule.convert is _data:
+            raise TypeError(
+                f"{name} ({_kind(value)}) cannot be converted to {rule.words}: {fault}"
+            ) from fault
         raise TypeError(
             f"{name} ({_kind(value)}) cannot be converted to a NumPy array: expected numbers in the memory "
             f"of the host; copy the array there and pass it without gradients ({fault})"
@@ -258,27 +264,45 @@ def _rule(hint: Any) -> _Rule | None:
         return _mapping(_rule(parts[0]), _rule(parts[1]))
     kind = origin or hint
     if _name(kind) == "pandas.DataFrame":
-        return _Rule("a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_arrow(value), _plain)
-    convert = _plain if _name(kind) in ("xarray.DataArray", "xarray.Dataset", "pandas.Series") else None
+        return _Rule("a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_foreign(value), _data)
+    convert = _data if _name(kind) in ("xarray.DataArray", "xarray.Dataset", "pandas.Series") else None
     return _Rule(f"a {_name(kind)}", lambda value: isinstance(value, kind), convert)
 
 
-def _is_arrow(value: Any) -> bool:
-    """Return whether a value is a table of another library that gives its columns by Arrow's interface."""
-    return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
+def _is_foreign(value: Any) -> bool:
+    """Return whether a value is a table of another library: polars, pyarrow, DuckDB, ibis, narwhals."""
+    if type(value).__module__.partition(".")[0] in _NOT_TABLES:
+        return False
+    from derivdata.support.foreign_tables import is_table
+
+    return is_table(value)
+
+
+def _data(value: Any) -> Any:
+    """Return tables of any library as pandas has them, and data in plain types; all else as it is.
+
+    Named levels of an index become columns.
+    """
+    if type(value).__module__.partition(".")[0] in _WITH_LABELS:
+        return _table(_plain(value))
+    if not _is_foreign(value):
+        return value
+    from derivdata.support.foreign_tables import to_pandas
+
+    return _table(_plain(to_pandas(value)))
+
+
+def _table(value: Any) -> Any:
+    if _name(type(value)) != "pandas.DataFrame" or value.index.names == [None]:
+        return value
+    from derivdata.support.foreign_tables import with_index_as_columns
+
+    return with_index_as_columns(value)
 
 
 def _plain(value: Any) -> Any:
-    """Return tables of any library as pandas has them, and data in plain types; all else as it is."""
-    library = type(value).__module__.partition(".")[0]
-    if library not in ("pandas", "xarray", "numpy") and not _is_arrow(value):
-        return value
     from derivdata.support.plain_data import plain
 
-    if library not in ("pandas", "xarray", "numpy"):
-        import pyarrow as pa
-
-        value = pa.table(value).to_pandas()
     return plain(value)
 
 
@@ -314,7 +338,7 @@ def _list(item: _Rule | None) -> _Rule:
     return _Rule(
         f"a list (each {item.words})",
         lambda value: _is_listed(value) and all(map(item.fits, value)),
-        converted if convert is _plain else None,
+        converted if convert is _data else None,
         choices=item.choices,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,15 @@ def _is_plain(dtype: Any, name: Any) -> bool:
         isinstance(dtype, pd.CategoricalDtype | pd.StringDtype)
         and name not in TIME_COLUMNS
         and not _by_arrow(dtype)
+        and not _has_own_order(dtype)
     )
+
+
+def _has_own_order(dtype: Any) -> bool:
+    """Return whether categories are in another order than their values: results would be sorted by it."""
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return False
+    return bool(dtype.ordered) or not dtype.categories.is_monotonic_increasing
 
 
 def _by_arrow(dtype: Any) -> bool:
@@ -97,7 +106,7 @@ def _by_arrow(dtype: Any) -> bool:
 def _plain_column(column: pd.Series, name: str) -> pd.Series:
     dtype = column.dtype
     if isinstance(dtype, pd.ArrowDtype):
-        return _plain_column(_of_arrow(column, dtype.pyarrow_dtype), name)
+        return _plain_column(of_arrow(column, dtype.pyarrow_dtype), name)
     if isinstance(dtype, pd.DatetimeTZDtype):
         return column if dtype == _ZONED else _in_range(lambda: utc(column).dt.as_unit("us"), name)
     if isinstance(dtype, pd.CategoricalDtype):
@@ -112,7 +121,12 @@ def _plain_column(column: pd.Series, name: str) -> pd.Series:
 
 
 def _of_categories(column: pd.Series, name: str) -> pd.Series:
-    """Return a categorical with plain categories, or its values where these are instants."""
+    """Return a categorical with sorted plain categories, or its values where these are instants."""
+    if _has_own_order(column.dtype):
+        words = column.dtype.categories
+        with suppress(TypeError):  # words of several types have no order
+            words = words.sort_values()
+        column = column.cat.set_categories(words, ordered=False)
     before = column.dtype.categories
     categories = _plain_column(pd.Series(before), name)
     if categories.dtype == before.dtype and categories.dtype.kind != "M":
@@ -129,7 +143,7 @@ def _of_objects(column: pd.Series, name: str) -> pd.Series:
     return _instants(column, name) if is_text or isinstance(first, dt.date) else column
 
 
-def _of_arrow(column: pd.Series, kind: Any) -> pd.Series:
+def of_arrow(column: pd.Series, kind: Any) -> pd.Series:
     """Return a column that Arrow holds in the types of pandas and numpy."""
     import pyarrow as pa
 

@@ -131,7 +131,7 @@ COLUMNS: dict[str, Column] = {
     "label": _label("Name of the bucket."),
     "lower_pct": Column(_NUMBER, "%", "Lower edge of the bucket; missing if unbounded."),
     "upper_pct": Column(_NUMBER, "%", "Upper edge of the bucket; missing if unbounded."),
-    "symbols": _label("Symbols of the bucket, joined by commas."),
+    "symbols": _label("Symbols of the bucket, joined by commas; empty if it has none.", default=""),
     "exchange_id": _label("Exchange that lists the underlying real-world asset."),
     "short_name": _label("Exchange's short name."),
     "mic": _label("Market identifier code (ISO 10383)."),

@@ -31,12 +31,7 @@ def require_columns(
     """
     for name in (*others, *numbers, *any_kind):
         if name not in frame.columns:
-            named = name in (frame.index.names or ())
-            near = (
-                ": it is in the index, use table.reset_index()"
-                if named
-                else did_you_mean(name, frame.columns)
-            )
+            near = did_you_mean(name, frame.columns)
             raise ValueError(f"{argument} has no column {name!r}{near}")
         if frame.columns.get_loc(name).__class__ is not int:
             raise ValueError(f"{argument} has the column {name!r} more than once")

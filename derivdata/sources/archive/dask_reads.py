@@ -165,7 +165,7 @@ def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFr
     text = frame.select_dtypes("category").columns
     words = {}
     for name in text:
-        listed = {*entry.values.get(name, []), table.columns[name].default} - {""}
+        listed = {*entry.values.get(name, []), table.columns[name].default or ""} - {""}
         words[name] = pd.Index(sorted(listed), dtype="str")
         _refuse_unlisted(table, name, frame[name].cat.categories.difference(words[name]))
     return frame.assign(**{name: frame[name].cat.set_categories(words[name]) for name in text})

@@ -19,6 +19,9 @@ from derivdata.support import times
 from derivdata.support.arrays import Array
 
 _STR = pd.StringDtype(na_value=np.nan)
+_LARGEST_EXACT = 2.0**53
+"""Floats below hold every whole number."""
+
 _PLAIN_TEXT: frozenset[type] = frozenset({str, NoneType})
 _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
@@ -56,8 +59,8 @@ class Column:
         The largest number that is possible: beyond it lies a wrong unit, or what a source writes for
         "undefined". None where any number is.
     default
-        The word that rows without a value get: a column of a key that earlier versions did not have. Empty
-        where such rows stay missing.
+        The word that rows without a value get: in a column of a key that earlier versions did not have, or
+        where text may be empty, which CSV does not tell from missing. None where such rows stay missing.
     """
 
     kind: Kind
@@ -67,7 +70,7 @@ class Column:
     least: float | None = None
     positive: bool = False
     most: float | None = None
-    default: str = ""
+    default: str | None = None
 
     def outside(self, values: Array) -> Iterator[tuple[Array, str]]:
         """Yield the numbers that are impossible, as a mask, with the reason."""
@@ -100,12 +103,14 @@ def cast_columns(
     for name, column in columns.items():
         source = name if wire is None else wire.get(name, name)
         if source in given:
-            values = _with_default(column, given[source]) if column.default else given[source]
+            values = given[source]
+            if column.default is not None:
+                values = _with_default(column, values)
             cast_ones[name] = cast(table, name, column, values)
         elif name in optional:
             size = len(next(iter(given.values()))) if isinstance(given, Mapping) else len(given)
             is_number = column.kind is Kind.NUMBER
-            empty = [column.default or None] * size
+            empty = [column.default] * size
             missing = np.full(size, np.nan) if is_number else cast(table, name, column, empty)
             cast_ones[name] = missing
         else:
@@ -142,6 +147,27 @@ def cast(table: str, name: str, column: Column, values: Any) -> Any:
     return result
 
 
+def written_as_text(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
+    """Return a frame whose text columns hold digits where a reader of a file made them whole numbers.
+
+    Such a reader makes floats of whole numbers where some are missing; floats that may be rounded, or of a
+    column without missing values ("1E5"), stay as they are and are refused.
+    """
+    changed = {}
+    for name, column in columns.items():
+        if column.kind not in (Kind.TEXT, Kind.LABEL) or name not in frame.columns:
+            continue
+        values = frame[name]
+        if values.dtype.kind == "f" and values.isna().any():
+            known = values.dropna().to_numpy(np.float64)
+            if not ((np.floor(known) == known) & (np.abs(known) < _LARGEST_EXACT)).all():
+                continue
+            values = values.astype("Int64")
+        if values.dtype.kind in "iu":
+            changed[name] = values.astype("string").astype(_STR)
+    return frame.assign(**changed) if changed else frame
+
+
 def text(values: Any) -> Any:
     """Return categories, sorted and only those in use, so that equal tables have equal dtypes."""
     array = values.array if isinstance(values, pd.Series) else values
@@ -153,9 +179,9 @@ def text(values: Any) -> Any:
     used[codes[:1]] = True
     used[codes[1:][codes[1:] != codes[:-1]]] = True  # runs of equal neighbours are looked at once
     used = used[:-1]
-    if used.all() and words.dtype == "str" and words.is_monotonic_increasing:
+    if used.all() and words.dtype == "str" and words.is_monotonic_increasing and not array.ordered:
         return values
-    return array.set_categories(pd.Index(sorted(words[used]), dtype="str"))
+    return array.set_categories(pd.Index(sorted(words[used]), dtype="str"), ordered=False)
 
 
 @lru_cache(maxsize=256)

@@ -15,9 +15,10 @@ from msgspec import UNSET, Struct
 from msgspec.structs import astuple
 
 from derivdata.errors import SchemaError
+from derivdata.support import foreign_tables
 from derivdata.support.arrays import Array
 from derivdata.support.text import escape_controls
-from derivdata.tables.schema.column import Column, Kind, cast_columns, packed, repeated, text
+from derivdata.tables.schema.column import Column, Kind, cast_columns, packed, repeated, text, written_as_text
 
 _ARROW = {
     Kind.TEXT: pa.string(),
@@ -27,6 +28,8 @@ _ARROW = {
     Kind.COUNT: pa.float64(),
 }
 _BATCH = 512
+_EXACT: dict[str, Any] = {"float_precision": "round_trip"} if pd.__version__.startswith("3.0.") else {}
+"""Option with which `pandas.read_csv` reads the numbers that were written; from 3.1 on, it always does."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +108,55 @@ class Table:
         return frame
 
     def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Make a frame with the library's names this table: cast, ordered, sorted, checked; `attrs` stay."""
-        rows = frame.reset_index(drop=True)
+        """Make a frame with the library's names this table: cast, ordered, sorted, checked.
+
+        Parameters
+        ----------
+        frame
+            A table of pandas, polars, pyarrow, DuckDB, ibis or narwhals, lazy ones included, read from any
+            format. Columns may be in the index. Whole numbers in a column of text become their digits:
+            readers of CSV take identifiers for numbers. ``read_csv`` also preserves zeros in front.
+
+        Returns
+        -------
+        DataFrame
+            The table, with the ``attrs`` of the frame.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or holds other values, a key is missing, or two rows share it.
+        """
+        frame = foreign_tables.with_index_as_columns(foreign_tables.to_pandas(frame))
+        rows = written_as_text(frame.reset_index(drop=True), self.columns)
         result = self.frame(
             self._checked(cast_columns(self.name, self.columns, rows, optional=self.optional))
         )
         result.attrs = dict(frame.attrs)
         return result
+
+    def read_csv(self, file: Any) -> pd.DataFrame:
+        """Read the table from a CSV file, as ``to_csv`` of pandas or another library writes it.
+
+        Text stays as it is written ("007", "NA", "NULL"), and numbers are exact; an empty field is missing.
+
+        Parameters
+        ----------
+        file
+            Path, address or open file, as `pandas.read_csv` takes it.
+
+        Returns
+        -------
+        DataFrame
+            The table. CSV holds no ``attrs``: give ``source=`` to figures.
+
+        Raises
+        ------
+        SchemaError
+            As for ``conform``.
+        """
+        texts = {n: "str" for n, column in self.columns.items() if column.kind in (Kind.TEXT, Kind.LABEL)}
+        return self.conform(pd.read_csv(file, dtype=texts, keep_default_na=False, na_values=[""], **_EXACT))
 
     @cached_property
     def _labels(self) -> pd.Index:
@@ -128,7 +173,9 @@ class Table:
             missing = pd.isna(bare(ordered[name]))
             if missing.any():
                 raise SchemaError(
-                    f"{self.name}.{name} is part of the key and missing in {int(missing.sum())} rows"
+                    f"{self.name}.{name} is part of the key and missing in {int(missing.sum())} rows; "
+                    f"if they are read from CSV, use dd.tables.TABLES[{self.name!r}].read_csv(path), "
+                    "which reads 'NA' and 'NULL' as text"
                 )
         by = [*self.order, *(k for k in self.key if k not in self.order)]
         rank, tied = arrangement([ordered[name] for name in by])
@@ -205,7 +252,7 @@ def _codes(column: Any) -> Array:
     values = bare(column)
     if isinstance(values, pd.Categorical):
         return np.asarray(values.codes)
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
+    if values.dtype.kind == "M":
         return np.asarray(values.asi8)
     if values.dtype == "float64":
         return np.asarray(values)
