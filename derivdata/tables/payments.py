@@ -145,7 +145,6 @@ class _Groups:
         first = np.repeat(starts, counts)
         is_copy = (stamps == stamps[first]) & is_same_rate(native, native[first])
         is_copied = np.logical_and.reduceat(is_copy, starts) & (counts > 1)
-        self._copied_series = {*series[starts[is_copied]].tolist()}
         self.is_copy: Bools = is_copy & np.repeat(is_copied, counts)
         """Rows of groups that have one payment, stamp and rate, several times: pages overlap."""
         self.is_copy[starts] = False
@@ -175,17 +174,18 @@ class _Groups:
         """Return the rows of groups that make up for payments that a halt held back, by group.
 
         They come after a gap, and are at most as many as it lacks. Where the series also has groups that
-        are not after a gap, its payments are there twice, and so are equal ones after a gap.
+        are not after a gap, its payments are there twice, and so are equal ones after a gap. Copies with
+        one stamp do not tell so: the stamps of payments after a halt differ.
         """
         found: dict[int, list[int]] = {}
-        with_duplicates = set(self._copied_series)
+        with_duplicates = set[int]()
         for place in self.several:
             rows = self._distinct(place)
             gap, step = self._gap_and_step(place)
             if len(rows) > 1 and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
                 found[place] = rows
             else:
-                with_duplicates.add(self._series[self._starts[place]])
+                with_duplicates.add(int(self._series[self._starts[place]]))
         return {
             place: rows
             for place, rows in found.items()

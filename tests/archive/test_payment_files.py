@@ -200,6 +200,85 @@ def test_payments_that_make_up_for_a_halt_are_one_row(
     assert float(total["missing_hours"].squeeze()) == 0.0
 
 
+RATES = {
+    "distinct": lambda place: (place % 7 - 3) * 1e-5,
+    "equal": lambda place: -2e-5,
+    "zero": lambda place: 0.0 if 12 <= place <= 22 else 2e-5,
+}
+
+
+def held_back(rates: str) -> tuple[list[Payment], int, int]:
+    """Payments of 40 hours, of which four come twenty minutes late; the first of them, and the next hour."""
+    whole = [p._replace(rate=RATES[rates](place)) for place, p in enumerate(schedule((1, 40)))]
+    hour = int(whole[18].at)
+    late = [p._replace(at=hour + (1200 + 7 * place) / 3600) for place, p in enumerate(whole[15:19])]
+    return [*whole[:15], *late, *whole[19:]], 15, 19
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("rates", sorted(RATES))
+@pytest.mark.parametrize("order", ["rest", "whole", "overlap", "rest first", "whole first", "whole, rest"])
+def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
+    venue: str, rates: str, order: str, tmp_path: Path
+) -> None:
+    """The row of the hour gets what is missing as a correction, and another import changes nothing."""
+    paid, first, end = held_back(rates)
+    early, rest = paid[:end], paid[end:]
+    files = {
+        "rest": [early, rest],
+        "whole": [early, paid],
+        "overlap": [early, paid[first - 8 :]],
+        "rest first": [rest, early],
+        "whole first": [paid, early],
+        "whole, rest": [paid, rest],
+    }[order]
+    rows = imported(LAYOUTS[venue], tmp_path, *files).sort_values("time")
+    times = [*range(1, 16), *range(20, 41)]
+    assert rows["time"].tolist() == [START + pd.Timedelta(hour, "h") for hour in times]
+    assert rows["payment_count"].tolist() == [5 if hour == 20 else 1 for hour in times]
+    assert rows["interval_hours"].tolist() == [5 if hour == 20 else 1 for hour in times]
+    pays = [p.rate for p in paid]
+    wanted = [*pays[:first], sum(pays[first : end + 1]), *pays[end + 1 :]]
+    assert rows["rate_native"].tolist() == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+    bps = [pay * 8e4 / hours for pay, hours in zip(wanted, rows["interval_hours"], strict=True)]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx(bps, rel=1e-9, abs=1e-11)
+    log = open_archive(tmp_path / "archive").corrections()
+    reasons = log["reason"].tolist().count("later rows have more payments of a halt")
+    assert reasons == (not order.startswith("whole") or order == "whole")
+    again = tmp_path / "again"
+    again.mkdir()
+    for number, payments in enumerate(files):
+        path = again / str(number) / LAYOUTS[venue].name
+        path.parent.mkdir()
+        path.write_text(LAYOUTS[venue].write(payments), encoding="utf-8")
+        options = LAYOUTS[venue].options
+        result = import_files("funding_settlements", str(path), str(tmp_path / "archive"), **options)
+        assert result.written == 0, result
+    after = open_archive(tmp_path / "archive").read("funding_settlements", *EVER).sort_values("time")
+    pd.testing.assert_frame_equal(after, rows)
+
+
+@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+def test_equal_payments_after_a_halt_count_also_where_a_page_repeats_rows(venue: str, tmp_path: Path) -> None:
+    paid, first, end = held_back("equal")
+    rows = imported(LAYOUTS[venue], tmp_path, [*paid[:6], *paid[3:8], *paid[8:end], *paid[first:]])
+    assert rows["payment_count"].sum() == 40
+    assert rows["rate_native"].sum() == pytest.approx(40 * -2e-5, rel=1e-9)
+
+
+def test_a_payment_of_a_halt_with_more_payments_missing_is_a_contradiction(tmp_path: Path) -> None:
+    """Next to two late payments of four, it is not certain whether one of the two is that of the hour."""
+    paid, first, end = held_back("distinct")
+    venue = LAYOUTS["okx"]
+    before = imported(venue, tmp_path, [*paid[: first + 1], *paid[first + 3 : end]])
+    assert before["payment_count"].max() == 2
+    rest = open_archive(tmp_path / "archive").read("funding_settlements", *EVER).tail(1)
+    rest = rest.assign(rate_native=paid[end].rate, payment_count=1, interval_hours=1.0)
+    rest = rest.assign(rate_bps_8h=paid[end].rate * 8e4)
+    with pytest.raises(dd.errors.ArchiveError, match=r"AAA on okx has two rates.*nothing was appended"):
+        open_archive(tmp_path / "archive").append("funding_settlements", rest)
+
+
 @pytest.mark.parametrize("venue", sorted(LAYOUTS))
 @pytest.mark.parametrize("interval", [1, 8])
 def test_a_lone_payment_of_the_day_of_listing_is_counted(venue: str, interval: int, tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ class Archive(ArchiveReader):
         for rows, action, reason in (
             (payments.completed, COMPLETED, "later payments tell the interval"),
             (payments.changed, "replace", "later payments tell another interval"),
+            (payments.added, "replace", "later rows have more payments of a halt"),
         ):
             if len(rows):
                 replace_keyed_rows(

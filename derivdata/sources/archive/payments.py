@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.tables.payment_intervals import assign_intervals, payment_time
+from derivdata.tables.payment_intervals import HOUR_US, assign_intervals, payment_time
 from derivdata.tables.payments import SOURCES, conflict_text, is_same_rate, merge_payments, rates_of
 from derivdata.units import BPS
 
@@ -41,6 +41,18 @@ class CompletedPayments(NamedTuple):
     """Stored rows whose interval was not known and now is."""
     changed: pd.DataFrame
     """Stored rows whose interval, which spacing told, is now another one."""
+    added: pd.DataFrame
+    """Stored rows of which new ones have more payments: those after a halt, or the one of the same hour."""
+
+
+class _Amendments(NamedTuple):
+    """Stored rows that get more payments: their places, and what they pay with them."""
+
+    rows: Indices
+    native: Floats
+    rate: Floats
+    """Mean rate, for rows without an interval."""
+    count: Indices
 
 
 class WrongIntervals(NamedTuple):
@@ -90,6 +102,18 @@ class _Columns:
             interval_source=pd.Categorical(np.where(np.isnan(hours), None, source), SOURCES),
         )
 
+    def amended(self, more: _Amendments, interval: Floats) -> pd.DataFrame:
+        """Return the rows that get more payments."""
+        hours = interval[more.rows] * more.count
+        rate = np.where(np.isnan(hours), more.rate, rates_of(more.native, hours))
+        native = np.where(np.isnan(more.native), rate * hours / 8.0 / BPS, more.native)
+        return self.frame.iloc[more.rows].assign(
+            interval_hours=hours,
+            rate_bps_8h=np.where(np.isnan(more.native), more.rate, rate),
+            rate_native=native,
+            payment_count=more.count,
+        )
+
 
 def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
     """Return conformed new rows as they are to be stored, and what they change in stored rows.
@@ -102,7 +126,7 @@ def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
     stored = _Columns(read(list(rows["symbol"].astype(object).unique()), first - _REACH, last + _REACH))
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
-    is_known = _are_stored(stored, new, codes[:size], codes[size:], conflicts)
+    is_known, more = _compared(stored, new, codes[:size], codes[size:], conflicts)
     fresh = np.flatnonzero(~is_known)
     times = np.concatenate([payment_time(stored.times), new.times[fresh]])
     stated = np.concatenate(
@@ -121,12 +145,15 @@ def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
     is_completed = np.isnan(stored.interval) & np.isfinite(hours[:size])
     is_changed = ~stored.is_stated & is_confirmed[:size] & np.isfinite(stored.interval)
     is_changed &= stored.interval != hours[:size]
+    added = stored.amended(more, np.where(is_completed | is_changed, hours[:size], stored.interval))
+    is_completed[more.rows] = False
+    is_changed[more.rows] = False
     completed, changed = (
         stored.updated(np.flatnonzero(chosen), hours[:size][chosen], "spacing")
         for chosen in (is_completed, is_changed)
     )
     present = len(rows) - len(fresh) - len(conflicts)
-    return CompletedPayments(result, present, conflicts, completed, changed)
+    return CompletedPayments(result, present, conflicts, completed, changed, added)
 
 
 def wrong_intervals(rows: pd.DataFrame) -> WrongIntervals:
@@ -175,11 +202,20 @@ def _merged(new: _Columns, conflicts: list[str]) -> _Columns:
     return _Columns(frame.reset_index(drop=True))
 
 
-def _are_stored(
+def _compared(
     stored: _Columns, new: _Columns, old_series: Indices, new_series: Indices, conflicts: list[str]
-) -> Bools:
-    """Return which new payments are stored, and add a text for each that is stored with another rate."""
-    keys = pd.DataFrame({"series": old_series, "time": payment_time(stored.times)})
+) -> tuple[Bools, _Amendments]:
+    """Return which new payments are stored, and the stored rows that get more payments.
+
+    Adds a text for each new payment that is stored with another rate.
+
+    A catch-up after a halt may be stored before the payment of its hour, or after it, and files may start
+    with that payment. Of two rows with other counts the one with more payments has those of the other. But
+    a single payment and the others that are due after the payment before are added up. Where neither is
+    certain, the new row is a contradiction.
+    """
+    old_times = payment_time(stored.times)
+    keys = pd.DataFrame({"series": old_series, "time": old_times})
     keys["place"] = np.arange(len(keys))
     keys = keys.drop_duplicates(["series", "time"])  # older versions stored stamps as they came
     wanted = pd.DataFrame({"series": new_series, "time": new.times})
@@ -188,7 +224,26 @@ def _are_stored(
     new_rows, old_rows = np.flatnonzero(is_known), places[is_known].astype(np.intp)
     is_same = is_same_rate(new.value[new_rows], stored.value[old_rows])
     is_same |= is_same_rate(new.rate[new_rows] / BPS, stored.rate[old_rows] / BPS)
+    # A mean rate, and a sum of zeros, may be equal for other numbers of payments.
+    is_same &= new.count[new_rows] == stored.count[old_rows]
+    more: list[tuple[int, float, float, int]] = []
     for row, old in zip(new_rows[~is_same].tolist(), old_rows[~is_same].tolist(), strict=True):
+        before, count = int(stored.count[old]), int(new.count[row])
+        if before != count:
+            interval = new.interval[row] if np.isnan(stored.interval[old]) else stored.interval[old]
+            own = np.concatenate(
+                [old_times[old_series == new_series[row]], new.times[new_series == new_series[row]]]
+            )
+            due = _payments_due(own, int(new.times[row]), float(interval))
+            if 1 in (before, count) and before + count == due:
+                total = before + count
+                rate = (stored.rate[old] * before + new.rate[row] * count) / total
+                more.append((old, stored.native[old] + new.native[row], rate, total))
+                continue
+            if 1 not in (before, count) or max(before, count) >= due:
+                if count > before:
+                    more.append((old, new.native[row], new.rate[row], count))
+                continue
         text = conflict_text(
             str(new.names[row]),
             int(stored.times[old]),
@@ -197,7 +252,17 @@ def _are_stored(
             float(new.value[row]),
         )
         conflicts.append(f"{text} (the first is stored)")
-    return np.asarray(is_known)
+    columns = np.array(more, dtype=np.float64).reshape(-1, 4).T
+    amendments = _Amendments(columns[0].astype(np.intp), columns[1], columns[2], columns[3].astype(np.int64))
+    return np.asarray(is_known), amendments
+
+
+def _payments_due(times: Indices, time: int, interval: float) -> float:
+    """Return how many payments are due after the one before a time [µs]; NaN where it is not known."""
+    earlier = times[times < time]
+    if not earlier.size or np.isnan(interval):
+        return np.nan
+    return float(np.rint((time - earlier.max()) / HOUR_US / interval))
 
 
 def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> tuple[Floats, Bools]:
