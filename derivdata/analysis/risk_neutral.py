@@ -100,7 +100,7 @@ def density(
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> found = dd.analysis.risk_neutral.density(surface, 0.0, 30 / 365)
     >>> round(found["distribution"].item(), 3), round(found["mass"].item(), 6)
-    (0.496, 1.0)
+    (0.495, 1.0)
     """
     surface, k = whole_surface(surface), bare(log_moneyness, "log_moneyness")
     cut = _cut(surface, year_fraction, extrapolate, clock)

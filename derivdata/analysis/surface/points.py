@@ -98,7 +98,7 @@ def constant_maturity(
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> fixed = dd.analysis.surface.constant_maturity(surface, tenors=("7d", "30d"), points=("atm", "rr25"))
     >>> fixed["atm"].round(3).values
-    array([0.466, 0.467])
+    array([0.468, 0.468])
     """
     conventions: Any = {"delta": delta, "atm": atm, "interest_rate": interest_rate}
     if errors:
