@@ -300,3 +300,20 @@ def test_payments_with_fields_of_many_venues_ask_for_the_venue_only(
     assert "--set exchange=VALUE" in capsys.readouterr().err
     assert main([*said, "--set", "exchange=aster"]) == 0
     assert _rows(tmp_path, "funding_settlements")["exchange"].unique().tolist() == ["aster"]
+
+
+def test_running_rates_of_coinapi_need_the_interval_only(tmp_path: Path) -> None:
+    """The fraction 0.0001 of 4 hours is 2 bps in 8 hours; a row of another metric is left out."""
+    row = {
+        "entry_time": "2026-03-01T00:00:01Z",
+        "recv_time": "2026-03-01T00:00:00Z",
+        "exchange_id": "BINANCEFTS",
+        "symbol_id": "BINANCEFTS_PERP_ETH_USDT",
+        "metric_id": "DERIVATIVES_FUNDING_RATE_CURRENT",
+        "value_decimal": 0.0001,
+    }
+    other = {**row, "recv_time": "2026-03-01T01:00:00Z", "metric_id": "DERIVATIVES_OPEN_INTEREST"}
+    _import(tmp_path, "metrics.json", json.dumps([row, other]), "--set", "interval_hours=4")
+    [stored] = _rows(tmp_path, "funding_history").to_dict("records")
+    assert (stored["exchange"], stored["symbol"]) == ("binance", "ETH")
+    assert stored["rate_bps_8h"] == pytest.approx(2.0)

@@ -70,13 +70,43 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     "coinmetrics market-openinterest": {
         "oi_history": {"symbol": "BTC", "exchange": "okx", "oi_usd": 2600000000.5}
     },
+    "coinmetrics market-contract-prices": {
+        "prices_history": {
+            "symbol": "BTC", "exchange": "binance", "time": "2026-07-13T15:43Z", "kind": "index",
+            "price_usd": 62625.57543478,
+        }
+    },
+    "coinmetrics market-greeks": {
+        "options_snapshot": {
+            "symbol": "BTC", "exchange": "deribit", "expiry": "2026-03-27T08:00Z", "strike": 100000.0,
+            "side": "call", "delta": 0.0525, "gamma": 0.00001, "vega": 12.5, "theta": -40.25, "rho": 1.5,
+        }
+    },
+    "coinapi metrics of prices": {
+        "prices_history": {
+            "symbol": "BTC", "exchange": "binance", "time": "2023-06-23T12:38:48.014Z", "kind": "index",
+            "price_usd": 30027.74,
+        }
+    },
+    # The second list is the earlier one: -0.00001 an hour is -0.8 bps in 8 hours.
+    "aevo funding-history": {
+        "funding_settlements": {
+            "symbol": "ETH", "exchange": "aevo", "time": "2026-03-01T00:00Z", "rate_bps_8h": -0.8,
+            "interval_hours": 1.0,
+        },
+        "prices_history": {"symbol": "ETH", "kind": "mark", "price_usd": 1901.25},
+    },
     "coinmetrics market-liquidations": {"liquidations_fills": {"side": "short", "value_usd": 33500.0}},
     "cryptodatadownload perpetual OHLCV": {
         "prices_history": {"time": "2026-03-01T00:00Z", "price_usd": 67000.25, "kind": "last"}
     },
     # The last Friday of November 2026 is the 27th; 16:00 in London is 16:00 UTC in winter.
     "databento statistics": {
-        "futures_history": {"instrument_name": "BTCX6", "expiry": "2026-11-27T16:00Z", "price_usd": 91250.0}
+        # 21,345 contracts of 5 coins at 91,250.
+        "futures_history": {
+            "instrument_name": "BTCX6", "expiry": "2026-11-27T16:00Z", "price_usd": 91250.0,
+            "oi_usd": 9738656250.0,
+        }
     },
     "databento ohlcv": {"futures_history": {"symbol": "BTC", "exchange": "cme", "price_usd": 91250.0}},
     "freqtrade funding_rate": {

@@ -298,14 +298,46 @@ def _fixed_point(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(price_usd=_unscaled(frame["price_usd"]), resolution="raw")
 
 
+_CME_COINS = {"BTC": 5.0, "MBT": 0.1, "ETH": 50.0, "MET": 0.1}
+"""Coins of a contract of CME by its root (cmegroup.com, contract specifications, 2026)."""
+_MOST_CONTRACTS = 1e9
+
+
 def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take settlement prices of CME (type 3); open interest in contracts has no place of its own here."""
-    is_price = frame["kind"].astype(object) == "3"
+    """Take settlement prices of CME (type 3) with the open interest (type 9) of the same contract and day.
+
+    CME publishes open interest in contracts, some hours after the settlement price of its day.
+    """
+    kind = frame["kind"].astype(object)
+    is_price = kind == "3"
+    is_interest = kind == "9"
     reasons = pd.Series(None, frame.index, dtype=object)
-    reasons[~is_price] = "a statistic of another type than 3, the settlement price"
+    reasons[~is_price] = "a statistic of another type than 3, the settlement price, or 9, open interest"
     prices = _unscaled(frame["price_usd"])
     reasons[is_price & prices.isna()] = "the price is undefined"
-    return frame.assign(price_usd=prices).assign(**{REASON: reasons})
+
+    day = ["instrument_name", "day"]
+    names = frame["instrument_name"].astype(object)
+    keys = frame.assign(instrument_name=names)[day]
+    stated = keys.assign(contracts=frame["quantity"])[is_interest & (frame["quantity"] < _MOST_CONTRACTS)]
+    stated = stated.drop_duplicates(day, keep="last")  # a corrected figure comes later
+    contracts = keys.merge(stated, how="left", on=day)["contracts"].to_numpy()
+    coins = names.str[:3].map(_CME_COINS).to_numpy(dtype=float)
+    interest = pd.Series(contracts * coins * prices.to_numpy(), frame.index).where(is_price)
+
+    has_price = keys.merge(keys[is_price].drop_duplicates().assign(settled=True), how="left", on=day)
+    is_settled = has_price["settled"].notna().to_numpy()
+    reasons[is_interest & is_settled] = "its open interest is in the row of the settlement price of its day"
+    reasons[is_interest & ~is_settled] = "open interest of a day without a settlement price in the file"
+    return frame.assign(price_usd=prices, oi_usd=interest).assign(**{REASON: reasons})
+
+
+def _running_rates_of_coinapi(frame: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the rows of other metrics: CoinAPI has one metric a row."""
+    reasons = pd.Series(None, frame.index, dtype=object)
+    is_rate = frame["metric"].astype(object) == "DERIVATIVES_FUNDING_RATE_CURRENT"
+    reasons[~is_rate] = "a metric other than DERIVATIVES_FUNDING_RATE_CURRENT"
+    return frame.assign(**{REASON: reasons})
 
 
 def _hour_of_day(frame: pd.DataFrame) -> pd.DataFrame:
@@ -332,6 +364,7 @@ ADJUST: dict[str, Adjust] = {
     "interest_by_venue": _interest_by_venue,
     "running_rates": _running_rates,
     "option_quotes": _option_quotes,
+    "running_rates_of_coinapi": _running_rates_of_coinapi,
     "hour_of_day": _hour_of_day,
     "amounts_of_markets": _amounts_of_markets,
     "fixed_point": _fixed_point,
