@@ -154,7 +154,7 @@ def _sizes(options: pd.DataFrame) -> pd.Series:
         return own.fillna(1.0)
     symbols = options["symbol"].astype(str) if "symbol" in options else pd.Series("", index=options.index)
     series = options["exchange"].astype(str) + " " + symbols
-    coins = {name: option_coins(*name.split(" ", 1)) for name in series.unique()}
+    coins = {name: option_coins(*name.split(" ", 1)) for name in series.dropna().unique()}
     size = own.fillna(series.map(coins).astype(np.float64))
     if size.isna().any():
         raise ValueError(

@@ -113,6 +113,8 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
     24
     """
     require_variables(curve, "curve", ("basis", "year_fraction"), dims=("expiry",))
+    if not curve.sizes["expiry"]:
+        raise ValueError("curve has no expiry to interpolate between")
     at = hours_of(tenor, "tenor") / _YEAR_HOURS
     core = [["expiry"], ["expiry"], []]
     inputs = np.log1p(curve["basis"]), curve["year_fraction"], at

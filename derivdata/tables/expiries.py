@@ -69,7 +69,7 @@ def iso_of(label: str) -> tuple[str, bool] | None:
 
 
 @typed
-def expiry(label: times.Instant, *, name: str = "expiry") -> pd.Timestamp:
+def expiry(label: times.Instant, *, name: str = "label") -> pd.Timestamp:
     """Return the timestamp of an expiry.
 
     Parameters

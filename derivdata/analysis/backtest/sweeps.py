@@ -70,6 +70,9 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     """
     if not rules:
         raise ValueError("rules has none to compare")
+    for name, rule in rules.items():
+        if not callable(rule) and not isinstance(rule, Portfolio):
+            raise TypeError(f"rules[{name!r}] is {rule!r}: expected a rule, a function or a Portfolio")
     given = setting(panel, costs, **options)
     lines: dict[str, dict[str, Any]] = {}
     returns: dict[str, Floats] = {}

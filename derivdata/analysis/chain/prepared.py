@@ -37,7 +37,7 @@ _NEAR = np.log(1.5)
 _LEAST_PRICES = 3
 _REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
-_PRICES = ("bid_coin", "bid_usd", "ask_coin", "ask_usd", "mark_coin", "mark_usd")
+PRICES = ("bid_coin", "bid_usd", "ask_coin", "ask_usd", "mark_coin", "mark_usd")
 _FROM_PRICES = {"ask_coin", "ask_usd", "mark_coin", "mark_usd"}
 _NAME = re.compile(
     r"(?P<head>.+?)[-_](?:\d{1,2}[A-Z]{3}\d{2}|\d{6}|\d{8})[-_][\d.d_]+[-_](?:C|P|CALL|PUT)(?P<tail>.*)",
@@ -45,7 +45,7 @@ _NAME = re.compile(
 )
 _FIGURES = (
     *_NUMBERS,
-    *_PRICES,
+    *PRICES,
     "delta",
     "gamma",
     "vega",
@@ -142,7 +142,7 @@ def option_rows(
         frame["iv"] = np.nan  # computed from prices
     elif missing:
         raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
-    for name in frame.columns.intersection(_PRICES):
+    for name in frame.columns.intersection(PRICES):
         with suppress(TypeError, ValueError):  # numbers as objects, and None where a venue quotes none
             frame[name] = frame[name].astype(np.float64)
     require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
@@ -246,7 +246,7 @@ def contracts(frame: pd.DataFrame) -> pd.Series:
     ``BTC-27MAR26-90000-C`` and ``BTC_USDC-27MAR26-90000-C`` are two contracts at one place, of two indices.
     Options without such a name are divided by the currency of their prices.
     """
-    coin, usd = (frame[[n for n in _PRICES if n.endswith(unit) and n in frame]] for unit in ("coin", "usd"))
+    coin, usd = (frame[[n for n in PRICES if n.endswith(unit) and n in frame]] for unit in ("coin", "usd"))
     currency = np.select([coin.notna().any(axis=1), usd.notna().any(axis=1)], ["coin", "usd"], default="")
     if "instrument_name" not in frame:
         return pd.Series(currency, index=frame.index)

@@ -267,7 +267,7 @@ def slice_forwards(
     by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
     is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
     if not isinstance(discount, str):
-        known = by_rate if is_rate else pd.Series(discount, index=table.index)
+        known = by_rate if is_rate else pd.Series(float(discount), index=table.index)
     table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
     evidence = Evidence(

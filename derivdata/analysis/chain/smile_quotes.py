@@ -12,7 +12,15 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.black76 import formulas
-from derivdata.analysis.chain.prepared import PreparedChain, arranged, best_first, implied, places, with_rate
+from derivdata.analysis.chain.prepared import (
+    PRICES,
+    PreparedChain,
+    arranged,
+    best_first,
+    implied,
+    places,
+    with_rate,
+)
 from derivdata.analysis.chain.slice_forwards import METHODS, ForwardMethod, main_contracts, slice_forwards
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import by_label, keys_of
@@ -84,7 +92,8 @@ def prepare_cleaned(options: pd.DataFrame, interest_rate: float | None) -> Prepa
     """Prepare what `clean` made."""
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("the options were not cleaned: pass chain.clean(options)")
-    require_columns(options, "options", _NUMBERS, others=("expiry", "side"))
+    prices = [name for name in PRICES if name in options]
+    require_columns(options, "options", [*_NUMBERS, *prices], others=("expiry", "side"))
     if options["status"].dtype.kind not in "iu":
         raise ValueError(f"options has no flags in the column 'status' but {options['status'].dtype}")
     rows = options.reset_index(drop=True)

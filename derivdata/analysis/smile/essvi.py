@@ -33,6 +33,7 @@ from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
+_TINY = 1e-300
 _LEAST = 1e-12  # smallest increment: keeps every inequality strict
 _FLATTEST = 1e-10  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
 _STEEPEST = 2.0 * (1.0 - 1e-9)
@@ -66,7 +67,8 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
     columns = np.stack([np.ones_like(k), k, k * k / w, w], axis=-2) * scale[..., None, :]
     normal = columns @ columns.swapaxes(-1, -2)
     square = normal[..., :3, :3]
-    ridge = 1e-12 * np.einsum("...ii->...", square)[..., None, None] * np.eye(3)
+    size = np.einsum("...ii->...", square)[..., None, None]
+    ridge = (1e-12 * size + _TINY) * np.eye(3)  # above 0 also where every weight is 0
     theta, tilt, bend = np.moveaxis(np.linalg.solve(square + ridge, normal[..., :3, 3:])[..., 0], -1, 0)
     lowest = np.where(scale > 0.0, w, np.inf).min(axis=-1)
     theta = np.clip(theta, 0.2 * lowest, np.where(scale > 0.0, w, 0.0).max(axis=-1))

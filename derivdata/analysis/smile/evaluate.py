@@ -173,6 +173,7 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
 
     Parameters, shapes and NaN are those of `total_variance`; NaN also where total variance is negative.
     """
+    require_variables(fit, "fit", ("year_fraction",))
     w = total_variance(fit, log_moneyness, extrapolate=extrapolate)
     found = elementwise(lambda t, w: np.sqrt(w / t), fit["year_fraction"], w)
     return found.rename("iv").assign_attrs(units="1/sqrt(year)")

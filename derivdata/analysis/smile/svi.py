@@ -200,5 +200,5 @@ def _require_determined(given: Bools, v: Floats, v_min: Floats, level: Bools, me
     if (impossible := given & ~met).any():
         raise ValueError(
             f"{int(impossible.sum())} jump-wing set(s) have psi = 0 and v above v_min, or wings without a "
-            "vertex, so no smile has them"
+            "vertex, so no smile has them at their year_fraction"
         )
