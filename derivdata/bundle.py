@@ -23,6 +23,7 @@ from derivdata.client.bundle.reading import Bundle, info, verify
 from derivdata.client.bundle.recording import record
 from derivdata.client.bundle.replaying import replay
 from derivdata.client.transport import SESSION, Response
+from derivdata.client.transport.session import Parts
 from derivdata.errors import DataNotice, DeprecationNotice, DerivdataError, NotRecorded
 from derivdata.fetchers import FETCHERS
 from derivdata.support import times
@@ -151,14 +152,19 @@ def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
             raise NotRecorded("the clock", "the recording holds no time")
         return times.instant(asof)
 
-    restore = SESSION.install(responder=respond, observer=None, clock=clock)
+    before: Parts = {
+        "responder": SESSION.responder,
+        "observer": SESSION.observer,
+        "clock": SESSION.clock,
+    }
     try:
+        SESSION.install(responder=respond, observer=None, clock=clock)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataNotice)
             warnings.simplefilter("ignore", DeprecationNotice)
             yield
     finally:
-        restore()
+        SESSION.install(**before)
 
 
 def _called(fetcher: Callable[..., pd.DataFrame], arguments: dict[str, Any]) -> pd.DataFrame | None:

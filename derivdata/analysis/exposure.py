@@ -157,9 +157,11 @@ def _sizes(options: pd.DataFrame) -> pd.Series:
     coins = {name: option_coins(*name.split(" ", 1)) for name in series.dropna().unique()}
     size = own.fillna(series.map(coins).astype(np.float64))
     if size.isna().any():
+        unknown = series[size.isna()].iloc[0]
+        if pd.isna(unknown):
+            raise ValueError("chain has a row without a symbol or an exchange; pass contract_size=")
         raise ValueError(
-            f"options of {series[size.isna()].iloc[0]}: the coins of one contract are not known; "
-            "pass contract_size="
+            f"options of {unknown}: the coins of one contract are not known; pass contract_size="
         )
     return size
 

@@ -140,8 +140,8 @@ def report(
 def _rarely_collected() -> Iterator[None]:
     """Collect cycles a hundred times less often: a report makes millions of objects that it keeps."""
     thresholds = gc.get_threshold()
-    gc.set_threshold(100 * max(thresholds[0], 1), *thresholds[1:])
     try:
+        gc.set_threshold(100 * max(thresholds[0], 1), *thresholds[1:])
         yield
     finally:
         gc.set_threshold(*thresholds)
@@ -181,8 +181,9 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
     """Return the numbers of the report that a bundle recorded, of the symbols of this one."""
     length = wanted.window.end - wanted.window.start
     asof = about.clock_of(previous)
-    unobserved = SESSION.install(observer=None)  # what is replayed here is no answer to this report
+    observer = SESSION.observer
     try:
+        SESSION.observer = None  # what is replayed here is no answer to this report
         with Replay(Bundle(previous)) as replayed:
             recorded = replayed.about.get("report", {})
             then = dataclasses.replace(
@@ -197,7 +198,7 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
                     with suppress(NotRecorded):
                         metrics += _SECTIONS[name](data).metrics
     finally:
-        unobserved()
+        SESSION.observer = observer
     return about.Earlier({metric.name: metric for metric in metrics}, asof)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -38,24 +39,30 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
     `mode` are its permissions, less those that the process's umask removes. The bytes go unbuffered into a
     temporary file beside it: a process forked in between inherits no buffer that it could write out a second
-    time.
+    time. The name is drawn before the file is made, so that an interrupt at any point leaves no file.
     """
-    handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    beside = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
-        try:
+        with open(beside, "xb", buffering=0, opener=_private) as file:
             view = memoryview(data)
             while view:
-                view = view[os.write(handle, view) :]
+                view = view[file.write(view) :]
             if mode != 0o600 and hasattr(os, "fchmod"):
-                mask = os.umask(0o077)  # which can only be read by setting it
-                os.umask(mask)
-                os.fchmod(handle, mode & ~mask)
-        finally:
-            os.close(handle)
-        Path(name).replace(path)
+                os.fchmod(file.fileno(), mode & ~_umask())
+        beside.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)  # which can only be read by setting it
+    os.umask(mask)
+    return mask
 
 
 def file_system_time(folder: Path) -> float:

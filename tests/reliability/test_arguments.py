@@ -421,6 +421,27 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
                 raise AssertionError(f"{argument}: {kind}") from wrong
 
 
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("analysis.backtest.sweep", {"rules": "legs of NaN"}),
+        ("analysis.backtest.sweep", {"rules": "mapping of text"}),
+        ("analysis.chain.forwards", {"discount": "vast"}),
+        ("analysis.chain.smiles", {"options": "ask_coin as NaT"}),
+        ("analysis.exposure.max_pain", {"chain": "symbol as NaN"}),
+        ("analysis.futures.constant_maturity", {"curve": "no expiry"}),
+        ("analysis.smile.iv", {"fit": "without year_fraction"}),
+        ("analysis.smile.svi.convert", {"year_fraction": "tiny"}),
+        ("analysis.surface.fit", {"iv_ask": "huge", "weights": "huge"}),
+        ("tables.expiry", {"label": "NUL"}),
+    ],
+)
+def test_a_wrong_call_of_an_earlier_run_is_refused_by_name(name: str, kinds: dict[str, str]) -> None:
+    """Calls that raised an error of another package, or without the argument's name, with other seeds."""
+    valid, made = _calls(name)
+    _holds(name, valid, {argument: (kind, made[argument][kind]()) for argument, kind in kinds.items()})
+
+
 def test_as_many_were_made_as_were_meant_to(tally: Counter[str], measured: Measured) -> None:
     few = {name: n for name, n in tally.items() if n < _draws(name)}
     assert few == {}

@@ -16,6 +16,7 @@ from derivdata.client.bundle.layout import entry_of, spoken
 from derivdata.client.bundle.reading import Bundle
 from derivdata.client.bundle.writing import ChildWriter, Writer
 from derivdata.client.transport import SESSION, Response
+from derivdata.client.transport.session import Parts
 from derivdata.errors import BundleError, NotConnected
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -42,26 +43,35 @@ class Recording:
         self._asof: pd.Timestamp | None = None
         self._open = True
         self._clock_before = SESSION.clock
-        self._restore = SESSION.install(observer=self._observe, clock=self._clock)
-        SESSION.closers.append(self.close)
-        atexit.register(self.close)
+        self._before: Parts = {}
         renew_in_child(self)
 
     def close(self) -> None:
         """End the recording; a second time does nothing."""
-        if self._open:
-            self._leave()
+        try:
+            self._end()
+        except BaseException:
+            self._end()  # the rest, where an interrupt came in between
+            raise
+
+    def _end(self) -> None:
+        if not self._open:
+            return
+        SESSION.install(**self._before)
+        try:
             self._writer.finish()
+        except Exception:
+            self._leave()
+            raise
+        self._leave()
 
     def _leave(self) -> None:
-        """Put the session back as it was before."""
         global _current
-        self._open = False
         _current = None
         atexit.unregister(self.close)
         if self.close in SESSION.closers:
             SESSION.closers.remove(self.close)
-        self._restore()
+        self._open = False
 
     def _after_fork(self) -> None:
         """Go on in a forked child with a journal of its own: one file would mix two writers' answers."""
@@ -74,7 +84,11 @@ class Recording:
         with suppress(NotConnected):  # connected later: the clock is then read with the first answer
             self._asof = self._clock_before()
             self._writer.asof = times.iso(self._asof)
+        SESSION.closers.append(self.close)
+        atexit.register(self.close)
         self._writer.begin()
+        self._before = {"observer": SESSION.observer, "clock": SESSION.clock}
+        SESSION.install(observer=self._observe, clock=self._clock)
 
     def _clock(self) -> pd.Timestamp:
         """Return the time when this was first asked for; it stands still from then on."""
@@ -157,13 +171,13 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
     if not is_own:
         _refuse_other_files(target)
     SESSION.end_active()
-    _current = Recording(target, description)
+    recording = _current = Recording(target, description)
     try:
-        _current._start()
+        recording._start()
     except BaseException:
-        _current.close()
+        recording.close()
         raise
-    return _current
+    return recording
 
 
 def _plain(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pandas as pd
 from derivdata.client.bundle.layout import Entry, differences, request_of, response_of
 from derivdata.client.bundle.reading import Bundle
 from derivdata.client.transport import SESSION, Response
+from derivdata.client.transport.session import Parts
 from derivdata.errors import NotRecorded
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -54,19 +55,31 @@ class Replay:
         self._served: dict[Request, int] = {}
         self._fork_lock = threading.Lock()
         self._open = True
-        self._restore = SESSION.install(responder=self._respond, clock=self._clock)
-        SESSION.closers.append(self.close)
+        self._before: Parts = {}
         renew_in_child(self)
+
+    def start(self) -> None:
+        """Answer from here on."""
+        SESSION.closers.append(self.close)
+        self._before = {"responder": SESSION.responder, "clock": SESSION.clock}
+        SESSION.install(responder=self._respond, clock=self._clock)
 
     def close(self) -> None:
         """End the replay; a second time does nothing."""
+        try:
+            self._end()
+        except BaseException:
+            self._end()  # the rest, where an interrupt came in between
+            raise
+
+    def _end(self) -> None:
         if not self._open:
             return
-        self._open = False
+        SESSION.install(**self._before)
+        self._bundle.close()
         if self.close in SESSION.closers:
             SESSION.closers.remove(self.close)
-        self._restore()
-        self._bundle.close()
+        self._open = False
 
     def _after_fork(self) -> None:
         """Open the file again in a forked child: parent and child would move one place in it to and fro."""
@@ -91,7 +104,13 @@ class Replay:
         return response_of(entry, self._bundle.body(entry))
 
     def __enter__(self) -> Self:
-        return self
+        try:
+            if not self._before:
+                self.start()
+            return self
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -149,7 +168,13 @@ def replay(path: str | Path) -> Replay:
     """
     opened = Bundle(path)  # before the active one ends: a file that cannot be read changes nothing
     SESSION.end_active()
-    return Replay(opened)
+    replay = Replay(opened)
+    try:
+        replay.start()
+        return replay
+    except BaseException:
+        replay.close()
+        raise
 
 
 def _nearest(request: Request, recorded: list[Request]) -> str:

@@ -131,9 +131,12 @@ class Writer:
                 with suppress(OSError):
                     self.abandon()
                     self.path.unlink()
-            raise self._unwritable(error) from None
-        finally:
             self.abandon()
+            raise self._unwritable(error) from None
+        except Exception:
+            self.abandon()
+            raise
+        finally:  # after an interrupt the journal stays open, so that this can be called again
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
 

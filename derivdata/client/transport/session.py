@@ -67,7 +67,9 @@ class _Provenance(dict[str, Any]):
         return self
 
 
-class _Parts(TypedDict, total=False):
+class Parts(TypedDict, total=False):
+    """What `Session.install` replaces."""
+
     responder: Responder | None
     observer: Observer | None
     clock: Clock
@@ -119,7 +121,7 @@ class Session:
         if self.responder is None:
             self.current()._forget(request)
 
-    def install(self, **parts: Unpack[_Parts]) -> Callable[[], None]:
+    def install(self, **parts: Unpack[Parts]) -> Callable[[], None]:
         """Replace responder, observer or clock, those that are given; return what takes that back."""
         before = {name: getattr(self, name) for name in parts}
         vars(self).update(parts)
@@ -132,7 +134,10 @@ class Session:
     def end_active(self) -> None:
         """End the recording or replay that is active, the newest first."""
         while self.closers:
-            self.closers.pop()()
+            close = self.closers[-1]  # removed once it has run: an interrupt in between would lose it
+            close()
+            if close in self.closers:
+                self.closers.remove(close)
 
     def replace_connection(self, connection: Connection | None) -> None:
         """Take a connection as the current one, and close the one before."""

@@ -351,7 +351,7 @@ class Collector:
                 break
             if isinstance(answer, BaseException):
                 raise answer
-            self._running.pop(answer.exchange)
+            self._running.pop(answer.exchange, None)
             polls.append(answer)
             self._progress(self._asked.line(self._running))
         minute = self._write([*polls, *hung])
@@ -366,9 +366,15 @@ class Collector:
         for name in self._asked.here():
             since = self._running.get(name)
             if since is None:
-                self._running[name] = now
                 title = f"derivdata-poll-{name}"
-                threading.Thread(target=self._poll, args=(name,), name=title, daemon=True).start()
+                thread = threading.Thread(target=self._poll, args=(name,), name=title, daemon=True)
+                try:
+                    self._running[name] = now
+                    thread.start()
+                except BaseException:  # an interrupt: without the thread nothing would ever end this poll
+                    if not thread.is_alive():
+                        self._running.pop(name, None)
+                    raise
             elif now - since >= _HUNG:
                 why = f"{name}: the poll of {since:%Y-%m-%d %H:%M} has not ended"
                 hung.append(Poll(name, now, failed=dict.fromkeys(sorted(self._states[name].tables), why)))
