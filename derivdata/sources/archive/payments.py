@@ -52,7 +52,7 @@ class _Amendments(NamedTuple):
     native: Floats
     rate: Floats
     """Mean rate, for rows without an interval."""
-    count: Indices
+    counts: Indices
 
 
 class WrongIntervals(NamedTuple):
@@ -104,14 +104,14 @@ class _Columns:
 
     def amended(self, more: _Amendments, interval: Floats) -> pd.DataFrame:
         """Return the rows that get more payments."""
-        hours = interval[more.rows] * more.count
+        hours = interval[more.rows] * more.counts
         rate = np.where(np.isnan(hours), more.rate, rates_of(more.native, hours))
         native = np.where(np.isnan(more.native), rate * hours / 8.0 / BPS, more.native)
         return self.frame.iloc[more.rows].assign(
             interval_hours=hours,
             rate_bps_8h=np.where(np.isnan(more.native), more.rate, rate),
             rate_native=native,
-            payment_count=more.count,
+            payment_count=more.counts,
         )
 
 
