@@ -58,7 +58,7 @@ def largest(symbol: str) -> pd.DataFrame:
 def largest(context: RequestContext) -> dict[str, Any]:
     now = market.oi_at(context.view, context.view.now)[context.params["symbol"]]
     rows = pd.DataFrame({"exchange": [now.idxmax()], "open_interest_usd": [float(now.max())]})
-    return {"symbol": context.params["symbol"], "unit": "usd", "data": json_rows.rows(rows)}
+    return {"symbol": context.params["symbol"], "unit": "usd", "data": encoding.rows(rows)}
 
 
 ANSWERS["/oi/{symbol}/largest"] = largest
