@@ -206,3 +206,30 @@ def test_narwhals_is_not_imported_for_pandas() -> None:
         "assert 'narwhals' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_pandera_checks_tables(rates: pd.DataFrame) -> None:
+    pandera = pytest.importorskip("pandera")
+    schema = dd.tables.TABLES["funding_history"].to_pandera()
+    pd.testing.assert_frame_equal(schema.validate(rates), rates)
+    faults = {
+        "rate_bps_8h": rates.assign(rate_bps_8h=1e6),
+        "kind": rates.assign(kind=pd.Categorical(["guessed"] * len(rates))),
+        "time": rates.assign(time=rates["time"].dt.tz_localize(None)),
+        "symbol": pd.concat([rates, rates.head(1)], ignore_index=True),
+    }
+    for name, frame in faults.items():
+        with pytest.raises(pandera.errors.SchemaError, match=name):
+            schema.validate(frame)
+    for table in dd.tables.TABLES.values():
+        if hasattr(table, "to_pandera"):
+            table.to_pandera().validate(table.empty())
+
+
+def test_steps_of_pandas_do_not_copy_the_requests(rates: pd.DataFrame) -> None:
+    joined = dd.concat([rates[rates["symbol"] == name] for name in ("BTC", "ETH")])
+    read = dd.tables.TABLES["funding_history"].conform(rates)
+    read.attrs["provenance"] = dict(rates.attrs["provenance"])
+    for frame in (rates, joined, dd.tables.TABLES["funding_history"].conform(read)):
+        requests = frame.attrs["provenance"]["requests"]
+        assert frame.head().attrs["provenance"]["requests"] is requests

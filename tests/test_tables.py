@@ -196,7 +196,8 @@ def _unstacked(chain: pd.DataFrame) -> xr.Dataset:
     """The surface's figures as pandas and xarray lay them out by themselves."""
     plain = chain.assign(expiry=chain["expiry"].dt.tz_localize(None), side=chain["side"].astype(object))
     found = plain.assign(observed=True).set_index(["expiry", "strike", "side"]).to_xarray()
-    prices = found["underlying_price"].median(["strike", "side"])
+    with xr.set_options(use_numbagg=False, use_bottleneck=False):  # numpy's median, whatever is installed
+        prices = found["underlying_price"].median(["strike", "side"])
     figures = found[["iv", "delta", "gamma", "vega", "theta", "open_interest"]]
     return figures.assign(observed=found["observed"].notnull(), underlying_price=prices)
 

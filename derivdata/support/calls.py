@@ -29,6 +29,20 @@ _MOST_NAMES, _MOST_NUMBERS = 2_000, 16
 _PLAIN = (bool, int, float, str, type(None), np.generic, dt.date, dt.timedelta)
 
 
+class Provenance(dict[str, Any]):
+    """A dict that is its own deep copy, and must not be changed.
+
+    pandas copies ``attrs`` deeply at every step of a computation (pandas-dev/pandas#60357), and a provenance
+    of a thousand requests would cost more than the step.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Provenance:
+        return self
+
+    def __or__(self, other: Any) -> Any:
+        return Provenance(super().__or__(other))
+
+
 def record_of(value: Any) -> dict[str, Any] | None:
     """Return the record that is attached to a table or an array, or None."""
     text = getattr(value, "attrs", {}).get(ATTRIBUTE)

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata.support.arguments import typed
+from derivdata.support.calls import Provenance
 from derivdata.tables.definitions import TABLES
 
 
@@ -83,7 +84,7 @@ def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[s
     sources = [one.get("source", "not stated") if one else "not stated" for one in provenances]
     instants = [one["as_of"] for one in given if one.get("as_of")]
     facts = {name: value for one in given for name, value in one.items()}
-    return facts | {
+    return Provenance(facts) | {
         "source": ", ".join(dict.fromkeys(name for source in sources for name in source.split(", "))),
         "synthetic": any(one.get("synthetic", False) for one in given),
         "as_of": max(instants, default=None),

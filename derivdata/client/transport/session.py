@@ -27,6 +27,7 @@ from derivdata.client.transport.response import (
 )
 from derivdata.errors import SchemaError
 from derivdata.support import times
+from derivdata.support.calls import Provenance
 from derivdata.support.decoders import DECODERS
 from derivdata.support.text import did_you_mean
 from derivdata.tables.endpoints import Endpoint, ParamKind, Request
@@ -54,17 +55,6 @@ class Answer(Generic[T]):
     attribution: str = ""  # what the API's terms ask for
     corrections: tuple[str, ...] = ()  # of rows of the source: into the provenance, without a warning
     age: float = 0.0  # seconds in caches on the way, as its ``Age`` says
-
-
-class _Provenance(dict[str, Any]):
-    """A dict that is its own deep copy, and must not be changed.
-
-    pandas copies ``attrs`` deeply at every step of a computation (pandas-dev/pandas#60357), and a provenance
-    of a thousand requests would cost more than the step.
-    """
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Provenance:
-        return self
 
 
 class Parts(TypedDict, total=False):
@@ -229,7 +219,7 @@ def decode_body(response: Response, into: Any) -> Any:
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
     """Return the metadata of some answers, ready for JSON and independent of the time of the call."""
     last = max((a.as_of for a in answers), default=None)
-    return _Provenance(
+    return Provenance(
         {
             "source": ", ".join(dict.fromkeys(a.source for a in answers)),
             "synthetic": any(a.synthetic for a in answers),

@@ -17,7 +17,8 @@ from msgspec.structs import astuple
 from derivdata.errors import SchemaError
 from derivdata.support import foreign_tables
 from derivdata.support.arrays import Array
-from derivdata.support.text import escape_controls
+from derivdata.support.calls import Provenance
+from derivdata.support.text import escape_controls, import_extra
 from derivdata.tables.schema.column import Column, Kind, cast_columns, packed, repeated, text, written_as_text
 
 _ARROW = {
@@ -133,6 +134,8 @@ class Table:
             self._checked(cast_columns(self.name, self.columns, rows, optional=self.optional))
         )
         result.attrs = dict(frame.attrs)
+        if isinstance(frame.attrs.get("provenance"), dict):  # a plain one if it was read from Parquet
+            result.attrs["provenance"] = Provenance(frame.attrs["provenance"])
         return result
 
     def read_csv(self, file: Any) -> pd.DataFrame:
@@ -157,6 +160,33 @@ class Table:
         """
         texts = {n: "str" for n, column in self.columns.items() if column.kind in (Kind.TEXT, Kind.LABEL)}
         return self.conform(pd.read_csv(file, dtype=texts, keep_default_na=False, na_values=[""], **_EXACT))
+
+    def to_pandera(self) -> Any:
+        """Return a `pandera.pandas.DataFrameSchema`, which checks such a table in a pipeline of the user.
+
+        It has the dtypes, the words and bounds of columns, and the key: never missing, no two rows alike.
+
+        Returns
+        -------
+        pandera.pandas.DataFrameSchema
+            ``schema.validate(frame)`` raises pandera's ``SchemaError`` at the first fault.
+
+        Raises
+        ------
+        ImportError
+            pandera is not installed (``derivdata[pandera]``).
+        """
+        pandera = import_extra("pandera.pandas", "pandera", "Table.to_pandera")
+        columns = {}
+        for name, column in self.columns.items():
+            checks = [pandera.Check.isin([*column.allowed])] if column.allowed else []
+            if column.least is not None:
+                above = pandera.Check.gt if column.positive else pandera.Check.ge
+                checks.append(above(column.least))
+            if column.most is not None:
+                checks.append(pandera.Check.le(column.most))
+            columns[name] = pandera.Column(column.kind.dtype, checks, nullable=name not in self.key)
+        return pandera.DataFrameSchema(columns, unique=[*self.key], name=self.name)
 
     @cached_property
     def _labels(self) -> pd.Index:
