@@ -84,13 +84,16 @@ def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[s
     sources = [one.get("source", "not stated") if one else "not stated" for one in provenances]
     instants = [one["as_of"] for one in given if one.get("as_of")]
     facts = {name: value for one in given for name, value in one.items()}
-    return Provenance(facts) | {
-        "source": ", ".join(dict.fromkeys(name for source in sources for name in source.split(", "))),
-        "synthetic": any(one.get("synthetic", False) for one in given),
-        "as_of": max(instants, default=None),
-        "requests": [request for one in given for request in one.get("requests", [])],
-        "notices": list(dict.fromkeys(notice for one in given for notice in one.get("notices", []))),
-        "attribution": "; ".join(
-            dict.fromkeys(one["attribution"] for one in given if one.get("attribution"))
-        ),
-    }
+    return Provenance(
+        facts
+        | {
+            "source": ", ".join(dict.fromkeys(name for source in sources for name in source.split(", "))),
+            "synthetic": any(one.get("synthetic", False) for one in given),
+            "as_of": max(instants, default=None),
+            "requests": [request for one in given for request in one.get("requests", [])],
+            "notices": list(dict.fromkeys(notice for one in given for notice in one.get("notices", []))),
+            "attribution": "; ".join(
+                dict.fromkeys(one["attribution"] for one in given if one.get("attribution"))
+            ),
+        }
+    )
