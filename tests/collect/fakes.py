@@ -143,9 +143,7 @@ class Fakes:
     def payments(self, exchange: str, symbol: str) -> list[tuple[int, int, float]]:
         """What a venue lists by now of the payments of `Truth`."""
         rows = self.truth.payments(exchange, symbol)
-        if exchange not in self.listed_after:
-            return rows
-        listed = (self.now() - self.listed_after[exchange]).timestamp()
+        listed = (self.now() - self.listed_after.get(exchange, pd.Timedelta(0))).timestamp()
         return [row for row in rows if row[0] <= listed]
 
     def __enter__(self) -> Fakes:

@@ -124,12 +124,17 @@ def _spot(_: str, params: Row, now: int) -> Any:
     """A spot price is 40,000 and the hours since the start, open first; what follows is something else."""
     names = ("startTime", "endTime") if "startTime" in params else ("start", "end")
     if "granularity" in params:
-        return [[s, 1.0, 9.0, spot(s), 2.0, 3.0] for s in _steps(params, now, HOUR, 1, *names)][::-1]
+        return [
+            [s, spot(s) - 9, spot(s) + 9, spot(s), 2.0, 3.0] for s in _steps(params, now, HOUR, 1, *names)
+        ][::-1]
     if "pair" in params:
         seconds = _steps(params, now, HOUR, 1, "since", "end")[-720:]
-        rows = [[s, str(spot(s)), "9", "1", "2", "3", "4", 5] for s in seconds]
+        rows = [[s, str(spot(s)), str(spot(s) + 9), str(spot(s) - 9), "2", "3", "4", 5] for s in seconds]
         return {"error": [], "result": {"XXBTZUSD": rows, "last": seconds[-1]}}
-    candles = [(s * 1000, str(spot(s)), "9", "1", "2", "3") for s in _steps(params, now, HOUR, 1000, *names)]
+    candles = [
+        (s * 1000, str(spot(s)), str(spot(s) + 9), str(spot(s) - 9), "2", "3")
+        for s in _steps(params, now, HOUR, 1000, *names)
+    ]
     if "startTime" in params:
         return candles[: int(params["limit"])]
     texts = [[str(ms), *figures] for ms, *figures in candles][::-1]

@@ -35,6 +35,7 @@ from derivdata.sources.collect.liquidations import (
 )
 from derivdata.sources.collect.missing_rows import Surroundings, has_step, joined, summary
 from derivdata.sources.collect.questions import require_plausible
+from derivdata.sources.collect.series_doubts import doubts
 from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession, shared_by_host
 from derivdata.sources.venues.endpoint import DATED, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument
@@ -293,6 +294,8 @@ class _Job:
                 whole = gap if stored is None else stored.with_next_row()
                 rows, partial = self._rows(fitting, item, table, whole)
                 require_plausible(self.session, self.archive, table, rows)
+                usual = self.session.venue.usual_hours(item)
+                self.done.notices += doubts(self.archive, self.exchange, table, rows, usual)
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
                 continue
@@ -300,7 +303,9 @@ class _Job:
             is_whole = end > gap.start and table != DATED
             asked = times.Window(gap.start, end)
             if is_whole and stored is not None:
-                partial += stored.missing(rows, asked, now, is_active=item.active)
+                partial += stored.missing(
+                    rows, asked, now, is_active=item.active, listed=self._first_of(fitting, item)
+                )
             entered = entries(self.exchange, item.symbol, asked, partial, now) if is_whole else []
             if is_whole and stored is not None:
                 entered += stored.missing_before(rows, asked, now)
@@ -325,6 +330,13 @@ class _Job:
         rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
         rows = keyed.conform(rows if len(parts) == 2 else rows.drop_duplicates([*keyed.key]))
         return History(rows, partial)
+
+    def _first_of(self, endpoints: list[VenueEndpoint], item: Instrument) -> int | None:
+        """Return since when [µs] a contract has rows: its listing, no earlier than its requests reach."""
+        windows = [window for window in map(self._reachable, endpoints) if window is not None]
+        if item.listed is None or not windows:
+            return None
+        return max(item.listed, times.us(min(window.start for window in windows)))
 
     def _reachable(self, endpoint: VenueEndpoint) -> times.Window | None:
         reach = endpoint.paging.reach_days if endpoint.paging else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +66,7 @@ _ASIDE_US = times.us(pd.Timedelta(1, "D"))
 """How far from their window rows may be: a bucket of a day may be stamped at either end."""
 _ENDS_WITHIN = pd.Timedelta(1, "D")
 """A contract that trades pays at least each 8 hours: its history ends no longer before the window."""
+_AHEAD = pd.Timedelta(10, "min")
 _EVENTS = ("options_trades", "delivery_prices")
 """Tables with a row for each event, of which a symbol may have none for days."""
 
@@ -235,6 +236,7 @@ def history(
         records.add(page)
         if (lacking := PartialPage.of(page, window)) is not None:
             partial.append(lacking)
+    _require_past(endpoint, records, session.clock.utc())
     frame = _of_window(endpoint, records, item, table, window)
     if table not in _EVENTS:
         _require_whole(session, endpoint, frame, item, table, window)
@@ -274,6 +276,21 @@ def _require_whole(
     is_thinned = endpoint.paging is not None and endpoint.paging.thinned
     if step is not None and len(frame) > 3 and not is_thinned and apart > 1.5 * step:
         raise SchemaError(f"{where}: rows are {apart} apart, and not {step}")
+
+
+def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) -> None:
+    """Refuse a history with rows of the future: its times are of another zone or unit."""
+    pasts: tuple[Sequence[Any], ...] = (
+        records.payments,
+        records.oi,
+        records.prices,
+        records.positioning,
+        records.taken,
+    )
+    newest = max((row.time for rows in pasts for row in rows), default=0)
+    if newest > times.us(now + _AHEAD):
+        stamp = times.iso(pd.Timestamp(newest, unit="us", tz="UTC"))
+        raise SchemaError(f"{endpoint.where}: the newest row is of {stamp}, and now is {times.iso(now)}")
 
 
 def _require_grid(frame: pd.DataFrame, step: int, where: str) -> None:

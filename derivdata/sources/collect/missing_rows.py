@@ -29,6 +29,8 @@ _REACH = pd.Timedelta(2, "D")
 _JOINED_WITHIN = pd.Timedelta(1, "D")
 _LISTED_WITHIN = pd.Timedelta(1, "D")
 """Within what time venues list a row, at the latest."""
+_FIRST_STEPS = 2
+"""Steps after its listing until a contract has its first row."""
 _MICROSECOND = pd.Timedelta(1, "us")
 _HOUR_US = 3_600_000_000
 
@@ -73,11 +75,18 @@ class Surroundings:
         return times.Window(self.window.start, following.min() + _MICROSECOND)
 
     def missing(
-        self, rows: pd.DataFrame, window: times.Window, now: pd.Timestamp, *, is_active: bool
+        self,
+        rows: pd.DataFrame,
+        window: times.Window,
+        now: pd.Timestamp,
+        *,
+        is_active: bool,
+        listed: int | None = None,
     ) -> list[PartialPage]:
         """Return the parts of a window in which neither an answer nor the archive has rows.
 
-        After the last row, rows of a contract that trades are missing until the end of the window.
+        After the last row, rows of a contract that trades are missing until the end of the window; before the
+        first row, since the contract was `listed` [µs].
         """
         known = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
         parts: dict[times.Window, PartialPage] = {}
@@ -85,7 +94,7 @@ class Surroundings:
             return []
         groups = known.groupby(self._groups, observed=True) if self._groups else [((), known)]
         for _, group in groups:
-            for part in self._of_series(group, window, now, is_active=is_active):
+            for part in self._of_series(group, window, now, is_active=is_active, listed=listed):
                 parts.setdefault(part.window, part)
         return list(parts.values())
 
@@ -112,7 +121,13 @@ class Surroundings:
         ]
 
     def _of_series(
-        self, series: pd.DataFrame, window: times.Window, now: pd.Timestamp, *, is_active: bool
+        self,
+        series: pd.DataFrame,
+        window: times.Window,
+        now: pd.Timestamp,
+        *,
+        is_active: bool,
+        listed: int | None,
     ) -> Iterable[PartialPage]:
         series = series.drop_duplicates("time").sort_values("time")
         stamps = series["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
@@ -137,6 +152,14 @@ class Surroundings:
                 np.append(of_gaps, step),
             )
             counts = np.append(counts, np.ceil((end - last) / step) - 1.0)
+        due, lead = max(first, first if listed is None else listed), float(steps[0])
+        absent = 0.0 if listed is None or lead != lead else np.floor((int(stamps[0]) - due) / lead)
+        if absent >= 1.0 + _FIRST_STEPS:  # the first step may be a part of one
+            text = (
+                f"{int(absent)} rows missing before {times.iso(_instant(int(stamps[0])))} "
+                f"at a step of {_length(lead)}"
+            )
+            yield PartialPage(times.Window(_instant(due), _instant(int(stamps[0]))), text, int(absent))
         for place in np.flatnonzero(counts >= 1.0).tolist():
             before, count = int(befores[place]), int(counts[place])
             start, stop = max(before + int(of_gaps[place]), first), min(int(afters[place]), end)

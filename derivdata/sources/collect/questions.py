@@ -22,6 +22,7 @@ from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
 from derivdata.support import times
+from derivdata.tables.payment_intervals import HOUR_US, payment_time
 
 _AGE = pd.Timedelta(10, "min")
 _AGE_US = times.us(_AGE)
@@ -43,6 +44,17 @@ _NEAR_USD = 1.25
 """Factor within which coins × price are the USD beside them: the price may be of another second."""
 _MOST_USD = 1e11
 OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
+LEVELS = {
+    "oi_history": "oi_usd",
+    "prices_history": "price_usd",
+    "prices_spot": "price",
+    "positioning_history": "long_short_ratio",
+    "volume_taker": "buy_usd",
+}
+_LEAST_OF_SIZE = 3
+_SIZES = 4.0
+"""Factor from which two groups of levels with nothing between them are of two sizes."""
+_UNIT_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 _SERIES = pd.Timedelta(7, "D")
 _MICROSECOND = pd.Timedelta(1, "us")
 _SERIES_ROWS = 50
@@ -248,6 +260,9 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
                 last = read([str(symbol)], first - _SERIES, first - _MICROSECOND, [exchange])
                 require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
         require_even(table, rows)
+        require_one_unit(table, rows)
+        if table == "funding_settlements":
+            require_whole_hours(rows)
     except (Question, SchemaError) as problem:
         why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
         part = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
@@ -271,6 +286,53 @@ def require_even(table: str, rows: pd.DataFrame) -> None:
             raise SchemaError(
                 f"{name} of {part['symbol'].iloc[0]} is {value[place]:g} between {before[place]:g} and "
                 f"{after[place]:g}: one of them is not right"
+            )
+
+
+def require_whole_hours(rows: pd.DataFrame) -> None:
+    """Refuse payments of which three in a row are not at a whole hour; a single one may be late."""
+    for symbol, part in rows.groupby("symbol", observed=True):
+        stamps = np.sort(part["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
+        is_off = payment_time(stamps) % HOUR_US != 0
+        run = is_off[:-2] & is_off[1:-1] & is_off[2:]
+        if run.any():
+            first = pd.Timestamp(int(stamps[np.argmax(run)]), unit="us", tz="UTC")
+            raise SchemaError(
+                f"{int(is_off.sum())} of {len(stamps)} payments of {symbol} are not at a whole hour, first "
+                f"{times.iso(first)}: expected payments at whole hours UTC"
+            )
+
+
+def require_one_unit(table: str, rows: pd.DataFrame) -> None:
+    """Refuse levels that are of two sizes with nothing between them: contracts or units that were mixed.
+
+    A market may move as far once. So one step counts by the factor of a unit only, and any two sizes count
+    where rows go back and forth between them.
+    """
+    name = LEVELS.get(table)
+    if name is None:
+        return
+    keys = [key for key in tables.TABLES[table].key if key != "time"]
+    for _, part in rows.groupby(keys, observed=True):
+        ordered = part[part[name] > 0].sort_values("time")
+        logs = np.log(ordered[name].to_numpy(dtype=np.float64))
+        if logs.size < 2 * _LEAST_OF_SIZE:
+            continue
+        ranked = np.sort(logs)
+        gaps = np.diff(ranked)
+        split = int(np.argmax(gaps)) + 1
+        low, high = ranked[:split], ranked[split:]
+        spread = max(low[-1] - low[0], high[-1] - high[0])
+        if min(low.size, high.size) < _LEAST_OF_SIZE or gaps[split - 1] < max(np.log(_SIZES), spread):
+            continue
+        is_high = logs >= high[0]
+        switches = np.flatnonzero(is_high[1:] != is_high[:-1]) + 1
+        factor = float(np.exp(np.median(high) - np.median(low)))
+        if switches.size > 1 or (np.abs(np.log(factor / _UNIT_FACTORS)) < np.log(_NEAR_USD)).any():
+            first = ordered.iloc[int(switches[0])]
+            raise SchemaError(
+                f"{name} of {first['symbol']} is of two sizes, a factor of {factor:.4g} apart: the first "
+                f"change is on {times.iso(first['time'])}, to {first[name]:g}; expected one unit"
             )
 
 

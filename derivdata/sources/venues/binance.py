@@ -303,7 +303,8 @@ def klines(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("symbol", "pair"), named)
     resolution, bars = reading.resolution("interval"), reading.decode(list[_Bar])
     kind = next((kind for kind in ("mark", "index") if f"{kind}Price" in reading.place), "last")
-    records = reading.prices([row[:2] for row in bars], item, kind, resolution)
+    opens = [(row[0], reading.opening(row[1], row[2], row[3])) for row in bars]
+    records = reading.prices(opens, item, kind, resolution)
     has_turnover = kind == "last" and not item.inverse
     for start, row in zip(records.times, bars if has_turnover else (), strict=False):
         turnover, bought = reading.required(row[7]), reading.required(row[10])

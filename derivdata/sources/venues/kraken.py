@@ -264,7 +264,8 @@ def spot_candles(reading: Reading) -> Records:
     found = reading.decode(_Ohlc).result
     [pair] = found.keys() - {"last"}
     rows = wire.decode(found[pair], list[tuple[int, str, str, str, str, str, str, int]], reading.where)
-    return reading.prices([(1000 * row[0], row[1]) for row in rows], item, "spot", "1h")
+    opens = [(1000 * row[0], reading.opening(row[1], row[2], row[3])) for row in rows]
+    return reading.prices(opens, item, "spot", "1h")
 
 
 _endpoint = partial(VenueEndpoint, "kraken")

@@ -210,8 +210,10 @@ def candles(
         item = reading.instrument(name or reading.asked(by), named)
         multiple = base(item.symbol)[1] if kind == "spot" else 1
         to_ms = 1000 if unit == "seconds" else 1
+        high, low = (2, 3) if opened == 1 else (2, 1)
         prices = [
-            (to_ms * reading.required(one[0]), multiple * reading.required(one[opened])) for one in rows
+            (to_ms * reading.required(one[0]), multiple * reading.opening(one[opened], one[high], one[low]))
+            for one in rows
         ]
         return reading.prices(prices, item, kind, reading.resolution(step))
 

@@ -58,6 +58,16 @@ _STEPS = {
 }
 """Steps as some venues write them: minutes, seconds or words."""
 _RELATED = tuple("states options intervals liquidations positioning taken trades deliveries indices".split())
+_SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
+    "oi": lambda row: (row.instrument, row.time, row.resolution),
+    "prices": lambda row: (row.instrument, row.time, row.kind, row.resolution),
+    "positioning": lambda row: (row.instrument, row.time, row.kind, row.resolution),
+    "taken": lambda row: (row.instrument, row.time, row.resolution),
+    "indices": lambda row: (row.symbol, row.time, row.resolution),
+    "deliveries": lambda row: (row.symbol, row.time, row.contract),
+}
+"""Histories with one row a time, and the key of a row; payments of one time are compared later."""
+_CANDLE_TOLERANCE = 1.000001
 _NO_EXPIRY = (None, "", 0, "0")
 _HOURS_AS_TIME = r"2000-01-01T\d\d:00:00(\.0+)?Z"
 _USUAL_HOURS = (1.0, 2.0, 4.0, 8.0)
@@ -227,9 +237,23 @@ class Reading(wire.Body):
             twice = next(name for name in names if names.count(name) > 1)
             self.fail(f"it tells twice of {twice}, and which is right is not known")
         records.left_out += dict.fromkeys(map(str, (*self._undecoded, *self._odd)))
+        if not is_pushed:
+            self._require_one_row_an_instant(records)
         for kind in _RELATED:
             self._leave_out_contradictions(records, kind)
         return records
+
+    def _require_one_row_an_instant(self, records: Records) -> None:
+        """Refuse a history that has two rows of one series and time with different figures."""
+        for kind, key_of in _SERIES_KEYS.items():
+            rows: list[Any] = getattr(records, kind)
+            first: dict[Any, Any] = {}
+            for row in rows:
+                other = first.setdefault(key_of(row), row)
+                if other != row:
+                    time = np.datetime64(row.time, "us").astype("datetime64[s]")
+                    name = row.instrument.name if hasattr(row, "instrument") else row.symbol
+                    self.fail(f"{name} has two rows of {time}Z with different figures: which is right?")
 
     def _leave_out_contradictions(self, records: Records, kind: str) -> None:
         """Leave out figures that cannot be; raise where they are those of more than half of the rows."""
@@ -434,6 +458,13 @@ class Reading(wire.Body):
             with self.row():
                 past.append(Price(item, self.ms(time), kind, self.required(price), resolution))
         return Records(prices=past, times=[row.time for row in past])
+
+    def opening(self, opened: wire.NUMBER, high: wire.NUMBER, low: wire.NUMBER) -> float:
+        """Return the open of a candle; refuse one outside of the candle's low and high."""
+        price, most, least = self.required(opened), self.required(high), self.required(low)
+        if not least / _CANDLE_TOLERANCE <= price <= most * _CANDLE_TOLERANCE:
+            self.fail(f"a candle opens at {price:g}, expected from its low {least:g} to its high {most:g}")
+        return price
 
     def state(
         self,
