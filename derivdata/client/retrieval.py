@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
-import numpy as np
 import pandas as pd
 
 from derivdata.client import transport
@@ -293,11 +292,11 @@ def _absent_venues(answer: Answer[Any], parts: Sequence[Mapping[str, Any]]) -> l
     """Name the requested venues without a row, where others have rows."""
     query = dict(answer.request.query)
     requested = query.get("exchanges", "all").split(",")
+    if "all" in requested:
+        return []
     columns = [part["exchange"] for part in parts if "exchange" in part]
-    present = {
-        name for values in columns if len(values) for name in pd.unique(np.asarray(values, dtype=object))
-    }
-    if "all" in requested or not present:
+    present = {name for values in columns for name in pd.unique(values)}
+    if not present:
         return []
     absent = sorted({*requested} - present)
     return (

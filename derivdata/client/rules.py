@@ -32,7 +32,7 @@ from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
-from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes, shown_time
+from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes, series_order, shown_time
 from derivdata.tables.payment_intervals import contradicted
 from derivdata.tables.schema import Column
 from derivdata.tables.series_faults import exchanged_levels, frozen_runs, peer_changes
@@ -325,7 +325,7 @@ def _contradicted_interval(e: CheckedAnswer) -> Iterator[str]:
         return
     hours = np.where(counts > 1, np.nan, stated)  # a row that adds up payments is longer than its interval
     groups = e.series("time")
-    order = np.lexsort((e.time_us, groups))
+    order = series_order(groups, e.time_us)
     spacing = contradicted(groups[order], e.time_us[order], hours[order])
     rows = order[spacing.rows]
     if not rows.size:
@@ -349,7 +349,7 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
         if values is None or name not in e.table.columns:
             continue
         groups = e.series("time")
-        order = np.lexsort((e.time_us, groups))
+        order = series_order(groups, e.time_us)
         find = rate_changes if name == "rate_bps_8h" else level_changes
         changes = find(groups[order], values[order])
         for change in changes[:1]:

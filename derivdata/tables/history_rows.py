@@ -11,6 +11,7 @@ formula), or where rates stay far above all that came before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ __all__ = [
     "missing_row_sentences",
     "payment_runs",
     "rate_changes",
+    "series_order",
     "shown_time",
     "step_text",
 ]
@@ -90,7 +92,8 @@ def missing_row_sentences(
         return []  # a response without rows has its own notice
     series, names = _series_of(table, parts)
     inside = (stamps >= window.start) & (stamps < window.end)
-    stamps, series = stamps[inside], series[inside]
+    if not inside.all():
+        stamps, series = stamps[inside], series[inside]
     if not stamps.size:
         return []
     if table.name == PAYMENTS:
@@ -99,13 +102,12 @@ def missing_row_sentences(
             for name in ("interval_hours", "payment_count")
         }
         hours, counts = numbers["interval_hours"], numbers["payment_count"]
-        order = np.lexsort((stamps, series))
+        order = series_order(series, stamps)
         hours[order] = contradicted(series[order], stamps[order], hours[order]).hours
         runs = payment_runs(series, stamps, hours, counts, window.start, window.end)
         return _sentences(runs, names, None, stamps)
     step = window.step
-    pairs = _distinct(series, stamps // step)
-    series, places = pairs
+    series, places = _distinct(series, stamps // step)
     edge = _QUIET_STEPS if table.name in SPARSE else _EDGE_STEPS
     first, last = -(-window.start // step), -(-window.end // step)
     if places.min() - first <= edge:
@@ -118,12 +120,30 @@ def missing_row_sentences(
         )
         runs = runs.of(runs.is_head | runs.is_tail)
         return _sentences(runs, ["all series"], step, stamps)
+    return _grid_sentences(table, names, series, places, (first * step, last * step), window, stamps)
+
+
+def _grid_sentences(
+    table: Table,
+    names: Sequence[str],
+    series: _Array,
+    places: _Array,
+    bounds: tuple[int, int],
+    window: RequestedWindow,
+    stamps: _Array,
+) -> list[str]:
+    """Return sentences about single series; those with sparser rows are compared with a coarser grid."""
     sentences = []
-    for every in np.unique(multiples := _multiples(series, places, window.is_hosted)).tolist():
-        chosen = multiples[series] == every
-        codes, own = np.unique(series[chosen], return_inverse=True)
-        coarse = every * step
-        runs = grid_runs(own, places[chosen] * step, first * step, last * step, coarse)
+    multiples = _multiples(series, places, window.is_hosted)
+    present = np.flatnonzero(np.bincount(series, minlength=len(names)))
+    for every in np.unique(multiples[present]).tolist():
+        codes = present[multiples[present] == every]
+        own, own_places = series, places
+        if codes.size < len(names):
+            chosen = multiples[series] == every
+            own, own_places = np.searchsorted(codes, series[chosen]), places[chosen]
+        coarse = every * window.step
+        runs = grid_runs(own, own_places * window.step, *bounds, coarse)
         runs = _without_outages(runs, _SAMPLED_OUTAGE_US.get(table.name, 0))
         some = [names[code] for code in codes.tolist()]
         sentences += _sentences(runs, some, coarse, stamps)
@@ -135,13 +155,11 @@ def _series_of(table: Table, parts: Sequence[Mapping[str, Any]]) -> tuple[_Array
     keys = [name for name in table.key if name in _SERIES]
     if not keys:
         return np.zeros(sum(len(part["time"]) for part in parts), dtype=np.int64), [table.name]
-    frames = [pd.DataFrame({name: _words(part[name]) for name in keys}) for part in parts]
-    rows = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    coded = [pd.factorize(rows[name]) for name in keys]
-    number = np.zeros(len(rows), dtype=np.int64)
+    coded = [_coded([part[name] for part in parts]) for name in keys]
+    number = np.zeros(coded[0][0].size, dtype=np.int64)
     for codes, words in coded:
         number = number * max(len(words), 1) + codes
-    distinct, series = np.unique(number, return_inverse=True)
+    series, distinct = pd.factorize(number, sort=True)
     names = []
     for value in distinct.tolist():
         words_of_series: list[str] = []
@@ -153,16 +171,33 @@ def _series_of(table: Table, parts: Sequence[Mapping[str, Any]]) -> tuple[_Array
     return series, names
 
 
-def _words(values: Any) -> Any:
-    """Return a column's words; categories of parts differ, so that they are joined as text."""
-    return values.astype(object) if isinstance(values, pd.Categorical) else values
+def _coded(columns: Sequence[Any]) -> tuple[_Array, list[str]]:
+    """Return a number for each row's word, and the words by number, in the order of their first rows.
+
+    Each part has categories of its own: the numbers are of the words, not of the categories.
+    """
+    numbers: dict[str, int] = {}
+    codes = []
+    for column in columns:
+        own, words = pd.factorize(column)
+        shared = [numbers.setdefault(word, len(numbers)) for word in words]
+        codes.append(np.array([*shared, -1])[own])  # the last place is for −1, a missing word
+    return np.concatenate(codes), [*numbers]
 
 
 def _distinct(series: _Array, places: _Array) -> tuple[_Array, _Array]:
     """Return the series and steps of rows once each, by series and step."""
-    width = int(places.max() - places.min()) + 1
     low = int(places.min())
-    joined = np.unique(series * width + (places - low))
+    width = int(places.max()) - low + 1
+    joined = series * width + (places - low)
+    ahead = np.diff(joined)
+    if (ahead > 0).all():
+        return series, places
+    if (ahead >= 0).all():
+        is_first = np.append(True, ahead > 0)
+        return series[is_first], places[is_first]
+    joined = np.sort(joined)
+    joined = joined[np.append(True, np.diff(joined) > 0)]
     return joined // width, joined % width + low
 
 
@@ -283,7 +318,7 @@ def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -
     """
     low = -(-first // step)
     high = -(-last // step)
-    order = np.lexsort((times, series))
+    order = series_order(series, times)
     group = np.asarray(series, dtype=np.int64)[order]
     place = np.asarray(times, dtype=np.int64)[order] // step
     leads = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
@@ -314,7 +349,7 @@ def payment_runs(
     first, last
         The window [µs].
     """
-    order = np.lexsort((times, series))
+    order = series_order(series, times)
     group = np.asarray(series, dtype=np.int64)[order]
     stamps = np.asarray(times, dtype=np.int64)[order]
     paid = np.asarray(hours, dtype=np.float64)[order]
@@ -343,6 +378,14 @@ def payment_runs(
     for runs in (head, inner, tail):
         np.add.at(expected, runs.series, runs.rows)
     return _joined(_joined(head, inner, expected), tail, expected)
+
+
+def series_order(series: _Array, times: _Array) -> NDArray[np.int64]:
+    """Return the places of rows by series and time; most tables have them so already."""
+    same = np.diff(series)
+    if ((same > 0) | ((same == 0) & (np.diff(times) >= 0))).all():
+        return np.arange(len(series))
+    return np.lexsort((times, series))
 
 
 def is_off_grid(times: _Array, step: int) -> NDArray[np.bool_]:
@@ -451,9 +494,14 @@ def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
     if not len(rates):
         return changes
     bounds = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
-    for first, last in zip(bounds.tolist(), np.append(bounds[1:], len(rates)).tolist(), strict=True):
-        magnitudes = np.abs(rates[first:last])
-        change = _repeated_change(magnitudes) or _far_change(magnitudes)
+    sizes = np.abs(rates)
+    may_be_far = _may_be_far(sizes, bounds)
+    ends = np.append(bounds[1:], len(rates))
+    for first, last, is_far in zip(bounds.tolist(), ends.tolist(), may_be_far.tolist(), strict=True):
+        magnitudes = sizes[first:last]
+        change = _repeated_change(magnitudes)
+        if change is None and is_far:
+            change = _far_change(magnitudes)
         if change is not None:
             changes.append(change._replace(row=first + change.row))
     return changes
@@ -461,9 +509,9 @@ def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
 
 def _repeated_change(rates: _Array) -> UnitChange | None:
     """Return where the rate that is repeated most becomes a multiple of it and stays so."""
-    values, counts = np.unique(np.round(rates[rates > 0], 6), return_counts=True)
-    is_common = (counts >= _LEAST_REPEATED) & (counts >= _REPEATED_SHARE / 2 * rates.size)
-    common = values[is_common]
+    common = _common(rates)
+    if common.size < 2:
+        return None
     for low in common.tolist():
         ratios = common / low
         for high in common[_is_near(ratios, _REPEATED_TOLERANCE) & (ratios > 1)].tolist():
@@ -480,6 +528,27 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
     return None
 
 
+def _common(rates: _Array) -> _Array:
+    """Return the rates above 0, to six digits, that many rows have: each value once, ascending."""
+    least = max(_LEAST_REPEATED, math.ceil(_REPEATED_SHARE / 2 * rates.size))
+    values = np.sort(np.round(rates, 6))
+    # In ascending order, a value that `least` rows have is as many places further the same.
+    repeated = values[least - 1 :][values[least - 1 :] == values[: max(values.size - least + 1, 0)]]
+    return np.unique(repeated[repeated > 0])
+
+
+def _may_be_far(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
+    """Return which series have a rate that is far above all of their first rows.
+
+    `_far_change` looks at no row before these, and its median of later rows is at most the largest rate.
+    """
+    finite = np.where(np.isfinite(rates), rates, 0.0)
+    largest = np.maximum.reduceat(finite, bounds)
+    last = np.append(bounds[1:], rates.size) - 1
+    leading = np.minimum(bounds[:, None] + np.arange(_RATE_LASTS), last[:, None])
+    return np.asarray(largest >= _ABOVE_LARGEST * finite[leading].max(axis=1))
+
+
 def _far_change(rates: _Array) -> UnitChange | None:
     """Return where rates become 100 or 10,000 times as large, far above the largest one before."""
     known = np.flatnonzero(np.isfinite(rates))
@@ -487,7 +556,10 @@ def _far_change(rates: _Array) -> UnitChange | None:
     if values.size < 2 * _RATE_LASTS:
         return None
     largest = np.maximum.accumulate(values)
-    candidates = np.flatnonzero(values[1:] > np.fmax(largest[:-1], _LEAST_BPS)) + 1
+    largest_after = np.maximum.accumulate(values[::-1])[::-1]
+    is_higher = values[1:] > np.fmax(largest[:-1], _LEAST_BPS)
+    is_far = largest_after[1:] >= _ABOVE_LARGEST * largest[:-1]  # the median after is at most the largest
+    candidates = np.flatnonzero(is_higher & is_far) + 1
     for row in candidates[candidates >= _RATE_LASTS].tolist():
         after = values[row : row + _RATE_ROWS]
         before = float(np.median(values[max(0, row - _RATE_ROWS) : row]))
