@@ -156,6 +156,14 @@ def _series_of(table: Table, parts: Sequence[Mapping[str, Any]]) -> tuple[_Array
     if not keys:
         return np.zeros(sum(len(part["time"]) for part in parts), dtype=np.int64), [table.name]
     coded = [_coded([part[name] for part in parts]) for name in keys]
+    several = [(codes, words) for codes, words in coded if len(words) > 1]
+    if len(several) == 1 and all(codes.min() >= 0 for codes, _ in coded):
+        places = [len(words) > 1 for _, words in coded].index(True)
+        series, many = several[0]
+        return series, [
+            " ".join(many[n] if k == places else words[0] for k, (_, words) in enumerate(coded))
+            for n in range(len(many))
+        ]
     number = np.zeros(coded[0][0].size, dtype=np.int64)
     for codes, words in coded:
         number = number * max(len(words), 1) + codes
