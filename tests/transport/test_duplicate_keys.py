@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +93,41 @@ def test_texts_of_every_form_pass_that_have_each_key_once(text: str) -> None:
 def test_a_key_that_is_there_twice_is_seen(text: str) -> None:
     json.loads(text)
     with pytest.raises(DuplicateKey, match="same key twice"):
+        check_keys(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        history()[:-1],
+        history()[:40_000],
+        history() + "]",
+        history().replace('"series"', "series"),
+        history().replace('"bybit"', "bybit"),
+        history("{y:1}"),
+    ],
+)
+def test_a_large_text_that_is_not_json_has_the_message_of_a_small_one(text: str) -> None:
+    with pytest.raises(msgspec.DecodeError) as expected:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    with pytest.raises(msgspec.DecodeError) as error:
+        check_keys(text.encode())
+    assert str(error.value) == str(expected.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        history('{"timestamp":"x","y":{"timestamp":1},"y":2}'),
+        history('{"timestamp":[{},{"timestamp":"x","y":1}],"timestamp":2}'),
+        history('{"timestamp":"},{","timestamp":"x"}'),
+        history('{"timestamp":"x","y":1,"y":1},{}'),
+        history('{"xtimestamp":"x","y":1,"xtimestamp":1}'),
+    ],
+)
+def test_nested_rows_and_braces_in_texts_hide_no_key(text: str) -> None:
+    json.loads(text)
+    with pytest.raises(DuplicateKey):
         check_keys(text.encode())
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 _SMALL_BYTES = 1 << 14
 _SPACES = (b" ", b"\t", b"\n", b"\r")
 _Scalar = str | int | float | bool | None
+_json = msgspec.json.Decoder(msgspec.Raw)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _scalars = msgspec.json.Decoder(dict[str, _Scalar])
 
@@ -29,11 +30,19 @@ class DuplicateKey(Exception):
 
 
 def check_keys(text: bytes) -> None:
-    """Raise `DuplicateKey` where an object of a valid JSON text has a key twice."""
-    if b"\\" in text or any(space in text and b'"' + space in text for space in _SPACES):
-        _parse(text)
-    else:
-        _check(text)
+    """Raise `DuplicateKey` where an object of a JSON text has a key twice.
+
+    A text that is not JSON raises `msgspec.DecodeError`.
+    """
+    is_unclear = b"\\" in text or any(space in text and b'"' + space in text for space in _SPACES)
+    if not is_unclear and len(text) >= _SMALL_BYTES and text[:1] == b"{":
+        try:
+            return _check_object(text)  # reads all of the text, as `_json` does
+        except msgspec.DecodeError:
+            _json.decode(text)  # names the first fault as for any other text
+            raise
+    _json.decode(text)
+    return _parse(text) if is_unclear else _check(text)
 
 
 def _check(part: bytes) -> None:
