@@ -61,22 +61,21 @@ def with_zone(task: Task) -> Task:
 
 def _recognised(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
     if writer is not None and writer not in sources() and writer not in VENUES and writer not in ADAPTERS:
-        known = sources()
-        raise ValueError(f"from={writer!r} is not one of {', '.join(known)}{did_you_mean(writer, known)}")
+        names = sources()
+        raise ValueError(f"from={writer!r} is not one of {', '.join(names)}{did_you_mean(writer, names)}")
     if table is not None and writer is None and given.map:
         is_spaced = table == "funding_settlements" and _lacks_intervals(source, given)
         plan = make_plan(table, given, is_spaced=is_spaced)
         return [Task(source, plan, "columns as named")]  # the caller says all
     head = head_of(source)
-    found = _fitting(source, head, table, writer)
-    if found:
-        layout, said = _one_of(source, found, table)
+    fitting = _fitting(source, head, table, writer)
+    if fitting:
+        layout, said = _one_of(source, fitting, table)
         _refuse_other_venue(source, head, layout, given)
         from_path = _from_path(source, layout, said, writer, given)
-        reads = [one for one in layout.tables(head.columns) if table in (None, one.table)]
-        return [
-            Task(source, plan_of(layout, one, {**from_path, **said}, given), layout.label) for one in reads
-        ]
+        constants = {**from_path, **said}
+        wanted = [reads for reads in layout.tables(head.columns) if table in (None, reads.table)]
+        return [Task(source, plan_of(layout, reads, constants, given), layout.label) for reads in wanted]
     if not given.map and (table is None or writer is not None or not _has_own_names(head, table)):
         tasks = _of_answer(source, table, writer, given)
         if tasks:
@@ -116,7 +115,7 @@ def _fitting(
     source: Source, head: Chunk, table: str | None, writer: str | None
 ) -> list[tuple[Layout, dict[str, str]]]:
     """Return the layouts that a file may be of, with what its name says, the most telling first."""
-    found = []
+    fitting = []
     for layout in layouts():
         if writer not in (None, layout.source):
             continue
@@ -130,8 +129,8 @@ def _fitting(
             continue
         said = layout.fits(head, source)
         if said is not None:
-            found.append((layout, said))
-    return sorted(found, key=lambda pair: -pair[0].weight)
+            fitting.append((layout, said))
+    return sorted(fitting, key=lambda pair: -pair[0].weight)
 
 
 def _is_of_other_venue(source: Source, layout: Layout) -> bool:
@@ -160,15 +159,15 @@ def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Give
 
 
 def _one_of(
-    source: Source, found: list[tuple[Layout, dict[str, str]]], table: str | None
+    source: Source, fitting: list[tuple[Layout, dict[str, str]]], table: str | None
 ) -> tuple[Layout, dict[str, str]]:
     """Return the layout that tells most; several that tell the same are a question."""
-    best = [pair for pair in found if pair[0].weight == found[0][0].weight]
+    best = [pair for pair in fitting if pair[0].weight == fitting[0][0].weight]
     writers = list(dict.fromkeys(layout.source for layout, _ in best))
     if len(writers) > 1:
         raise Unclear(
             f"{source}: its columns are those of {' and of '.join(layout.label for layout, _ in best)}: say "
-            f"which with {' or '.join(f'--from {one}' for one in writers)}",
+            f"which with {' or '.join(f'--from {name}' for name in writers)}",
             "--from",
             writers,
         )
@@ -186,11 +185,13 @@ def _one_of(
 def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> Exception:
     """Return the error that no layout of a source fits a file, with the nearest one."""
     own = [layout for layout in layouts() if layout.source == writer]
-    telling = [one for one in own if table is None or any(reads.table == table for reads in one.reads)]
+    telling = [
+        layout for layout in own if table is None or any(reads.table == table for reads in layout.reads)
+    ]
     if not telling:
         tables = sorted({reads.table for layout in own for reads in layout.reads})
         return ValueError(f"no file of {writer} is read as {table}; they are read as {', '.join(tables)}")
-    named = [one for one in telling if one.file and one.constants(source) is not None]
+    named = [layout for layout in telling if layout.file and layout.constants(source) is not None]
     if named and is_headless(head.columns):
         columns = named[0].columns
         return ArchiveError(
@@ -198,8 +199,8 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
             f"{', '.join(columns)}"
         )
     has = {column.lower() for column in head.columns}
-    nearest = max(telling, key=lambda one: len(has & {column.lower() for column in one.columns}))
-    file = " or its name" if any(one.file for one in telling) else ""
+    nearest = max(telling, key=lambda layout: len(has & {column.lower() for column in layout.columns}))
+    file = " or its name" if any(layout.file for layout in telling) else ""
     return ArchiveError(
         f"{source}: no file of {writer} that tells of {table or 'a table'} has this header{file}; it has "
         f"{', '.join(head.columns)[:200]}, and the nearest form {', '.join(nearest.columns)}"
