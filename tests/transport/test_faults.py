@@ -20,6 +20,7 @@ import urllib3
 from derivdata import errors
 from derivdata.client.transport import keyless
 from derivdata.client.transport.body import BodyTooLarge, NotJson, check_json, read_body
+from derivdata.client.transport.response import retry_after
 from derivdata.client.transport.session import request_of
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import NetworkError
@@ -371,3 +372,9 @@ def test_an_answer_that_is_too_large_is_an_error(
     monkeypatch.setattr(keyless, "LARGEST", len(BODY) - 1)
     with serving(lambda _: Reply(BODY)) as server, pytest.raises(NetworkError, match="larger than"):
         session.send("GET", f"{server.url}/v5/tickers", {})
+
+
+@pytest.mark.parametrize("value", ["1_0", "\u0661", "1e1", "-1", "NaN", ""])
+def test_a_retry_after_that_is_not_a_plain_number_is_left_aside(value: str) -> None:
+    assert retry_after(value, None) is None
+    assert retry_after("10", None) == 10.0
