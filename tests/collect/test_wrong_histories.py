@@ -97,7 +97,7 @@ def seconds(row: Row) -> float:
     need(keys)
     value = row[keys[0]]
     if _is_iso(value):
-        return pd.Timestamp(value).timestamp()
+        return float(pd.Timestamp(value).timestamp())
     return float(value) / (unit(value) or 1)
 
 
