@@ -404,9 +404,9 @@ def _described(e: CheckedAnswer, row: int) -> str:
 
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
     """Find parts of series in another unit, venues that change places, and runs of one value."""
-    for name in _COMPARED:
-        rows = _venue_rows(e, name)
-        if rows is None:
+    for name in _COMPARED if e.table is not None else ():
+        rows = _venue_rows(e, name) if name in e.table.columns else None
+        if rows is None or (rows.values == rows.values[0]).all():  # one value, which contradicts nothing
             continue
         given = rows.series, rows.market, rows.times, rows.values
         for fault in (faults := peer_changes(*given))[:1]:
