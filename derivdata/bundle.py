@@ -88,7 +88,8 @@ def tables_of(path: str | Path) -> BundleTables:
             frame = table_of(entry, bundle.body(entry), bundle.manifest.asof)
             name = rows = None
             if endpoint is not None and isinstance(frame, pd.DataFrame):
-                name, rows = endpoint.table, len(frame)
+                name = endpoint.table
+                rows = len(frame)
                 frames.setdefault(name, []).append(frame)
             query = str(request_of(entry)).partition("?")[2]
             facts = {"path": entry.path, "query": query, "status": entry.status, "date": entry.date}
@@ -336,7 +337,8 @@ def _compared(pair: _Pair, a: Bundle, b: Bundle) -> tuple[str | None, pd.DataFra
     table = tables.TABLES.get(endpoint.table)
     if table is None:
         return endpoint.table, None
-    first, second = _rows(table, pair.a, a), _rows(table, pair.b, b)
+    first = _rows(table, pair.a, a)
+    second = _rows(table, pair.b, b)
     if first is None or second is None:
         return table.name, None
     return table.name, changed_rows(table, first, second)
@@ -365,7 +367,8 @@ def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame
     shared = both["change"] == "both"
     differs = ~shared
     for name in values:
-        x, y = both[f"{name}_a"], both[f"{name}_b"]
+        x = both[f"{name}_a"]
+        y = both[f"{name}_b"]
         differs |= ~((x == y) | (x.isna() & y.isna())).fillna(False).astype(bool)
     labels = {"left_only": "only in a", "right_only": "only in b", "both": "changed"}
     both["change"] = both["change"].astype("str").map(labels)

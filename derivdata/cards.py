@@ -160,7 +160,9 @@ def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
             new, digest = _computed_again(written)
     rows = []
     for name, figure in written["figures"].items():
-        recorded, value, allowed = _number(figure["value"]), _number(new.get(name)), figure["tolerance"]
+        recorded = _number(figure["value"])
+        value = _number(new.get(name))
+        allowed = figure["tolerance"]
         difference = value - recorded
         both_missing = np.isnan(recorded) and np.isnan(value) and name in new
         equal = both_missing or value == recorded or abs(difference) <= allowed * max(1.0, abs(recorded))

@@ -258,7 +258,8 @@ def _of_symbols(frame: pd.DataFrame, symbols: Sequence[str]) -> pd.DataFrame:
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
     """Return the columns of the pairs that have a rate, from squares of symbols by venues."""
     body = answer.body
-    venues, symbols = sorted(body.funding_rates), sorted(set().union(*body.funding_rates.values()))
+    venues = sorted(body.funding_rates)
+    symbols = sorted(set().union(*body.funding_rates.values()))
 
     def square(by_venue: Mapping[str, Mapping[str, Any]], read: Callable[[list[Any]], Any]) -> Any:
         values = chain.from_iterable(map(by_venue.get(venue, {}).get, symbols) for venue in venues)

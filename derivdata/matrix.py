@@ -41,7 +41,8 @@ _STATES: dict[str, Callable[[_Question], xr.DataArray]] = {
 
 _NAMES = (*_BUCKETS, *_STATES)
 _IV = re.compile(r"iv([1-9]\d{0,2})")
-_HOUR, _YEAR = pd.Timedelta(1, "h"), pd.Timedelta(365, "D")
+_HOUR = pd.Timedelta(1, "h")
+_YEAR = pd.Timedelta(365, "D")
 
 
 @typed
@@ -124,11 +125,17 @@ def features(
     figures = {}
     for name in wanted:
         if name in _BUCKETS:
-            value, delay, age = panel(ask.history(_BUCKETS[name])), step, oldest
+            value = panel(ask.history(_BUCKETS[name]))
+            delay = step
+            age = oldest
         elif name in _STATES:
-            value, delay, age = _STATES[name](ask), 0 * step, oldest
+            value = _STATES[name](ask)
+            delay = 0 * step
+            age = oldest
         else:
-            value, delay, age = ask.volatility(float(name.removeprefix("iv"))), _HOUR, max(oldest, _HOUR)
+            value = ask.volatility(float(name.removeprefix("iv")))
+            delay = _HOUR
+            age = max(oldest, _HOUR)
         known = align(value, grid, tolerance=age, delay=delay)["value"].reindex(symbol=ask.symbols)
         known.attrs = {"units": value.attrs["units"]}
         figures[name] = known.to_dataset(name=name)
@@ -201,7 +208,8 @@ def at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
 
     rows = rows.assign(years=(rows["expiry"] - rows["time"]) / _YEAR).dropna(subset="iv")
     rows = rows[rows["years"] > 0.0].sort_values(["time", "years"])
-    target, years = maturity / _YEAR, rows["years"].to_numpy()
+    target = maturity / _YEAR
+    years = rows["years"].to_numpy()
     variance = (rows["iv"] ** 2 * rows["years"]).to_numpy()
     hours, starts = np.unique(times.naive_utc(rows["time"]).to_numpy(), return_index=True)
     slices = [slice(*ends) for ends in pairwise([*starts, len(rows)])]

@@ -179,7 +179,8 @@ def metrics(symbol: str, venue: str) -> pd.DataFrame:
     -----
     ``GET /options/metrics``, Dev and above. Errors are those of `snapshot`.
     """
-    symbol, venue = symbol_of(symbol), venue_of(venue)
+    symbol = symbol_of(symbol)
+    venue = venue_of(venue)
     warn_off_matrix(symbol, venue)
     answer = transport.get(endpoints.OPTIONS_METRICS, {"symbol": symbol, "exchange": venue}, into=_Metrics)
     return tabulate(
@@ -202,7 +203,8 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
 
 
 def _requested(symbol: str, exchange: str) -> Answer[_Chain]:
-    symbol, exchange = symbol_of(symbol), venue_of(exchange)
+    symbol = symbol_of(symbol)
+    exchange = venue_of(exchange)
     warn_off_matrix(symbol, exchange)
     return transport.get(endpoints.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
 
@@ -293,7 +295,8 @@ def atm_history(
     -----
     ``GET /options/atm-history``, Dev and above.
     """
-    symbol, venue = symbol_of(symbol), venue_of(venue)
+    symbol = symbol_of(symbol)
+    venue = venue_of(venue)
     window = times.window(start, end)
     query = {"symbol": symbol, "exchange": venue, "range": days_back(window)}
     warn_off_matrix(symbol, venue)
@@ -325,7 +328,8 @@ def surface_history(
     may thin out surfaces by the length of the range that is asked for, so that no day is asked for beyond the
     window: of whole days, the first hour may be missing. Errors are those of `atm_history`.
     """
-    symbol, venue = symbol_of(symbol), venue_of(venue)
+    symbol = symbol_of(symbol)
+    venue = venue_of(venue)
     window = times.window(start, end)
     back = days_back(window, spare=pd.Timedelta(0))
     query = {"symbol": symbol, "exchange": venue, "range": back}

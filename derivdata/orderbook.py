@@ -142,7 +142,8 @@ def depth_history(
     -----
     ``GET /orderbook/depth-history``, Dev (30 days) and above.
     """
-    slug, window = venue_of(venue), times.window(start, end)
+    slug = venue_of(venue)
+    window = times.window(start, end)
     spans = pieces(endpoints.ORDERBOOK_DEPTH_HISTORY, window, resolution, names(slug, "venue"))
     each = [{"symbol": symbol_of(symbol), "exchange": slug, "resolution": resolution}]
     answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
@@ -152,7 +153,8 @@ def depth_history(
 def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
     stamp = answer_time(answer)
     if not at - _HOLD <= stamp <= at:
-        path, expected = endpoints.ORDERBOOK_BOOK.path, f"a book of the hour before {times.iso(at)}"
+        path = endpoints.ORDERBOOK_BOOK.path
+        expected = f"a book of the hour before {times.iso(at)}"
         raise SchemaError(
             f"{path}: expected {expected}, got one of {times.iso(stamp)}: the service ignores `at`"
         )

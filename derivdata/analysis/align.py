@@ -97,7 +97,8 @@ def align(
         grid=instants.to_numpy().astype("datetime64[us]").astype(np.int64),
         oldest=oldest,
     )
-    value, staleness = value.assign_attrs(panel.attrs), staleness.assign_attrs(units="h")
+    value = value.assign_attrs(panel.attrs)
+    staleness = staleness.assign_attrs(units="h")
     joined = xr.Dataset({"value": value, "staleness": staleness}).rename(grid="time")
     return joined.assign_coords(time=instants.as_unit("us")).transpose(*panel.dims)
 
@@ -179,12 +180,14 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
     if not isinstance(grid, str):
         instants = pd.DatetimeIndex(grid)
         return naive_utc(instants)
-    stamps, step = pd.DatetimeIndex(panel["time"].values), length(grid, "grid")
+    stamps = pd.DatetimeIndex(panel["time"].values)
+    step = length(grid, "grid")
     if not step:
         raise ValueError(f"{grid=} is no length of time above 0")
     if not len(stamps):
         return stamps
-    first, last = stamps[0].ceil(step), (stamps[-1] + wait).floor(step)
+    first = stamps[0].ceil(step)
+    last = (stamps[-1] + wait).floor(step)
     if not last - first < _MOST * step:
         raise ValueError(f"{grid=} makes more than {_MOST:,} instants of this panel")
     return pd.date_range(first, last, freq=step)

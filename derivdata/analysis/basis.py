@@ -81,7 +81,8 @@ def against(price: Panel, reference: Panel | str, *, apart: Apart = "raise") -> 
 
 def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:
     # No price is zero or below: such a value is a venue's "none", and its ratio would be infinite.
-    price, reference = price.where(price > 0.0), reference.where(reference > 0.0)
+    price = price.where(price > 0.0)
+    reference = reference.where(reference > 0.0)
     return (BPS * (price / reference - 1.0)).rename("basis_bps").assign_attrs(units="bps")
 
 

@@ -39,7 +39,8 @@ __dir__ = __all__.copy
 _MOST_WEIGHT = 2.0
 _WEIGHTS = np.linspace(0.0, _MOST_WEIGHT, 81)
 _REVERSIONS = np.geomspace(0.5, 200.0, 40)
-_ZOOMS, _ZOOM = 4, 9
+_ZOOMS = 4
+_ZOOM = 9
 _COVERAGE = 0.9
 
 
@@ -74,7 +75,8 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     """
     if not weekend_weight >= 0.0:
         raise ValueError(f"{weekend_weight=} must be 0 or more")
-    first, last = _microseconds(start, "start"), _microseconds(end, "end")
+    first = _microseconds(start, "start")
+    last = _microseconds(end, "end")
     weekend = weekend_us(last) - weekend_us(first)
     return (last - first + (weekend_weight - 1.0) * weekend) * 7.0 / (5.0 + 2.0 * weekend_weight) / YEAR_US
 
@@ -158,7 +160,8 @@ def fit(
 
 
 def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.DataArray) -> xr.Dataset:
-    per_year, per_root = "1/year", "1/sqrt(year)"
+    per_year = "1/year"
+    per_root = "1/sqrt(year)"
     names = {
         "weekend_weight": "1", "weekend_weight_low": "1", "weekend_weight_high": "1",
         "start_variance": per_year, "long_variance": per_year, "reversion": per_year,
@@ -184,7 +187,8 @@ def _fitted(
     """Fit one term structure; NaN with a status where there is too little of it."""
     used = np.isfinite(w) & np.isfinite(weekend)
     jumps = (expiry[:, None] >= events).astype(np.float64)
-    count, free = int(used.sum()), 3 + len(events) + (weight is None)
+    count = int(used.sum())
+    free = 3 + len(events) + (weight is None)
     empty = np.full(t.shape, np.nan)
     # An event after the last expiry used, or one between the same two expiries as another, shows nowhere.
     distinct = np.unique(np.column_stack([np.zeros(count), jumps[used]]), axis=1).shape[1] - 1
@@ -195,7 +199,8 @@ def _fitted(
         return (*none, float(count), status, *[unknown] * 3, empty, empty.copy())
     weights = _WEIGHTS if weight is None else np.array([weight])
     ratio = float(fdtri(1, count - free, _COVERAGE)) / (count - free)
-    kept, sides = np.ones(len(events), dtype=bool), np.zeros((3, max(len(events), 1)))
+    kept = np.ones(len(events), dtype=bool)
+    sides = np.zeros((3, max(len(events), 1)))
     while True:
         curve = _Curve(t[used], w[used], weekend[used], jumps[used][:, kept])
         squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
@@ -203,7 +208,8 @@ def _fitted(
         best = _refined(curve, weights, at, fixed=weight is not None)
         least, parameters = curve.solved(*best)
         room = np.sqrt(ratio * least * curve.uncertainty(*best, parameters, fixed=weight is not None))
-        jump, wide = parameters[2:], room[2:]
+        jump = parameters[2:]
+        wide = room[2:]
         sides[:, np.flatnonzero(kept)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
         if (jump >= 0.0).all():
             break
@@ -212,9 +218,11 @@ def _fitted(
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
-    theta, start = parameters[0], parameters[0] + parameters[1]
+    theta = parameters[0]
+    start = parameters[0] + parameters[1]
     status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * (not kept.all())
-    tau, error = empty, empty.copy()
+    tau = empty
+    error = empty.copy()
     tau[used] = curve.business(best[0])
     model = curve.columns(*best) @ parameters
     error[used] = np.sqrt(w[used] / t[used]) - np.sqrt(np.maximum(model, 0.0) / t[used])
@@ -228,7 +236,10 @@ class _Curve:
     """The term structure of one surface, and the linear least squares that are left for given ω and κ."""
 
     def __init__(self, t: Floats, w: Floats, weekend: Floats, jumps: Floats) -> None:
-        self.w, self.weekend, self.rest, self.jumps = w, weekend, t - weekend, jumps
+        self.w = w
+        self.weekend = weekend
+        self.rest = t - weekend
+        self.jumps = jumps
         self.scale = 1.0 / (2.0 * np.sqrt(w * t))  # an error of w as one of volatility
 
     def business(self, weight: Any) -> Floats:
@@ -276,7 +287,8 @@ class _Curve:
 
 def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[float, float]:
     """Zoom in around the best place of the grid."""
-    weight, reversion = float(weights[at[0]]), float(_REVERSIONS[at[1]])
+    weight = float(weights[at[0]])
+    reversion = float(_REVERSIONS[at[1]])
     wide = 0.0 if fixed else float(_WEIGHTS[1])
     ratio = float(_REVERSIONS[1] / _REVERSIONS[0])
     for _ in range(_ZOOMS):
@@ -285,8 +297,10 @@ def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[f
         rates = reversion * ratio ** np.linspace(-1.0, 1.0, _ZOOM)
         squares = curve.squares(near[:, None], rates[None, :])
         i, j = np.unravel_index(np.argmin(squares), squares.shape)
-        weight, reversion = float(near[i]), float(rates[j])
-        wide, ratio = wide * 0.3, ratio**0.3
+        weight = float(near[i])
+        reversion = float(rates[j])
+        wide = wide * 0.3
+        ratio = ratio**0.3
     return weight, reversion
 
 

@@ -78,7 +78,8 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     mid = (bid + ask) / 2.0
     distance = 1e4 * np.abs(price / mid[book] - 1.0)
     sides = 2 * book + is_ask
-    visible, complete = [], []
+    visible = []
+    complete = []
     for edge in edges:
         within = np.where(distance <= edge + _ROUNDING, price * size, 0.0)
         visible.append(np.bincount(sides, within, 2 * mid.size).reshape(-1, 2))
@@ -87,7 +88,8 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     seen = np.where(np.isnan(mid)[:, None, None], np.nan, np.stack(visible, axis=-1))
     whole = np.stack(complete, axis=-1)
     size_of = np.prod(shape)
-    of_book, of_band = shape, (*shape, 2, edges.size)
+    of_book = shape
+    of_band = (*shape, 2, edges.size)
     dims = (*_BOOK, "side", "depth_bps")
     figures = {
         "mid_usd": (_BOOK, _padded(mid, size_of, np.nan).reshape(of_book), {"units": "USD"}),
@@ -106,7 +108,8 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
 
 def _labels(rows: Any) -> tuple[dict[str, Any], list[Any]]:
     """Return the sorted labels of symbols, venues and times, and the place of each row among them."""
-    labels, places = {}, []
+    labels = {}
+    places = []
     for name in _BOOK:
         place, values = pd.factorize(rows[name], sort=True)
         labels[name] = values.to_numpy()

@@ -422,7 +422,8 @@ def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
 def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
     def exposure(ratio: Any) -> Any:
         values = _traded_usd(options, "gamma", ratio) * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio))
-        total, gross = np.nansum(values, axis=0), np.nansum(np.abs(values), axis=0)
+        total = np.nansum(values, axis=0)
+        gross = np.nansum(np.abs(values), axis=0)
         return np.where(np.abs(total) > 1e-13 * gross, total, 0.0)  # the rest is rounding
 
     scan = exposure(_SCAN)

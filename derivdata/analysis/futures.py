@@ -125,12 +125,14 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
 def _interpolated(total: Floats, years: Floats, at: Floats) -> Floats:
     """Return the simple rate of `total` at one place of `years` along the last axis; `total` is 0 at 0."""
     total, years = np.broadcast_arrays(total, years)
-    known, tenor = np.isfinite(total) & (years > 0.0), np.asarray(at)[..., None]
+    known = np.isfinite(total) & (years > 0.0)
+    tenor = np.asarray(at)[..., None]
     before = np.where(known & (years <= tenor), years, 0.0)
     after = np.where(known & (years >= tenor), years, np.inf)
     places = before.argmax(-1), after.argmin(-1)
     ends = [np.take_along_axis(total, place[..., None], -1)[..., 0] for place in places]
-    first, last = before.max(-1), after.min(-1)
+    first = before.max(-1)
+    last = after.min(-1)
     low = np.where(first > 0.0, ends[0], 0.0)
     weight = np.where(last > first, (tenor[..., 0] - first) / np.where(last > first, last - first, 1.0), 0.0)
     inside = np.where(np.isfinite(last), low + weight * (ends[1] - low), np.nan)
@@ -173,7 +175,8 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
     require_variables(curve, "curve", ("basis", "year_fraction"), dims=("expiry",))
     if not costs_bps >= 0.0:
         raise ValueError(f"{costs_bps=} cannot be below 0")
-    years, left = curve["year_fraction"], curve["basis"] - costs_bps / BPS
+    years = curve["year_fraction"]
+    left = curve["basis"] - costs_bps / BPS
     net = left - borrow_apr * years
     parts = {"net": net, "net_apr": net / years, "breakeven_borrow_apr": left / years}
     units = {"net": "fraction", "net_apr": "1/year", "breakeven_borrow_apr": "1/year"}
@@ -213,7 +216,8 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     >>> held["instrument_name"].unique().tolist()
     ['BTCUSDT_260626', 'BTCUSDT_260925']
     """
-    rows, ahead = _known(futures, 0.0), np.timedelta64(length(before, "before"))
+    rows = _known(futures, 0.0)
+    ahead = np.timedelta64(length(before, "before"))
     if not (rows["expiry"] - rows["time"] > ahead).any():
         raise ValueError(f"futures has no contract with more than {before} until its expiry")
     held = pd.concat([_held(part, ahead) for _, part in rows.groupby(_PLACE[:2])], ignore_index=True)
@@ -229,7 +233,8 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
     What happens at an instant rests on its rows and those before. The rows ascend by time, expiry and usual
     open interest.
     """
-    held, ratios = [], []
+    held = []
+    ratios = []
     expiry, price, name = (rows[each].to_numpy() for each in ("expiry", "price_usd", "instrument_name"))
     last: Any = None  # the row of the held contract
     for instant, at in rows.groupby("time").indices.items():
@@ -246,7 +251,8 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
             if not own.size:  # without a price nothing is known, and a roll waits
                 continue
             last = own[0]
-        chosen, later = last, at[expiry[at] - now > ahead]
+        chosen = last
+        later = at[expiry[at] - now > ahead]
         if later.size and (last is None or expiry[last] - now <= ahead):
             chosen = later[expiry[later] == expiry[later].min()][-1]
         if chosen is not None:

@@ -168,7 +168,8 @@ def by_label(
     keys = keys_of(table)
     table = table.dropna(subset=list(place))
     varying = [name for name in keys if table[name].nunique() > 1]
-    codes, labels = {}, {}
+    codes = {}
+    labels = {}
     for name in (*varying, *place):
         codes[name], labels[name] = pd.factorize(plain(table[name]), sort=True)
     data = {}

@@ -112,7 +112,8 @@ def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:
 
 def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
     known = np.isfinite(counts)
-    n, level = int(known.sum()), np.asarray(counts, dtype=np.float64)
+    n = int(known.sum())
+    level = np.asarray(counts, dtype=np.float64)
     status = BranchingStatus(0) if n >= _LEAST else BranchingStatus.TOO_FEW
     mean = float(level[known].mean()) if n else np.nan
     power = float(((level[known] - mean) ** 2).sum()) if n else np.nan
@@ -177,7 +178,8 @@ def _differ(groups: Any, lost: int = 0) -> bool:
 def _correlated(residuals: Floats, known: Bools, mean: float) -> BranchingStatus:
     """Tell whether neighbouring buckets go together by so much that longer ones would give another figure."""
     level = np.where(known, residuals, 0.0)
-    n, power = int(known.sum()), float(level @ level)
+    n = int(known.sum())
+    power = float(level @ level)
     rho = np.array([level[lag:] @ level[:-lag] for lag in range(1, _LAGS + 1)]) / max(power, 1e-300)
     inflation = 1.0 + 2.0 * float(rho.sum())
     by_chance = rho.sum() < 2.33 * np.sqrt(_LAGS / n)
@@ -400,14 +402,17 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     keys = {name: pd.factorize(np.asarray(events[name], dtype=object), sort=True) for name in by}
     stamps = np.asarray(events["time"].dt.as_unit("us").array.asi8)
     order = np.lexsort([stamps, *(codes for codes, _ in reversed(keys.values()))])
-    events, stamps = events.iloc[order], stamps[order]
+    events = events.iloc[order]
+    stamps = stamps[order]
     # `opens`: whether an order opens a cluster, as it is later than the gap or of another group.
     opens = np.append(True, np.diff(stamps) > times.length(gap, "gap") // pd.Timedelta(1, "us"))
     for codes, _ in keys.values():
         opens[1:] |= np.diff(codes[order]) != 0
     first = np.flatnonzero(opens)
-    last, cluster = np.append(first[1:], stamps.size) - 1, np.cumsum(opens) - 1
-    value, sides = events["value_usd"].to_numpy(dtype=np.float64), np.asarray(events["side"], dtype=object)
+    last = np.append(first[1:], stamps.size) - 1
+    cluster = np.cumsum(opens) - 1
+    value = events["value_usd"].to_numpy(dtype=np.float64)
+    sides = np.asarray(events["side"], dtype=object)
     long, short = (np.add.reduceat(np.where(sides == side, value, 0.0), first) for side in ("long", "short"))
     table = pd.DataFrame({name: names[codes[order[first]]].tolist() for name, (codes, names) in keys.items()})
     for name, rows in (("start", first), ("end", last)):

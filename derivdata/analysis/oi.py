@@ -128,16 +128,20 @@ def migration(
     refuse_negative(oi)
     first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))
     there = first.notnull() & last.notnull()
-    first, last = first.where(there), last.where(there)
+    first = first.where(there)
+    last = last.where(there)
     change = last - first
     parts: dict[str, xr.DataArray] = {}
     scale: Any = 1.0
     if price is not None:
         require(price, "time", units=USD_UNIT if unit_of(price, "price") else None, name="price")
         p0, p1 = (_at(price, when, name, "price") for when, name in ((start, "start"), (end, "end")))
-        first, last, scale = first / p0, last / p1, (p0 + p1) / 2
+        first = first / p0
+        last = last / p1
+        scale = (p0 + p1) / 2
         parts["price"] = (first + last) / 2 * (p1 - p0)
-    t0, t1 = first.sum("exchange"), last.sum("exchange")
+    t0 = first.sum("exchange")
+    t1 = last.sum("exchange")
     parts |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
     unit = unit_of(oi, "oi")
     every = (parts | {"change": change}).items()
@@ -156,12 +160,14 @@ def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
 
 
 def _base(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
-    s0, s1 = x0 / t0, x1 / t1
+    s0 = x0 / t0
+    s1 = x1 / t1
     return {"growth": s0 * (t1 - t0), "share": t0 * (s1 - s0), "interaction": (s1 - s0) * (t1 - t0)}
 
 
 def _midpoint(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
-    s0, s1 = x0 / t0, x1 / t1
+    s0 = x0 / t0
+    s1 = x1 / t1
     return {"growth": (s0 + s1) / 2 * (t1 - t0), "share": (t0 + t1) / 2 * (s1 - s0)}
 
 
@@ -291,7 +297,8 @@ def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
 
     NaN where the volume is missing or not positive. Refuses units that differ.
     """
-    oi, volume_24h = require(oi, name="oi"), require(volume_24h, name="volume_24h")
+    oi = require(oi, name="oi")
+    volume_24h = require(volume_24h, name="volume_24h")
     units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
     if units != {"USD"}:
         raise ValueError(
@@ -325,9 +332,11 @@ def _balanced(
     oi: Array, *, stamps: Array, cover: float, oldest: int, chosen: Array | None
 ) -> tuple[Array, Array]:
     """Shares, and which venues have figures but no share."""
-    share, gone = np.empty(oi.shape), np.empty(oi.shape[:-1], dtype=np.bool_)
+    share = np.empty(oi.shape)
+    gone = np.empty(oi.shape[:-1], dtype=np.bool_)
     for place in np.ndindex(oi.shape[:-2]):
-        block, into = oi[place], share[place]
+        block = oi[place]
+        into = share[place]
         total = _fractions(block, into)
         if chosen is None and not np.isnan(total).any():  # nothing is missing: that was all
             gone[place] = total.size > 0 and not (total > 0).any()
@@ -372,7 +381,8 @@ def _concentration(share: Array) -> tuple[Array, ...]:
 
 
 def _figures(block: Array) -> tuple[Any, ...]:
-    squares, count = _squares(block), np.full(block.shape[1], float(len(block)))
+    squares = _squares(block)
+    count = np.full(block.shape[1], float(len(block)))
     if np.isnan(squares).any() or not len(block):  # no venue at all: nothing is known, as where all are NaN
         there = ~np.isnan(block)
         some = there.any(axis=0)
@@ -389,7 +399,8 @@ def _squares(block: Array) -> Array:
     """Sum of squares over the first axis, added in its order however the block lies in memory."""
     if (block < 0.0).any():
         raise ValueError("share is negative somewhere: a share is from 0 to 1")
-    total, square = np.zeros(block.shape[1]), np.empty(block.shape[1])
+    total = np.zeros(block.shape[1])
+    square = np.empty(block.shape[1])
     for row in block:
         total += np.multiply(row, row, out=square)
     return total
@@ -467,7 +478,8 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
         whole = round(1.0 / step)
         if whole > 1 and abs(whole * step - 1.0) < 1e-6 and days.size >= 3 * whole:
             slots = whole
-    per_day, plain = dict.fromkeys(("slope", "low", "high"), "1/day"), ("phi", "n", "n_effective")
+    per_day = dict.fromkeys(("slope", "low", "high"), "1/day")
+    plain = ("phi", "n", "n_effective")
     result = figures_of(
         _theil_sen,
         share,
@@ -483,7 +495,8 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
 
 def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tuple[Any, ...]:
     finite = np.isfinite(y)
-    x, y = x[finite], y[finite]
+    x = x[finite]
+    y = y[finite]
     n = y.size
     slopes = np.sort(_pair_slopes(x, y)) if n >= _LEAST else np.empty(0)
     if not slopes.size:  # too few, or all at one instant
@@ -512,7 +525,8 @@ def _pair_slopes(x: Array, y: Array) -> Array:
 
 def _persistence(y: Array, residuals: Array, days: Array, slots: int) -> tuple[float, float]:
     """Return φ of the residuals, corrected for its bias in short series, and the inflation of var S."""
-    n, level = residuals.size, residuals - residuals.mean()
+    n = residuals.size
+    level = residuals - residuals.mean()
     if np.abs(level).max() <= _ROUNDING * np.abs(y).max():
         return 0.0, 1.0
     rho = _autocorrelations(level)

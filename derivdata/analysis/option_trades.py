@@ -29,7 +29,8 @@ __dir__ = __all__.copy
 
 _UNITS = dict.fromkeys(("bought", "sold", "net", "block"), "coin") | {"premium_usd": "USD"}
 _SERIES = ("symbol", "exchange", "expiry")
-_LEAST_SLOPE, _ROUNDS = 0.2, 30
+_LEAST_SLOPE = 0.2
+_ROUNDS = 30
 
 
 @typed
@@ -71,7 +72,8 @@ def flow(
     True
     """
     rows = _rows(trades)
-    size, in_book = rows["size"], rows["execution"] == "book"
+    size = rows["size"]
+    in_book = rows["execution"] == "book"
     bought, sold = ((size.where(in_book & (rows["taker_side"] == side), 0.0)) for side in ("buy", "sell"))
     price_usd = rows["price_usd"].fillna(rows["price_coin"] * rows["index_price_usd"])
     figures = pd.DataFrame(
@@ -179,7 +181,8 @@ def _forwards(rows: pd.DataFrame) -> pd.Series:
     names = ("strike", "iv", "price_coin", "price_usd", "index_price_usd")
     strike, iv, in_coin, in_usd, index = (rows[name].to_numpy(np.float64) for name in names)
     sign = np.where(rows["side"] == "call", 1.0, -1.0)
-    ones, root = np.ones(len(rows)), iv * np.sqrt(years)
+    ones = np.ones(len(rows))
+    root = iv * np.sqrt(years)
 
     def solved(start: Floats, price: Floats, value: Any, slope: Any) -> Floats:
         """Return the root of ``value(x) = price`` by Newton's steps; NaN where the slope is small there."""

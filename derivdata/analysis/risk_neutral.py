@@ -45,9 +45,11 @@ _SLICES = 1024
 NODE = "quadrature_node"
 # Panels in z with k = √w(0) sinh z: even at the money, growing geometrically in the wings. A wing with a
 # slope near Lee's bound of 2 dies out only beyond a million deviations.
-_FAR, _PANELS = 16.0, 160
+_FAR = 16.0
+_PANELS = 160
 # More around the vertex, where raw SVI bends over a width that may be far below √w(0).
-_BEND, _BEND_PANELS = 5.0, 32
+_BEND = 5.0
+_BEND_PANELS = 32
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 _TOLERANCE = 1e-6
 _NEGATIVE = -1e-10
@@ -102,7 +104,8 @@ def density(
     >>> round(found["distribution"].item(), 3), round(found["mass"].item(), 6)
     (0.495, 1.0)
     """
-    surface, k = whole_surface(surface), bare(log_moneyness, "log_moneyness")
+    surface = whole_surface(surface)
+    k = bare(log_moneyness, "log_moneyness")
     cut = _cut(surface, year_fraction, extrapolate, clock)
     sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(
@@ -290,6 +293,7 @@ def _panels(*places: Floats) -> tuple[Floats, Floats]:
             middle = np.where(usable, vertex, 0.0)
             edges.append(middle + unit * np.sinh(np.linspace(-_BEND, _BEND, _BEND_PANELS + 1)))
         every = np.sort(np.concatenate(edges, axis=-1), axis=-1)
-    start, half = every[..., :-1, None], np.diff(every)[..., None] / 2.0
+    start = every[..., :-1, None]
+    half = np.diff(every)[..., None] / 2.0
     shape = (*half.shape[:-2], half.shape[-2] * _POINTS.size)
     return (start + half * (1.0 + _POINTS)).reshape(shape), (half * _WEIGHTS).reshape(shape)

@@ -52,7 +52,8 @@ def exchange_spans(
         extended = _US_STOCKS
     trading = []
     for day, row in schedule.iterrows():
-        opens, closes = row["open"], row["close"]
+        opens = row["open"]
+        closes = row["close"]
         halves = [(opens, closes)]
         if not pd.isna(row["break_start"]):
             halves = [(opens, row["break_start"]), (row["break_end"], closes)]
@@ -101,7 +102,8 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
     tradable = rows["is_tradable"].astype("bool")
     trading = []
     for row in rows[tradable].itertuples():
-        start, end = utc(pd.Timestamp(row.start)), utc(pd.Timestamp(row.end))
+        start = utc(pd.Timestamp(row.start))
+        end = utc(pd.Timestamp(row.end))
         day = _day(end - pd.Timedelta(1, "us"), zone)
         session = "regular" if row.session == "regular" else "extended"
         trading.append(_Trading(start, end, session, day))

@@ -97,7 +97,8 @@ def calendar(
     >>> spans["session"].tolist(), spans["end"].dt.hour.tolist()
     (['extended', 'regular', 'extended', 'weekend'], [14, 18, 22, 0])
     """
-    first, last = instant(start, "start"), instant(end, "end")
+    first = instant(start, "start")
+    last = instant(end, "end")
     if not first < last:
         raise ValueError(f"the window from {first} to {last} is empty: end must be after start")
     if hours is None:
@@ -299,7 +300,8 @@ def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
 def _closures(bounds: Any, kinds: Any) -> tuple[Any, Any, list[str]]:
     """Return regular closes, the opens after them, and the session of each closure."""
     regular = np.flatnonzero(kinds == SESSIONS.index("regular"))
-    begins, ends = [], []
+    begins = []
+    ends = []
     names: list[str] = []
     for before, following in itertools.pairwise(regular):
         between = {SESSIONS[at] for at in kinds[before + 1 : following]}
@@ -438,12 +440,14 @@ def _accrued(
     """Return what payments accrue in each session: each evenly over the hours before it that it pays for."""
     known = np.isfinite(rates) & (interval > 0.0)
     begins = since - np.where(known, interval, 0.0)
-    sums, totals = [], []
+    sums = []
+    totals = []
     for clock in clocks:
         spent = np.interp(since, edges, clock) - np.interp(begins, edges, clock)
         sums.append(np.where(known, rates * spent / 8.0, 0.0).sum(axis=-1))
         totals.append(np.where(known, spent, 0.0).sum(axis=-1))
-    paid, total = np.stack(sums, axis=-1), np.stack(totals, axis=-1)
+    paid = np.stack(sums, axis=-1)
+    total = np.stack(totals, axis=-1)
     mean = _ratio(8.0 * paid, total)
     return np.where(total > 0.0, paid, np.nan), mean, total
 

@@ -219,7 +219,8 @@ def _without_overlap(
     wrong, before = _overlapping(paid, since)
     if wrong.any() and strict:
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-        row, name = place[-1], names[int(number[place[:-1]])]
+        row = place[-1]
+        name = names[int(number[place[:-1]])]
         paid_at = origin + np.timedelta64(round(since[row] * 3_600_000_000), "us")
         raise ValueError(
             f"settlements of {name} pay for more hours than have passed: that of "
@@ -242,7 +243,8 @@ def _leave_out(paid: Floats, since: Floats) -> None:
         if overlap > 0.5 * paid[row] - _ROUNDING:
             paid[row] = 0.0
         else:
-            last, overlapped = since[row], overlap
+            last = since[row]
+            overlapped = overlap
 
 
 def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:

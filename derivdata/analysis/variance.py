@@ -86,7 +86,8 @@ def volatility_index(
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
     status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
-    years, ahead = parts[0].reset_coords(drop=True), xr.DataArray(days / _YEAR)
+    years = parts[0].reset_coords(drop=True)
+    ahead = xr.DataArray(days / _YEAR)
     at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
     outputs = applied(
         _index,
@@ -107,7 +108,8 @@ def _index(
     t, w = np.broadcast_arrays(t, w)
     usable = np.isfinite(w) & (t > 0.0)
     before, after, share, share_after, _, said = neighbours(t, usable, w, *clock, flat_beyond=False)
-    horizon, lone = clock[2], Status.SHORT_EXTRAPOLATION | Status.EXTRAPOLATED | Status.BAD_INPUT
+    horizon = clock[2]
+    lone = Status.SHORT_EXTRAPOLATION | Status.EXTRAPOLATED | Status.BAD_INPUT
     around = (said[..., 0] & np.int32(lone)) == 0
 
     def at_both(values: NDArray[Any]) -> list[NDArray[Any]]:
@@ -136,10 +138,12 @@ _UNITS = (
 _MUCH = 0.1
 _SLICES = 4096
 _NARROW = 1e-3
-_PANELS, _PER_PANEL = 4, 96
+_PANELS = 4
+_PER_PANEL = 96
 _FAR = 1e6
 # Where the vertex is narrower than so many widths of the smile, panels end around it too.
-_BENT, _BENDS = 0.1, np.sinh(np.array([-5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0]))
+_BENT = 0.1
+_BENDS = np.sinh(np.array([-5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0]))
 
 
 @typed
@@ -197,7 +201,8 @@ def model_free(
     """
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
-    fitted, carries = "k_min" in source, "strip_variance" in source
+    fitted = "k_min" in source
+    carries = "strip_variance" in source
     if method is None:
         method = "strip" if (carries and k_range is None) or not fitted else "fukasawa"
     quoted = method == "strip" and not carries
@@ -253,9 +258,11 @@ def _of_strip(w: xr.DataArray, ends: list[xr.DataArray], status: xr.DataArray, f
 
 
 def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
-    low, high = fit["k_low"], fit["k_high"]
+    low = fit["k_low"]
+    high = fit["k_high"]
     width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
-    vertex, bend = fit["m"].reset_coords(drop=True), fit["sigma"].reset_coords(drop=True)
+    vertex = fit["m"].reset_coords(drop=True)
+    bend = fit["sigma"].reset_coords(drop=True)
     lazy = bend.chunks is not None
     bends = _BENDS if lazy or bool((bend < _BENT * width).any()) else _BENDS[:0]
     k, step, inside = applied(
@@ -296,7 +303,8 @@ def _nodes(
     turns = np.clip(np.arcsinh(near / width[..., None]), -end[..., None], end[..., None])
     whole = np.stack([-end, *cuts, np.zeros_like(end), end], axis=-1)
     edges = np.sort(np.concatenate([whole, turns], axis=-1), axis=-1)
-    middle, half = (edges[..., 1:] + edges[..., :-1]) / 2.0, np.diff(edges, axis=-1) / 2.0
+    middle = (edges[..., 1:] + edges[..., :-1]) / 2.0
+    half = np.diff(edges, axis=-1) / 2.0
     x, weight = np.polynomial.legendre.leggauss(_PER_PANEL)
     u = middle[..., None] + half[..., None] * x
     scale = width[..., None, None]
@@ -416,7 +424,8 @@ def _cboe(
     start = np.where(low, strike, -np.inf).max(axis=-1)
     start = np.where(np.isfinite(start), start, np.nan)
     # The strip: calls above the start, puts below, and the start if both have a bid.
-    above, below = strike > start[..., None], strike < start[..., None]
+    above = strike > start[..., None]
+    below = strike < start[..., None]
     calls = _walk(listed[..., 0] & above, firm[..., 0])
     puts = _walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
     used = calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
@@ -450,7 +459,8 @@ def _spacing(strike: Floats, used: Bools) -> Floats:
     below = _shifted(np.maximum.accumulate(np.where(used, strike, -np.inf), axis=-1), 1, -np.inf)
     from_above = np.where(used, strike, np.inf)[..., ::-1]
     above = _shifted(np.minimum.accumulate(from_above, axis=-1)[..., ::-1], -1, np.inf)
-    lower, upper = np.isfinite(below), np.isfinite(above)
+    lower = np.isfinite(below)
+    upper = np.isfinite(above)
     wide = np.where(upper, above, strike) - np.where(lower, below, strike)
     return np.where(used, wide / np.where(lower & upper, 2.0, 1.0), 0.0)
 

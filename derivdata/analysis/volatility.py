@@ -184,7 +184,8 @@ def realised(
     """
     require_variables(data, "data", BAR)
     step = step_hours(data)
-    n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
+    n = _steps_of(window, step)
+    per_year = HOURS_PER_YEAR / step
     bars = [whole(data[name], "time") for name in BAR]
     kernel = partial(_realised, n=n, method=method, per_year=per_year)
     volatility = applied(kernel, *bars, core=[["time"]] * 4, out=[["time"]])
@@ -239,10 +240,13 @@ def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
     """
     require(price, "time", units="USD", name="price")
     step = step_hours(price)
-    n, per_year = _steps_of(window, step), HOURS_PER_YEAR / step
-    kernel, types = partial(_bipower, n=n, per_year=per_year), [np.float64] * 2
+    n = _steps_of(window, step)
+    per_year = HOURS_PER_YEAR / step
+    kernel = partial(_bipower, n=n, per_year=per_year)
+    types = [np.float64] * 2
     total, smooth = applied(kernel, whole(price, "time"), core=[["time"]], out=[["time"]] * 2, types=types)
-    total, smooth = total.transpose(*price.dims), smooth.transpose(*price.dims)
+    total = total.transpose(*price.dims)
+    smooth = smooth.transpose(*price.dims)
     share = (1.0 - smooth / total.where(total > 0.0)).clip(min=0.0)
     return xr.Dataset(
         {
@@ -366,7 +370,8 @@ def cone(
         parts, xr.Variable("window", days, {"units": "days"}), coords="minimal", compat="override"
     )
     measured = every.notnull()
-    latest, count = elementwise(_newest, every, core=[["time"]]), measured.sum("time").drop_attrs()
+    latest = elementwise(_newest, every, core=[["time"]])
+    count = measured.sum("time").drop_attrs()
     cone = xr.Dataset({"volatility": _quantiles(every, quantiles), "latest": latest, "count": count})
     for name in ("volatility", "latest"):
         cone[name].attrs = {"units": UNIT, "method": method}
@@ -401,7 +406,8 @@ def _forecasts(
 ) -> tuple[Floats, Floats]:
     """Return the forecast of each window and its error, of bars along the last axis."""
     shape = (*c.shape[:-1], len(windows))
-    found, error = np.full(shape, np.nan), np.full(shape, np.nan)
+    found = np.full(shape, np.nan)
+    error = np.full(shape, np.nan)
     per_day = 24.0 / step_hours
     if per_day < 1.0 or per_day != round(per_day):
         return found, error
@@ -427,9 +433,11 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
     if variance.size > ahead:
         target[:-ahead] = np.sqrt(mean_of_windows(variance, ahead)[ahead:])
     known = np.isfinite(target) & np.isfinite(columns).all(axis=-1)
-    x, y = np.where(known[:, None], columns, 0.0), np.where(known, target, 0.0)
+    x = np.where(known[:, None], columns, 0.0)
+    y = np.where(known, target, 0.0)
     gram = np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
-    moment, count = np.cumsum(x * y[:, None], axis=0), np.cumsum(known)
+    moment = np.cumsum(x * y[:, None], axis=0)
+    count = np.cumsum(known)
     low = np.minimum.accumulate(np.where(known, target, np.inf))
     high = np.maximum.accumulate(np.where(known, target, -np.inf))
     forecast = np.full_like(variance, np.nan)
@@ -486,7 +494,8 @@ def implied_minus_realised(
     others = ({*implied.dims} | {*realised.dims}) - {"time"}
     implied, realised = xr.align(implied, realised, join="left", exclude=others)
     difference = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})
-    difference["volatility"].attrs, difference["variance"].attrs = {"units": UNIT}, {"units": "1/year"}
+    difference["volatility"].attrs = {"units": UNIT}
+    difference["variance"].attrs = {"units": "1/year"}
     return difference
 
 

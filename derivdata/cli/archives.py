@@ -23,7 +23,8 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     listed_layouts = "print the layouts that are recognised"
     parser.add_argument("--list", action="store_true", help=listed_layouts)
     pairs: dict[str, Any] = {"type": pair, "action": PairsAction, "default": {}}
-    columns, values = "the table's column from the file's", "one value in every row"
+    columns = "the table's column from the file's"
+    values = "one value in every row"
     parser.add_argument("--map", **pairs, metavar="NAME=COLUMN", help=columns)
     parser.add_argument("--set", **pairs, metavar="COLUMN=VALUE", help=values)
     parser.add_argument("--tz", metavar="ZONE", help="zone of instants that state none")

@@ -70,7 +70,8 @@ def _collect(arguments: argparse.Namespace) -> None:
     from derivdata.sources.collect.reporting import Minute, StatusLine
     from derivdata.support import times
 
-    clock, status = MachineClock(), StatusLine()
+    clock = MachineClock()
+    status = StatusLine()
     whole = {"share_seconds": None} if arguments.once else {}
     show = status.show if arguments.log is None else lambda _: None
 
@@ -166,7 +167,8 @@ def _backfill(arguments: argparse.Namespace) -> None:
     clock.stop_on([signal.SIGINT, signal.SIGTERM])
     now = clock.utc()
     window = times.window(arguments.since, now if arguments.until is None else arguments.until)
-    place, symbols = archive.open_archive(arguments.to), arguments.symbols
+    place = archive.open_archive(arguments.to)
+    symbols = arguments.symbols
     options: dict[str, Any] = {"venues": arguments.venues, "clock": clock, "progress": say}
     options |= {"names": arguments.tables} if arguments.tables else {}
     if arguments.files:
@@ -178,7 +180,8 @@ def _backfill(arguments: argparse.Namespace) -> None:
         done = collect.backfill(place, symbols, *window, unconfirmed=arguments.unconfirmed, **options)
     for notice in dict.fromkeys(done.notices):
         say(notice)
-    rows, parts = sum(done.written.values()), "files" if arguments.files else "windows"
+    rows = sum(done.written.values())
+    parts = "files" if arguments.files else "windows"
     say(f"{rows} rows, {len(done.failed)} {parts} failed, {done.requests} requests")
     if done.failed and not rows:
         raise DerivdataError("nothing was written: see above what failed")
@@ -230,7 +233,8 @@ def _status(arguments: argparse.Namespace) -> None:
     from derivdata.sources.collect.reporting import late, prometheus, status
     from derivdata.support import times
 
-    opened, now = archive.open_archive(arguments.archive, create=False), MachineClock().utc()
+    opened = archive.open_archive(arguments.archive, create=False)
+    now = MachineClock().utc()
     rows = status(opened, now)
     if arguments.format == "text":
         say(rows.to_string(index=False))

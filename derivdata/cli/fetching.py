@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FORMATS = (".parquet", ".csv")
-_START, _END = ("start", "since", "window"), ("end",)
+_START = ("start", "since", "window")
+_END = ("end",)
 """Arguments of fetchers that ``--since`` and ``--until`` give."""
 
 

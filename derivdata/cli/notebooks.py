@@ -148,7 +148,8 @@ def _of_verdict(sources: list[tuple[str, str, str]]) -> Iterator[str]:
     ]
     for sentence in re.split(r"(?<=[.:;])\s+", " ".join(text[start.end() :].split())):
         for number in _NUMBER.findall(sentence):
-            digits, value = len(number.partition(".")[2]), float(number.replace(",", ""))
+            digits = len(number.partition(".")[2])
+            value = float(number.replace(",", ""))
             half = 0.5000001 * 10.0**-digits  # a half may be rounded up or to even
             if not any(abs(scale * each - value) <= half for each in known for scale in (1, 100)):
                 yield f"{number} is in no cell and no output above"

@@ -65,7 +65,8 @@ def _report(arguments: argparse.Namespace) -> None:
         chosen = _source(arguments, given, stack)
         replayed = arguments.source if str(arguments.source or "").endswith(".ddz") else None
         bundle = arguments.bundle or replayed
-        out, previous = arguments.out, arguments.previous
+        out = arguments.out
+        previous = arguments.previous
         say(report(chosen.pop("symbols"), out=out, bundle=bundle, previous=previous, **chosen))
 
 

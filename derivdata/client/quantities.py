@@ -172,7 +172,8 @@ def _by_venue(table: Table, answer: Answer[_Rows]) -> dict[str, Any]:
 @lru_cache
 def row_type(table: str, beside: tuple[str, ...] = ()) -> type[msgspec.Struct]:
     """Return the structure of a row without the columns that stand `beside` it."""
-    columns, fields = TABLES[table].columns, []
+    columns = TABLES[table].columns
+    fields = []
     for name in (one for one in columns if one not in beside):
         kind = _TYPES.get(columns[name].kind, str)
         optional = (kind | None, None) if name in TABLES[table].optional else (kind,)

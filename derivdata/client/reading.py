@@ -25,7 +25,8 @@ from derivdata.tables.schema import Table, coded, floats, repeated
 T = TypeVar("T")
 
 _BATCH = 512
-HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+HOUR_US = 3_600_000_000
+DAY_US = 86_400_000_000
 _STEPS_US = {name: times.us(step) for name, step in times.RESOLUTIONS.items()}
 _UNSTATED_STEP_US = HOUR_US
 """How far outside of its window a row may lie where no resolution says how long a bucket is."""
@@ -137,7 +138,8 @@ def series(
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
         points: list[Any] = decode_raw(answer, raw, DECODERS[list[point]], f"$.series.{venue}")  # type: ignore[valid-type]
-        before, texts = texts, [one.timestamp for one in points]
+        before = texts
+        texts = [one.timestamp for one in points]
         if not all(texts):
             older = decode_raw(answer, raw, DECODERS[list[_OlderPoint]], f"$.series.{venue}")
             texts = [one.t for one in older]
@@ -165,12 +167,14 @@ class CheckedAnswer:
     def __init__(
         self, answer: Answer[Any], table: Table | None, columns: dict[str, Any], raw: Mapping[str, Any]
     ) -> None:
-        self.answer, self.table = answer, table
+        self.answer = answer
+        self.table = table
         self.columns = columns  # of the answer's rows, typed, by the library's names
         self.raw = raw  # the same as they were decoded, by wire name
         self.facts: dict[str, Any] = {}  # what a rule found out and the provenance says
         self.figures: dict[str, Array | None] = {}  # what `figure` has read, until rows are removed
-        request, body = answer.request, answer.body
+        request = answer.request
+        body = answer.body
         self.endpoint = endpoints.endpoint_of(request.path)
         self.requested = dict(request.query)
         if self.endpoint is not None and "{" in self.endpoint.path:
@@ -192,7 +196,8 @@ class CheckedAnswer:
         named = [_STEPS_US[step] for step in steps if isinstance(step, str) and step in _STEPS_US]
         self.step_us = named[0] if named else _UNSTATED_STEP_US
         by_name = {"raw": 0, **_STEPS_US}
-        wanted, used = by_name.get(self.requested.get("resolution", "")), by_name.get(str(steps[0]))
+        wanted = by_name.get(self.requested.get("resolution", ""))
+        used = by_name.get(str(steps[0]))
         self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
         date = answer.as_of
         self.as_of_us = None if date is pd.NaT else int(date.asm8.astype("datetime64[us]").view(np.int64))
@@ -243,7 +248,8 @@ class CheckedAnswer:
         codes = np.zeros(self.size, dtype=np.int64)
         for name in () if self.table is None else self.table.key:
             if name not in beside:
-                words, values = self.columns[name], None
+                words = self.columns[name]
+                values = None
                 values = words.codes if isinstance(words, pd.Categorical) else pd.factorize(words)[0]
                 codes = codes * (int(values.max(initial=0)) + 1) + values
         return codes
@@ -345,7 +351,8 @@ def _neighbour(values: Array, by: Array, groups: Array, *, before: bool = False)
         found = np.empty(values.size)
         found[order] = _neighbour(values[order], by[order], groups[order], before=before)
         return found
-    found, last = np.full(values.size, np.nan), max(values.size - 1, 0)
+    found = np.full(values.size, np.nan)
+    last = max(values.size - 1, 0)
     to, of = (slice(1, None), slice(last)) if before else (slice(last), slice(1, None))
     found[to] = np.where(steps == 0, values[of], np.nan)
     return found

@@ -119,7 +119,8 @@ def pieces(
 def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
     """Cut the window at multiples of `span` since 1970."""
     epoch = pd.Timestamp(0, tz="UTC").as_unit("us")
-    first, last = (window.start - epoch) // span + 1, -((epoch - window.end) // span)
+    first = (window.start - epoch) // span + 1
+    last = -((epoch - window.end) // span)
     cuts = [window.start, *(epoch + span * n for n in range(int(first), int(last))), window.end]
     return [times.Window(a, b) for a, b in pairwise(cuts) if a < b]
 

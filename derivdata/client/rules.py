@@ -182,10 +182,12 @@ _CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|
 
 
 def _other_range(e: CheckedAnswer) -> Iterator[str]:
-    requested, days = e.requested.get("range"), e.stated.get("days")
+    requested = e.requested.get("range")
+    days = e.stated.get("days")
     named = (e.stated.get("range"), e.stated.get("period"), f"{days}d" if isinstance(days, int) else None)
     for used in {word for word in named if isinstance(word, str)} if requested is not None else ():
-        wanted_length, used_length = _length(str(requested)), _length(used)
+        wanted_length = _length(str(requested))
+        used_length = _length(used)
         explained = any(used in notice or _CLAMP.search(notice) for notice in e.answer.notices)
         shorter = wanted_length is not None and used_length is not None and used_length < wanted_length
         is_other = used != requested and (wanted_length is None or wanted_length != used_length)
@@ -208,7 +210,8 @@ _UNITS = frozenset(
 
 
 def _other_unit(e: CheckedAnswer, *, known: bool) -> Iterator[str]:
-    unit, expected = e.stated.get("unit"), e.endpoint.unit if e.endpoint else ""
+    unit = e.stated.get("unit")
+    expected = e.endpoint.unit if e.endpoint else ""
     if not expected or not isinstance(unit, str) or unit.lower() == expected:
         return
     if (unit.lower() in _UNITS) is known:
@@ -246,7 +249,8 @@ def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
             f"the raw rate {native[n]:g} at {hours[n]:g} hours, which agree by no reading of the document"
         )
         return
-    by_8h, by_interval = int((per_8h & ~per_interval & checked).sum()), int((per_interval & ~per_8h).sum())
+    by_8h = int((per_8h & ~per_interval & checked).sum())
+    by_interval = int((per_interval & ~per_8h).sum())
     reading = "per interval" if by_interval >= by_8h else "per 8 hours"
     e.facts["funding_rates_raw"] = (
         f"{reading} ({by_interval} rates fit only per interval, {by_8h} only per 8 hours)"
@@ -320,7 +324,8 @@ def _beyond_limit(e: CheckedAnswer) -> Iterator[str]:
 
 def _contradicted_interval(e: CheckedAnswer) -> Iterator[str]:
     """Compare the interval of each payment with the payments before and after it."""
-    stated, counts = e.numbers("interval_hours"), e.numbers("payment_count")
+    stated = e.numbers("interval_hours")
+    counts = e.numbers("payment_count")
     if stated is None or counts is None or e.time_us is None or "settled" not in e.words.get("kind", ()):
         return
     hours = np.where(counts > 1, np.nan, stated)  # a row that adds up payments is longer than its interval
@@ -386,7 +391,8 @@ def _venue_rows(e: CheckedAnswer, name: str) -> _VenueRows | None:
         return None
     if name not in e.table.columns or not e.size:
         return None
-    series, order = e.series("time"), np.arange(e.size)
+    series = e.series("time")
+    order = np.arange(e.size)
     is_new = np.append(True, series[1:] != series[:-1])
     is_sorted = np.unique(series[is_new]).size == is_new.sum()
     if not is_sorted or (np.diff(e.time_us)[~is_new[1:]] < 0).any():
@@ -404,8 +410,9 @@ def _described(e: CheckedAnswer, row: int) -> str:
 
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
     """Find parts of series in another unit, venues that change places, and runs of one value."""
-    for name in _COMPARED if e.table is not None else ():
-        rows = _venue_rows(e, name) if name in e.table.columns else None
+    columns = () if e.table is None else e.table.columns
+    for name in _COMPARED:
+        rows = _venue_rows(e, name) if name in columns else None
         if rows is None or (rows.values == rows.values[0]).all():  # one value, which contradicts nothing
             continue
         given = rows.series, rows.market, rows.times, rows.values
@@ -469,7 +476,9 @@ _BOOK = "/orderbook/book"
 
 
 def _old(e: CheckedAnswer) -> Iterator[str]:
-    now_us, stated, stamps = e.as_of_us, e.stated.get("timestamp"), e.time_us
+    now_us = e.as_of_us
+    stated = e.stated.get("timestamp")
+    stamps = e.time_us
     if now_us is None:
         return
     has_own_time = "end" in e.requested and e.endpoint is not None and e.endpoint.path == _BOOK

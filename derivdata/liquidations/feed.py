@@ -66,7 +66,8 @@ def poll(
         "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
     }
     reached = times.since(since)
-    after, cut = reached - _LATE, None
+    after = reached - _LATE
+    cut = None
     seen: dict[tuple[str, str], pd.Timestamp] = {}
     while True:
         frame, lacks = next_page({**query, "since": after, "limit": limit}, cut)
@@ -80,7 +81,8 @@ def poll(
         spans = within_asked(coverage([observed], [missed]), provenance)
         new.attrs["provenance"] = provenance | {"coverage": spans}
         yield new
-        reached, after = observed.end, observed.end - _LATE
+        reached = observed.end
+        after = observed.end - _LATE
         if lacks == "newest":
             after = just_before_last(frame)
         else:

@@ -21,7 +21,8 @@ from derivdata.tables.required import require_columns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_GAIN, _LOSS = PALETTE[0], PALETTE[1]
+_GAIN = PALETTE[0]
+_LOSS = PALETTE[1]
 _PARTS = ("funding_usd", "price_usd", "fees_usd", "slippage_usd")
 _REASONS = {
     "rule": (PALETTE[0], "left by the rule"),
@@ -84,11 +85,13 @@ def _equity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
     upper, lower = style.strips(ax, 3.0, 1.2)
     capital = float(result.attrs["capital_usd"])
-    times, drawdown = result["time"].to_numpy(), result["drawdown"].to_numpy()
+    times = result["time"].to_numpy()
+    drawdown = result["drawdown"].to_numpy()
     gain = result["equity_usd"].to_numpy() - capital
     upper.plot(times, gain, color=PALETTE[0], lw=1.6)
     upper.axhline(0, color=GREY, lw=0.8)
-    apr, deepest = float(result["apr"]), float(result["max_drawdown"])
+    apr = float(result["apr"])
+    deepest = float(result["max_drawdown"])
     title = f"The rule made {apr:+.2%} a year after costs; deepest drawdown {deepest:.2%}"
     style.dress(upper, title=title, y=f"gain on {style.number(capital)} [USD]", form="number")
     lower.fill_between(times, -drawdown, 0.0, color=_LOSS, alpha=0.5, lw=0)
@@ -135,7 +138,8 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
     ax = style.axes(ax)
-    days, net = table["days"], 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
+    days = table["days"]
+    net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
     for reason, (color, words) in _REASONS.items():
         chosen = table["reason"] == reason
         if chosen.any():
@@ -167,7 +171,8 @@ def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         label = f"{words} {line[-1]:+,.0f}"
         ax.plot(times, line, color=color, ls=stroke, lw=2.2 if words == "net" else 1.3, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
-    funding, price = float(total["funding_usd"][-1]), float(total["price_usd"][-1])
+    funding = float(total["funding_usd"][-1])
+    price = float(total["price_usd"][-1])
     title = f"Funding {funding:+,.0f} and price {price:+,.0f} USD, for costs of {costs[-1]:,.0f} USD"
     style.dress(ax, title=title, y="cumulative [USD]", form="number")
     style.legend(ax, "right")
@@ -196,12 +201,14 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 
 def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     require_variables(result, "result", ("net_usd", "filled", "capacity_usd"), dims=("size_usd",))
-    sizes, filled = result["size_usd"].to_numpy(), result["filled"].to_numpy()
+    sizes = result["size_usd"].to_numpy()
+    filled = result["filled"].to_numpy()
     net = np.where(filled > 0.0, result["net_usd"].to_numpy(), np.nan)
     if not np.isfinite(net).any():
         raise ValueError("there is no trade, or no size at which the books fill one")
     upper, lower = style.strips(ax, 2.0, 1.0)
-    gross, left = net + result["slippage_usd"].to_numpy(), 1e4 * net / sizes
+    gross = net + result["slippage_usd"].to_numpy()
+    left = 1e4 * net / sizes
     upper.plot(sizes, gross, "--", color=GREY, lw=1.2, label="before slippage")
     upper.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
     lower.plot(sizes, left, "o-", color=PALETTE[0], lw=1.6, ms=4)
@@ -236,7 +243,8 @@ def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
     rows = result[result["sharpe"].notna()].sort_values("sharpe", ascending=False, kind="stable")
     if rows.empty:
         raise ValueError("no rule traded: there is nothing to compare")
-    best, shown = rows.iloc[0], rows.iloc[:_MOST_ROWS]
+    best = rows.iloc[0]
+    shown = rows.iloc[:_MOST_ROWS]
     ax, place = style.rows(ax, list(shown["rule"]), 0.26)
     ax.barh(place, shown["sharpe"], height=0.62, color=[PALETTE[0], *[GREY] * (len(shown) - 1)])
     ax.axvline(0, color=GREY, lw=1.0)

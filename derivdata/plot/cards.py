@@ -77,9 +77,11 @@ def card(data: xr.Dataset) -> Card:
 def _of_fit(fit: xr.Dataset) -> Card:
     parameters = ("theta", "rho", "psi") if "theta" in fit else ("a", "b", "rho", "m", "sigma")
     require_variables(fit, "data", ("n", "method", "rmse_vol", *parameters))
-    words, level = verdicts(fit), at_the_money(fit).values
+    words = verdicts(fit)
+    level = at_the_money(fit).values
     defects = {word for of_one in words for word in of_one.split(", ")}
-    error, alive = 100 * fit["rmse_vol"].values, np.isfinite(level)
+    error = 100 * fit["rmse_vol"].values
+    alive = np.isfinite(level)
     rungs = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
     table = {
         "days": days(fit).round(2),
@@ -106,7 +108,8 @@ def _errors(fit: xr.Dataset) -> dict[str, str]:
     for words, name in names.items():
         error = 100 * np.abs(fit[name].values) if name in fit else np.array([])
         if np.isfinite(error).any():
-            worst, length = int(np.nanargmax(error)), days(fit)
+            worst = int(np.nanargmax(error))
+            length = days(fit)
             middle, most = (style.number(float(f(error))) for f in (np.nanmedian, np.nanmax))
             facts[words] = f"median {middle}, largest {most} points at {length[worst]:.3g} days"
     return facts or {"error": "unknown"}
@@ -135,7 +138,8 @@ def _of_quotes(data: xr.Dataset) -> Card:
 def _picture(draw: Callable[..., Any], data: xr.Dataset) -> bytes:
     from matplotlib.figure import Figure
 
-    figure, out = Figure(figsize=(5.2, 3.1), layout="constrained"), io.BytesIO()
+    figure = Figure(figsize=(5.2, 3.1), layout="constrained")
+    out = io.BytesIO()
     draw(data, ax=figure.subplots())
     figure.savefig(out, format="png", dpi=70)
     return out.getvalue()

@@ -110,7 +110,8 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     if rows["name"].nunique() != 1 or rows["hold_hours"].nunique() < 2:
         raise ValueError("give one pair at two holding times or more: forecast_carry(..., hold=h) for each")
     ax = style.axes(ax)
-    days, net = rows["hold_hours"].to_numpy() / 24.0, rows["net_bps"].to_numpy()
+    days = rows["hold_hours"].to_numpy() / 24.0
+    net = rows["net_bps"].to_numpy()
     label = f"net of costs, {of}; bar: {share} of outcomes"
     ax.vlines(days, rows["net_low_bps"], rows["net_high_bps"], color=GREY, lw=3.0, alpha=0.45)
     ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="before costs")
@@ -119,7 +120,8 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     for day, value in zip(days, net, strict=True):
         look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
         ax.annotate(f"{value:+.1f}", (day, value), (7, -7), color=PALETTE[0], **look)
-    cost, even = float(rows["gross_bps"].iloc[-1] - net[-1]), breakeven_days(days, net)
+    cost = float(rows["gross_bps"].iloc[-1] - net[-1])
+    even = breakeven_days(days, net)
     paid = f"not paid within {days[-1]:.3g} days"
     if np.isfinite(even):
         paid = f"paid after {even:.3g} days" if even > days[0] else f"paid within {even:.3g} days"

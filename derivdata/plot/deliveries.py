@@ -81,11 +81,13 @@ def option_flow(
     net = table.groupby("strike")["net"].sum()
     ax.plot(net.index, net, "D", ms=3.5, color="black", mec="white", mew=0.6, label="net")
     strike_axis(ax, totals, float(trades["index_price_usd"].median()))
-    premium, block = float(sums["premium_usd"].sum()) / 1e6, float(sums["block"].sum())
+    premium = float(sums["premium_usd"].sum()) / 1e6
+    block = float(sums["block"].sum())
     spent = f"paid {style.number(premium)}" if premium > 0 else f"received {style.number(-premium)}"
     title = f"{symbol} options: takers {spent} million USD of premium"
     title += f"; {style.number(block)} {symbol} in blocks" if block > 0 else ""
-    x, y = f"strike [USD{binned}], 99.5 % shown", f"sold (down), bought (up) [{symbol}]"
+    x = f"strike [USD{binned}], 99.5 % shown"
+    y = f"sold (down), bought (up) [{symbol}]"
     style.dress(ax, title=title, x=x, y=y, form="size")
     ax.axhline(0, color=GREY, lw=0.8)
     style.legend(ax, "above")

@@ -123,8 +123,10 @@ def expiry_ticks(days: Any, expiries: Any, width: float) -> tuple[tuple[float, f
 
     A label takes about 36 points of the axes, which are some three quarters of the figure wide.
     """
-    days, dates = np.asarray(days, dtype=np.float64), pd.DatetimeIndex(np.asarray(expiries))
-    low, high = float(days.min() / 1.15), float(days.max() * 1.15)
+    days = np.asarray(days, dtype=np.float64)
+    dates = pd.DatetimeIndex(np.asarray(expiries))
+    low = float(days.min() / 1.15)
+    high = float(days.max() * 1.15)
     chosen = apart(np.log(days), np.log(high / low) * 36.0 / (0.72 * width))
     return (low, high), {
         float(days[place]): expiry_label(dates[place], float(days[place])) for place in chosen
@@ -148,7 +150,8 @@ def expiry_label(date: pd.Timestamp, days: float) -> str:
 
 def verdicts(fit: xr.Dataset) -> list[str]:
     """Describe each expiry: its status, the arbitrage found, or that it is free of arbitrage."""
-    butterfly, calendar = smile.butterfly_check(fit)["ok"].values, surface.calendar_check(fit)["ok"].values
+    butterfly = smile.butterfly_check(fit)["ok"].values
+    calendar = surface.calendar_check(fit)["ok"].values
     return [
         _verdict(int(s), bool(b), bool(c))
         for s, b, c in zip(fit["status"].values, butterfly, calendar, strict=True)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 """Lengths of steps [hours] by name."""
 _RATE = "funding rate [bps per 8 h]"
-_POINTS, _COLUMNS = 120, 400
+_POINTS = 120
+_COLUMNS = 400
 USUAL_BPS = 1.0
 """The fixed part of most venues' rate: 0.01 % per 8 hours."""
 _NEAR = 0.05

@@ -54,7 +54,8 @@ def draw_lanes(
     shown = np.clip(values, low, high)
     outside = 0
     for lane, bottom in enumerate(bottoms):
-        line, zero = bottom + shown[:, lane] - low, bottom + base - low
+        line = bottom + shown[:, lane] - low
+        zero = bottom + base - low
         above = ABOVE if signed else LONG
         below = BELOW if signed else SHORT
         for color, where in ((above, shown[:, lane] >= base), (below, shown[:, lane] <= base)):
@@ -111,10 +112,13 @@ def lane_limits(values: Floats, *, least: float, base: float) -> tuple[float, fl
     """Return limits of every lane: of all values, or of 98 % of them where the rest lie far out."""
     known = values[np.isfinite(values)]
     low, high = (float(end) for end in np.percentile(known, [1.0, 99.0]))
-    low, high = min(low, base), max(high, base)
-    all_low, all_high = min(float(known.min()), base), max(float(known.max()), base)
+    low = min(low, base)
+    high = max(high, base)
+    all_low = min(float(known.min()), base)
+    all_high = max(float(known.max()), base)
     if all_high - all_low <= _FAR * max(high - low, least):
-        low, high = all_low, all_high
+        low = all_low
+        high = all_high
     margin = max(0.08 * (high - low), least / 10.0)
     return low - margin, high + margin
 

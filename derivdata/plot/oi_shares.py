@@ -143,7 +143,8 @@ def _trends(
     else:
         share, symbol = _shares(data, symbol)
         stamps = share["time"].values
-        trend, whole = trend_of(share), float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))
+        trend = trend_of(share)
+        whole = float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))
         trend = trend if days else trend.assign(change=share_change(share))
     trend = trend if "status" in trend else trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
     length = days or whole or 1.0
@@ -178,10 +179,12 @@ def _trends(
         look = {"va": "center", "ha": "left" if change >= 0 else "right", "fontsize": 8}
         ax.text(change + np.copysign(0.02 * reach, change), row, text, **look)
     ax.axvline(0, color=GREY, lw=1.0)
-    low, high = min(float(shown["change"].min()), 0.0), max(float(shown["change"].max()), 0.0)
+    low = min(float(shown["change"].min()), 0.0)
+    high = max(float(shown["change"].max()), 0.0)
     room = 0.22 * (high - low)  # for the numbers at the ends of bars
     ax.set_xlim(low - room, high + room)
-    gain, loss = shown["change"].iloc[0], shown["change"].iloc[-1]
+    gain = shown["change"].iloc[0]
+    loss = shown["change"].iloc[-1]
     moved = [f"{shown.index[0]} gained {gain:.2g} points of share"] if gain > 0 else []
     moved += [f"{shown.index[-1]} lost {-loss:.2g}"] if loss < 0 else []
     span = "a day" if length == 1.0 else f"in {length:.3g} days"

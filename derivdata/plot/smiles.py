@@ -129,7 +129,8 @@ def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     inside = inside[inside["delta"].between(_LEAST_DELTA, 1.0 - _LEAST_DELTA)]
     inside = table if inside.empty else inside
     levels = inside[["iv", "iv_bid", "iv_ask"]].to_numpy(dtype=np.float64)
-    low, high = np.nanmin(levels), np.nanmax(levels)
+    low = np.nanmin(levels)
+    high = np.nanmax(levels)
     margin = max(0.06 * (high - low), 0.005)
     ax.set_ylim(low - margin, high + 1.5 * margin)
     near = inside["delta"]
@@ -180,7 +181,8 @@ def _table(
     for expiry in chosen:
         quotes = _at(points, expiry)
         if quotes is not None:
-            k, iv = np.asarray(quotes["log_moneyness"]), np.asarray(quotes["iv"])
+            k = np.asarray(quotes["log_moneyness"])
+            iv = np.asarray(quotes["iv"])
             ends = {n: np.asarray(quotes[n]) for n in ("iv_bid", "iv_ask") if n in quotes}
             deviation = iv * np.sqrt(float(quotes["year_fraction"]))
             # Delta of the option out of the money.
@@ -303,7 +305,8 @@ def implied_density(
     tables = []
     for number_of, place in enumerate(places):
         table, inside = _density(fit.isel(expiry=[int(place)]), float(forwards[place]))
-        color, density = PALETTE[number_of % len(PALETTE)], 100 * table["density_per_pct"]
+        color = PALETTE[number_of % len(PALETTE)]
+        density = 100 * table["density_per_pct"]
         label = f"{listed[place]:%Y-%m-%d}: {style.number(float(forwards[place]))}"
         ax.plot(table["price_usd"], density.where(inside), color=color, lw=1.6, label=label)
         ax.axvline(float(forwards[place]), color=color, lw=0.9, ls=":")
@@ -328,7 +331,8 @@ def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
     """Return the density and distribution of one expiry by price, and which prices the quotes cover."""
     deviation = float(at_the_money(fit).item() * np.sqrt(fit["year_fraction"].item()))
     k = np.linspace(-_DENSITY_REACH, _DENSITY_REACH, _DENSITY_POINTS) * deviation
-    cut, places = at_expiries(fit), xr.DataArray(k, dims="log_moneyness")
+    cut = at_expiries(fit)
+    places = xr.DataArray(k, dims="log_moneyness")
     density, distribution = (of(cut, places)[0] for of in (densities.density, densities.distribution))
     table = pd.DataFrame(
         {

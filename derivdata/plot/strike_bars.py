@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = 0.995
-_BARS, _MOST_BINS = 45, 60
+_BARS = 45
+_MOST_BINS = 60
 _STACKED = 4
 """Expiries with a colour of their own where all are added up."""
 
@@ -101,23 +102,27 @@ def _sides(
     if not 0.0 < rows["open_interest"].sum() < np.inf:
         which = "" if expiry is None else f" at expiry {expiry}"
         raise ValueError(f"chain: no option has {what}{which}, or it is infinite")
-    symbol, expiries = _symbol(sums), pd.DatetimeIndex(rows["expiry"].unique()).sort_values()
+    symbol = _symbol(sums)
+    expiries = pd.DatetimeIndex(rows["expiry"].unique()).sort_values()
     price = _price(chain, expiries[0])
     ax = style.axes(ax)
     totals = rows.groupby(by)["open_interest"].sum()
-    coins, stacked = float(totals.sum()), by == "strike" and len(expiries) > 1
+    coins = float(totals.sum())
+    stacked = by == "strike" and len(expiries) > 1
     if by == "expiry":
         place = expiries.get_indexer(rows["expiry"])
         table = _stack(ax, rows.assign(place=place, group=""), 0.8, symbol).drop(columns="expiry")
         table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
         ax.set_xticks(range(len(expiries)), [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries])
-        label, most = "expiry [UTC]", f"on {_date(totals.idxmax())}"
+        label = "expiry [UTC]"
+        most = f"on {_date(totals.idxmax())}"
     else:
         bins, binned = strike_bins(totals)
         named = _groups(rows) if stacked else dict.fromkeys(expiries, _date(expiries[0]))
         rows = rows.assign(place=rows["strike"].map(bins), group=rows["expiry"].map(named))
         table = _stack(ax, rows, bar_width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
-        label, most = f"strike [USD{binned}], 99.5 % shown", f"at {style.number(totals.idxmax())} USD"
+        label = f"strike [USD{binned}], 99.5 % shown"
+        most = f"at {style.number(totals.idxmax())} USD"
         strike_axis(ax, totals, price)
         if kind == "open_interest":
             largest = rows.groupby("expiry")["open_interest"].sum().idxmax()
@@ -152,9 +157,12 @@ def _gamma(
         raise ValueError("chain: no option has gamma and open interest, or it is infinite")
     bins, binned = strike_bins(size)
     bars = gamma.groupby(gamma.index.map(bins)).sum()
-    calls, puts, net = bars["call"], bars["put"], bars.sum(axis=1)
+    calls = bars["call"]
+    puts = bars["put"]
+    net = bars.sum(axis=1)
     ax = style.axes(ax)
-    width, beneath = bar_width(bars.index.to_numpy()), np.where(calls * puts > 0.0, calls, 0.0)
+    width = bar_width(bars.index.to_numpy())
+    beneath = np.where(calls * puts > 0.0, calls, 0.0)
     for side, color, bottom in (("call", LONG, 0.0), ("put", SHORT, beneath)):
         label = f"{side}s: {style.number(float(gamma[side].sum()))} M USD"
         style.bars(ax, bars.index, bars[side], width, start=bottom, color=color, label=label)
@@ -208,7 +216,8 @@ def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFr
     places = np.unique(rows["place"])
     groups = list(dict.fromkeys(rows.sort_values("expiry")["group"]))
     others = [group for group in groups if group.endswith(" others")]
-    bottoms, parts = np.zeros((2, places.size)), []
+    bottoms = np.zeros((2, places.size))
+    parts = []
     for number, group in enumerate([*(group for group in groups if group not in others), *others]):
         mine = rows[rows["group"] == group]
         for side, (name, sign, color) in enumerate((("call", 1.0, LONG), ("put", -1.0, SHORT))):
@@ -281,10 +290,13 @@ def strike_bins(totals: pd.Series) -> tuple[dict[float, float], str]:
 
 
 def _range(totals: pd.Series) -> tuple[float, float]:
-    strike, part = totals.index.to_numpy(), totals.to_numpy() / totals.sum()
-    share, tail = np.cumsum(part), (1.0 - _SHOWN) / 2
+    strike = totals.index.to_numpy()
+    part = totals.to_numpy() / totals.sum()
+    share = np.cumsum(part)
+    tail = (1.0 - _SHOWN) / 2
     inside = strike[(share >= tail) & (share - part <= 1.0 - tail)]
-    low, high = float(inside.min()), float(inside.max())
+    low = float(inside.min())
+    high = float(inside.max())
     margin = max(0.04 * (high - low), 0.6 * bar_width(inside)) + 0.01 * low  # few bars are wide
     return low - margin, high + margin
 

@@ -27,8 +27,10 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 """Okabe and Ito's colours that stand apart for every kind of colour vision, two darker ones added."""
 
 GREY = "#8a8a8a"
-LONG, SHORT = PALETTE[0], PALETTE[1]
-SEQUENTIAL, DIVERGING = "viridis", "PuOr_r"
+LONG = PALETTE[0]
+SHORT = PALETTE[1]
+SEQUENTIAL = "viridis"
+DIVERGING = "PuOr_r"
 NO_DATA = "#c3c7cd"
 
 FOOTER = "footer"
@@ -95,7 +97,8 @@ def strips(
 def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> None:
     """Put an arrowhead at the edge of the axes for each value outside its y limits."""
     low, high = ax.get_ylim()
-    x, y = np.asarray(x), np.asarray(y, dtype=np.float64)
+    x = np.asarray(x)
+    y = np.asarray(y, dtype=np.float64)
     for beyond, edge, marker in ((y > high, 0.985, "^"), (y < low, 0.015, "v")):
         if beyond.any():
             look: dict[str, Any] = {"color": color, "label": "_clipped", "zorder": 5, "ms": 4, "lw": 0}
@@ -206,7 +209,8 @@ def title_lines(title: str, most: int) -> list[str]:
     kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
     lines = textwrap.wrap(kept, most)
     while most > 1 and len(narrower := textwrap.wrap(kept, most - 1)) <= len(lines):
-        lines, most = narrower, most - 1
+        lines = narrower
+        most = most - 1
     return [line.replace("\u00a0", " ") for line in lines]
 
 

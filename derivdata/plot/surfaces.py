@@ -86,7 +86,8 @@ def surface(
     spread = xr.DataArray(np.linspace(-reach, reach, _ACROSS), dims="deviation")
     k = at_the_money(fit) * np.sqrt(fit["year_fraction"]) * spread
     iv = np.asarray(smile.iv(fit, k).transpose("deviation", "expiry"))
-    expiries, tenors = pd.DatetimeIndex(fit["expiry"].to_numpy()), days(fit)
+    expiries = pd.DatetimeIndex(fit["expiry"].to_numpy())
+    tenors = days(fit)
     title = f"{name_of(fit)}: {_levels(fit, tenors)}"
     table = pd.DataFrame(
         {
@@ -98,7 +99,8 @@ def surface(
     ).dropna()
     columns = np.arange(len(expiries))
     labels = [expiry_label(expiry, tenor) for expiry, tenor in zip(expiries, tenors, strict=True)]
-    x, y = "listed expiry [UTC], time to expiry [days]", "moneyness ln(K/F) / (σ√T)\n[standard deviations]"
+    x = "listed expiry [UTC], time to expiry [days]"
+    y = "moneyness ln(K/F) / (σ√T)\n[standard deviations]"
     unit = "implied volatility [% annualised]"
     if engine == "plotly":
         hover = "%{customdata}<br>%{y:+.2f} standard deviations<br>%{z:.2f} % annualised"

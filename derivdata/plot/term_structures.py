@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _INDEX_DAYS = 30.0
 _NARROW = 300.0
-_FORWARD, _BOUNDS = "forward, from expiry to expiry", "model-free, bounds"
+_FORWARD = "forward, from expiry to expiry"
+_BOUNDS = "model-free, bounds"
 _PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
 
 
@@ -85,9 +86,12 @@ def term_structure(
     if kind == "basis":
         return _basis(data, source, ax, engine)
     fit = fitted(single(fit_of(data), "a term structure"))
-    term, free = surface.term_structure(fit), variance.model_free(fit)
-    tenors, dates = days(fit), pd.DatetimeIndex(fit["expiry"].to_numpy())
-    middle, vol = np.asarray(term["atm"]), np.asarray(term["forward_vol"])
+    term = surface.term_structure(fit)
+    free = variance.model_free(fit)
+    tenors = days(fit)
+    dates = pd.DatetimeIndex(fit["expiry"].to_numpy())
+    middle = np.asarray(term["atm"])
+    vol = np.asarray(term["forward_vol"])
     low, high = (np.sqrt(np.asarray(free[end] / free["year_fraction"])) for end in ("lower", "upper"))
     table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": middle, "forward_vol": vol})
     if before is not None:
@@ -102,7 +106,8 @@ def term_structure(
     index = _index(free)
     y = ("volatility\n[% annualised]", "model-free\n[% annualised]")
     levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
-    centre, reach = (levels.max() + levels.min()) / 2, 1.1 * (levels.max() - levels.min()) / 2
+    centre = (levels.max() + levels.min()) / 2
+    reach = 1.1 * (levels.max() - levels.min()) / 2
     # Two points of volatility at least: no line is steep by rounding alone.
     limits = (centre - 0.01, centre + 0.01) if reach < 0.01 else None
     if engine == "plotly":
@@ -167,11 +172,14 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     curve = single(data, "a basis curve").dropna("expiry", subset=["basis_apr"])
     if not curve.sizes["expiry"]:
         raise ValueError("no expiry has a basis: give spot= to dd.analysis.chain.basis")
-    tenors, apr = days(curve), np.asarray(curve["basis_apr"])
-    growth, dates = np.asarray(curve["forward_carry"]), pd.DatetimeIndex(curve["expiry"].to_numpy())
+    tenors = days(curve)
+    apr = np.asarray(curve["basis_apr"])
+    growth = np.asarray(curve["forward_carry"])
+    dates = pd.DatetimeIndex(curve["expiry"].to_numpy())
     shape = "contango" if apr[-1] > 0 else "backwardation"
     title = f"{name_of(curve)}: {100 * apr[-1]:+.2f} % a year to {dates[-1]:%Y-%m-%d}, {shape}"
-    y, name = "basis [% per year, simple]", "forward over spot"
+    y = "basis [% per year, simple]"
+    name = "forward over spot"
     table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
     if engine == "plotly":
         lines = [_steps_of(tenors, growth), _line_of(table, "basis_apr", name)]

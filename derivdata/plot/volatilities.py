@@ -114,7 +114,8 @@ def _beside(
     of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
     step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
     over = _length(float(step * realised.attrs.get("steps", np.nan)))
-    first, second = names[0] + of, names[1] + over
+    first = names[0] + of
+    second = names[1] + over
     for name, line, color in ((first, implied, PALETTE[0]), (second, realised, PALETTE[1])):
         last = float(line.dropna("time")[-1])
         ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
@@ -141,7 +142,8 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     if set(volatility.dims) - {"window", "quantile"}:
         raise ValueError(f"data has dims {cone['volatility'].dims}: select one symbol and venue")
     values = volatility.transpose("quantile", "window").to_numpy()
-    quantiles, days = cone["quantile"].to_numpy(), cone["window"].to_numpy()
+    quantiles = cone["quantile"].to_numpy()
+    days = cone["window"].to_numpy()
     ax = style.axes(ax)
     for inner in range(min(2, len(quantiles) // 2)):
         label = f"{100 * quantiles[inner]:g} to {100 * quantiles[-1 - inner]:g} % of windows"
@@ -211,7 +213,8 @@ def _finding(table: pd.DataFrame, index: str) -> str:
     known = table[["time", "strip_index"]].dropna()
     words = "no index: no two expiries lie around it"
     if len(known):
-        now, first = 100 * known["strip_index"].iloc[-1], 100 * known["strip_index"].iloc[0]
+        now = 100 * known["strip_index"].iloc[-1]
+        first = 100 * known["strip_index"].iloc[0]
         span = (known["time"].iloc[-1] - known["time"].iloc[0]) / pd.Timedelta(1, "D")
         length = f"{span:.3g} days" if span >= 1.0 else f"{24.0 * span:.0f} hours"
         words = f"{index} {now:.1f} %, {now - first:+.1f} points in {length}"

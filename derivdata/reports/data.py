@@ -121,7 +121,9 @@ class Data:
     @cached_property
     def past_rates(self) -> Rates | None:
         """Rates of the last year, from which forecasts learn; those of the window where there are no more."""
-        rates, wanted, end = self.rates, self.report_options, self.report_options.window.end
+        rates = self.rates
+        wanted = self.report_options
+        end = self.report_options.window.end
         start = end - _PAST
         if rates is None or start >= wanted.window.start:
             return rates
@@ -203,7 +205,8 @@ class Data:
         Volatility over a week has values from the window's start on then.
         """
         wanted = self.report_options
-        venues, held = wanted.venues, self.oi(symbol)
+        venues = wanted.venues
+        held = self.oi(symbol)
         if held is not None:
             last = held.sort_values("time").groupby("exchange", observed=True)["oi_usd"].last()
             venues = tuple(map(str, last.nlargest(_PRICED).index))
@@ -255,7 +258,8 @@ class Data:
             try:
                 whole = self._fetch_once(what, partial(options.snapshot, symbol, venue))
             except SchemaError as problem:  # one venue's odd chain takes no other section along
-                self.missing[what], whole = f"The {what}, cannot be used: {problem}.", None
+                self.missing[what] = f"The {what}, cannot be used: {problem}."
+                whole = None
                 self._symbols.add(symbol)
             self._chains[what] = None if whole is None else self._cleaned(what, whole)
         return self._chains[what]
@@ -290,7 +294,8 @@ class Data:
 
     def surfaces(self, symbol: str, venue: str) -> xr.Dataset | None:
         """Return surfaces over the last month of the window at most, no more than `_SURFACES` instants."""
-        window, what = self.report_options.window, f"option surfaces over time on {symbol}, {venue}"
+        window = self.report_options.window
+        what = f"option surfaces over time on {symbol}, {venue}"
         start = max(window.start, window.end - _SURFACE_DAYS)
         try:
             with warnings.catch_warnings():

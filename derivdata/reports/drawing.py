@@ -88,7 +88,8 @@ def _take_footer(ax: Axes) -> tuple[str, str]:
 
     for text in [text for one in (ax, *ax.child_axes) for text in one.texts]:
         if text.get_gid() == FOOTER:
-            words, url = text.get_text(), text.get_url() or ""
+            words = text.get_text()
+            url = text.get_url() or ""
             text.remove()
             return " ".join(words.split()), url
     return "", ""
@@ -103,9 +104,12 @@ def _fit(figure: Figure, ax: Axes) -> None:
     box = ax.get_tightbbox(RendererAgg(width, height, 72.0), for_layout_only=True)
     assert box is not None
     inner = ax.get_window_extent()
-    left, bottom = inner.x0 - box.x0 + _MARGIN, inner.y0 - box.y0 + _MARGIN
-    right, top = box.x1 - inner.x1 + _MARGIN, box.y1 - inner.y1 + _MARGIN
-    across, along = max(width - left - right, 0.2 * width), max(height - bottom - top, 0.2 * height)
+    left = inner.x0 - box.x0 + _MARGIN
+    bottom = inner.y0 - box.y0 + _MARGIN
+    right = box.x1 - inner.x1 + _MARGIN
+    top = box.y1 - inner.y1 + _MARGIN
+    across = max(width - left - right, 0.2 * width)
+    along = max(height - bottom - top, 0.2 * height)
     ax.set_position((left / width, bottom / height, across / width, along / height))
 
 

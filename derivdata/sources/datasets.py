@@ -67,7 +67,8 @@ def load(name: str | None = None) -> pd.DataFrame:
         return listed[["table", "holds", "units", "licence", "source", "certain"]].assign(bytes=sizes)
     if name not in known:
         raise ValueError(f"{name=}: there are {', '.join(known)}{did_you_mean(name, known)}")
-    dataset, folder = known[name], cache_folder() / "datasets"
+    dataset = known[name]
+    folder = cache_folder() / "datasets"
     recipe = hashlib.sha256(json.dumps(dataset).encode()).hexdigest()[:12]
     private_folder(folder / "files")
     archive = folder / f"{name}-{recipe}"
@@ -106,7 +107,8 @@ def _make(dataset: dict[str, Any], folder: Path, archive: Path) -> None:
 
 def _fetched(base: str, file: dict[str, Any], folder: Path) -> Path:
     """Return the path of a file with the recorded hash, fetched if it is not there."""
-    url, wanted = base + file["path"], file["sha256"]
+    url = base + file["path"]
+    wanted = file["sha256"]
     path = folder / f"{wanted[:12]}-{Path(file['path']).name}"
     if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == wanted:
         return path

@@ -246,7 +246,8 @@ def _rule(hint: Any) -> _Rule | None:
     """Return the rule of an annotation, or None where it allows every value."""
     if hint is Any or hint in _SIMPLE:
         return _SIMPLE.get(hint)
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    parts = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union([_rule(part) for part in parts])
     if origin is Literal:

@@ -22,7 +22,8 @@ import numpy as np
 
 ATTRIBUTE = "call"
 _BLOCK = 1 << 16
-_MOST_NAMES, _MOST_NUMBERS = 2_000, 16
+_MOST_NAMES = 2_000
+_MOST_NUMBERS = 16
 """Labels of a coordinate that are listed one by one, so that a selection of them can be made again."""
 
 

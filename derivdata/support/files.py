@@ -77,7 +77,8 @@ def file_system_time(folder: Path) -> float:
 
 def package_digest(*places: str) -> str:
     """Return a hash of modules and folders of this package: what another version made is not this one's."""
-    package, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=16)
+    package = Path(__file__).parents[1]
+    digest = hashlib.blake2b(digest_size=16)
     for place in places:
         module = package / f"{place}.py"
         for path in [module] if module.is_file() else sorted((package / place).rglob("*.*")):

@@ -106,9 +106,11 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:
     """Warn, with the first line outside the library as the place."""
-    frame, level = sys._getframe(), 1
+    frame = sys._getframe()
+    level = 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(message, category, stacklevel=level)
 
 

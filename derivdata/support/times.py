@@ -37,7 +37,8 @@ RESOLUTIONS = {
 }
 """Bucket lengths by the API's name; ``"raw"`` has none."""
 
-_EPOCH_YEAR, _LAST_YEAR = 1970, 2261
+_EPOCH_YEAR = 1970
+_LAST_YEAR = 2261
 FIRST, LAST = (pd.Timestamp(f"{year}-01-01", tz="UTC").as_unit("us") for year in (_EPOCH_YEAR, _LAST_YEAR))
 """The ends of a window that is open: no row is outside."""
 
@@ -51,7 +52,8 @@ _WIRE = re.compile(
 """A date with a day, and perhaps a time of day: pandas would also take "now", "today" and a bare year."""
 
 _DTYPE = pd.DatetimeTZDtype("us", "UTC")
-_ZONED, _NAIVE = pa.timestamp("us", "UTC"), pa.timestamp("us")
+_ZONED = pa.timestamp("us", "UTC")
+_NAIVE = pa.timestamp("us")
 _clock: Callable[[], pd.Timestamp] | None = None
 
 
@@ -65,7 +67,8 @@ class Window(NamedTuple):
 def set_clock(clock: Callable[[], pd.Timestamp] | None) -> Callable[[], pd.Timestamp] | None:
     """Set where `asof` reads the time, and return what was set before."""
     global _clock
-    before, _clock = _clock, clock
+    before = _clock
+    _clock = clock
     return before
 
 

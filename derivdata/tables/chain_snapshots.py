@@ -93,7 +93,8 @@ def _micros(column: pd.Series) -> _Codes:
 def _units(chain: Any, stamps: _Codes) -> tuple[_Codes, _Codes, _Codes]:
     """Return the unit of each row, and chain and time of each unit: rows of one chain at one timestamp."""
     order = np.lexsort((stamps, chain))
-    sorted_chain, sorted_time = chain[order], stamps[order]
+    sorted_chain = chain[order]
+    sorted_time = stamps[order]
     starts = np.append(True, (np.diff(sorted_chain) != 0) | (np.diff(sorted_time) != 0))[: len(order)]
     unit = np.empty(len(order), dtype=np.int64)
     unit[order] = np.cumsum(starts) - 1
@@ -150,7 +151,8 @@ class _Grouping:
     def _repeated(self) -> _Codes:
         """Count the instruments of each unit but the first that the unit before quotes too."""
         order = np.lexsort((self._pair_unit, self._pair_instrument))
-        unit, instrument = self._pair_unit[order], self._pair_instrument[order]
+        unit = self._pair_unit[order]
+        instrument = self._pair_instrument[order]
         twice = (np.diff(instrument) == 0) & (np.diff(unit) == 1)
         counts: _Codes = np.bincount(unit[1:][twice] - 1, minlength=len(self._time) - 1)
         return counts
@@ -178,7 +180,8 @@ class _Grouping:
             if is_new:
                 self._check_span(opened, start)
                 starts[start - first] = True
-                opened, quoted = start, set()
+                opened = start
+                quoted = set()
             quoted |= burst
         self._check_span(opened, last)
         return starts
@@ -186,7 +189,8 @@ class _Grouping:
     def _bursts(self, first: int, last: int) -> list[tuple[int, int]]:
         """Divide units that follow each other closely where half of all their instruments come again."""
         every = len(self._quoted(first, last))
-        cuts, quoted = [first], self._quoted(first, first + 1)
+        cuts = [first]
+        quoted = self._quoted(first, first + 1)
         for unit in range(first + 1, last):
             own = self._quoted(unit, unit + 1)
             if 2 * len(own & quoted) >= every:

@@ -128,7 +128,8 @@ def coins_at(coins: pd.Series, times: pd.Series) -> pd.Series:
 _KEY = ["symbol", "exchange", "time"]
 _PRICE = "price_usd"
 _COUNTED = ("asset", "coin", "contracts")
-_OI, _OI_OF_ALL = "oi_usd", "oi_all_contracts_usd"
+_OI = "oi_usd"
+_OI_OF_ALL = "oi_all_contracts_usd"
 PRICES_AGREE = math.log(1.05)
 """Logarithm of the factor by which prices of one coin usually lie apart at most; a basis is far smaller."""
 OTHER_COIN = math.log(1.25)
@@ -227,7 +228,8 @@ def _refuse_other_coins(prices: pd.DataFrame) -> None:
     rows["symbol"], rows["exchange"] = rows["symbol"].astype("str"), rows["exchange"].astype("str")
     for coin, series in rows.groupby("coin"):
         wide = series.pivot_table("log", "time", ["symbol", "exchange"], observed=True)
-        values, names = wide.to_numpy(), list(wide.columns)
+        values = wide.to_numpy()
+        names = list(wide.columns)
         for place, (symbol, venue) in enumerate(names):
             apart = np.asarray(pd.DataFrame(values[:, place + 1 :] - values[:, [place]]).median())
             for other in map(int, np.flatnonzero(abs(apart) > PRICES_AGREE)):

@@ -11,9 +11,13 @@ from derivdata.tables.schema import Column, Kind
 __all__ = ["COLUMNS", "MOST_PAID"]
 
 _NUMBER = Kind.NUMBER
-_text, _label = partial(Column, Kind.TEXT, ""), partial(Column, Kind.LABEL, "")
-_amount, _count = partial(Column, Kind.NUMBER, least=0.0), partial(Column, Kind.COUNT, "", least=0.0)
-_MOST_PRICE_USD, _MOST_USD, _MOST_COINS = 1e8, 1e13, 1e17
+_text = partial(Column, Kind.TEXT, "")
+_label = partial(Column, Kind.LABEL, "")
+_amount = partial(Column, Kind.NUMBER, least=0.0)
+_count = partial(Column, Kind.COUNT, "", least=0.0)
+_MOST_PRICE_USD = 1e8
+_MOST_USD = 1e13
+_MOST_COINS = 1e17
 _price = partial(Column, Kind.NUMBER, "USD", least=0.0, most=_MOST_PRICE_USD)
 _usd = partial(Column, Kind.NUMBER, "USD", least=0.0, most=_MOST_USD)
 _coins = partial(Column, Kind.NUMBER, least=0.0, most=_MOST_COINS)

@@ -93,7 +93,8 @@ def missing_row_sentences(
     series, names = _series_of(table, parts)
     inside = (stamps >= window.start) & (stamps < window.end)
     if not inside.all():
-        stamps, series = stamps[inside], series[inside]
+        stamps = stamps[inside]
+        series = series[inside]
     if not stamps.size:
         return []
     if table.name == PAYMENTS:
@@ -101,7 +102,8 @@ def missing_row_sentences(
             name: np.concatenate([np.asarray(part[name], dtype=np.float64) for part in parts])[inside]
             for name in ("interval_hours", "payment_count")
         }
-        hours, counts = numbers["interval_hours"], numbers["payment_count"]
+        hours = numbers["interval_hours"]
+        counts = numbers["payment_count"]
         order = series_order(series, stamps)
         hours[order] = contradicted(series[order], stamps[order], hours[order]).hours
         runs = payment_runs(series, stamps, hours, counts, window.start, window.end)
@@ -109,7 +111,8 @@ def missing_row_sentences(
     step = window.step
     series, places = _distinct(series, stamps // step)
     edge = _QUIET_STEPS if table.name in SPARSE else _EDGE_STEPS
-    first, last = -(-window.start // step), -(-window.end // step)
+    first = -(-window.start // step)
+    last = -(-window.end // step)
     if places.min() - first <= edge:
         first = int(places.min())
     if last - 1 - places.max() <= edge:
@@ -138,10 +141,12 @@ def _grid_sentences(
     present = np.flatnonzero(np.bincount(series, minlength=len(names)))
     for every in np.unique(multiples[present]).tolist():
         codes = present[multiples[present] == every]
-        own, own_places = series, places
+        own = series
+        own_places = places
         if codes.size < len(names):
             chosen = multiples[series] == every
-            own, own_places = np.searchsorted(codes, series[chosen]), places[chosen]
+            own = np.searchsorted(codes, series[chosen])
+            own_places = places[chosen]
         coarse = every * window.step
         runs = grid_runs(own, own_places * window.step, *bounds, coarse)
         runs = _without_outages(runs, _SAMPLED_OUTAGE_US.get(table.name, 0))
@@ -528,7 +533,8 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
             for before, after in ((of_low, of_high), (of_high, of_low)):
                 if before[-1] >= after[0]:
                     continue
-                earlier, later = rates[: after[0]], rates[after[0] :]
+                earlier = rates[: after[0]]
+                later = rates[after[0] :]
                 is_usual = before.size >= _REPEATED_SHARE * earlier.size
                 if is_usual and after.size >= _REPEATED_SHARE * later.size:
                     factor = high / low if after is of_high else low / high

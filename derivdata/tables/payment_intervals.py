@@ -200,7 +200,8 @@ def _filled(gaps: NDArray[np.float64], anchors: NDArray[np.float64], listed: flo
         return _without_anchor(gaps, listed)
     known = np.concatenate([[-1], places, [len(gaps)]])
     for place in np.flatnonzero(np.diff(known) > 1).tolist():
-        first, last = int(known[place]), int(known[place + 1])
+        first = int(known[place])
+        last = int(known[place + 1])
         before = anchors[first] if first >= 0 else np.nan
         after = anchors[last] if last < len(gaps) else listed
         hours[first + 1 : last] = _between(gaps[first + 1 : last], float(before), float(after))
@@ -237,7 +238,8 @@ def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[
     if before == after:
         # A payment may be late: it counts as one interval if it does not overlap the one before by half.
         return np.where(_is_multiple(gaps, before) | (gaps > before / 2), before, np.nan)
-    of_first, of_second = _missing(gaps, before), _missing(gaps, after)
+    of_first = _missing(gaps, before)
+    of_second = _missing(gaps, after)
     changes = np.array([_missing_at_change(gap, before, after) for gap in gaps.tolist()])
     # The cost of a change at each row, and of one at the row after all of these.
     until = np.append(0.0, np.cumsum(of_first))

@@ -84,7 +84,10 @@ def merge_payments(
         Two rows are one payment with two rates; the message names both.
     """
     order = np.lexsort((times, series)).astype(np.int64)
-    series, stamps, native, count = series[order], times[order], native[order], count[order]
+    series = series[order]
+    stamps = times[order]
+    native = native[order]
+    count = count[order]
     hours = payment_time(stamps)
     bins = -(-hours // HOUR_US)
     is_again: Bools = np.zeros(len(order), dtype=np.bool_)
@@ -94,7 +97,9 @@ def merge_payments(
     groups = _Groups(series, stamps, bins, native, np.flatnonzero(~is_again))
     catch_ups = groups.catch_ups()
     is_kept = ~groups.is_copy
-    hours, native, count = hours.copy(), native.copy(), count.copy()
+    hours = hours.copy()
+    native = native.copy()
+    count = count.copy()
     found: list[str] = []
     for place in groups.several:
         first, end = groups.bounds(place)
@@ -111,7 +116,8 @@ def merge_payments(
     firsts = np.array([rows[0] for rows in catch_ups.values()], dtype=np.int64)
     followers = _payments_of_the_hour(firsts, series, hours, is_kept)
     has_follower = followers >= 0
-    firsts, followers = firsts[has_follower], followers[has_follower]
+    firsts = firsts[has_follower]
+    followers = followers[has_follower]
     native[firsts] += native[followers]
     count[firsts] += count[followers]
     is_kept[followers] = False
@@ -138,7 +144,10 @@ class _Groups:
     def __init__(
         self, series: _Integers, stamps: _Integers, bins: _Integers, native: _Floats, starts: NDArray[np.intp]
     ) -> None:
-        self._series, self._stamps, self._bins, self._native = series, stamps, bins, native
+        self._series = series
+        self._stamps = stamps
+        self._bins = bins
+        self._native = native
         self._starts = starts
         self._ends = np.append(starts[1:], len(series))
         counts = self._ends - starts
@@ -157,7 +166,8 @@ class _Groups:
 
     def kept(self, place: int, names: Any, found: list[str], *, keep_conflicts: bool) -> list[int]:
         """Return the rows of a group that are payments of their own, and add texts about contradictions."""
-        stamps, native = self._stamps, self._native
+        stamps = self._stamps
+        native = self._native
         rows: list[int] = []
         last = -1
         for row in range(*self.bounds(place)):
@@ -195,7 +205,8 @@ class _Groups:
 
     def _distinct(self, place: int) -> list[int]:
         """Return the rows whose stamp and rate are not those of a row before: pages overlap."""
-        stamps, native = self._stamps, self._native
+        stamps = self._stamps
+        native = self._native
         rows: list[int] = []
         for row in range(*self.bounds(place)):
             same = [other for other in rows if stamps[row] == stamps[other]]

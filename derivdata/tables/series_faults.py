@@ -27,7 +27,8 @@ _LEAST_BLOCKS = 2
 _SURE = 6.0
 """Standard errors by which the part differs from the rest of its series."""
 _LEAST_NOISE = 0.1
-_FLOOR, _LOW = 0.1, 0.2
+_FLOOR = 0.1
+_LOW = 0.2
 """A part of a series' lower quantile is added: a rate that passes through zero is no change of size."""
 _LEAST_RUN = 6
 _LEAST_SPAN_US = 23 * 3_600_000_000
@@ -72,14 +73,16 @@ def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) 
     floors = np.zeros(count)
     bounds = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     for first, stop in zip(bounds.tolist(), [*bounds[1:].tolist(), series.size], strict=True):
-        code, own = int(series[first]), values[first:stop]
+        code = int(series[first])
+        own = values[first:stop]
         own_sizes = np.abs(own[np.abs(own) > 0.0])
         if own_sizes.size and (own <= 0.0).any():
             floors[code] = _FLOOR * float(np.quantile(own_sizes, _LOW))
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(sizes + floors[series])
     known &= np.isfinite(logs)
-    begin, span = int(times.min()), max(int(times.max() - times.min()), 1)
+    begin = int(times.min())
+    span = max(int(times.max() - times.min()), 1)
     block = np.minimum((times - begin) * _BLOCKS // span, _BLOCKS - 1)
     cell = (series * _BLOCKS + block)[known]
     number = np.bincount(cell, minlength=count * _BLOCKS).reshape(count, _BLOCKS)
@@ -143,7 +146,8 @@ def _other_level(ratio: _Array) -> tuple[int, int, float] | None:
     part = None
     for first in range(number):
         for stop in range(first + _LEAST_BLOCKS, number + 1):
-            inside, rest = ratio[first:stop], np.append(ratio[:first], ratio[stop:])
+            inside = ratio[first:stop]
+            rest = np.append(ratio[:first], ratio[stop:])
             # Of two complements the smaller part is the other one, or the later where they are alike.
             is_larger = inside.size >= rest.size if first == 0 else inside.size > rest.size and stop < number
             if rest.size < _LEAST_BLOCKS or is_larger:
@@ -204,7 +208,8 @@ def frozen_runs(
     lengths = np.diff(np.append(starts, values.size))
     faults = []
     for place in np.flatnonzero(lengths >= _LEAST_RUN).tolist():
-        first, steps = int(starts[place]), int(lengths[place])
+        first = int(starts[place])
+        steps = int(lengths[place])
         value = float(values[first])
         own = np.flatnonzero(series == series[first])
         rest = np.append(values[own[0] : first], values[first + steps : own[-1] + 1])

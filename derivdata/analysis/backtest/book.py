@@ -63,7 +63,8 @@ class Book:
     """
 
     def __init__(self, symbol: Indices, shape: tuple[int, int], account: Account) -> None:
-        self.account, self.symbol = account, symbol
+        self.account = account
+        self.symbol = symbol
         places = symbol.size
         self.legs = np.full((2, places), -1, dtype=np.intp)
         self.opened = np.zeros(places)
@@ -76,7 +77,8 @@ class Book:
         """Hours of each series' last payment, those before an entry included: its next is due from there."""
         self.transferred, self.marked_at, self.unmarked = (np.zeros(places) for _ in range(3))
         self.entry_row = np.zeros(places, dtype=np.intp)
-        self.entry_usd, self.exit_usd = np.zeros(places), np.zeros(places)
+        self.entry_usd = np.zeros(places)
+        self.exit_usd = np.zeros(places)
         self.funding, self.price, self.fees, self.slippage = (np.zeros(places) for _ in range(4))
         self.closed: list[dict[str, Any]] = []
 
@@ -119,7 +121,8 @@ class Book:
     def settle(self, rates: Floats, interval: Floats, now: float) -> Floats:
         """Take in a row's settlements; return what the held pairs received [USD]."""
         held = self.held
-        rate, hours = self.of_legs(rates, held), self.of_legs(interval, held)
+        rate = self.of_legs(rates, held)
+        hours = self.of_legs(interval, held)
         due = np.isfinite(rate) & (hours > 0.0)
         self.missing[:, held] += np.where(
             due, self._lacking(held, now - hours, np.where(due, hours, 1.0)), 0.0
@@ -139,7 +142,8 @@ class Book:
     def accrue(self, rates: Floats, hours: Floats, passed: float) -> Floats:
         """Take in what sampled rates accrued since the row before, over `hours` of the `passed` ones."""
         held = self.held
-        rate, covered = self.of_legs(rates, held), self.of_legs(hours, held)
+        rate = self.of_legs(rates, held)
+        covered = self.of_legs(hours, held)
         covered = np.where(np.isfinite(rate), covered, 0.0)
         self.missing[:, held] += passed - covered
         return self._receive(held, np.where(covered > 0.0, rate, 0.0), covered)
@@ -178,7 +182,9 @@ class Book:
         self, at: Indices, legs: Any, leg_usd: Any, row: int, now: float, fills: Fills
     ) -> tuple[Floats, Any, Any]:
         """Open pairs; return what is traded, the fees and the slippage by place [USD]."""
-        self.legs[:, at], self.opened[at], self.entry_row[at] = legs, now, row
+        self.legs[:, at] = legs
+        self.opened[at] = now
+        self.entry_row[at] = row
         mark = self.of_legs(fills.mark, at)
         self.coins[at] = leg_usd / mark.mean(axis=0)
         self.entry[:, at] = self.mark[:, at] = mark
@@ -193,9 +199,11 @@ class Book:
 
     def resize(self, at: Indices, leg_usd: Floats, fills: Fills) -> tuple[Floats, Any, Any]:
         """Trade pairs that are open to other sizes of their legs; return what `open` returns."""
-        mark, before = self.of_legs(fills.mark, at), self.coins[at]
+        mark = self.of_legs(fills.mark, at)
+        before = self.coins[at]
         coins = leg_usd / mark.mean(axis=0)
-        more, entry = coins > before, self.entry[:, at]
+        more = coins > before
+        entry = self.entry[:, at]
         # What is closed has earned its gain; what is added joins at the mark of now.
         gained = DIRECTION * (before - coins) * (mark - entry)
         self.leg_funding[:, at] += np.where(more, 0.0, gained)

@@ -87,8 +87,10 @@ class CoinBook(Book):
 
     def _price_coin(self, at: Indices) -> Floats:
         """Return what the legs gained by price since the entry [settlement coin; USD of linear legs]."""
-        legs, coins = self.legs[:, at], self.coins[at]
-        entry, mark = self.entry[:, at], self.mark[:, at]
+        legs = self.legs[:, at]
+        coins = self.coins[at]
+        entry = self.entry[:, at]
+        mark = self.mark[:, at]
         linear = coins / self.settle_entry[:, at] * (mark - entry)  # of linear legs settle_entry is 1
         with np.errstate(divide="ignore", invalid="ignore"):
             inverse = coins * entry * (1.0 / entry - 1.0 / mark)

@@ -83,7 +83,8 @@ class PerpetualPrices:
         values = series.to_numpy().astype(np.float64)
         good = values > 0.0
         stamps = series["time"].to_numpy().astype("datetime64[us]").astype(np.int64)
-        self._times, self._values = stamps[good].astype(np.float64), values[good]
+        self._times = stamps[good].astype(np.float64)
+        self._values = values[good]
         if not self._times.size:
             raise ValueError(f"prices has no price of {symbol} on {venue}")
         self._age = float(max_age / pd.Timedelta(1, "us"))

@@ -132,7 +132,8 @@ class Slippage:
         shape = (len(market.symbols), len(market.venues))
         self._times: NDArray[Any] | None = None
         if depth is None:
-            self.costs, self.fills = np.full((1, 2, *shape), flat), np.ones((1, *shape), dtype=np.bool_)
+            self.costs = np.full((1, 2, *shape), flat)
+            self.fills = np.ones((1, *shape), dtype=np.bool_)
             return
         require(depth, "exchange", "side", "depth_bps", name="depth")
         if "symbol" not in depth.dims:

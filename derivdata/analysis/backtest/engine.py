@@ -297,8 +297,10 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
 
     Positions that are left at the last row are closed there.
     """
-    market, account = given.market, given.account
-    rows, shape = market.since.size, (len(market.symbols), len(market.venues))
+    market = given.market
+    account = given.account
+    rows = market.since.size
+    shape = (len(market.symbols), len(market.venues))
     book = _book_of(given, rules, shape)
     journal = Journal(rows, len(rules), shape[0], book)
     knowledge = Knowledge(market, given.latency)
@@ -334,7 +336,8 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
 
 def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats], journal: Journal) -> None:
     """Mark the positions and pay them what is due; an order filled at this row earns from the next one on."""
-    held, row = book.held, now.row
+    held = book.held
+    row = now.row
     if held.size:
         passed = now.hours - market.since[row - 1] if row else 0.0
         journal.add(journal.price, held, book.mark_to(now.fills.mark, now.hours, passed))
@@ -402,7 +405,8 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     if place is None:
         return
     scale = max(before + float(journal.net()[0]), 0.0) / sizes.capital
-    wanted, held = scale * sizes.leg_usd[place], book.legs[0] >= 0
+    wanted = scale * sizes.leg_usd[place]
+    held = book.legs[0] >= 0
     _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)
     held = book.legs[0] >= 0
     present = book.coins * book.mark.mean(axis=0)
@@ -410,7 +414,8 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
     legs = sizes.legs[:, changes]
     able = changes[now.tradable[sizes.symbol[changes], legs].all(axis=0) & book.account.possible(legs)]
     journal.refused[now.row, 0] = changes.size - able.size
-    old, new = able[held[able]], able[~held[able]]
+    old = able[held[able]]
+    new = able[~held[able]]
     if old.size:
         _enter(journal, old, book.resize(old, wanted[old], now.fills))
     if new.size:

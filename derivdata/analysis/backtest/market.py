@@ -99,7 +99,8 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     for dim in ("symbol", "exchange"):
         if len(set(labels_of(panel, dim))) != panel.sizes[dim]:
             raise ValueError(f"panel has a {dim} more than once")
-    settled, interval = kind_of(panel) == "settled", None
+    settled = kind_of(panel) == "settled"
+    interval = None
     since = hours(panel)
     if settled:
         interval = interval_of(panel)
@@ -110,7 +111,8 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     limit = np.inf if settled else 2.0 * usual_step(since)
     stamps = np.empty(0) if prices is None else hours(prices, name="prices")
     mark_step = usual_step(stamps) if stamps.size > 1 else np.inf
-    own, ends = panel["time"].to_numpy(), np.append(since[1:], np.inf)
+    own = panel["time"].to_numpy()
+    ends = np.append(since[1:], np.inf)
     panel, interval, marks = _on_one_grid(panel, interval, prices, apart)
     since = hours(panel)
     # A bucket ends at the next stamp of a rate: the rows of prices between do not end it.

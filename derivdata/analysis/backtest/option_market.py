@@ -147,7 +147,9 @@ class OptionMarket:
     def table(self, row: int) -> pd.DataFrame:
         """Return the quotes of a chain with marks and deltas; see `OptionState.quotes`."""
         at = self._rows[row]
-        expiry, strike, side = self._expiry[at], self._strike[at], self._side[at]
+        expiry = self._expiry[at]
+        strike = self._strike[at]
+        side = self._side[at]
         forward, iv = self._slices.smiles(row, expiry, strike)
         years = (expiry - self.times[row].astype(np.int64)) / YEAR_US
         rate = np.array([self._rates.get((row, stamp), 0.0) for stamp in expiry.tolist()])
@@ -204,7 +206,8 @@ class _Slices:
         place = self._at.get(contract.expiry)
         if place is None or not self._fitted[row, place]:
             return None
-        forward, years = float(self._forward[row, place]), float(self._years[row, place])
+        forward = float(self._forward[row, place])
+        years = float(self._years[row, place])
         at = slice_of([values[row, place] for values in self._parameters])
         w = float(total_variance(np.log(contract.strike / forward), at))
         iv = np.sqrt(w / years) if w > 0.0 and years > 0.0 else np.nan

@@ -17,7 +17,8 @@ from derivdata.support.text import warn_caller
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import provenance
 
-TRADED, DELIVERED = 0, 1
+TRADED = 0
+DELIVERED = 1
 TERMS = (
     "theta", "delta", "gamma", "speed", "vega", "volga", "vanna", "charm", "veta", "settlement", "carry",
     "residual",
@@ -185,12 +186,16 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     def over(values: list[Any], kind: Any = np.float64) -> xr.DataArray:
         return xr.DataArray(np.array(values, dtype=kind), dims="leg")
 
-    before, after = [step.before for step in steps], [step.after for step in steps]
+    before = [step.before for step in steps]
+    after = [step.after for step in steps]
     quantity = over([step.quantity for step in steps])
-    ratio, ratio_after = over([value.ratio for value in before]), over([value.ratio for value in after])
-    base, base_after = over([value.base for value in before]), over([value.base for value in after])
+    ratio = over([value.ratio for value in before])
+    ratio_after = over([value.ratio for value in after])
+    base = over([value.base for value in before])
+    base_after = over([value.base for value in after])
     forward, forward_after = (over([value.mark.forward for value in values]) for values in (before, after))
-    iv, years = over([value.mark.iv for value in before]), over([value.mark.years for value in before])
+    iv = over([value.mark.iv for value in before])
+    years = over([value.mark.years for value in before])
     years_after = over([value.mark.years for value in after])
     settled = years_after <= 0.0
     iv_after = xr.where(settled, iv, over([value.mark.iv for value in after]))  # type: ignore[no-untyped-call]

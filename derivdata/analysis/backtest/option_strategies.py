@@ -293,7 +293,8 @@ class _Run:
             del self.book.options[held.contract]
             self._fill(place, held.contract, -held.quantity, after.value, after.value, fee, DELIVERED)
         for key in futures:
-            price, future = self._delivery_price(instant, "future"), self.book.others[key]
+            price = self._delivery_price(instant, "future")
+            future = self.book.others[key]
             gain = future.gain(price, price, self.account)
             tally.underlying_pnl += gain
             self.book.cash += gain
@@ -351,7 +352,8 @@ class _Run:
             tally.refused += 1
             return False
         if trades:
-            self.opened, self.expired = state.now, 0
+            self.opened = state.now
+            self.expired = 0
         for trade in trades:
             trade(place, day, tally)
         return bool(trades)
@@ -442,7 +444,8 @@ class _Run:
         rule = self.hedge
         if rule is None:
             return now
-        price, inverse = self.prices.at(float(instant)), rule.contract == "inverse"
+        price = self.prices.at(float(instant))
+        inverse = rule.contract == "inverse"
         level = self.prices.newest(float(instant)) if not np.isfinite(price) else price
         net = now["slope"] / unit_slope(level, self.spot, self.account, inverse=False)
         hours = (instant - self.hedged_at) / _HOUR_US

@@ -42,10 +42,12 @@ class Knowledge:
 
     def __init__(self, market: Market, latency: float) -> None:
         shape = (len(market.symbols), len(market.venues))
-        self.market, self.latency = market, latency
+        self.market = market
+        self.latency = latency
         self.known = 0
         """How many rows are known."""
-        self.last, self.at = np.full(shape, np.nan), np.full(shape, -np.inf)
+        self.last = np.full(shape, np.nan)
+        self.at = np.full(shape, -np.inf)
         self.interval = np.full(shape, np.nan)
         self._means: dict[float, tuple[int, Floats]] = {}
 
@@ -85,7 +87,8 @@ class Knowledge:
         stop = min(start + _BLOCK, ends.size)
         firsts = np.searchsorted(ends, ends[start:stop] - window + _ROUNDING, side="right")
         begin = int(firsts[0])
-        first, last = firsts - begin, np.arange(start, stop) + 1 - begin
+        first = firsts - begin
+        last = np.arange(start, stop) + 1 - begin
         gap = np.minimum((ends - market.since)[begin:stop], market.limit)
         means = np.empty((stop - start, *self.last.shape))
         # One symbol at a time, in the panels' own order: the sums of one fit into the processor's cache.
@@ -131,12 +134,17 @@ class Past:
         tradable: Bools,
         leg_usd: float,
     ) -> None:
-        self._knowledge, self._row = knowledge, row
+        self._knowledge = knowledge
+        self._row = row
         market = knowledge.market
-        self.now, self.previous = market.times[row], market.times[max(row - 1, 0)]
-        self.symbols, self.venues = market.symbols, market.venues
+        self.now = market.times[row]
+        self.previous = market.times[max(row - 1, 0)]
+        self.symbols = market.symbols
+        self.venues = market.venues
         self.long, self.short = legs.copy()
-        self.held_hours, self.tradable, self.leg_usd = held_hours.copy(), tradable.copy(), leg_usd
+        self.held_hours = held_hours.copy()
+        self.tradable = tradable.copy()
+        self.leg_usd = leg_usd
 
     @property
     def first(self) -> bool:
@@ -161,7 +169,8 @@ class Past:
         As the panel that the backtest was given, settlements with their ``interval_hours``: what takes a
         panel takes it.
         """
-        market, known = self._knowledge.market, self._knowledge.known
+        market = self._knowledge.market
+        known = self._knowledge.known
         dims = ("symbol", "exchange", "time")
         labels: dict[str, Any] = {"symbol": list(market.symbols), "exchange": list(market.venues)}
         labels["time"] = market.times[:known]
@@ -208,7 +217,8 @@ def target_of(answer: Any, past: Past) -> Target:
 def _checked(target: Target, past: Past) -> Target:
     long, short = (np.asarray(part, dtype=np.intp) for part in target[:2])
     score = np.asarray(target.score, dtype=np.float64)
-    shape, venues = past.long.shape, len(past.venues)
+    shape = past.long.shape
+    venues = len(past.venues)
     if long.shape != shape or short.shape != shape or score.shape != shape:
         raise ValueError(
             f"a rule's Target needs one long, short and score for each of {len(past.symbols)} symbols"

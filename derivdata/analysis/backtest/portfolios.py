@@ -134,8 +134,10 @@ class Accounts(Book):
 
         Coins that are owned are what they are worth: only the rest can be moved.
         """
-        notional, owned = self._by_venue(self.coins * self.mark), self.account.owned
-        coins, used = notional * owned, np.where((notional > 0.0) & ~owned, self.collateral, 0.0)
+        notional = self._by_venue(self.coins * self.mark)
+        owned = self.account.owned
+        coins = notional * owned
+        used = np.where((notional > 0.0) & ~owned, self.collateral, 0.0)
         share = max(equity - float(coins.sum()), 0.0) / max(float(used.sum()), 1e-12)
         self._book(coins + min(1.0, share) * used)
         self.allotted = now

@@ -192,7 +192,8 @@ def returns_by_day(times: Any, equity: Floats, capital: float) -> Floats:
         return np.empty(0)
     step = np.median(np.diff(times))
     day = np.timedelta64(1, "D")
-    first, stop = (times[0] - step).astype("datetime64[D]") + day, (times[-1] + step).astype("datetime64[D]")
+    first = (times[0] - step).astype("datetime64[D]") + day
+    stop = (times[-1] + step).astype("datetime64[D]")
     before = np.searchsorted(
         times, np.arange(first, stop + day, day), side="left"
     )  # rows before each midnight
@@ -216,7 +217,8 @@ def long_run_ratio(returns: Floats) -> tuple[float, int]:
     """
     size = returns.size
     away = returns - returns.mean() if size else returns
-    waves, variance = min(_WAVES, size // 4), float((away**2).sum()) / max(size - 1, 1)
+    waves = min(_WAVES, size // 4)
+    variance = float((away**2).sum()) / max(size - 1, 1)
     if not waves or not variance > 0.0:
         return float("nan"), 0
     slope = float((away[1:] * away[:-1]).sum() / (away**2).sum())

@@ -91,7 +91,8 @@ class ForecastThreshold:
         """Return the pairs to hold."""
         values = self._values(past)
         if "exchange" in self.forecast.dims:
-            best, held = _widest(values, past), _spread_of(values, past.long, past.short)
+            best = _widest(values, past)
+            held = _spread_of(values, past.long, past.short)
             return _thresholded(past, best, held, self.enter, self.leave, self.switch)
         place = {name: at for at, name in enumerate(past.venues)}
         long, short = (
@@ -236,7 +237,8 @@ class HoldingTime:
         wanted = target_of(self.rule(past), past)
         held = past.long >= 0
         keep = held & (past.held_hours < _hours(self.least, "least", least=0.0))
-        long, short = np.where(keep, past.long, wanted.long), np.where(keep, past.short, wanted.short)
+        long = np.where(keep, past.long, wanted.long)
+        short = np.where(keep, past.short, wanted.short)
         same = held & (long == past.long) & (short == past.short)
         most = np.inf if self.most is None else _hours(self.most, "most")
         over = same & (past.held_hours >= most)
@@ -286,8 +288,10 @@ def _widest(signal: Floats, past: Past) -> Target:
     """Return the tradable pair of each symbol whose signals lie furthest apart; of equals the first."""
     usable = past.tradable & np.isfinite(signal)
     symbols = np.arange(signal.shape[0])
-    low, high = np.where(usable, signal, np.inf), np.where(usable, signal, -np.inf)
-    long, short = np.argmin(low, axis=-1), np.argmax(high, axis=-1)
+    low = np.where(usable, signal, np.inf)
+    high = np.where(usable, signal, -np.inf)
+    long = np.argmin(low, axis=-1)
+    short = np.argmax(high, axis=-1)
     some = long != short  # both are 0 where nothing is usable
     score = np.where(some, high[symbols, short] - low[symbols, long], -np.inf)
     return Target(np.where(some, long, -1), np.where(some, short, -1), score)
@@ -303,7 +307,8 @@ def _thresholded(past: Past, best: Target, held: Floats, enter: float, leave: fl
     kept = (past.long >= 0) & (held >= leave)
     worth = (best.long >= 0) & (best.score >= enter)
     better = kept & worth & (best.score > held + switch)
-    stay, go = kept & ~better, worth & (~kept | better)
+    stay = kept & ~better
+    go = worth & (~kept | better)
     long = np.where(stay, past.long, np.where(go, best.long, -1))
     short = np.where(stay, past.short, np.where(go, best.short, -1))
     return Target(long, short, np.where(stay, held, best.score))

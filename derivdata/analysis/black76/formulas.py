@@ -53,7 +53,8 @@ def _listed(side: Any) -> Any:
 
 
 def _signs(side: npt.NDArray[Any]) -> Floats:
-    call, put = side == "call", side == "put"
+    call = side == "call"
+    put = side == "put"
     if np.all(call | put):
         return np.where(call, 1.0, -1.0)
     strange = ~(call | put | pd.isna(side))

@@ -64,7 +64,8 @@ def vega(h: Floats, t: Floats) -> Floats:
 def time_value(x: Floats, s: Floats) -> Floats:
     """``b(x, s)``, the value of an out-of-the-money option over √(FK)."""
     s = np.minimum(s, _SATURATED_S)
-    h, t = np.minimum(x / s, _UNDERFLOW_H), 0.5 * s
+    h = np.minimum(x / s, _UNDERFLOW_H)
+    t = 0.5 * s
     slope = vega(h, t)
     value = slope * value_over_vega(h, t)
     high = np.flatnonzero(t - h > _COMPLEMENT_ABOVE)
@@ -98,7 +99,8 @@ def _by_region(
 ) -> Floats:
     if region.size == 0:
         return np.empty_like(h)
-    first, last = int(np.min(region)), int(np.max(region))
+    first = int(np.min(region))
+    last = int(np.max(region))
     if first == last:
         return forms[first](h, t)
     value = np.empty_like(h)
@@ -111,7 +113,8 @@ def _by_region(
 
 def _series(h: Floats, t: Floats) -> Floats:
     """Taylor series in t to t¹³: ``M⁽ⁿ⁺²⁾ = (h² + 2n + 1) M⁽ⁿ⁾ - n(n-1) M⁽ⁿ⁻²⁾`` for its odd terms."""
-    h2, t2 = h * h, t * t
+    h2 = h * h
+    t2 = t * t
     terms = [1.0 - h * _mills_fit(h)]
     before: Floats | float = 1.0
     for n in range(1, 12, 2):
@@ -133,11 +136,14 @@ def _series(h: Floats, t: Floats) -> Floats:
 
 def _asymptotic(h: Floats, t: Floats) -> Floats:
     """``Σ (-1)ⁿ (2n-1)!! [(h-t)⁻²ⁿ⁻¹ - (h+t)⁻²ⁿ⁻¹]``, the differences by a recurrence of positive terms."""
-    p, q = 1.0 / (h - t), 1.0 / (h + t)
-    p2, q2 = p * p, q * q
+    p = 1.0 / (h - t)
+    q = 1.0 / (h + t)
+    p2 = p * p
+    q2 = q * q
     difference = 2.0 * t * p * q
     odd = difference * (p + q) * q
-    value, factor = difference.copy(), 1.0
+    value = difference.copy()
+    factor = 1.0
     for n in range(1, 19):
         difference = p2 * difference + odd
         odd *= q2
@@ -236,7 +242,8 @@ def _step(
     x: Floats, value: Floats, bound: Floats, s: Floats, high: npt.NDArray[np.bool_]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Relative step towards ``ln|b(s) - c| = ln|value - c|``, with c = 0, or the bound where `high`."""
-    h, t = x / s, 0.5 * s
+    h = x / s
+    t = 0.5 * s
     distance = value_over_vega(h, t)
     target = value
     above = np.flatnonzero(high)
@@ -246,7 +253,8 @@ def _step(
         distance[above] = -shortfall_over_vega(h[above], t[above])
     slope = s / distance
     newton = np.log(target / (vega(h, t) * np.abs(distance))) / slope
-    h2, t2 = h * h, t * t
+    h2 = h * h
+    t2 = t * t
     step = _fifth_order(newton, slope, h2, t2)
     return step, np.abs(step) * (1.0 + h2 + t2) < _SETTLED
 

@@ -39,7 +39,8 @@ def price(
     forward: Floats, strike: Floats, years: Floats, iv: Floats, sign: Floats, rate: Floats, *, inverse: bool
 ) -> Floats:
     """Return the value of each option; NaN outside the domain of `priceable` or without a sign."""
-    x, s = log_distance(forward, strike), iv * np.sqrt(years)
+    x = log_distance(forward, strike)
+    s = iv * np.sqrt(years)
     value = np.maximum(sign * (forward - strike), 0.0)
     live = (s > 0) & (x < np.inf)
     if live.all():
@@ -84,7 +85,8 @@ def implied_volatility(
     status = _status(excess, noise, top, forward, strike, years)
     iv = np.full(value.shape, np.nan)
     at = slice(None) if not status.any() else np.flatnonzero(status == 0)
-    f, k = forward[at], strike[at]
+    f = forward[at]
+    k = strike[at]
     scale = np.sqrt(f) / np.sqrt(k) if inverse else 1.0 / (np.sqrt(f) * np.sqrt(k))
     root = deviation(log_distance(f, k), excess[at] * scale)
     iv[at] = np.where(root.converged, root.s, np.nan) / np.sqrt(years[at])
@@ -138,7 +140,8 @@ def terms(
     s = iv * np.sqrt(years)
     x = np.copysign(log_distance(forward, strike), forward - strike)
     ratio = x / s
-    d1, d2 = ratio + 0.5 * s, ratio - 0.5 * s
+    d1 = ratio + 0.5 * s
+    d2 = ratio - 0.5 * s
     density = np.exp(-0.5 * d1 * d1) / np.sqrt(2.0 * np.pi)
     return Terms(forward, strike, years, iv, sign, rate, s, d1, d2, density, inverse)
 

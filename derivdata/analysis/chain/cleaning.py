@@ -156,14 +156,16 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
 
     The price is halfway between bid and ask, half the ask without a bid.
     """
-    rows, prices = chain.rows, chain.prices
+    rows = chain.rows
+    prices = chain.prices
     missing = rows["iv"].isna() & (rows["year_fraction"] > 0) & (rows["strike"] > 0)
     middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
     sources = {"bid and ask": middle.where(middle > 0), "their mark": prices.mark.where(prices.mark > 0)}
     if not any((missing & price.notna()).any() for price in sources.values()):
         return chain
     terms = row_terms(chain)
-    iv, counts = rows["iv"].copy(), {}
+    iv = rows["iv"].copy()
+    counts = {}
     for source, price in sources.items():
         wanted = (iv.isna() & missing & price.notna()).to_numpy()
         if wanted.any():
@@ -230,7 +232,8 @@ def _sizes(options: pd.DataFrame) -> _LeftOut:
 
 
 def _without_time_value(chain: PreparedChain) -> Any:
-    options, prices = chain.rows, chain.prices
+    options = chain.rows
+    prices = chain.prices
     price = prices.mark.fillna(prices.mid)
     (forward, discount), strike = row_terms(chain), options["strike"]
     unit = forward.where(prices.inverse, 1.0) / discount
@@ -245,12 +248,14 @@ def _far_out(chain: PreparedChain, mad: float) -> Any:
     smile = 2 * chain.place + (options["side"] == "call").to_numpy()
     _, smiles = np.unique(smile, return_inverse=True)
     order = np.lexsort((options["strike"], smiles))
-    own, iv = smiles[order], options["iv"].to_numpy()[order]
+    own = smiles[order]
+    iv = options["iv"].to_numpy()[order]
     step = np.where(own[1:] == own[:-1], np.abs(np.diff(iv)), np.nan)
     usual = pd.Series(step).groupby(own[1:]).median().reindex(np.unique(own)).to_numpy()
     limit = np.maximum(mad * _NORMAL_MAD * usual, _OUTLIER_FLOOR)[own[1:-1]]
     # Off the middle of three by the lesser of its steps to the two others, where both go the same way.
-    before, after = iv[1:-1] - iv[:-2], iv[1:-1] - iv[2:]
+    before = iv[1:-1] - iv[:-2]
+    after = iv[1:-1] - iv[2:]
     off = np.where(before * after > 0.0, np.minimum(np.abs(before), np.abs(after)), 0.0)
     bad = np.zeros(len(options), dtype=bool)
     bad[order[1:-1]] = (off > limit) & np.isfinite(step[1:] + step[:-1])

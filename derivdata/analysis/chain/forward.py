@@ -123,7 +123,8 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     years = forward["year_fraction"]
     ratio = not_spot_forward / (np.nan if spot is None else spot)
     start = xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot
-    parts, core = (np.log(not_spot_forward), years, np.log(start)), [["expiry"], ["expiry"], []]
+    parts = (np.log(not_spot_forward), years, np.log(start))
+    core = [["expiry"], ["expiry"], []]
     grown = elementwise(_growth, *parts, core=core, out=[["expiry"]])
     curve = xr.Dataset(
         {

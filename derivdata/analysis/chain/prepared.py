@@ -301,7 +301,8 @@ def black(options: pd.DataFrame) -> Floats:
     """Return Black's price [USD] of each option, by its own volatility and underlying price."""
     names = ("underlying_price", "strike", "year_fraction", "iv")
     forward, strike, years, iv = (options[name].to_numpy(np.float64) for name in names)
-    side, rate = sign(options["side"]), np.zeros(len(options))
+    side = sign(options["side"])
+    rate = np.zeros(len(options))
     with np.errstate(all="ignore"):
         return kernels.price(forward, strike, years, iv, side, rate, inverse=False)
 
@@ -313,7 +314,8 @@ def implied(
     years = options["year_fraction"].to_numpy(np.float64)
     columns = (price, forward, options["strike"])
     value, f, strike = (column.to_numpy(np.float64) for column in columns)
-    side, iv = sign(options["side"]), np.full(len(options), np.nan)
+    side = sign(options["side"])
+    iv = np.full(len(options), np.nan)
     with np.errstate(all="ignore"):
         rate = np.broadcast_to(-np.log(np.asarray(discount, dtype=np.float64)) / years, years.shape)
         for coin in (False, True):
@@ -331,7 +333,8 @@ def require_price_units(chain: PreparedChain) -> None:
     Black's price of each option, by its own volatility and underlying price, shows which: prices in coin
     are those in USD divided by the forward.
     """
-    options, prices = chain.rows, chain.prices
+    options = chain.rows
+    prices = chain.prices
     model = black(options)
     paid = prices.mark.fillna(prices.mid)
     usable = ((paid > 0) & (model > 0) & (options["underlying_price"] > 0)).to_numpy(dtype=bool)

@@ -32,7 +32,8 @@ _SAME_UNDERLYING = 1e-6
 _DELTAS = (0.1, 0.9)
 _TEXTS = ("symbol", "exchange")
 _SUSPECT = 0.05
-_DISCOUNT_NOISE, _DISCOUNT_RATE = 0.005, 0.10
+_DISCOUNT_NOISE = 0.005
+_DISCOUNT_RATE = 0.10
 
 
 class Evidence(NamedTuple):
@@ -192,7 +193,8 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
     # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
     near = pairs["gap"].abs().groupby([pairs["place"], pairs["inverse"]]).rank(method="first")
     used = pairs[near <= _PARITY_STRIKES]
-    strike, gap = used["strike"], used["gap"] / used["place"].map(evidence.discount)
+    strike = used["strike"]
+    gap = used["gap"] / used["place"].map(evidence.discount)
     # Linear premium C - P = D (F - K), inverse (coin) premium c - p = D (1 - K/F).
     each = (strike + gap).mask(used["inverse"], strike / (1.0 - gap))
     forward = _agreed(each, used["place"]).reindex(evidence.table.index)
@@ -263,7 +265,8 @@ def slice_forwards(
 ) -> pd.DataFrame:
     """Return what `derivdata.analysis.chain.forwards` returns, for each of a prepared chain's labels."""
     options = chain.rows
-    table, place = _slices(chain), pd.Series(chain.place, index=options.index)
+    table = _slices(chain)
+    place = pd.Series(chain.place, index=options.index)
     by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
     is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
     if not isinstance(discount, str):

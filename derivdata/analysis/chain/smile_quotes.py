@@ -211,8 +211,10 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     doubt = formulas.price(forward, strike, years, frame["iv"] + half, "call")
     frame["doubt"] = doubt - frame["call"] + _TOLERANCE * forward
     groups = frame.groupby(labels, observed=True)[["strike", "call", "doubt"]]
-    below, above = groups.shift(1), groups.shift(-1)
-    step, fall = frame["strike"] - below["strike"], below["call"] - frame["call"]
+    below = groups.shift(1)
+    above = groups.shift(-1)
+    step = frame["strike"] - below["strike"]
+    fall = below["call"] - frame["call"]
     lower = (above["strike"] - frame["strike"]) / (above["strike"] - below["strike"])
     pair = frame["doubt"] + below["doubt"]
     butterfly = frame["doubt"] + lower * below["doubt"] + (1.0 - lower) * above["doubt"]

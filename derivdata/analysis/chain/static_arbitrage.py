@@ -57,7 +57,8 @@ class Trade(NamedTuple):
 
 def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart."""
-    rows, prices = chain.rows, chain.prices
+    rows = chain.rows
+    prices = chain.prices
     if not prices.known:
         raise ValueError("options have no bid and ask prices: nothing in them can be traded")
     table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
@@ -96,7 +97,8 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
 def verticals(each: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
     """For every option that can be sold, the cheapest that pays no less everywhere."""
     for side, step in (("call", 1), ("put", -1)):
-        bid, ask = each.price[side, "bid"][::step], each.price[side, "ask"][::step]
+        bid = each.price[side, "bid"][::step]
+        ask = each.price[side, "ask"][::step]
         count = bid.size
         for place in range(1, count):
             before = ask[:place]
@@ -112,11 +114,13 @@ def butterflies(each: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
     """For every option that can be sold, the cheapest mix of a lower and a higher strike."""
     strike = each.strike
     for side in ("call", "put"):
-        bid, ask = each.price[side, "bid"], each.price[side, "ask"]
+        bid = each.price[side, "bid"]
+        ask = each.price[side, "ask"]
         for place in range(1, strike.size - 1):
             if np.isnan(bid[place]):
                 continue
-            low, high = strike[:place, None], strike[None, place + 1 :]
+            low = strike[:place, None]
+            high = strike[None, place + 1 :]
             share = (high - strike[place]) / (high - low)
             cost = share * ask[:place, None] + (1.0 - share) * ask[None, place + 1 :]
             if np.isnan(cost).all():
@@ -140,7 +144,8 @@ def calendars(near: QuotedExpiry, far: QuotedExpiry) -> Iterator[list[Trade]]:
         return
     quantity = (1.0 if near.inverse else 1.0 / ratio) * (near.discount / far.discount)
     for side, sign in (("call", 1.0), ("put", -1.0)):
-        bid, ask = near.price[side, "bid"], far.price[side, "ask"]
+        bid = near.price[side, "bid"]
+        ask = far.price[side, "ask"]
         for place in np.flatnonzero(~np.isnan(bid)):
             fits = (sign * (near.strike[place] * ratio - far.strike) >= 0.0) & ~np.isnan(ask)
             if not fits.any():
@@ -253,7 +258,9 @@ def portfolio(
     scale = float(np.median(each.strike))
     strike = each.strike / scale
     unit = 1.0 if each.inverse else scale
-    legs, costs, payoffs = [], [], []
+    legs = []
+    costs = []
+    payoffs = []
     corners = np.concatenate([[0.0], strike])
     for (side, end), prices in each.price.items():
         sign = 1.0 if end == "ask" else -1.0
@@ -343,7 +350,8 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
     whose = str(labels.get("exchange", ""))
     published = [fact_value(whose, fact, str(labels.get("symbol", ""))) for fact, _ in facts]
     if None in published:
-        whose, published = "deribit", [fact_value("deribit", fact, "BTC") for fact, _ in facts]
+        whose = "deribit"
+        published = [fact_value("deribit", fact, "BTC") for fact, _ in facts]
     own, cap, future = (
         fee if fee is not None else (value or 0.0) / unit
         for fee, value, (_, unit) in zip(given, published, facts, strict=True)
@@ -421,11 +429,15 @@ def _row(
     `future` is bought or sold, its price, and how much: USD where options are paid in coin, else coins.
     """
     first = trades[0].of
-    paid, cost, texts, sizes = 0.0, 0.0, [], []
+    paid = 0.0
+    cost = 0.0
+    texts = []
+    sizes = []
     for trade in trades:
         quantity, of, side, at = trade
         # Coin is coin: a far option's price is valued at the same rate as the near one's.
-        price, unit = of.price[trade.key][at], first.unit
+        price = of.price[trade.key][at]
+        unit = first.unit
         paid -= quantity * price * unit
         cost += abs(quantity) * min(fees.rate * of.forward, fees.cap * price * unit)
         sizes.append(of.size[trade.key][at] / abs(quantity))

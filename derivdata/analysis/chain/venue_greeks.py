@@ -167,5 +167,6 @@ def _converted(
         "vega": own["vega"] * forward,
         "theta": own["theta"] * forward,
     }
-    is_usd, is_coin = (unit == "usd").to_numpy(), (unit == "coin").to_numpy()
+    is_usd = (unit == "usd").to_numpy()
+    is_coin = (unit == "coin").to_numpy()
     return {name: np.where(is_usd, own[name], np.where(is_coin, in_coin[name], np.nan)) for name in GREEKS}

@@ -256,7 +256,8 @@ def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.dat
     stop = start + float(prepared.since[-1]) + (0.0 if prepared.settled else prepared.step)
     if prepared.settled:  # its first row pays for hours before it
         start -= period_hours
-    lowest, highest = np.ceil(start / period_hours) + 1, np.floor(stop / period_hours)
+    lowest = np.ceil(start / period_hours) + 1
+    highest = np.floor(stop / period_hours)
     if highest < lowest:
         raise ValueError(f"the panel is shorter than one period of {period_hours:g} h")
     if not highest - lowest < _MOST:

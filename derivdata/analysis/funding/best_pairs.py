@@ -201,14 +201,17 @@ def _scan(block: Floats, order: Any, into: Extremes) -> None:
     equal extremes the preferred venue stays; a comparison with NaN is false, and fmax and fmin pass over it.
     """
     shape = block.shape[1:]
-    high, low = np.full(shape, -np.inf), np.full(shape, np.inf)
+    high = np.full(shape, -np.inf)
+    low = np.full(shape, np.inf)
     ranks = np.zeros((3, *shape), dtype=np.uint8 if len(order) <= 255 else np.uint16)
     lowest, highest, count = ranks
-    scratch, beyond = np.empty_like(lowest), np.empty(shape, dtype=bool)
+    scratch = np.empty_like(lowest)
+    beyond = np.empty(shape, dtype=bool)
     # The booleans seen as bytes 0 and 1: a product with a rank is then one pass without a branch.
     mask = beyond.view(np.uint8)
     for rank, venue in enumerate(order):
-        rate, step = block[venue], ranks.dtype.type(rank)
+        rate = block[venue]
+        step = ranks.dtype.type(rank)
         # Ranks only grow, so the maximum of rank × mask is the last venue that beat the ones before it. The
         # first known rate beats −inf; if it is of rank 0, 0 stays, which is right as well.
         np.greater(rate, high, out=beyond)
@@ -241,15 +244,16 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     the best long are found apart. Where one venue is both, one leg takes its second best.
     """
     order = np.argsort(names, kind="stable")
-    ranked, fees, labels = rates[..., order], fees_8h[order], np.append(names[order], "")
+    ranked = rates[..., order]
+    fees = fees_8h[order]
+    labels = np.append(names[order], "")
     known = np.isfinite(ranked)
     earned = np.where(known, ranked - fees, -np.inf)
     paid = np.where(known, ranked + fees, np.inf)
-    short, long = earned.argmax(axis=-1), paid.argmin(axis=-1)
-    second_short, second_long = (
-        _without(earned, short, -np.inf).argmax(-1),
-        _without(paid, long, np.inf).argmin(-1),
-    )
+    short = earned.argmax(axis=-1)
+    long = paid.argmin(axis=-1)
+    second_short = _without(earned, short, -np.inf).argmax(-1)
+    second_long = _without(paid, long, np.inf).argmin(-1)
     clash = short == long
     change_long = _at(earned, short) - _at(paid, second_long) >= _at(earned, second_short) - _at(paid, long)
     long = np.where(clash & change_long, second_long, long)

@@ -59,7 +59,8 @@ def earned_by_legs(
 ) -> xr.Dataset:
     """Return what each leg earned from start to end [coin, USD], by symbol; NaN where a mark is missing."""
     rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval_of(panel))
-    rates, interval = with_symbol(rates), with_symbol(interval)
+    rates = with_symbol(rates)
+    interval = with_symbol(interval)
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
     step = np.timedelta64(round(usual_step(hours(marks, name="prices")) * 3600), "s")
     stamps = rates["time"].to_numpy()
@@ -114,7 +115,8 @@ def _of_leg(
     return float(received + gained - fee * multiplier * (price[0] + price[-1]))
 
 
-OWNED, BORROWED = "spot", "borrowed"
+OWNED = "spot"
+BORROWED = "borrowed"
 """Venues whose legs are coins: of the first they are bought, of the second they are borrowed and sold."""
 
 

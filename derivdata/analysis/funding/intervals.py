@@ -88,7 +88,8 @@ def _infer(
     rates: Floats, *, since: Floats, candidates: Floats, confirm: int, backdate: bool
 ) -> tuple[Floats, Bools, NDArray[np.int32]]:
     interval = np.full(rates.shape, np.nan)
-    changed, missing = np.zeros(rates.shape, dtype=np.bool_), np.zeros(rates.shape, dtype=np.int32)
+    changed = np.zeros(rates.shape, dtype=np.bool_)
+    missing = np.zeros(rates.shape, dtype=np.int32)
     for series in np.ndindex(rates.shape[:-1]):
         rows = np.flatnonzero(np.isfinite(rates[series]))
         if rows.size > confirm:

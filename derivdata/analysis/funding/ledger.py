@@ -127,8 +127,10 @@ class _Place(NamedTuple):
 
 
 def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
-    index, size = np.searchsorted(since, instants, side="right"), since.size
-    paid, missing = ledger.covered > 0.0, _running(ledger.missing)
+    index = np.searchsorted(since, instants, side="right")
+    size = since.size
+    paid = ledger.covered > 0.0
+    missing = _running(ledger.missing)
     before = np.where(index > 0, last_valid(paid)[..., np.maximum(index - 1, 0)], -1)
     later = np.where(paid, np.arange(size), size)
     following = np.minimum.accumulate(later[..., ::-1], axis=-1)[..., ::-1]

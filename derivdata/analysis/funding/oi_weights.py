@@ -108,18 +108,22 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     if top < 1 or lag_rows < 0:
         raise ValueError(f"{top=}, {lag_rows=}: need at least one symbol and no look ahead")
     total = oi_usd.sum("exchange", min_count=1) if "exchange" in oi_usd.dims else oi_usd
-    order, shape = np.argsort(labels_of(oi_usd, "symbol"), kind="stable"), {"symbol": None}
-    before, units = total.shift(time=lag_rows), {"member": np.bool_}
+    order = np.argsort(labels_of(oi_usd, "symbol"), kind="stable")
+    shape = {"symbol": None}
+    before = total.shift(time=lag_rows)
+    units = {"member": np.bool_}
     found = figures_of(_members, before, units=units, over=["symbol"], into=shape, top=top, order=order)
     return found["member"].drop_attrs()
 
 
 def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floats, Floats]:
     # Contiguous, so that sums do not depend on how the panel lies in memory.
-    rates, weights = np.ascontiguousarray(rates), np.ascontiguousarray(weights)
+    rates = np.ascontiguousarray(rates)
+    weights = np.ascontiguousarray(weights)
     sized = np.where(weights > 0.0, weights, 0.0)
     both = np.isfinite(rates) & (sized > 0.0)
-    total, rated = sized.sum(axis=-1), np.where(both, sized, 0.0).sum(axis=-1)
+    total = sized.sum(axis=-1)
+    rated = np.where(both, sized, 0.0).sum(axis=-1)
     some = rated > 0.0
     earned = np.where(both, rates * sized, 0.0).sum(axis=-1)
     covered = np.where(total > 0.0, rated / np.where(total > 0.0, total, 1.0), np.nan)

@@ -88,7 +88,8 @@ def _of_pairs(
     bounds: tuple[Floats, Floats],
 ) -> Floats:
     found = [pair_distribution(walk, at) for walk in walks]
-    lacking, unknown = [each[-1] < DECISIONS for each in found], np.isnan(found[0][0][long, short])
+    lacking = [each[-1] < DECISIONS for each in found]
+    unknown = np.isnan(found[0][0][long, short])
     parts = walks[0].parts if len(walks[0].parts) > 1 else ()
     expected = found[0][0], *(part.pair_expectations(at) for part in parts)
     few = (lacking * len(expected))[: len(expected)]

@@ -117,7 +117,8 @@ def realised_carry(
     carry = earned(prepared, span[:1], span[1:], min_cover=min_cover).isel(span=0)
     rates = prepared.arrays[0]
     inside = rates.where((rates["time"] > stamps[0]) & (rates["time"] <= stamps[1])).count("time")
-    amount, venues = carry["amount"], {"long": long, "short": short}
+    amount = carry["amount"]
+    venues = {"long": long, "short": short}
     received = {
         "long_bps": -amount.sel(exchange=long, drop=True),
         "short_bps": amount.sel(exchange=short, drop=True),

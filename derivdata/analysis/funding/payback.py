@@ -81,7 +81,8 @@ def breakeven(
     """
     panel = require_rate(panel, "exchange", "time")
     require_venues(panel, long=long, short=short)
-    cost, slipped = pair_costs(fee_bps, [long, short])[0, 1], _slipped(depth_usd, size_usd, long, short)
+    cost = pair_costs(fee_bps, [long, short])[0, 1]
+    slipped = _slipped(depth_usd, size_usd, long, short)
     sums = period_sums(panel.sel(exchange=[long, short]), period, overlap=overlap)["funding_bps"]
     earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
     hours = hours_of(period, "period")
@@ -89,7 +90,8 @@ def breakeven(
     life = half_life(spread, period=period, resamples=199)
     last = spread.isel(time=-1, drop=True)
     pinned = (life["status"].astype(np.int32) & np.int32(FundingStatus.CONSTANT)) > 0  # stays where it is
-    mean, lasts = life["mean_bps_8h"].where(~pinned, last), life["half_life_hours"].where(~pinned, np.inf)
+    mean = life["mean_bps_8h"].where(~pinned, last)
+    lasts = life["half_life_hours"].where(~pinned, np.inf)
     start = mean + life["persistent_share"].where(~pinned, 1.0) * (last - mean)
     paid = cost + slipped
     even = elementwise(hours_to_earn, start, paid, mean, lasts)
@@ -157,7 +159,8 @@ def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         short = reverting_carry(spread, mean, half_life, middle) < cost
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
+        low = np.where(short, middle, low)
+        high = np.where(short, high, middle)
     hours = np.where(reachable, 0.5 * (low + high), np.inf)
     hours = np.where(cost <= 0.0, 0.0, hours)
     return np.where(np.isnan(spread + cost + mean + half_life), np.nan, hours)

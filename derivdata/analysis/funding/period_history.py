@@ -71,7 +71,8 @@ def summed_history(
     first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / length)
     spans = (1, *(max(round(span / length), 1) for span in _SPANS_HOURS))
     stride = max(1, count // 7)
-    memory, recent = _MEMORY_HOURS / length, OWN_HOURS / length
+    memory = _MEMORY_HOURS / length
+    recent = OWN_HOURS / length
     plan = Plan(count, spans, stride, -first % stride, memory, _LEAST, recent)
     return History(amounts, first, plan, length, None if prices is None else _levels(prices, amounts, apart))
 

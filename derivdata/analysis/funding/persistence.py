@@ -124,7 +124,8 @@ def half_life(
     if level is not None:
         require_level(level)
     require_draws(resamples, least=99)
-    since, settled = hours(panel), kind_of(panel) == "settled"
+    since = hours(panel)
+    settled = kind_of(panel) == "settled"
     step = np.nan if period is None else hours_of(period, "period")
     if not settled:
         step = max(8.0 if period is None else step, usual_step(since))
@@ -138,7 +139,8 @@ def half_life(
 def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
     regular, step, off_grid = (_settlements if plan.settled else _samples)(rates, plan)
     fit = _fit_squares(regular)
-    few, level = fit.pairs < _LEAST, not np.isfinite(fit.phi)
+    few = fit.pairs < _LEAST
+    level = not np.isfinite(fit.phi)
     if few or level:
         status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT
         return *[np.nan] * (len(_UNITS) - 3), step, fit.pairs, off_grid, status
@@ -175,7 +177,8 @@ def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan
     life = part.half_life * step if part.half_life > 0.0 else np.nan
     mean = float(np.nanmean(regular))
     low, high = (part.low * step, part.high * step) if plan.level is not None else (np.nan, np.nan)
-    halves, fitted = [life, low, high, life], [part.share, mean, mean * (1.0 - phi), np.nan]
+    halves = [life, low, high, life]
+    fitted = [part.share, mean, mean * (1.0 - phi), np.nan]
     return *halves, phi, phi, *fitted, step, pairs, off_grid, status
 
 
@@ -192,7 +195,9 @@ class _Fit(NamedTuple):
 def _fit_squares(series: Floats) -> _Fit:
     """Least squares over the pairs of neighbours; NaN figures below three pairs or without variation."""
     both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
-    x, y, n = series[:-1][both], series[1:][both], int(both.sum())
+    x = series[:-1][both]
+    y = series[1:][both]
+    n = int(both.sum())
     # Both sides about their own means: with a level that is large against its moves (a rate at its floor),
     # products with the level itself would leave nothing but rounding of the slope.
     around, beyond = (x - x.mean(), y - y.mean()) if n else (x, y)
@@ -213,7 +218,8 @@ def _status(phi: float) -> FundingStatus:
 
 def _settlements(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
     """Return the settlements on their own grid, counted from the first; those off the grid are left out."""
-    rows, step = np.flatnonzero(np.isfinite(rates)), plan.step
+    rows = np.flatnonzero(np.isfinite(rates))
+    step = plan.step
     if rows.size < 2:
         return np.full(1, np.nan), step, 0
     since = plan.since[rows] - plan.since[rows[0]]
@@ -232,7 +238,8 @@ def _settlements(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
 def _samples(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
     """Sample once per step, at multiples of the step from 00:00 UTC."""
     step = plan.step
-    first, last = np.ceil(plan.origin / step), np.floor((plan.origin + plan.since[-1]) / step)
+    first = np.ceil(plan.origin / step)
+    last = np.floor((plan.origin + plan.since[-1]) / step)
     if last < first:
         return np.full(1, np.nan), step, 0
     grid = np.arange(first, last + 1) * step - plan.origin

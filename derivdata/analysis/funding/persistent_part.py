@@ -29,7 +29,8 @@ thirtieth of the data; see the table in docs/methods/carry.md."""
 _ALTERNATES = 3.0  # standard errors by which a first autocorrelation is below zero
 _LARGEST = 0.999
 _TINY = 1e-300
-_NODES, _DEGREES = 4000, 30
+_NODES = 4000
+_DEGREES = 30
 _BLOCK = 4_000_000  # simulated values at once
 
 
@@ -59,10 +60,12 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     phis = 0.5 ** (1.0 / lives)
     own = _autocovariances(np.where(known, series, 0.0)[:, None, None], known, slots)
     observed = _statistics(own, phis[:, None])[:, 0]
-    first, atoms = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY)), _atoms(series[known])
+    first = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY))
+    atoms = _atoms(series[known])
     if first < -_ALTERNATES / np.sqrt(known.sum()):  # no share of any persistent part makes it negative
         return PersistentPart(0.0, np.nan, np.nan, 0.0)
-    tail, uncut = 0.5 * _WIDER * (1.0 - level), _uncut(first, atoms)
+    tail = 0.5 * _WIDER * (1.0 - level)
+    uncut = _uncut(first, atoms)
     ends = np.empty((3, _POINTS))
     chunk = max(1, _BLOCK // (series.size * resamples))
     for begin in range(0, _POINTS, chunk):
@@ -105,7 +108,8 @@ def _moving_average(phi: Floats, first: float) -> Floats:
     From ``ρ₁ = (1 + φθ)(φ + θ) / (1 + 2φθ + θ²)``: a quadratic in θ whose roots are each other's inverse; the
     one inside the unit circle is taken. Where no root is real, the end that comes nearest is.
     """
-    away, slope = phi - first, 1.0 + phi**2 - 2.0 * phi * first
+    away = phi - first
+    slope = 1.0 + phi**2 - 2.0 * phi * first
     root = slope**2 - 4.0 * away**2
     with np.errstate(divide="ignore", invalid="ignore"):
         theta = (np.sqrt(np.maximum(root, 0.0)) - slope) / (2.0 * away)
@@ -116,7 +120,8 @@ def _moving_average(phi: Floats, first: float) -> Floats:
 def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) -> Floats:
     """Return Gaussian ARMA(1, 1) series (step, φ, sample) that start in their stationary distribution."""
     rng = np.random.default_rng(seed)
-    theta, slope = _moving_average(phi, first)[:, None], phi[:, None]
+    theta = _moving_average(phi, first)[:, None]
+    slope = phi[:, None]
     noise = rng.standard_normal((size + 1, samples))
     # The start holds its own shock once, and older ones with what is left of the stationary variance.
     left = (1.0 + 2.0 * slope * theta + theta**2) / (1.0 - slope**2) - 1.0
@@ -146,7 +151,8 @@ def _atoms(values: Floats) -> _Atoms:
     edges = np.flatnonzero(np.diff(ordered, prepend=-np.inf) > near)
     runs = np.diff(np.append(edges, ordered.size))
     place = int(np.argmax(runs))
-    inner, below = runs[place] / ordered.size, edges[place] / ordered.size
+    inner = runs[place] / ordered.size
+    below = edges[place] / ordered.size
     pinned = inner > _PINNED and 0 < place < runs.size - 1
     return _Atoms(low if low > _ATOM else 0.0, high if high > _ATOM else 0.0, inner if pinned else 0.0, below)
 

@@ -78,7 +78,8 @@ def pick_record(
     """
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
-    plan, last = history.plan, history.amounts.sizes["time"]
+    plan = history.plan
+    last = history.amounts.sizes["time"]
     decisions = np.arange(-history.first % plan.hold, last, plan.hold)
     forecasts = forecasts_at(panel, history, None, decisions, hold, fee_bps, level, ends=False)
     net = forecasts["net_bps"]

@@ -168,7 +168,8 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
 def usual_outcome(outcomes: Floats, plan: Plan) -> Floats:
     """Return at each period the standard deviation of known outcomes, of pairs in both directions."""
     known = np.isfinite(outcomes)
-    paid, number = np.where(known, outcomes, 0.0), known.sum(axis=0).astype(np.float64)
+    paid = np.where(known, outcomes, 0.0)
+    number = known.sum(axis=0).astype(np.float64)
     squares = number * (paid**2).sum(axis=0) - paid.sum(axis=0) ** 2
     total, pairs = (np.cumsum(part) for part in (squares, 0.5 * number * (number - 1.0)))
     usual = np.sqrt(np.maximum(total, 0.0) / np.maximum(pairs, 1.0))
@@ -225,14 +226,16 @@ def _weights(features: Floats) -> Floats:
     count = known.sum(axis=0)
     centre = np.where(known, features, 0.0).sum(axis=1) / np.maximum(count, 1)
     squares = np.where(known, (features - centre[:, None]) ** 2, 0.0).sum(axis=(0, 1))
-    apart, usable = squares / np.maximum(count, 1) + TINY**2, count > 1
+    apart = squares / np.maximum(count, 1) + TINY**2
+    usable = count > 1
     past = np.cumsum(np.where(usable, np.log(apart), 0.0)) / np.maximum(np.cumsum(usable), 1)
     return np.where(usable, 1.0 / (apart + np.exp(past)), 0.0)
 
 
 def _over_pairs(x: Floats, y: Floats, known: Bools) -> Floats:
     """Add ``(x_i − x_j)(y_i − y_j)`` over pairs of known venues: (period, feature of x, feature of y)."""
-    x, y = np.where(known, x, 0.0), np.where(known, y, 0.0)
+    x = np.where(known, x, 0.0)
+    y = np.where(known, y, 0.0)
     count = known.sum(axis=0).astype(np.float64)
     own = count * np.einsum("ket,let->klt", x, y)
     return np.moveaxis(own - np.einsum("kt,lt->klt", x.sum(axis=1), y.sum(axis=1)), -1, 0)
@@ -240,7 +243,8 @@ def _over_pairs(x: Floats, y: Floats, known: Bools) -> Floats:
 
 def remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
     """Sum of the parts whose outcome is known at each of the times, the older ones weighing less."""
-    totals, running = np.zeros_like(parts), np.zeros(parts.shape[1:])
+    totals = np.zeros_like(parts)
+    running = np.zeros(parts.shape[1:])
     known = np.searchsorted(times, times - plan.hold, side="right")
     first = 0
     for row, now in enumerate(times):
@@ -248,7 +252,8 @@ def remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
             running = running * 0.5 ** ((now - times[row - 1]) / plan.memory)
         for new in range(first, known[row]):
             running = running + 0.5 ** ((now - times[new]) / plan.memory) * parts[new]
-        first, totals[row] = known[row], running
+        first = known[row]
+        totals[row] = running
     return totals
 
 
@@ -275,7 +280,8 @@ def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indi
     regression), and a larger forecast stays the larger one. The largest forecasts are those that luck has
     made largest: of these the least comes true, which the common slope cannot say.
     """
-    size, earned = np.abs(predicted), realised * direction_of(predicted)
+    size = np.abs(predicted)
+    earned = realised * direction_of(predicted)
     known = np.isfinite(size + earned) & (size > TINY)
     place = _grid_place(np.where(known, size, 1.0)).round().astype(np.intp)
     parts = np.zeros((columns.size, _GRID.size, 3))
@@ -303,7 +309,8 @@ def _falling(above: Floats, below: Floats) -> Floats:
     """
     sums = [np.pad(np.cumsum(part, axis=1), ((0, 0), (1, 0))) for part in (above, below)]
     size = above.shape[1]
-    first, last = np.arange(size)[:, None], np.arange(1, size + 1)[None]
+    first = np.arange(size)[:, None]
+    last = np.arange(1, size + 1)[None]
     came, forecast = (part[:, last] - part[:, first] for part in sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where((last > first) & (forecast > 0.0), came / forecast, -np.inf)  # (row, first, end)
@@ -324,5 +331,6 @@ def _left_of(size: Floats, left: Floats) -> Floats:
     place = _grid_place(np.where(np.isfinite(size), np.abs(size), 1.0))
     below = np.minimum(place.astype(np.intp), _GRID.size - 2)
     columns = np.arange(size.shape[-1])
-    low, high = left[columns, below], left[columns, below + 1]
+    low = left[columns, below]
+    high = left[columns, below + 1]
     return np.asarray(low + (high - low) * (place - below))

@@ -188,11 +188,14 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     if not forecasts.sizes["pair"]:
         raise ValueError("forecasts have no pairs: forecast_history(..., pairs=None) is of all pairs")
     whole = with_symbol(forecasts[list(_NEEDS)])
-    symbols, times = labels_of(whole["net_bps"], "symbol"), whole["time"].to_numpy()
+    symbols = labels_of(whole["net_bps"], "symbol")
+    times = whole["time"].to_numpy()
     legs = np.stack([[str(name) for name in forecasts[leg].to_numpy()] for leg in ("long", "short")])
     venues = np.unique(legs)
-    places, count = np.searchsorted(venues, legs), legs.shape[1]
-    symbol, pair = np.repeat(np.arange(symbols.size), count), np.tile(np.arange(count), symbols.size)
+    places = np.searchsorted(venues, legs)
+    count = legs.shape[1]
+    symbol = np.repeat(np.arange(symbols.size), count)
+    pair = np.tile(np.arange(count), symbols.size)
     signed = np.zeros((venues.size, symbols.size, symbol.size))
     for sign, leg in ((1.0, 0), (-1.0, 1)):
         signed[places[leg][pair], symbol, np.arange(symbol.size)] = sign
@@ -205,7 +208,9 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = (figures["realised_net_bps"] - figures["net_bps"]) / deviation
     hold = np.timedelta64(round(float(forecasts["hold_hours"]) * 3600.0), "s")
-    gross, net, decisions = figures["gross_bps"] / BPS, figures["net_bps"] / BPS, figures["decisions"]
+    gross = figures["gross_bps"] / BPS
+    net = figures["net_bps"] / BPS
+    decisions = figures["decisions"]
     return _Pairs(symbols, venues, times, signed, gross, net, deviation / BPS, errors, decisions, hold)
 
 
@@ -235,16 +240,20 @@ def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) 
 
 def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floats, Floats, Floats]:
     """Return sizes (pair, time), accounts (figure, venue, time) and totals (figure, time) of the walk."""
-    number, count = pairs.net.shape[0], pairs.times.size - first
-    sizes, held = np.zeros((number, count)), np.zeros(number)
-    accounts, totals = np.zeros((3, pairs.venues.size, count)), np.full((2, count), np.nan)
+    number = pairs.net.shape[0]
+    count = pairs.times.size - first
+    sizes = np.zeros((number, count))
+    held = np.zeros(number)
+    accounts = np.zeros((3, pairs.venues.size, count))
+    totals = np.full((2, count), np.nan)
     for column, at in enumerate(range(first, pairs.times.size)):
         covariance = moves.covariance[column]
         marked = np.repeat(np.isfinite(np.diag(covariance)), number // len(covariance))
         known = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & marked
         net = np.where(known, pairs.net[:, at], -1.0)
         before = np.where(known, held, 0.0)
-        chosen, held = best_for_risk(net, pairs.deviation[:, at], before, _PAIRS), np.zeros(number)
+        chosen = best_for_risk(net, pairs.deviation[:, at], before, _PAIRS)
+        held = np.zeros(number)
         if not known.any() or not np.isfinite(moves.tail[column]):
             continue
         over = pairs.times + pairs.hold <= pairs.times[at]
@@ -283,7 +292,8 @@ def _labelled(
     accounts: Floats,
     totals: Floats,
 ) -> xr.Dataset:
-    usd, venue = {"units": USD_UNIT}, ("exchange", "time")
+    usd = {"units": USD_UNIT}
+    venue = ("exchange", "time")
     sizes = capital * sizes.reshape(pairs.symbols.size, -1, sizes.shape[1])
     collateral, exposure, likely = accounts
     status = np.where(np.isnan(totals[0]), int(FundingStatus.TOO_FEW), 0).astype(np.int32)

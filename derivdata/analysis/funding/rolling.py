@@ -32,7 +32,9 @@ def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any
     # of 1, 4 and 8. `power` holds the sums over runs of `span` rows, made by adding those of half the length
     # to themselves, half a run later; where the bit is set, `part` (the runs that begin after the `done` rows
     # that are in the total already) is added. Nothing is subtracted: no window feels what lies outside it.
-    total, power, done = values, values, 0
+    total = values
+    power = values
+    done = 0
     for bit in range(window.bit_length()):
         span = 1 << bit
         if window & span:
@@ -59,13 +61,15 @@ def mean_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats,
     if (finite == finite[:1]).all():
         finite = finite[:1]
     about = np.where(finite, values - centre, 0.0)
-    sums, squares = sliding(np.add, about, window), sliding(np.add, about**2, window)
+    sums = sliding(np.add, about, window)
+    squares = sliding(np.add, about**2, window)
     count = sliding(np.add, finite.astype(np.int16 if window < 2**15 else np.int32), window)
     number = np.where(count < least, np.nan, count)  # all that is divided by it is then NaN
     mean = sums / number
     left = squares - sums * mean
     lost = left < _CANCELLED * squares
-    mean, deviation = mean + centre, np.sqrt(left / (number - 1.0))
+    mean = mean + centre
+    deviation = np.sqrt(left / (number - 1.0))
     if lost.any():
         _retake(values, window, lost, mean, deviation)
     return mean, deviation
@@ -78,7 +82,8 @@ def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: F
     low = sliding(np.minimum, np.where(finite, values[rows], np.inf), window)
     level = lost[rows] & (high == low)
     row, column = np.nonzero(level)
-    mean[rows[row], column], deviation[rows[row], column] = high[level], 0.0
+    mean[rows[row], column] = high[level]
+    deviation[rows[row], column] = 0.0
     row, column = np.nonzero(lost[rows] & ~level)
     runs = sliding_window_view(values, window, axis=-1)
     for start in range(0, row.size, _RUNS):
@@ -98,7 +103,8 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
 
     NaN is left out; fewer than `least` values give NaN.
     """
-    rows, count = values.shape[0], values.shape[1] - window + 1
+    rows = values.shape[0]
+    count = values.shape[1] - window + 1
     lanes = max(1, min(_LANES, _RANKS // window))
     steps = max(1, -(-rows * count // lanes))
     parts = -(-count // steps)
@@ -128,10 +134,12 @@ def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Flo
     ordered[:, :-1] = np.take_along_axis(values, order, axis=-1)
     ranked = np.full((window + 1, lanes), length, ranks.dtype)
     ranked[:-1] = np.sort(ranks[:window], axis=0)
-    count, scratch = known[:window].sum(axis=0), np.empty((2, window - 1, lanes), ranks.dtype)
+    count = known[:window].sum(axis=0)
+    scratch = np.empty((2, window - 1, lanes), ranks.dtype)
     for step in range(len(centre)):
         if step:
-            old, new = step - 1, step + window - 1
+            old = step - 1
+            new = step + window - 1
             _slide(ranked[:-1], ranks[old], ranks[new], scratch)
             count = count + known[new] - known[old]
         median, deviation = _figures(ranked, ordered, count)
@@ -169,7 +177,8 @@ def _figures(ranked: _Ranks, ordered: Floats, count: Indices) -> tuple[Floats, F
     # The `half` values nearest the median are neighbours, from place `low` on: by bisection, they begin
     # further up while the first of them is farther away than the one behind the last.
     half = (count + 1) // 2
-    low, high = np.zeros_like(count), count - half
+    low = np.zeros_like(count)
+    high = count - half
     for _ in range(int(np.max(high)).bit_length()):
         middle = (low + high) >> 1
         farther = median - at(middle) > at(middle + half) - median

@@ -77,7 +77,9 @@ def solve(problem: Problem) -> Floats:
     """
     from scipy.optimize import Bounds, NonlinearConstraint, minimize  # takes long to import
 
-    limits, pairs, venues = problem.limits, problem.gross.size, len(problem.signed)
+    limits = problem.limits
+    pairs = problem.gross.size
+    venues = len(problem.signed)
     # Variables: what is kept of each pair, what is added to it, and the collateral on each venue.
     both = np.hstack([np.eye(pairs), np.eye(pairs)])
     scale = max(float(np.abs(problem.gross).max(initial=0.0)), _TINY)
@@ -93,7 +95,8 @@ def solve(problem: Problem) -> Floats:
         return float(-value / scale), np.append(-slope / scale, np.zeros(venues))
 
     def spare(x: Floats) -> Floats:
-        sizes, collateral = both @ x[: 2 * pairs], x[2 * pairs :] * limits.counted
+        sizes = both @ x[: 2 * pairs]
+        collateral = x[2 * pairs :] * limits.counted
         gross = per_venue @ sizes
         deviation = np.sqrt(np.maximum(joint @ sizes @ sizes, 0.0) + _TINY) - np.sqrt(_TINY)
         margin = limits.maintenance * gross + problem.deviations * deviation
@@ -159,7 +162,8 @@ def best_for_risk(net: Floats, deviation: Floats, held: Floats, number: int) -> 
 _HALF_LIFE_HOURS = 14.0 * 24.0  # of the weight of a past move in volatility and correlation
 _LEAST_SPANS = 30.0  # spans of history before anything is said
 _TAIL = 0.1  # part of the largest moves that the tail is fitted to
-_INDEX, _INDEX_WEIGHT = 3.0, 10.0
+_INDEX = 3.0
+_INDEX_WEIGHT = 10.0
 """Tail index that is expected beforehand, of as many moves (the inverse cubic law of returns)."""
 _WEEK = 168.0
 
@@ -228,7 +232,8 @@ def _recent(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Float
     deviation = np.sqrt(mean(moves**2))
     with np.errstate(divide="ignore", invalid="ignore"):
         standard = moves / deviation
-    number, count = len(moves), at.size
+    number = len(moves)
+    count = at.size
     products = mean((standard[:, None] * standard[None]).reshape(number**2, -1))[:, at]
     products = np.moveaxis(products.reshape(number, number, count), -1, 0)
     own = np.sqrt(np.maximum(np.einsum("tii->ti", products), 1e-300))

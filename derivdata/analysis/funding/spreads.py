@@ -196,7 +196,8 @@ def comovement(
     sums = sums_of(prepared, hours)
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / hours
     amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
-    names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)
+    names = labels_of(panel, "exchange")
+    lags = np.arange(-max_lag, max_lag + 1)
     figures = applied(
         partial(_matrices, lags=lags, least=min_periods, method=method),
         whole(amounts, "exchange", "time"),

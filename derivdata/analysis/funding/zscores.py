@@ -17,7 +17,8 @@ from derivdata.support.arrays import Floats
 
 _LEVEL = 1e-9  # a deviation below this is a constant
 _BLOCK, _BLOCK_ROBUST = 131_072, 262_144  # elements of a window's rows that are worked on at once
-_WIDE, _WIDE_ROBUST = 10_240, 4_096
+_WIDE = 10_240
+_WIDE_ROBUST = 4_096
 
 
 @typed
@@ -72,13 +73,15 @@ def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) 
     if not values.size:
         return np.empty(values.shape)
     rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float64)
-    score, length = np.empty(rows.shape), rows.shape[-1]
+    score = np.empty(rows.shape)
+    length = rows.shape[-1]
     wide = max(1, min(length, max(4 * window, _WIDE_ROBUST) if robust else max(16 * window, _WIDE)))
     tall = max(1, (_BLOCK_ROBUST if robust else _BLOCK) // (wide + window))
     figures = median_and_deviation if robust else mean_and_deviation
     with np.errstate(invalid="ignore", divide="ignore"):
         for row, start in itertools.product(range(0, len(rows), tall), range(0, length, wide)):
-            some, stop = rows[row : row + tall], min(start + wide, length)
+            some = rows[row : row + tall]
+            stop = min(start + wide, length)
             centre, spread = figures(_rows(some, start - lag - window + 1, stop - lag), window, least)
             away = some[:, start:stop] - centre
             score[row : row + tall, start:stop] = away / np.where(spread < _LEVEL, np.nan, spread)

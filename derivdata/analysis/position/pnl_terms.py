@@ -113,10 +113,12 @@ def attribution(
         raise ValueError("after is not later than before: swap them")
     price = None if delivery is None else settlement_prices(held, delivery, before, after, contract)
     two = _settled(two, price)
-    years, left = one.year_fraction, two.year_fraction
+    years = one.year_fraction
+    left = two.year_fraction
     passed = years - left
     alive = left > 0.0
-    k, k_after = one.moneyness, two.moneyness
+    k = one.moneyness
+    k_after = two.moneyness
     ageing = one.ageing(passed)
     iv = where(one.is_option, one.iv(k), 0.0)
     aged = iv * ageing
@@ -198,7 +200,8 @@ def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr
         change: xr.DataArray = two.iv(at) - one.iv(at) * ageing
         return change
 
-    aged, level = one.iv(one.moneyness) * ageing, moved(0.0)
+    aged = one.iv(one.moneyness) * ageing
+    level = moved(0.0)
     slid = one.iv(k) * ageing
     skewed = slid + level + (moved(k) - moved(-k)) / 2.0
     every = [aged, aged, aged, slid, slid + level, skewed, two.iv(k)]

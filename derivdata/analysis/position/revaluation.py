@@ -74,7 +74,8 @@ def scenarios(
         A fall of spot by all or more, an `elapsed` that is no length of time; as in
         `derivdata.analysis.position.greeks`.
     """
-    move, shift = _axis(spot_change, "spot_change"), _axis(vol_change, "vol_change")
+    move = _axis(spot_change, "spot_change")
+    shift = _axis(vol_change, "vol_change")
     many = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
     passed = _axis([length(each, "elapsed") / pd.Timedelta(1, "D") for each in many], "days")
     if not bool((move > -1.0).all()):

@@ -67,7 +67,8 @@ class Legs(NamedTuple):
         """Return how fast variance passes now, in multiples of each leg's average over its life."""
         if self.rules is None:
             return 1.0
-        t, whole = self.year_fraction, self.rules.read(self.origin, self.year_fraction)
+        t = self.year_fraction
+        whole = self.rules.read(self.origin, self.year_fraction)
         even = (1.0 - whole.events / self.cut.total_variance(0.0)).clip(0.0)
         speed: xr.DataArray = self.rules.pace(self.origin) * self.rules.open_share(t)
         return even * speed * t / whole.business
@@ -177,7 +178,8 @@ def _with_others(legs: Legs, of_options: xr.DataArray, of_others: Any) -> xr.Dat
 
 def _linear_greek(name: str, legs: Legs, premium: Any) -> xr.DataArray | float:
     """Return a greek of one coin of a future, perpetual or spot leg: of ``F − P``, or ``1 − P/F`` in coin."""
-    forward, entry = legs.forward, legs.entry
+    forward = legs.forward
+    entry = legs.entry
     inverse = premium == "inverse"
     if name == "rho":  # of a future alone: its forward moves with the rate, ∂F/∂r = T F
         years = legs.year_fraction.where(legs.expires, 0.0)

@@ -84,16 +84,23 @@ def _same_rows(
         owner = columns.series[rows]
         stamps = columns.stamps[rows]
         likely = _likely_same(venue[owner], stamps, value) & ~np.isnan(value)
-        rows, value, owner, stamps = rows[likely], value[likely], owner[likely], stamps[likely]
+        rows = rows[likely]
+        value = value[likely]
+        owner = owner[likely]
+        stamps = stamps[likely]
         order = np.lexsort([value, stamps, venue[owner]])
-        owner, value, stamps, rows = owner[order], value[order], stamps[order], rows[order]
+        owner = owner[order]
+        value = value[order]
+        stamps = stamps[order]
+        rows = rows[order]
         of_venue = venue[owner]
         differs = (value[1:] != value[:-1]) | (stamps[1:] != stamps[:-1]) | (of_venue[1:] != of_venue[:-1])
         match = np.cumsum(np.append(0, differs))[: rows.size]
         size = np.bincount(match)[match] if rows.size else match
         frame = pd.DataFrame({"match": match + matches, "owner": owner, "value": value, "place": place[rows]})
         matches += rows.size
-        frame, size = frame[size > 1], size[size > 1]
+        frame = frame[size > 1]
+        size = size[size > 1]
         values.append(frame[["owner", "value"]].assign(rows=1))
         if sum(len(counted) for counted in values) > _MOST_COUNTED:
             values = [_counted(values)]

@@ -29,7 +29,8 @@ _TWINS, _TOGETHER = 0.6, 100  # correlation of moves, and steps, by which two ve
 _ON_ONE_THREAD = 200_000  # multiplications of a product that OpenBLAS computes on one thread (262,144 in 0.3)
 _SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
 _APART = 2.0  # standard deviations of the ratio by which its median is another size
-_EXACT, _OCTAVES = 1e-6, 3
+_EXACT = 1e-6
+_OCTAVES = 3
 _MOST_OCTAVES = 4096.0  # more than a double has
 _PINNED = 6  # steps on a side of a change at which two venues are both at their interest rate
 _KINDS = np.arange(-_OCTAVES, _OCTAVES + 1)[:, None]
@@ -68,7 +69,8 @@ def compare(
     if kind == "rate":  # in few days rates of venues differ for long enough to look like another unit
         changes = np.select([np.asarray(days) >= least for least in _CHANGES], list(_CHANGES.values()), _SIZE)
     both_known = np.isfinite(values) & np.isfinite(peers)
-    values, peers = np.where(both_known, values, np.nan), np.where(both_known, peers, np.nan)
+    values = np.where(both_known, values, np.nan)
+    peers = np.where(both_known, peers, np.nan)
     enough = both_known.sum(axis=1) >= 2 * _LEAST
     # Sizes as logarithms, with a floor so that a rate that passes through zero is no change of size.
     share = 0.0 if prices else 0.02
@@ -92,7 +94,8 @@ def compare(
         moved, place = _change_of_octave(octaves)
         as_much = (_step(ratio, place) * moved >= _FOLLOWS * moved**2) & (moved != 0.0)
         better = (change == 0.0) & as_much
-        change, at = np.where(better, moved, change), np.where(better, place, at)
+        change = np.where(better, moved, change)
+        at = np.where(better, place, at)
     changed = enough & (change != 0.0)
     mean = np.nansum(agreement, axis=1) / np.maximum(both_known.sum(axis=1), 1)
     return Comparison(
@@ -117,7 +120,8 @@ def lag_to_twin(values: Floats) -> Floats:
     size = row_quantile(np.where(moves == 0.0, np.nan, np.abs(moves)), 0.5)[:, None]
     moves = np.clip(moves / size, -3.0, 3.0)
     known = np.isfinite(moves)
-    moves, known = np.where(known, moves, 0.0), known.astype(np.float64)
+    moves = np.where(known, moves, 0.0)
+    known = known.astype(np.float64)
     squares = moves**2
     best = np.zeros((3, len(values)))
     own = slice(1, -1)
@@ -155,7 +159,8 @@ def median_of_others(values: Floats) -> Floats:
     order = np.argsort(values, axis=0, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(len(values))[:, None], order.shape), axis=0)
-    ordered, here = np.take_along_axis(values, order, axis=0), np.isfinite(values)
+    ordered = np.take_along_axis(values, order, axis=0)
+    here = np.isfinite(values)
     others = here.sum(axis=0) - here
     rank = np.where(here, rank, len(values))
     middle = [np.maximum(others - 1, 0) // 2, others // 2]
@@ -188,7 +193,8 @@ def octaves_to_others(values: Floats) -> Floats:
     middle = begin + (number - 2) // 2
     other = np.minimum(middle + (middle >= place), len(values) - 1)
     apart = exponent - np.take_along_axis(exponent, other, axis=0)
-    octaves, known = np.empty(values.shape), (number > _PEERS) & (np.abs(apart) <= _OCTAVES)
+    octaves = np.empty(values.shape)
+    known = (number > _PEERS) & (np.abs(apart) <= _OCTAVES)
     np.put_along_axis(octaves, order, np.where(known, apart, np.nan), axis=0)
     return octaves
 
@@ -219,7 +225,9 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
         medians[:, place] = np.where(some, row_quantile(block, 0.5), np.nan)
     known = np.isfinite(medians)
     level = np.where(known, medians, 0.0)
-    best, sure, at = np.zeros(rows), np.full(rows, _SURE), np.full(rows, -1)
+    best = np.zeros(rows)
+    sure = np.full(rows, _SURE)
+    at = np.full(rows, -1)
     for split in range(2, number - 1):
         sides = slice(None, split), slice(split, None)
         counts = [known[:, side].sum(axis=1) for side in sides]
@@ -232,7 +240,8 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
         error = spread * np.sqrt(1.0 / np.maximum(counts[0], 1) + 1.0 / np.maximum(counts[1], 1))
         change = means[1] - means[0]
         better = (np.minimum(*counts) >= 2) & (np.abs(change) > sure * error)
-        best, at = np.where(better, change, best), np.where(better, edges[split], at)
+        best = np.where(better, change, best)
+        at = np.where(better, edges[split], at)
         sure = np.where(better, np.abs(change) / error, sure)
     return best, _refined(ratio, best, at)
 
@@ -242,7 +251,8 @@ def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
 
     As a logarithm. Of the steps on either side at least `_PINNED` have an octave, four fifths the same.
     """
-    change, at = np.zeros(len(octaves)), np.full(len(octaves), -1)
+    change = np.zeros(len(octaves))
+    at = np.full(len(octaves), -1)
     for row in np.flatnonzero(np.isfinite(octaves).sum(axis=1) >= 2 * _PINNED):
         before = np.cumsum(octaves[row] == _KINDS, axis=1)
         sides = before, before[:, -1:] - before
@@ -251,7 +261,8 @@ def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
         sure = ((count >= _PINNED) & (most >= 0.8 * count)).all(axis=0) & (first != then)
         if sure.any():
             best = int(np.argmax(np.where(sure, most.sum(axis=0), 0)))
-            change[row], at[row] = np.log(2.0) * (then[best] - first[best]), best + 1
+            change[row] = np.log(2.0) * (then[best] - first[best])
+            at[row] = best + 1
     return change, at
 
 
@@ -277,7 +288,8 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     if agreement.shape[1] < 2 * _LEAST:  # no step at all where no series has a value
         return np.zeros(len(agreement), dtype=np.bool_)
     known = np.isfinite(agreement)
-    total, number = np.nancumsum(agreement, axis=1), np.cumsum(known, axis=1)
+    total = np.nancumsum(agreement, axis=1)
+    number = np.cumsum(known, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         before = total / number
         after = (total[:, -1:] - total) / (number[:, -1:] - number)
@@ -308,7 +320,8 @@ def _spikes(values: Floats, apart: Floats) -> Array:
         return np.zeros(len(values), dtype=np.int64)
     lonely = np.ones((len(values), values.shape[1] - 2), dtype=bool)
     for series in (values, apart):
-        up, down = series[:, 1:-1] - series[:, :-2], series[:, 1:-1] - series[:, 2:]
+        up = series[:, 1:-1] - series[:, :-2]
+        down = series[:, 1:-1] - series[:, 2:]
         least = np.where(np.sign(up) == np.sign(down), np.minimum(np.abs(up), np.abs(down)), 0.0)
         moves = np.abs(np.diff(series, axis=1))
         half, most = row_quantiles(moves, 0.5, 0.9)

@@ -64,7 +64,8 @@ class Points(NamedTuple):
         if not points.size:
             return 0, np.full((len(rows), 0), np.nan)
         steps = self.stamps[points] // bucket
-        first, width = int(steps.min()), int(np.ptp(steps)) + 1
+        first = int(steps.min())
+        width = int(np.ptp(steps)) + 1
         if width * len(rows) > _MOST_CELLS:
             return 0, np.full((len(rows), 0), np.nan)
         values = np.full((len(rows), width), np.nan)
@@ -88,8 +89,11 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
     in_order = bool((stamps[1:] >= stamps[:-1]).all())
     # Stable: of rows at one instant the first in the table stays first.
     order = np.argsort(code, kind="stable") if in_order else np.lexsort([stamps, code])
-    code, stamps, rows = code[order], stamps[order], block.rows[order]
-    value, stated = columns.value[rows], _stated_hours(columns, rows)
+    code = code[order]
+    stamps = stamps[order]
+    rows = block.rows[order]
+    value = columns.value[rows]
+    stated = _stated_hours(columns, rows)
     repeated = np.zeros(rows.size, dtype=bool)
     # One payment stamped twice, some seconds apart: settlements say how long they pay for, which is longer.
     late: Any = (
@@ -100,7 +104,10 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
     if repeated.any():
         counts = _count_repeated(code, value, repeated, order, number)
         distinct = ~repeated
-        code, stamps, value, rows = code[distinct], stamps[distinct], value[distinct], rows[distinct]
+        code = code[distinct]
+        stamps = stamps[distinct]
+        value = value[distinct]
+        rows = rows[distinct]
         stated = None if stated is None else stated[distinct]
     stated = None if stated is None else np.where(stated > 0.0, stated, np.nan)
     bounds = np.searchsorted(code, np.arange(number + 1))
@@ -125,7 +132,8 @@ def _count_repeated(
     original = value[~repeated][np.cumsum(~repeated) - 1]  # of the first row of the same series and instant
     same = repeated & ((value == original) | (np.isnan(value) & np.isnan(original)))
     by_series = np.lexsort([order, code])  # each series in the order of the table
-    flags, owner = same[by_series], code[by_series]
+    flags = same[by_series]
+    owner = code[by_series]
     begins = flags & np.append(True, ~flags[:-1] | (owner[1:] != owner[:-1]))
     lengths = np.bincount((np.cumsum(begins) - 1)[flags], minlength=int(begins.sum()))
     pages = owner[begins][lengths >= _PAGE]
@@ -179,7 +187,8 @@ def count_not_requested(stamps: Array, gaps: Floats, steps: Floats, windows: Seq
 def _union(start: Array, end: Array) -> Array:
     """Return windows as rows in order, those that touch or overlap as one."""
     order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order]) if end.size else end
+    start = start[order]
+    end = np.maximum.accumulate(end[order]) if end.size else end
     begins = np.append(True, start[1:] > end[:-1])[: start.size]
     last = np.append(begins[1:], True)[: start.size]
     return np.stack([start[begins], end[last]], axis=1)

@@ -235,14 +235,16 @@ def _examine(
         if steps.shape[1]:
             first = steps[:, 0]
             last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
-        begin, end = batch.stamps[:, 0], batch.stamps[:, -1]
+        begin = batch.stamps[:, 0]
+        end = batch.stamps[:, -1]
         until = min((stamp for stamp in (window.end, window.as_of) if stamp is not None), default=None)
         hours = np.full(len(rows), np.nan) if stated is None else row_quantile(stated, 0.5)
         early = np.zeros(len(rows)) if window.start is None else begin - window.start
         late = np.zeros(len(rows))
         if until is not None and window.end is not None:
             late = np.minimum(until, expiries[rows]) - end
-        clamped, clamped_end = early > 2 * first, late > 3 * last
+        clamped = early > 2 * first
+        clamped_end = late > 3 * last
         beyond = np.where(clamped, np.floor(early / first), 0.0)
         beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
         whole = completeness(gaps, steps, count)
@@ -363,7 +365,8 @@ def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:
 def _summary(report: pd.DataFrame) -> str:
     if report.empty:
         return "no rows"
-    lacking, duplicates = int(report["missing"].sum()), int(report["duplicates"].sum())
+    lacking = int(report["missing"].sum())
+    duplicates = int(report["duplicates"].sum())
     whole = report["present"].sum() / max(report["expected"].sum(), 1)
     words = [f"{len(report)} series, {report['present'].sum():,} points, {whole:.2%} of those expected"]
     for number, what in (

@@ -18,7 +18,8 @@ _MINUTE = 60e6
 _MAD_TO_STD = 1.4826
 _THINNED_AT_MOST = 60  # gaps of a stretch in which every second row is taken for missing
 _DAY = 86_400_000_000  # µs
-_CLOSES, _OPENS = 20 * 3_600_000_000, 15 * 3_600_000_000
+_CLOSES = 20 * 3_600_000_000
+_OPENS = 15 * 3_600_000_000
 _CONSTANT = 1e-9  # of the value: below, it is rounding
 _STALE = 12  # equal values in a row, of a value that the series hardly has otherwise
 _STALE_SHARE = 0.01
@@ -85,7 +86,8 @@ def _fill_thinned(steps: Floats, gaps: Floats) -> None:
         edges = np.append(0, np.flatnonzero(np.diff(own) != 0) + 1)
         ends = np.append(edges[1:], own.size)
         for i in range(1, edges.size - 1):
-            single, doubled = own[edges[i - 1]], own[edges[i]]
+            single = own[edges[i - 1]]
+            doubled = own[edges[i]]
             short = ends[i] - edges[i] <= _THINNED_AT_MOST
             if doubled == 2.0 * single and own[edges[i + 1]] == single and short:
                 steps[row, edges[i] : ends[i]] = single

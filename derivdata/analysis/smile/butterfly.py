@@ -21,7 +21,8 @@ TOLERANCE = 1e-10
 _POINTS = 801
 _ROWS = 128
 _FAR = 100.0
-_ZOOMS, _ZOOM_POINTS = 7, 17
+_ZOOMS = 7
+_ZOOM_POINTS = 17
 
 _DEGREE = 10
 _CUTS = 2.0 ** np.arange(-12, 13)
@@ -47,7 +48,8 @@ def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
     centre = np.sqrt(np.maximum(total_variance(0.0, raw), 0.0))
     quoted = np.maximum(np.abs(k_min), np.abs(k_max)) + 1.0
     reach = np.maximum(5.0 * centre, np.where(np.isfinite(quoted), quoted, 1.0))
-    low, where = np.empty_like(reach), np.empty_like(reach)
+    low = np.empty_like(reach)
+    where = np.empty_like(reach)
     for start in range(0, reach.size, _ROWS):
         rows = slice(start, start + _ROWS)
         part = slice_of([p[rows, None] for p in raw])
@@ -63,7 +65,8 @@ def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
     """Return the least g of each row and its place, zooming in on the lowest bracket."""
     far = _FAR * reach
     unit = np.maximum(raw.sigma, 1e-9 * far)
-    start, stop = np.arcsinh((-far - raw.m) / unit), np.arcsinh((far - raw.m) / unit)
+    start = np.arcsinh((-far - raw.m) / unit)
+    stop = np.arcsinh((far - raw.m) / unit)
     share = np.linspace(0.0, 1.0, _POINTS)
     for _ in range(1 + _ZOOMS):
         x = start + (stop - start) * share
@@ -74,7 +77,8 @@ def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
         at = np.argmin(np.where(np.isnan(values), lost, values), axis=-1)[:, None]
         step = (stop - start) * share[1]
         place = np.take_along_axis(x, at, -1)
-        start, stop = np.maximum(place - step, start), np.minimum(place + step, stop)
+        start = np.maximum(place - step, start)
+        stop = np.minimum(place + step, stop)
         share = np.linspace(0.0, 1.0, _ZOOM_POINTS)
     return np.take_along_axis(values, at, -1)[:, 0], (raw.m + unit * np.sinh(place))[:, 0]
 
@@ -82,7 +86,8 @@ def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
 def certified(raw: Raw) -> Bools:
     """Tell where slices, parameters of shape ``(slices,)``, are sure to have no butterfly."""
     a, b, rho, m, sigma = raw
-    right, left = b * (1.0 + rho), b * (1.0 - rho)
+    right = b * (1.0 + rho)
+    left = b * (1.0 - rho)
     usual = (a + b * sigma * np.sqrt(np.maximum(1.0 - rho * rho, 0.0)) > 0.0) & (sigma > 0.0)
     usual &= (right < 2.0) & (left < 2.0)
     proved = np.zeros(usual.shape, dtype=bool)
@@ -108,7 +113,8 @@ def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats
     place slope``, and ``(w'²/4)(1/w + 1/4)`` has the numerator ``slope² (level² + 8 t level)``. Put over one
     denominator, that of w² g times powers of t and circle that are positive, g becomes this polynomial.
     """
-    zero, one = np.zeros_like(a), np.ones_like(a)
+    zero = np.zeros_like(a)
+    one = np.ones_like(a)
     level = np.stack([left * sigma, 2.0 * a, right * sigma])
     slope = np.stack([-left, zero, right])
     circle = np.stack([one, zero, one])
@@ -137,13 +143,15 @@ def _positive(polynomial: Floats) -> Bools:
     the reversed coefficients are those of the polynomial in 1/t.
     """
     powers = np.arange(_DEGREE + 1)
-    to_unit, to_next = _basis(shifted=False), _basis(shifted=True)
+    to_unit = _basis(shifted=False)
+    to_next = _basis(shifted=True)
     pieces = [
         to_unit @ (polynomial * _CUTS[0] ** powers[:, None]),
         to_unit @ (polynomial[::-1] * (1.0 / _CUTS[-1]) ** powers[:, None]),
         *(to_next @ (polynomial * cut ** powers[:, None]) for cut in _CUTS[:-1]),
     ]
-    least, greatest = np.min(pieces, axis=1), np.max(pieces, axis=1)
+    least = np.min(pieces, axis=1)
+    greatest = np.max(pieces, axis=1)
     return np.asarray((least >= _ROUNDING * greatest).all(axis=0))
 
 

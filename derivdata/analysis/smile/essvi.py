@@ -38,7 +38,8 @@ _LEAST = 1e-12  # smallest increment: keeps every inequality strict
 _FLATTEST = 1e-10  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
 _STEEPEST = 2.0 * (1.0 - 1e-9)
 _ROOM = 1e-2  # least increment of a start, relative to the coordinate: a start on a bound could not leave it
-_STEPS, _TOLERANCE = 200, 1e-10
+_STEPS = 200
+_TOLERANCE = 1e-10
 _EXACT = 5e-9  # relative error of total variance that is none
 
 
@@ -63,7 +64,9 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
 
     An SSVI slice satisfies ``w = θ + ρψ k + ψ²(1 − ρ²)/4 k²/w``, which is linear in its parameters.
     """
-    k, w, scale = quotes.k, quotes.w, quotes.scale
+    k = quotes.k
+    w = quotes.w
+    scale = quotes.scale
     columns = np.stack([np.ones_like(k), k, k * k / w, w], axis=-2) * scale[..., None, :]
     normal = columns @ columns.swapaxes(-1, -2)
     square = normal[..., :3, :3]
@@ -120,7 +123,8 @@ def from_essvi(
     *slices, t, low, high = xr.broadcast(*list(over_expiry.values())[:6])
     variables = dict(zip(SsviSlices._fields, slices, strict=True)) | ssvi_to_raw(*slices)._asdict()
     variables |= {"k_min": low, "k_max": high, "method": xr.full_like(t, Method.SSVI)}
-    years, forwards = over_expiry["year_fraction"], over_expiry.get("forward")
+    years = over_expiry["year_fraction"]
+    forwards = over_expiry.get("forward")
     return assemble(variables, years, forward=forwards, surface="essvi")
 
 
@@ -203,7 +207,8 @@ def _increments(guess: Floats) -> Floats:
     rough = _coordinates(guess)
     rising = np.maximum.accumulate(rough, axis=1)
     smooth = (rising + np.minimum.accumulate(rough[:, ::-1], axis=1)[:, ::-1]) / 2.0
-    before, tau = np.zeros((len(guess), 2)), np.zeros(len(guess))
+    before = np.zeros((len(guess), 2))
+    tau = np.zeros(len(guess))
     out = np.empty_like(guess)
     for i in range(guess.shape[1]):
         wings = smooth[:, i, :2]
@@ -219,7 +224,8 @@ def _increments(guess: Floats) -> Floats:
 
 def _model(x: Floats) -> tuple[Floats, Floats]:
     """Slices ``(surfaces, expiries, 3)`` of increments, and their Jacobian with the increments last."""
-    count, expiries = len(x), x.shape[1] // 3
+    count = len(x)
+    expiries = x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
     wings = -_STEEPEST * np.expm1(-np.cumsum(steps[:, :2], axis=-1))
     # A wing is c (1 − e^(−y)) with y the sum of its increments so far: ∂wing/∂increment = c e^(−y) = c − wing
@@ -236,12 +242,15 @@ def _model(x: Floats) -> tuple[Floats, Floats]:
 def _theta(steps: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
     """Return θ of each expiry, ψ times the least τ allowed plus a step, and its Jacobian."""
     expiries = steps.shape[1]
-    psi, d_psi = wings.sum(axis=1), d_wings.sum(axis=1)
+    psi = wings.sum(axis=1)
+    d_psi = d_wings.sum(axis=1)
     steeper = wings[:, 0] >= wings[:, 1]
     bound = np.where(steeper, wings[:, 0], wings[:, 1]) / 2.0
     d_bound = np.where(steeper[..., None], d_wings[:, 0], d_wings[:, 1]) / 2.0
-    theta, d_theta = np.empty_like(steps), np.empty_like(d_bound)
-    tau, d_tau = np.zeros(len(steps)), np.zeros_like(d_bound[:, 0])
+    theta = np.empty_like(steps)
+    d_theta = np.empty_like(d_bound)
+    tau = np.zeros(len(steps))
+    d_tau = np.zeros_like(d_bound[:, 0])
     for i in range(expiries):
         binds = bound[:, i] > tau
         least = np.where(binds, bound[:, i], tau)
@@ -260,12 +269,15 @@ def _residual_rows(slices: Floats, quotes: SurfaceQuotes) -> Floats:
     ``w = (θ + (R − L) k + D)/2`` with ``D² = θ² + 2 (R − L) k θ + (R + L)² k²``.
     """
     theta, right, left = (slices[..., i, None] for i in range(3))
-    tilt, width = (right - left) * quotes.k, (right + left) * quotes.k
+    tilt = (right - left) * quotes.k
+    width = (right + left) * quotes.k
     root = np.sqrt(width * width + theta * (2.0 * tilt + theta))
     half = np.divide(0.5, root, out=np.zeros_like(root), where=root > 0.0)
-    even, odd = half * width * quotes.k, half * theta * quotes.k + 0.5 * quotes.k
+    even = half * width * quotes.k
+    odd = half * theta * quotes.k + 0.5 * quotes.k
     out = np.empty((*root.shape[:2], 4, root.shape[2]))
     out[:, :, 3], factor = errors(quotes, 0.5 * (theta + tilt + root))
     out[:, :, 0] = factor * (0.5 + half * (theta + tilt))
-    out[:, :, 1], out[:, :, 2] = factor * (even + odd), factor * (even - odd)
+    out[:, :, 1] = factor * (even + odd)
+    out[:, :, 2] = factor * (even - odd)
     return out

@@ -35,7 +35,10 @@ from derivdata.analysis.smile.search import JointProblem, floor_to_raw, joint_pr
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arrays import Bools, Floats, Indices, Ints
 
-_ROUNDS, _FIRST_STEPS, _STEPS, _TOLERANCE = 14, 25, 12, 1e-6
+_ROUNDS = 14
+_FIRST_STEPS = 25
+_STEPS = 12
+_TOLERANCE = 1e-6
 _FIRMNESS = (1.0, 30.0)  # factors of force and margins; what the first leaves unproved begins again
 
 
@@ -74,7 +77,8 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
     for turn in range(_ROUNDS):
         x = np.clip(x, problem.low, problem.high)
         ended = minimise(problem, x, steps=_STEPS if turn else _FIRST_STEPS, tolerance=_TOLERANCE)
-        x, result.nfev[going] = ended.x, result.nfev[going] + ended.nfev
+        x = ended.x
+        result.nfev[going] = result.nfev[going] + ended.nfev
         values = problem.constraints(x)
         flat = floor_to_raw(problem.slices(x).reshape(5, -1))
         raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
@@ -85,7 +89,8 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
             part[going[done]] = value[done]
         result.free[going[done]] = True
         problem = pressed(problem, values).rows(~done)
-        x, going = x[:, ~done], going[~done]
+        x = x[:, ~done]
+        going = going[~done]
         if not going.size:
             break
 

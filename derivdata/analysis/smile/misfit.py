@@ -31,7 +31,8 @@ def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask
         d1 = deviation / 2.0 - k / deviation
         vega = np.exp(-d1 * d1 / 2.0)
         used = np.isfinite(error) & np.isfinite(vega)
-        error, vega = np.where(used, error, 0.0), np.where(used, vega, 0.0)
+        error = np.where(used, error, 0.0)
+        vega = np.where(used, vega, 0.0)
         pair = np.minimum(vega[..., 1:], vega[..., :-1])
         together = (pair * error[..., 1:] * error[..., :-1]).sum(axis=-1) / pair.sum(axis=-1)
         square = (vega * error * error).sum(axis=-1) / vega.sum(axis=-1)

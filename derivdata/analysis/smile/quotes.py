@@ -140,7 +140,8 @@ def in_rows(
 ) -> tuple[Any, ...]:
     """Apply a kernel to quotes and slices, all dims but the last `core` as one, some rows at a time."""
     shape = np.broadcast_shapes(*map(np.shape, quotes), *((*np.shape(part), 1) for part in slices))
-    lead, own = shape[: len(shape) - core], shape[len(shape) - core :]
+    lead = shape[: len(shape) - core]
+    own = shape[len(shape) - core :]
     count = int(np.prod(lead))
     rows = [np.broadcast_to(part, shape).reshape(count, *own) for part in quotes]
     rows += [np.broadcast_to(part, shape[:-1]).reshape(count, *own[:-1]) for part in slices]
@@ -155,13 +156,15 @@ def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
     with np.errstate(invalid="ignore"):
         used = np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
     used &= live[:, None]
-    k, iv = np.where(used, k, 0.0), np.where(used, iv, 1.0)
+    k = np.where(used, k, 0.0)
+    iv = np.where(used, iv, 1.0)
     w = iv * iv * np.where(live, t, 1.0)[:, None]
     weight = np.where(used, weight / w, 0.0)
     low = np.where(used, k, np.inf).min(axis=1, initial=np.inf)
     high = np.where(used, k, -np.inf).max(axis=1, initial=-np.inf)
     empty = ~used.any(axis=1)
-    low[empty], high[empty] = np.nan, np.nan
+    low[empty] = np.nan
+    high[empty] = np.nan
     return SmileQuotes(k, iv, w, weight, used, t, _distinct(k, used), low, high)
 
 

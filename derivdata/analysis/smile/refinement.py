@@ -33,7 +33,8 @@ _MARGIN_G, _MARGIN_GAP = 1e-3, 1e-5  # of g; of volatility
 _LOOSE_G, _LOOSE_GAP = 0.6, 0.05  # beyond which a condition is put only where a solution breaks it
 _EDGE = 0.02  # share of a half spread that is left free at either end
 _NARROWEST = 1e-3  # half spread in volatility
-_TO_QUOTES, _TO_NOTHING = 0.05, 0.1
+_TO_QUOTES = 0.05
+_TO_NOTHING = 0.1
 _STEPS = (1.0, 0.7, 0.4, 0.2, 0.1, 0.05)
 _SETTLED = 1e-4
 
@@ -95,7 +96,8 @@ def bumps_of(raw: Raw, quotes: Quotes, years: Floats) -> Bumped:
     calendar = _calendar_rows(grid, unit)
     for turn in range(_ROUNDS):
         conditions, at_least = _butterfly_rows(grid, unit, heights, floor_g)
-        chosen_g, chosen_gap = np.flatnonzero(places_g), np.flatnonzero(places_gap)
+        chosen_g = np.flatnonzero(places_g)
+        chosen_gap = np.flatnonzero(places_gap)
         wide = rows.shape[1] - heights.size
         more = sparse.vstack([conditions[chosen_g], calendar[chosen_gap]])
         start = (grid.rise * grid.in_volatility).ravel()[chosen_gap] - rises.ravel()[chosen_gap]
@@ -152,14 +154,17 @@ def _shapes(k: Floats, unit: Floats, *, derivative: int = 0) -> Floats:
 def _accepted(grid: Grid, heights: Floats, target: Floats, rises: Floats) -> tuple[Floats, Bools, Bools]:
     """Return the longest step to `target` that keeps all conditions, and where the whole step breaks them."""
     lowest = np.minimum(grid.rise, 0.0)
-    broken_g, broken_gap = np.zeros(grid.k.size, dtype=bool), np.zeros(rises.size, dtype=bool)
+    broken_g = np.zeros(grid.k.size, dtype=bool)
+    broken_gap = np.zeros(rises.size, dtype=bool)
     for share in _STEPS:
         new = heights + share * (target - heights)
         w, slope, bend = grid.jet(new)
         g = density_factor(grid.k, w, slope, bend)
-        bad_g, bad_gap = ~(g > 0.0), grid.gaps(new) < lowest
+        bad_g = ~(g > 0.0)
+        bad_gap = grid.gaps(new) < lowest
         if share == 1.0:
-            broken_g, broken_gap = bad_g.ravel(), bad_gap.ravel()
+            broken_g = bad_g.ravel()
+            broken_gap = bad_gap.ravel()
         if not bad_g.any() and not bad_gap.any():
             return new, broken_g, broken_gap
     return heights, broken_g, broken_gap
@@ -171,7 +176,8 @@ def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, 
     Variables are the heights in units of total variance at the money, then for each quote with two sides its
     distance outside them, for each quote its distance to the quoted volatility, and the size of each height.
     """
-    count, size = quotes.k.size, unit.size * len(CENTRES)
+    count = quotes.k.size
+    size = unit.size * len(CENTRES)
     own = Raw(*(part[quotes.expiry] for part in raw))
     w = total_variance(quotes.k, own)
     by_volatility = 0.5 / np.sqrt(w * quotes.t)
@@ -180,15 +186,20 @@ def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, 
     rows = np.repeat(np.arange(count), len(CENTRES))
     moves = sparse.csr_matrix((values.ravel(), (rows, columns.ravel())), shape=(count, size))
     sided = np.flatnonzero(np.isfinite(quotes.ask) & ~(quotes.bid > quotes.ask))
-    ask, bid = quotes.ask[sided], np.where(np.isfinite(quotes.bid[sided]), quotes.bid[sided], 0.0)
+    ask = quotes.ask[sided]
+    bid = np.where(np.isfinite(quotes.bid[sided]), quotes.bid[sided], 0.0)
     half = np.maximum((ask - bid) / 2.0, _NARROWEST)
     room = _EDGE * np.minimum(half, (ask - bid) / 2.0)
-    t, scale = quotes.t[sided], by_volatility[sided] / half
-    highest, lowest = (ask - room) ** 2 * t - w[sided], (bid + room) ** 2 * t - w[sided]
+    t = quotes.t[sided]
+    scale = by_volatility[sided] / half
+    highest = (ask - room) ** 2 * t - w[sided]
+    lowest = (bid + room) ** 2 * t - w[sided]
     to_spread = sparse.diags(scale) @ moves[sided]
     to_quote = sparse.diags(by_volatility / 0.01) @ moves
     apart = (quotes.iv**2 * quotes.t - w) * by_volatility / 0.01
-    outside, off, height = sparse.identity(sided.size), sparse.identity(count), sparse.identity(size)
+    outside = sparse.identity(sided.size)
+    off = sparse.identity(count)
+    height = sparse.identity(size)
     bmat: Any = sparse.bmat
     blocks = bmat(
         [

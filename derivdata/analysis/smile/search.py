@@ -47,7 +47,8 @@ _SIZE = 5
 _BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
 _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
 _MARGINS = (1e-3, 1e-4, 1e-5)  # of g; of volatility; of √slope
-_FORCE, _FORCE_GROWTH = 1e-2, 3.0
+_FORCE = 1e-2
+_FORCE_GROWTH = 3.0
 _STEEPEST = np.sqrt(2.0 * (1.0 - 1e-6))
 
 
@@ -106,13 +107,17 @@ def minimise(
     rounding decides it, and waiting for a decrease would be waiting for luck.
     """
     count = start.shape[1]
-    met, nfev = np.zeros(count, dtype=bool), np.ones(count, dtype=np.int64)
+    met = np.zeros(count, dtype=bool)
+    nfev = np.ones(count, dtype=np.int64)
     result = Minimum(start.copy(), np.empty(count), met, nfev)
-    here, live, rule = problem.evaluate(start), np.arange(count), _Damping(count, damping)
+    here = problem.evaluate(start)
+    live = np.arange(count)
+    rule = _Damping(count, damping)
     over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
         # Bounds of the step, not of the variables; 0 lies between them also where rounding put x outside.
-        low, high = np.minimum(problem.low - here.x, 0.0), np.maximum(problem.high - here.x, 0.0)
+        low = np.minimum(problem.low - here.x, 0.0)
+        high = np.maximum(problem.high - here.x, 0.0)
         damped = here.gram.copy()
         diagonal(damped)[:] += rule.factor * here.scale
         move = _box_step(damped, here.grad, low, high)
@@ -124,9 +129,14 @@ def minimise(
         over |= done | (rule.factor > _STUCK) | (step == steps)
         # Problems that are over are carried along until they are worth a copy of all the others.
         if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
-            gone, stay = live[over], ~over
-            result.x[:, gone], result.loss[gone] = here.x[:, over], here.loss[over]
-            problem, live, over, move = problem.rows(stay), live[stay], over[stay], move[:, stay]
+            gone = live[over]
+            stay = ~over
+            result.x[:, gone] = here.x[:, over]
+            result.loss[gone] = here.loss[over]
+            problem = problem.rows(stay)
+            live = live[stay]
+            over = over[stay]
+            move = move[:, stay]
             here = Linearised(*(part[..., stay] for part in here))
             rule.keep(stay)
         if not live.size:
@@ -167,7 +177,8 @@ class _Damping:
         self.growth = np.full(problems, 2.0)
 
     def keep(self, rows: Bools) -> None:
-        self.factor, self.growth = self.factor[rows], self.growth[rows]
+        self.factor = self.factor[rows]
+        self.growth = self.growth[rows]
 
     def update(self, ratio: Floats, going: Bools) -> Bools:
         """Adapt those that go on to actual over predicted decrease; True where the step was good."""
@@ -231,7 +242,8 @@ def _walk(gram: Floats, grad: Floats, low: Floats, high: Floats, free: Bools, ta
 def _solve(gram: Floats, grad: Floats, free: Bools, fixed_move: Floats) -> Floats:
     """Solve for the free variables, the others staying at `fixed_move`; no move where `gram` is singular."""
     if free.all():
-        matrix, right = gram.copy(), grad.copy()
+        matrix = gram.copy()
+        right = grad.copy()
     else:
         right = np.where(free, grad - times(gram, np.where(free, 0.0, fixed_move)), fixed_move)
         matrix = gram * (free[:, None] & free[None])
@@ -275,9 +287,12 @@ def jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     sigma = np.exp(log_sigma)
     distance = k - m
     inverse = 1.0 / np.sqrt(distance * distance + sigma * sigma)
-    lean, bend = distance * inverse, (p * p + q * q) / 2.0
-    up, down = (1.0 + lean) / 2.0, (1.0 - lean) / 2.0
-    narrow, valley = np.square(sigma * inverse), sigma * p * q
+    lean = distance * inverse
+    bend = (p * p + q * q) / 2.0
+    up = (1.0 + lean) / 2.0
+    down = (1.0 - lean) / 2.0
+    narrow = np.square(sigma * inverse)
+    valley = sigma * p * q
     curve = narrow * inverse
     zero = np.zeros_like(distance)
     w = floor + (p * p * up + q * q * down) / inverse - valley
@@ -301,9 +316,12 @@ def variance_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
     sigma = np.exp(log_sigma)
     distance = k - x[3]
     inverse = 1.0 / np.sqrt(distance * distance + sigma * sigma)
-    lean, bend = distance * inverse, (p * p + q * q) / 2.0
-    up, down = (1.0 + lean) / 2.0, (1.0 - lean) / 2.0
-    narrow, valley = np.square(sigma * inverse), sigma * p * q
+    lean = distance * inverse
+    bend = (p * p + q * q) / 2.0
+    up = (1.0 + lean) / 2.0
+    down = (1.0 - lean) / 2.0
+    narrow = np.square(sigma * inverse)
+    valley = sigma * p * q
     by_w = np.empty((_SIZE, *distance.shape))
     by_w[0] = 1.0
     by_w[1] = 2.0 * p * up / inverse - sigma * q
@@ -334,9 +352,12 @@ def density(x: Floats, k: Floats) -> Floats:
     sigma = np.exp(log_sigma)
     distance = k - m
     inverse = 1.0 / np.sqrt(distance * distance + sigma * sigma)
-    lean, bend = distance * inverse, (p * p + q * q) / 2.0
-    up, down = (1.0 + lean) / 2.0, (1.0 - lean) / 2.0
-    narrow, valley = np.square(sigma * inverse), sigma * p * q
+    lean = distance * inverse
+    bend = (p * p + q * q) / 2.0
+    up = (1.0 + lean) / 2.0
+    down = (1.0 - lean) / 2.0
+    narrow = np.square(sigma * inverse)
+    valley = sigma * p * q
     w = floor + (p * p * up + q * q * down) / inverse - valley
     dw = p * p * up - q * q * down
     d2w = bend * (narrow * inverse)
@@ -414,7 +435,8 @@ class JointProblem(NamedTuple):
 
     def lacks(self, values: Constraints) -> Constraints:
         """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""
-        force, margin = self.force[:, None, None], self.margin[:, None, None]
+        force = self.force[:, None, None]
+        margin = self.margin[:, None, None]
         parts = zip(_MARGINS, values, self.multiplier, self.masks, strict=True)
         found = (
             np.maximum(least * margin - value + multiplier / force, 0.0) * mask
@@ -441,7 +463,8 @@ class JointProblem(NamedTuple):
         own = self._own_products(x, lacks.g)
         shared = self._pair_products(x, lacks)
         count, expiries = self.live.shape
-        gram, grad = np.zeros((count, expiries, _SIZE, expiries, _SIZE)), np.zeros((count, expiries, _SIZE))
+        gram = np.zeros((count, expiries, _SIZE, expiries, _SIZE))
+        grad = np.zeros((count, expiries, _SIZE))
         for i in range(expiries):
             gram[:, i, :, i] += own[:, i, :_SIZE, :_SIZE]
             grad[:, i] -= own[:, i, :_SIZE, -1]
@@ -462,7 +485,8 @@ class JointProblem(NamedTuple):
 
     def _own_products(self, x: Floats, lack: Floats) -> Floats:
         """Products of the derivatives and the residual of each slice, ``(surfaces, expiries, 6, 6)``."""
-        quotes, root = self.quotes, np.sqrt(self.force)
+        quotes = self.quotes
+        root = np.sqrt(self.force)
         each = self.slices(x)
         w, by_w = variance_jet(each[..., None], quotes.k)
         error, factor = errors(quotes, w)
@@ -473,7 +497,8 @@ class JointProblem(NamedTuple):
         # Most slices are nowhere near a butterfly: only the others need derivatives of g.
         surface, expiry = np.nonzero((lack > 0.0).any(axis=-1))
         if surface.size:
-            short, force = lack[surface, expiry], root[surface, None]
+            short = lack[surface, expiry]
+            force = root[surface, None]
             _, slope = density_jet(each[:, surface, expiry, None], self.places_g[surface, expiry])
             rows = np.empty((surface.size, _SIZE + 1, short.shape[-1]))
             rows[:, :_SIZE] = np.moveaxis(slope * (force * (short > 0.0)), 0, 1)
@@ -483,13 +508,16 @@ class JointProblem(NamedTuple):
 
     def _pair_products(self, x: Floats, lacks: Constraints) -> Floats:
         """Return the same of each pair, the earlier slice first: ``(surfaces, pairs, 11, 11)``."""
-        count, each = lacks.gap.shape[-1], self.slices(x)
+        count = lacks.gap.shape[-1]
+        each = self.slices(x)
         products = np.zeros((*self.live[:, 1:].shape, 2 * _SIZE + 1, 2 * _SIZE + 1))
         surface, pair = np.nonzero((lacks.gap > 0.0).any(axis=-1) | (lacks.wings > 0.0).any(axis=-1))
         if not surface.size:
             return products
-        gap, wings = lacks.gap[surface, pair], lacks.wings[surface, pair]
-        places, unit = self.places_gap[surface, pair], self.gap_unit[surface, pair]
+        gap = lacks.gap[surface, pair]
+        wings = lacks.wings[surface, pair]
+        places = self.places_gap[surface, pair]
+        unit = self.gap_unit[surface, pair]
         root = np.sqrt(self.force)[surface, None]
         _, earlier = variance_jet(each[:, surface, pair, None], places)
         _, later = variance_jet(each[:, surface, pair + 1, None], places)
@@ -500,7 +528,8 @@ class JointProblem(NamedTuple):
         rows[:, -1, :count] = -root * gap
         for side in (0, 1):  # variables 1 and 2 are the roots of the wings' slopes
             active = root[:, 0] * (wings[:, side] > 0.0)
-            rows[:, 1 + side, count + side], rows[:, _SIZE + 1 + side, count + side] = -active, active
+            rows[:, 1 + side, count + side] = -active
+            rows[:, _SIZE + 1 + side, count + side] = active
         rows[:, -1, count:] = -root * wings
         products[surface, pair] = rows @ rows.swapaxes(-1, -2)
         return products

@@ -58,8 +58,10 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
     guilty = suspect[~check_slices(Raw(*(part[suspect] for part in raw)), *ends).ok]
     fitted.notes[guilty] |= Status.BUTTERFLY
     # Slices without time have no quotes either, and the reason is the time.
-    unknown, over = ~np.isfinite(quotes.t), quotes.t <= 0.0
-    fitted.notes[unknown], fitted.notes[over] = Status.BAD_INPUT, Status.EXPIRED
+    unknown = ~np.isfinite(quotes.t)
+    over = quotes.t <= 0.0
+    fitted.notes[unknown] = Status.BAD_INPUT
+    fitted.notes[over] = Status.EXPIRED
     fitted.rmse_vol[:] = _rms_error(fitted, quotes)
     return fitted
 
@@ -67,7 +69,8 @@ def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
 def _fit_rung(
     fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, rung: Method
 ) -> None:
-    part, ended = quotes.rows(rows), None
+    part = quotes.rows(rows)
+    ended = None
     if rung == Method.SVI:
         raw, ended = fit_svi(part, None if start is None else Raw(*(each[rows] for each in start)))
     elif rung == Method.SSVI:
@@ -91,8 +94,10 @@ def _line(quotes: SmileQuotes) -> Raw:
         here = quotes.used & (quotes.k == k[:, None])
         return np.asarray(np.where(here, quotes.w, 0.0).sum(axis=1) / here.sum(axis=1))
 
-    k0, k1 = quotes.k_min, quotes.k_max
-    w0, w1 = mean_at(k0), mean_at(k1)
+    k0 = quotes.k_min
+    k1 = quotes.k_max
+    w0 = mean_at(k0)
+    w1 = mean_at(k1)
     slope = np.divide(w1 - w0, k1 - k0, out=np.zeros_like(w0), where=k1 > k0)
     falls = slope < 0.0
     b = np.minimum(np.abs(slope) / 2.0, _STEEPEST)

@@ -20,7 +20,8 @@ _NODES = _NODES + 0.5  # of an interval between two strikes
 def over_strike(k: Floats, s: Floats) -> Floats:
     """Return undiscounted out-of-the-money price over the strike, at deviation ``s = iv √T``; no overflow."""
     side = np.where(k > 0.0, 1.0, -1.0)
-    d1, d2 = -k / s + s / 2.0, -k / s - s / 2.0
+    d1 = -k / s + s / 2.0
+    d2 = -k / s - s / 2.0
     return np.asarray(side * (np.exp(-k + special.log_ndtr(side * d1)) - special.ndtr(side * d2)))
 
 
@@ -64,15 +65,19 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
         x, s = np.broadcast_arrays(k, np.where(s > 0.0, s, np.nan))
         delta = special.ndtr(-np.abs(x) / s + np.sign(x) * s / 2.0)
     used = np.isfinite(x) & (delta >= _LEAST_DELTA) & (x >= low) & (x <= high)
-    x, s = np.where(used, x, np.nan), np.where(used, s, np.nan)
+    x = np.where(used, x, np.nan)
+    s = np.where(used, s, np.nan)
     middle = at_the_money_of(x, s)  # where puts and calls meet, and prices have a kink
     few = (used.sum(axis=-1) < 3) | np.isnan(middle)
     x = np.concatenate([x, np.where(np.isnan(middle), np.nan, 0.0)[..., None]], axis=-1)
     s = np.concatenate([s, middle[..., None]], axis=-1)
     order = np.argsort(x, axis=-1)  # NaN last
-    x, s = np.take_along_axis(x, order, -1), np.take_along_axis(s, order, -1)
-    step, rise = np.diff(x)[..., None], np.diff(s)[..., None]
-    nodes, deviations = x[..., :-1, None] + step * _NODES, s[..., :-1, None] + rise * _NODES
+    x = np.take_along_axis(x, order, -1)
+    s = np.take_along_axis(s, order, -1)
+    step = np.diff(x)[..., None]
+    rise = np.diff(s)[..., None]
+    nodes = x[..., :-1, None] + step * _NODES
+    deviations = s[..., :-1, None] + rise * _NODES
     with np.errstate(invalid="ignore"):
         each = 2.0 * over_strike(nodes, deviations) * step * _WEIGHTS
     w = np.where(few, np.nan, np.nansum(each, axis=(-1, -2)))
@@ -92,8 +97,10 @@ def at_the_money_of(k: Floats, values: Floats) -> Floats:
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
     here = np.isfinite(k) & np.isfinite(values)
-    below, above = np.where(here & (k <= 0.0), k, -np.inf), np.where(here & (k > 0.0), k, np.inf)
-    left, right = below.argmax(axis=-1)[..., None], above.argmin(axis=-1)[..., None]
+    below = np.where(here & (k <= 0.0), k, -np.inf)
+    above = np.where(here & (k > 0.0), k, np.inf)
+    left = below.argmax(axis=-1)[..., None]
+    right = above.argmin(axis=-1)[..., None]
     k0, k1, v0, v1 = (
         np.take_along_axis(part, at, -1)[..., 0]
         for part, at in ((below, left), (above, right), (values, left), (values, right))

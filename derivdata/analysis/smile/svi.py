@@ -122,7 +122,8 @@ def density_factor(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
     ``g = (1 − k w'/(2w))² − (w'²/4)(1/w + 1/4) + w''/2``. A butterfly has negative value where ``g < 0``.
     NaN where ``w <= 0``, which is no variance.
     """
-    w, half = np.where(w > 0.0, w, np.nan), 0.5 * dw
+    w = np.where(w > 0.0, w, np.nan)
+    half = 0.5 * dw
     return np.asarray(np.square(1.0 - k * half / w) - half * half * (1.0 / w + 0.25) + 0.5 * d2w)
 
 
@@ -172,7 +173,8 @@ def _raw_of_jump_wings(
         b = scale * np.add(c, p) / 2.0
         rho = 1.0 - p * scale / b
         # tilt = m/√(m² + σ²) and rise = (w(0) − min w)/b determine the vertex.
-        tilt, rise = rho - 2.0 * psi * scale / b, np.subtract(v, v_min) * t / b
+        tilt = rho - 2.0 * psi * scale / b
+        rise = np.subtract(v, v_min) * t / b
         flat = np.sqrt(1.0 - rho**2)
         alpha = np.sign(tilt) * np.sqrt(1.0 / tilt**2 - 1.0)
         m = rise / (-rho + np.sign(tilt) * np.sqrt(1.0 + alpha**2) - alpha * flat)

@@ -72,11 +72,15 @@ def moments(slices: Scaled, x: Floats) -> Moments:
     and ``R² = x² + σ²``, for instance ``Σ v x²/R² = Σ v − σ² Σ v Q²`` and ``Σ v x² Q = Σ v R − σ² Σ v Q``.
     Such differences lose digits where σ is far larger than the range of k, which the bounds of ln σ exclude.
     """
-    m, square = x[3], np.exp(2.0 * x[4])
+    m = x[3]
+    square = np.exp(2.0 * x[4])
     loss, e1, ek, er, eq, ekq, r1, rk, q1, qk, qq1, qqk = _sums(slices, x)
-    s0, x1 = slices.s0, slices.s1 - m * slices.s0
+    s0 = slices.s0
+    x1 = slices.s1 - m * slices.s0
     xx = slices.s2 - m * (slices.s1 + x1)
-    p1, pq, xp = qk - m * q1, qqk - m * qq1, r1 - square * q1
+    p1 = qk - m * q1
+    pq = qqk - m * qq1
+    xp = r1 - square * q1
     (one_p, one_q), (pp, pq_wings, qq) = _wing_sums(x1, r1, xx, rk - m * r1, xx + square * s0)
     gram = np.array(
         [
@@ -131,7 +135,8 @@ def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Flo
 
 def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
     """Return the best step to an edge of the box: there a convex quadratic is least, if not inside."""
-    best, most = np.zeros_like(at), np.full_like(cap, -np.inf)
+    best = np.zeros_like(at)
+    most = np.full_like(cap, -np.inf)
     for fixed, other in ((0, 1), (1, 0)):
         for edge in (np.zeros_like(cap), cap):
             step = np.empty_like(at)
@@ -152,7 +157,8 @@ def _wing_sums(
 
     With ``P, Q = (R ± x)/2``: ``P², Q² = (R² + x²)/4 ± R x/2`` and ``P Q = (R² − x²)/4``.
     """
-    even, odd = (rr + xx) / 4.0, xr / 2.0
+    even = (rr + xx) / 4.0
+    odd = xr / 2.0
     return ((r1 + x1) / 2.0, (r1 - x1) / 2.0), (even + odd, (rr - xx) / 4.0, even - odd)
 
 
@@ -163,8 +169,11 @@ def _sums(slices: Scaled, x: Floats) -> Floats:
     and `tilt` is t. Memory is reused in place, and the products with `vecdot` need no temporary of their own.
     """
     a, right, left, m, log_sigma = (part[:, None] for part in x)
-    tilt, bend, square = (right - left) / 2.0, (right + left) / -2.0, np.exp(2.0 * log_sigma)
-    out, one = np.empty((12, len(slices.k))), np.ones(slices.k.shape[1])
+    tilt = (right - left) / 2.0
+    bend = (right + left) / -2.0
+    square = np.exp(2.0 * log_sigma)
+    out = np.empty((12, len(slices.k)))
+    one = np.ones(slices.k.shape[1])
     for start in range(0, len(slices.k), _ROWS):
         rows = slice(start, start + _ROWS)
         k, w, weight, weighted_k = (part[rows] for part in slices[:4])
@@ -239,7 +248,8 @@ class SviProblem(NamedTuple):
         loss = np.maximum(loss - gain(gram[:3, :3], residual[:3], step), 0.0)
         residual = residual - times(gram[:, :3], step)
         x = np.concatenate([x[:3] + step, x[3:]])
-        tilt, bend = (x[1] - x[2]) / 2.0, (x[1] + x[2]) / 2.0
+        tilt = (x[1] - x[2]) / 2.0
+        bend = (x[1] + x[2]) / 2.0
         for part in (gram, gram.swapaxes(0, 1), residual):
             part[3] *= -bend
             part[3] -= tilt * part[0]
@@ -291,10 +301,12 @@ def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
         lifted = _lift(slices.rows(sunk), Raw(*(part[sunk] for part in raw)))
         for part, value in zip(raw, floor_to_raw(lifted.x), strict=True):
             part[sunk] = value
-        best.loss[sunk], best.converged[sunk] = lifted.loss, lifted.converged
+        best.loss[sunk] = lifted.loss
+        best.converged[sunk] = lifted.converged
         best.nfev[sunk] += lifted.nfev
     a, b, rho, m, sigma = raw
-    height, half = scaling.height, scaling.half
+    height = scaling.height
+    half = scaling.half
     return Raw(height * a, height / half * b, rho, scaling.centre + half * m, half * sigma), best
 
 
@@ -308,7 +320,8 @@ def _search(slices: Scaled, warm: Floats | None) -> Minimum:
     cold = np.asarray(~best.converged)
     if cold.any():
         shape = (len(_SCAN_SIGMA), 2, count)
-        places, losses = np.full(shape, np.nan), np.full(shape[::2], np.inf)
+        places = np.full(shape, np.nan)
+        losses = np.full(shape[::2], np.inf)
         places[..., cold], losses[:, cold] = _scan(slices.rows(cold))
         _improve(best, slices, places[:1], cold[None])
         promising = (losses[1:] < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)
@@ -328,7 +341,8 @@ def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> No
     for one in range(len(places)):
         better = (place == one) & (minimum.loss < best.loss[index])
         into = index[better]
-        best.x[:, into], best.loss[into] = minimum.x[:, better], minimum.loss[better]
+        best.x[:, into] = minimum.x[:, better]
+        best.loss[into] = minimum.loss[better]
         best.converged[into] = minimum.converged[better]
 
 
@@ -370,7 +384,8 @@ class _FloorProblem(NamedTuple):
 
 def _scan(slices: Scaled) -> tuple[Floats, Floats]:
     """Return the best vertex of each width of a coarse grid, ``(widths, 2, slices)``, with losses."""
-    m, sigma = np.repeat(_SCAN_M, len(_SCAN_SIGMA)), np.tile(_SCAN_SIGMA, len(_SCAN_M))
+    m = np.repeat(_SCAN_M, len(_SCAN_SIGMA))
+    sigma = np.tile(_SCAN_SIGMA, len(_SCAN_M))
     losses = linear_loss(slices, m, sigma).reshape(len(_SCAN_M), len(_SCAN_SIGMA), -1)
     best = losses.argmin(axis=0)
     width = np.broadcast_to(np.log(_SCAN_SIGMA)[:, None], best.shape)

@@ -44,7 +44,8 @@ def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: F
         error = np.where(used, np.sqrt(w / np.asarray(t)[..., None]) - iv, 0.0)
     into = _from_natural(*parameters) if len(parameters) > 5 else np.eye(5)
     jacobian = np.swapaxes(into, -1, -2) @ jacobian
-    count, free = used.sum(axis=-1), jacobian.shape[-2]
+    count = used.sum(axis=-1)
+    free = jacobian.shape[-2]
     weighted = jacobian * np.where(used, weight, 0.0)[..., None, :]
     gram = weighted @ jacobian.swapaxes(-1, -2)
     spread = (weighted * error[..., None, :] ** 2) @ weighted.swapaxes(-1, -2)
@@ -61,8 +62,10 @@ def _from_natural(*parameters: Floats) -> Floats:
     """Return the derivatives of raw parameters by θ, ρ and ψ, after which θ and ψ come: ``(…, 5, 3)``."""
     a, _, rho, _, _, theta, psi = np.broadcast_arrays(*parameters)
     with np.errstate(all="ignore"):
-        flat, width = np.sqrt(1.0 - rho**2), theta / psi
-        zero, one = 0.0 * a, 1.0 + 0.0 * a
+        flat = np.sqrt(1.0 - rho**2)
+        width = theta / psi
+        zero = 0.0 * a
+        one = 1.0 + 0.0 * a
         columns = [
             [(1.0 - rho**2) / 2.0, zero, zero, -rho / psi, flat / psi],
             [-theta * rho, zero, one, -width, -width * rho / flat],

@@ -160,7 +160,9 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
 def _fitted(
     quotes: xr.Dataset, *, method: SurfaceMethod, weights: Any, loss: Loss, moved: bool
 ) -> xr.Dataset:
-    k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
+    k = quotes["log_moneyness"]
+    iv = quotes["iv"]
+    t = quotes["year_fraction"]
     sides = (quotes.get("iv_bid"), quotes.get("iv_ask"))
     spread = None if sides[0] is None or sides[1] is None else sides[1] - sides[0]
     quoted = spread is not None and bool(spread.notnull().any())
@@ -234,7 +236,8 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     table = table.reindex({dim: surface[dim] for dim in dims})
     expiries = np.union1d(table["expiry"], surface["expiry"])
     there = xr.ones_like(surface["method"], dtype=bool).reindex(expiry=expiries, fill_value=False)
-    surface, table = _filled(surface.reindex(expiry=expiries)), table.reindex(expiry=expiries)
+    surface = _filled(surface.reindex(expiry=expiries))
+    table = table.reindex(expiry=expiries)
     reason = where(table["t"] <= 0.0, Status.EXPIRED, Status.BAD_INPUT)
     reason = where(table["crossed"].astype(bool) & (table["t"] > 0.0), Status.CROSSED, reason)
     reason = where(table["near"].astype(bool) & (table["t"] > 0.0), Status.NEAR_EXPIRY, reason)
@@ -257,7 +260,8 @@ def _with_forwards(surface: xr.Dataset, listed: PreparedChain, given: Any, spot:
     dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
     if "forward" not in surface.coords:
         return surface
-    rows, forward = listed.rows, surface["forward"]
+    rows = listed.rows
+    forward = surface["forward"]
     live = listed.select(((rows["year_fraction"] > 0.0) & rows["expiry"].notna()).to_numpy())
     if bool((forward.isnull() & (surface["year_fraction"] > 0.0)).any()) and len(live.rows):
         table = main_contracts(slice_forwards(live, given=of_expiries(given, live.rows), spot=spot))
@@ -340,14 +344,16 @@ def history(
     surface = _surface(chains, method=method, weights=weights, interest_rate=interest_rate, moved=False)
     conventions: dict[str, Any] = {"delta": delta, "atm": "forward", "interest_rate": 0.0}
     fixed = at_tenors(surface, tenors, points, conventions, clock=clock, more=True)
-    level, fixed = fixed["level"], fixed.drop_vars("level")
+    level = fixed["level"]
+    fixed = fixed.drop_vars("level")
     for name, unit in (("forward", "USD"), ("skew", "1/sqrt(year)")):
         fixed[name].attrs = {"units": unit}
     if "time" in fixed.dims:
         fixed = fixed.assign(_dynamics(level, fixed["skew"], fixed["forward"]))
     strips = variance.model_free(surface, method="strip")
     index = variance.volatility_index(strips, horizon=horizon, clock=clock)
-    fixed["strip_index"], fixed["strip_index_upper"] = index["index"], index["upper"]
+    fixed["strip_index"] = index["index"]
+    fixed["strip_index_upper"] = index["upper"]
     fixed["strip_index_status"] = index["status"].astype(np.int32).assign_attrs(flag_attrs())
     return fixed.assign_attrs(fixed.attrs | surface.attrs | {"index_days": index.attrs["days"]})
 
@@ -355,7 +361,8 @@ def history(
 def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) -> dict[str, xr.DataArray]:
     """Regress moves of volatility on those of the forward, and on these times the skew before."""
     logarithm: Any = np.log(forward)
-    moved, fell = level.diff("time"), logarithm.diff("time")
+    moved = level.diff("time")
+    fell = logarithm.diff("time")
     before = skew.shift(time=1).isel(time=slice(1, None))
     result: dict[str, xr.DataArray] = {}
     for name, cause in (("spot_beta", fell), ("skew_stickiness", before * fell)):

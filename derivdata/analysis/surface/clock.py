@@ -73,7 +73,8 @@ class Rules(NamedTuple):
 
     def _averaged(self, origin: xr.DataArray, years: xr.DataArray) -> xr.DataArray:
         """Return the business time of an average: all of it before, and the open shares squared within."""
-        later, length = origin + years * YEAR_US, self.averaging * YEAR_US
+        later = origin + years * YEAR_US
+        length = self.averaging * YEAR_US
         window = (years * YEAR_US).clip(0.0, length)
         passed = weekend_us(later - window) - weekend_us(origin)
         before = later - origin - window + (self.weekend_weight - 1.0) * passed
@@ -81,7 +82,8 @@ class Rules(NamedTuple):
         monday = later - (later - _MONDAY_US) % (7 * _DAY_US)
         weekend = 0.0 * later
         for end in (monday, monday + 7 * _DAY_US):
-            first, last = np.minimum(later - end + 2 * _DAY_US, window), (later - end).clip(0.0)
+            first = np.minimum(later - end + 2 * _DAY_US, window)
+            last = (later - end).clip(0.0)
             weekend = weekend + (first**3 - last**3).clip(0.0)
         open_time = (window**3 + (self.weekend_weight - 1.0) * weekend) / (3.0 * length**2)
         counted: xr.DataArray = (before + open_time) / YEAR_US * self._unit
@@ -94,7 +96,8 @@ def read_times(
     """Read a clock at times from a surface's instant; without one an hour is an hour, and nothing happens."""
     if clock is None:
         return [Reading(each, xr.zeros_like(each), xr.ones_like(each)) for each in years]
-    rules, origin = clock_of(clock), origin_us(surface, argument)
+    rules = clock_of(clock)
+    origin = origin_us(surface, argument)
     return [rules.read(origin, each) for each in years]
 
 
@@ -109,7 +112,8 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
                 near = did_you_mean(name, _KEYS, f"; it has {', '.join(_KEYS)}")
                 raise ValueError(f"clock has no {name!r}{near}")
         events: Any = clock.get("events", {})
-        weight, averaging = xr.DataArray(clock.get("weekend_weight", 1.0)), clock.get("averaging", "0h")
+        weight = xr.DataArray(clock.get("weekend_weight", 1.0))
+        averaging = clock.get("averaging", "0h")
         stamps = [times.us(times.instant(each, "events of clock")) for each in events]
         when, variance = (
             xr.DataArray(np.asarray(part, dtype=np.float64), dims="event")

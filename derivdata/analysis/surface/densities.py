@@ -161,13 +161,15 @@ def _slope_in_time(
     """
     *raws, k = parts
     first, second = slices_of_pair(raws)
-    w1, w2 = total_variance(k, first), total_variance(k, second)
+    w1 = total_variance(k, first)
+    w2 = total_variance(k, second)
     both = share_after > 0.0
     change = np.where(both, slope * (w2 - w1), slope * w1)
     alone = np.asarray(_vega(k, share_before * w1 + share_after * w2) * change)
     if not np.isfinite(price_share).any():
         return alone
-    level1, level2 = total_variance(0.0, first), total_variance(0.0, second)
+    level1 = total_variance(0.0, first)
+    level2 = total_variance(0.0, second)
     middle = share_before * level1 + share_after * level2
     rate = -slope * (level2 - level1) / (2.0 * np.sqrt(middle)) / (np.sqrt(level2) - np.sqrt(level1))
     side = np.where(k > 0.0, "call", "put")

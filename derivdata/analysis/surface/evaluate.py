@@ -90,7 +90,8 @@ def iv(
     its instant (all that there is where it would add more; ``CALENDAR``). The share of the later expiry
     is that of the variance at the money, and one for all k.
     """
-    k, t = bare(log_moneyness, "log_moneyness"), bare(year_fraction, "maturity", "year_fraction")
+    k = bare(log_moneyness, "log_moneyness")
+    t = bare(year_fraction, "maturity", "year_fraction")
     cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     w = cut.total_variance(k)
     found = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)

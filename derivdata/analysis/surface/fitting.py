@@ -70,7 +70,8 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
     k, iv, weight, bid, ask = (
         np.take_along_axis(part, order[..., None], 1) for part in (k, iv, weight, bid, ask)
     )
-    t, n = np.take_along_axis(t, order, 1), np.take_along_axis(n, order, 1)
+    t = np.take_along_axis(t, order, 1)
+    n = np.take_along_axis(n, order, 1)
     status = np.take_along_axis(status, order, 1)
     return QuoteGrid(k, iv, weight, bid, ask, t, n, status, (status == 0).sum(axis=1), order)
 
@@ -101,11 +102,13 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     bid, ask = (part[rows, :count, :strikes] for part in (ordered.bid, ordered.ask))
     # Of one side only, the other is open; of neither, or where they cross, the quote itself is both.
     crossed = bid > ask
-    has_bid, has_ask = here & np.isfinite(bid) & ~crossed, here & np.isfinite(ask) & ~crossed
+    has_bid = here & np.isfinite(bid) & ~crossed
+    has_ask = here & np.isfinite(ask) & ~crossed
     least = np.where(has_bid, bid, 0.0)
     middle = np.where(has_ask, (least + ask) / 2.0, np.where(has_bid, bid, iv))
     room = np.where(has_ask, _EDGE * (ask - least), 0.0)
-    floor, ceiling = np.where(has_bid, bid + room, 0.0), ask - room
+    floor = np.where(has_bid, bid + room, 0.0)
+    ceiling = ask - room
     w = np.where(here, middle * middle * t, 1.0)
     scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
     k = np.where(here, k, 0.0)
@@ -126,7 +129,8 @@ def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
 SurfaceMethod = Literal["svi", "essvi", "slices"]
 Loss = Literal["quote", "bid_ask"]
 
-_SURFACES, _JOINT_SURFACES = 512, 64
+_SURFACES = 512
+_JOINT_SURFACES = 64
 _FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
 
 
@@ -337,7 +341,8 @@ def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
 def _essvi(ordered: QuoteGrid) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
     """Natural parameters of eSSVI slices in the grid's order, evaluations, status."""
     slices = np.full((*ordered.t.shape, 3), np.nan)
-    nfev, status = np.zeros(ordered.t.shape, np.int32), ordered.status.copy()
+    nfev = np.zeros(ordered.t.shape, np.int32)
+    status = ordered.status.copy()
     for rows, count, quotes in batches(ordered):
         fitted, ended = essvi.fit_essvi(quotes, essvi.linear_start(quotes))
         here = rows[:, None], np.arange(count)
@@ -354,7 +359,8 @@ def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> Bools:
     There the search ends in a valley without a floor: along it ρ and ψ change a lot, the volatilities do not.
     """
     raw = ssvi_to_raw(*essvi.natural(slices))
-    w, theta = total_variance(quotes.k, Raw(*(part[..., None] for part in raw))), slices[..., :1]
+    w = total_variance(quotes.k, Raw(*(part[..., None] for part in raw)))
+    theta = slices[..., :1]
     squares = quotes.scale**2
     counted = squares.sum(axis=-1) / np.maximum(squares.max(axis=-1), 1e-300)  # in quotes of full weight
     rms = np.sqrt((squares * (w - quotes.w) ** 2).sum(axis=-1) / np.maximum(counted, 1.0))
@@ -372,11 +378,13 @@ def _joint(
         return start, nfev, status
     live = np.arange(count) < ordered.usable[:, None]
     quotes = quotes_of(ordered, np.arange(len(live)), count)
-    at, begin = ordered.t[:, :count], Raw(*(part[:, :count] for part in start))
+    at = ordered.t[:, :count]
+    begin = Raw(*(part[:, :count] for part in start))
     joint = fit_joint(quotes._replace(low=quotes.w, high=quotes.w), at, live, begin)
     if (quotes.low < quotes.high).any():
         # From the fit to the middles: between bid and ask nothing leads the search.
-        spent, place = joint.nfev, joint.free[:, None] & live
+        spent = joint.nfev
+        place = joint.free[:, None] & live
         middle = Raw(*(np.where(place, new, old) for new, old in zip(joint.raw, begin, strict=True)))
         joint = fit_joint(quotes, at, live, middle)
         joint = joint._replace(nfev=joint.nfev + spent)

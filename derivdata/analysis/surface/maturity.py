@@ -140,7 +140,8 @@ def at_maturity(
     at_before, at_after, first, second, prices, slope, status = (
         part.reset_coords(drop=True) for part in outputs
     )
-    before, after = slices_at(surface, at_before), slices_at(surface, at_after)
+    before = slices_at(surface, at_before)
+    after = slices_at(surface, at_after)
     k_min, k_max = (
         elementwise(_mix, before[name], after[name], first, second) for name in ("k_min", "k_max")
     )
@@ -173,9 +174,11 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
     usable = (forward > 0.0) & np.isfinite(forward) & (years > 0.0)
     level = np.log(np.where(usable, forward, np.nan))
     full = np.broadcast_shapes(np.shape(years), np.shape(level), np.shape(t))
-    years, level = np.broadcast_to(years, full), np.broadcast_to(level, full)
+    years = np.broadcast_to(years, full)
+    level = np.broadcast_to(level, full)
     order = np.argsort(np.where(np.isfinite(level), years, np.inf), axis=-1, kind="stable")
-    years, level = np.take_along_axis(years, order, -1), np.take_along_axis(level, order, -1)
+    years = np.take_along_axis(years, order, -1)
+    level = np.take_along_axis(level, order, -1)
     count = np.isfinite(level).sum(axis=-1, keepdims=True)
     after = (np.isfinite(level) & (years < t)).sum(axis=-1, keepdims=True)
 
@@ -221,11 +224,15 @@ def neighbours(
     t, tau_t, events_t, pace = (np.asarray(part)[..., None] for part in ahead)
     earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
     later = np.where(usable & (expiries >= t), expiries, np.inf)
-    before, after = earlier.argmax(axis=-1)[..., None], later.argmin(axis=-1)[..., None]
-    t0, t1 = np.take_along_axis(earlier, before, -1), np.take_along_axis(later, after, -1)
-    has_before, has_after = np.isfinite(t0), np.isfinite(t1)
+    before = earlier.argmax(axis=-1)[..., None]
+    after = later.argmin(axis=-1)[..., None]
+    t0 = np.take_along_axis(earlier, before, -1)
+    t1 = np.take_along_axis(later, after, -1)
+    has_before = np.isfinite(t0)
+    has_after = np.isfinite(t1)
     none = ~has_before & ~has_after
-    early, late = has_after & ~has_before, has_before & ~has_after
+    early = has_after & ~has_before
+    late = has_before & ~has_after
     before, after = np.where(early, after, before), np.where(late, before, after)
     known = [np.broadcast_to(part, earlier.shape) for part in (w, tau, events)]
     (w0, tau0, events0), (w1, tau1, events1) = (
@@ -382,7 +389,8 @@ def _of_mixed_prices(k: Floats, first: Floats, second: Floats, share: Floats) ->
     full = np.broadcast_arrays(np.abs(k), first, second, share)
     x, w1, w2, alpha = (part.ravel() for part in full)
     good = (w1 > 0.0) & (w2 > 0.0) & np.isfinite(x + alpha)
-    x, alpha = x[good], alpha[good]
+    x = x[good]
+    alpha = alpha[good]
     mixed = alpha * time_value(x, np.sqrt(w1[good])) + (1.0 - alpha) * time_value(x, np.sqrt(w2[good]))
     out = np.full(good.shape, np.nan)
     seen = mixed > 0.0

@@ -205,7 +205,8 @@ def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -
 def _value(kind: str, size: int, vols: dict[str, xr.DataArray]) -> xr.DataArray:
     if kind == "atm":
         return vols["atm"]
-    call, put = vols[f"call{size}"], vols[f"put{size}"]
+    call = vols[f"call{size}"]
+    put = vols[f"put{size}"]
     forms = {"call": call, "put": put, "rr": call - put, "bf": (call + put) / 2.0 - vols["atm"]}
     return forms[kind]
 
@@ -269,7 +270,8 @@ def falling_root(excess: Callable[[Floats], Floats], grid: Floats, steps: int = 
         positive = value > 0.0
         f_high = np.where(positive, np.where(side > 0.0, f_high / 2.0, f_high), value)
         f_low = np.where(positive, value, np.where(side < 0.0, f_low / 2.0, f_low))
-        low, high = np.where(positive, root, low), np.where(positive, high, root)
+        low = np.where(positive, root, low)
+        high = np.where(positive, high, root)
         side = np.where(positive, 1.0, -1.0)
     return root
 

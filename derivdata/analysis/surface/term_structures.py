@@ -36,7 +36,9 @@ TOLERANCE = 1e-10
 """How far total variance may fall, in total variance, before it counts."""
 
 _SLICES = 4096
-_POINTS, _ZOOMS, _ZOOM_POINTS = 801, 4, 17
+_POINTS = 801
+_ZOOMS = 4
+_ZOOM_POINTS = 17
 _FLOOR = 1e-3
 _FARTHEST = 100.0  # log-moneyness
 
@@ -86,14 +88,17 @@ def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats,
     earlier = slice_of([np.take_along_axis(part, np.maximum(before, 0), -1)[..., None] for part in parts])
     width = np.sqrt(np.maximum(total_variance(0.0, earlier), _FLOOR**2))
     end = np.arcsinh(_FARTHEST / width)
-    low, high = -end, end
+    low = -end
+    high = end
     for points in (_POINTS, *[_ZOOM_POINTS] * _ZOOMS):
         u = low + (high - low) * np.linspace(0.0, 1.0, points)
         k = width * np.sinh(u)
         rise = total_variance(k, later) - total_variance(k, earlier)
         at = np.where(np.isnan(rise), np.inf, rise).argmin(axis=-1)[..., None]
-        place, step = np.take_along_axis(u, at, -1), (high - low) / (points - 1)
-        low, high = np.maximum(place - step, -end), np.minimum(place + step, end)
+        place = np.take_along_axis(u, at, -1)
+        step = (high - low) / (points - 1)
+        low = np.maximum(place - step, -end)
+        high = np.minimum(place + step, end)
     paired = usable & (before >= 0)
     gap, k = (np.where(paired, np.take_along_axis(part, at, -1)[..., 0], np.nan) for part in (rise, k))
     return gap, k, usable & (~paired | (gap >= -TOLERANCE))

@@ -119,7 +119,8 @@ def request_of(entry: Entry) -> Request:
 
 def entry_of(response: Response) -> Entry:
     """Return the entry of an answer."""
-    dated, stated = response.as_of is not pd.NaT, response.headers.get("Age", "0")
+    dated = response.as_of is not pd.NaT
+    stated = response.headers.get("Age", "0")
     age = pd.Timedelta(int(stated) if stated.isdecimal() and len(stated) < 9 else 0, "s")
     return Entry(
         method="GET",

@@ -166,7 +166,8 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
     recording had is in its file.
     """
     global _current
-    target, description = Path(path), _plain(about or {})
+    target = Path(path)
+    description = _plain(about or {})
     is_own = _current is not None and target.absolute() == _current.path.absolute()
     if not is_own:
         _refuse_other_files(target)

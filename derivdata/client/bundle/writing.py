@@ -92,7 +92,8 @@ class Writer:
             return
         new = [*before[-1:] * self._repeats.get(request, 0), entry]
         frames = [frame("answer", msgspec.json.encode(one))[0] for one in new]
-        name, new_bodies = body_name(entry.sha256), {}
+        name = body_name(entry.sha256)
+        new_bodies = {}
         if name not in self._bodies:
             packer = zlib.compressobj(6, zlib.DEFLATED, -15)  # negative: no zlib header around the data
             packed = packer.compress(body) + packer.flush()
@@ -143,7 +144,8 @@ class Writer:
     def abandon(self) -> None:
         """Close the file as it is."""
         if self._file is not None:
-            file, self._file = self._file, None
+            file = self._file
+            self._file = None
             os.close(file)
 
     def is_in_place(self) -> bool:
@@ -260,5 +262,7 @@ class ChildWriter(Writer):
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:
     """Write a member whose bytes depend on its name and data only: dated 1980, mode 0644, made by Unix."""
     member = zipfile.ZipInfo(name)
-    member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100644 << 16
+    member.compress_type = zipfile.ZIP_DEFLATED
+    member.create_system = 3
+    member.external_attr = 0o100644 << 16
     target.writestr(member, data, compresslevel=6)

@@ -255,7 +255,8 @@ class CacheInfo:
     limit_bytes: int = LIMIT_BYTES
 
     def __repr__(self) -> str:
-        used, most = self.bytes / 2**20, self.limit_bytes / 2**20
+        used = self.bytes / 2**20
+        most = self.limit_bytes / 2**20
         return f"CacheInfo({self.answers} answers, {used:.1f} of {most:.0f} MiB, {self.folder})"
 
 

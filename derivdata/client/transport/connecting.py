@@ -91,7 +91,8 @@ def connect(
     >>> dd.asof()
     Timestamp('2026-03-02 08:00:00+0000', tz='UTC')
     """
-    given, api_key = (None if api_key is None else Secret(api_key)), None
+    given = None if api_key is None else Secret(api_key)
+    api_key = None
     _check(source, attribution_url, offline=offline)
     mode, rules = _cache_settings(cache, session)
     source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None

@@ -238,7 +238,8 @@ class Connection:
         """
         if self._settings.offline or self._local is not None:
             return True
-        marks, now = _marks_in(cached), self._settings.timing.monotonic()
+        marks = _marks_in(cached)
+        now = self._settings.timing.monotonic()
         served = "X-Derivdata-Source" in cached or marks.source_id is not None
         if self._last_marks is None or now - self._last_marks[0] > _MARKS_SECONDS:
             if not served:
@@ -251,7 +252,8 @@ class Connection:
 
     def _learn(self, headers: Mapping[str, str]) -> None:
         """Remember what a server's headers say of its clock, its source and its data."""
-        now, date = self._settings.timing.monotonic(), http_date(headers.get("Date"))
+        now = self._settings.timing.monotonic()
+        date = http_date(headers.get("Date"))
         self._last_marks = now, _marks_in(headers)
         if date is not None:
             self._last_date = now, date
@@ -264,7 +266,8 @@ class Connection:
         if scope != self._scope:
             self._scope = scope
             with self._fork_lock:
-                network, self._network = self._network, None
+                network = self._network
+                self._network = None
             if network is not None:
                 network.close()
 
@@ -333,7 +336,8 @@ class Connection:
             headers.pop(name, None)
         if status != 200 and self._secret is not None:
             redact = self._secret.redact
-            body, digest = redact(body), ""
+            body = redact(body)
+            digest = ""
             headers = {name: redact(v.encode()).decode() for name, v in headers.items()}
         date = http_date(headers.get("Date"))
         own_data = "X-Derivdata-Source" in headers or self._local is not None

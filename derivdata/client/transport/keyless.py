@@ -26,7 +26,8 @@ from derivdata.errors import NetworkError, VenueError
 from derivdata.support.forking import renew_in_child
 from derivdata.support.times import machine_now
 
-_CONNECT_SECONDS, _SECONDS = 5.0, 10.0
+_CONNECT_SECONDS = 5.0
+_SECONDS = 10.0
 """Longest wait for a connection, and longest silence."""
 
 WHOLE_SECONDS = 120.0
@@ -201,7 +202,8 @@ def refusal(where: str, reply: KeylessReply) -> VenueError:
     if reply.status == 451 or (reply.status == 403 and _REGION.search(text)):
         reason = "region"
     elif reply.status in _LIMITS:
-        reason, wait = "limit", wait or _LIMITS[reply.status]
+        reason = "limit"
+        wait = wait or _LIMITS[reply.status]
     message = f"HTTP {reply.status}: {reply.body[:300].decode(errors='replace')}"
     return VenueError(where, message, code=reply.status, reason=reason, status=reply.status, retry_after=wait)
 

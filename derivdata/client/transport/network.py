@@ -58,10 +58,13 @@ class Network:
         is_permanent: bool = False,
         is_inherited: bool = False,
     ) -> None:
-        self._base, self._settings, self._latest = site.base, settings, latest
+        self._base = site.base
+        self._settings = settings
+        self._latest = latest
         self._secret = secret
         self._key = key
-        self._is_permanent, self._is_inherited = is_permanent, is_inherited
+        self._is_permanent = is_permanent
+        self._is_inherited = is_inherited
         self._shared: SharedRequests[Reply] = SharedRequests()
         self._storage = SealedStorage(files, site.base, self._is_secret)
         self._own = settings.session is None
@@ -124,7 +127,8 @@ class Network:
             adapter.detach()
 
     def _send(self, path: str, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Reply:
-        session, settings = self._session, self._settings
+        session = self._session
+        settings = self._settings
         headers = {}
         if settings.has_own_cache:
             if self._secret is not None:

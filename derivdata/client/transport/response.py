@@ -72,7 +72,8 @@ def retry_after(value: str | None, date: str | None) -> float | None:
     if value is not None and _SECONDS.fullmatch(value.strip()):
         seconds = float(value)
     else:
-        then, now = http_date(value), http_date(date)
+        then = http_date(value)
+        now = http_date(date)
         if then is None or now is None:
             return None
         seconds = max((then - now).total_seconds(), 0.0)
@@ -131,7 +132,8 @@ def error_of(response: Response) -> FetchError | SchemaError:
     if 200 <= response.status < 400:
         return SchemaError(f"{response.request}: HTTP {response.status} instead of an answer")
     body = _read(response.body)
-    path, status = response.request.path, response.status
+    path = response.request.path
+    status = response.status
     message = _message(response, body)
     if status == 401:
         fix = "pass api_key= to dd.connect, set DERIVDATA_API_KEY, or write ~/.config/derivdata/key"

@@ -24,7 +24,9 @@ class SealedStorage(BaseStorage[str, CachedResponse]):
 
     def __init__(self, files: AnswerFiles, base: str, is_secret: Callable[[bytes], bool]) -> None:
         super().__init__()
-        self._files, self._base, self._is_secret = files, base, is_secret
+        self._files = files
+        self._base = base
+        self._is_secret = is_secret
         self.doubted: set[str] = set()
         """Keys whose records count as expired, whatever they say: the source's data may be other data now."""
 
@@ -32,7 +34,8 @@ class SealedStorage(BaseStorage[str, CachedResponse]):
         record = self._files.record(key)
         if record is None:
             raise KeyError(key)
-        head, url = record.head, f"{self._base}{record.head.url}"
+        head = record.head
+        url = f"{self._base}{record.head.url}"
         response = CachedResponse(
             content=record.body,
             headers=CaseInsensitiveDict(head.headers),

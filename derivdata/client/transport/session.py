@@ -131,7 +131,8 @@ class Session:
 
     def replace_connection(self, connection: Connection | None) -> None:
         """Take a connection as the current one, and close the one before."""
-        before, self.connection = self.connection, connection
+        before = self.connection
+        self.connection = connection
         if before is not None:
             before.close()
 

@@ -77,7 +77,8 @@ class ConnectionSettings:
 
 _SHARE = 0.9
 """Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
-_LOCK_SECONDS, _POLL_SECONDS = 0.5, 0.005
+_LOCK_SECONDS = 0.5
+_POLL_SECONDS = 0.005
 _HORIZON_SECONDS = 60.0
 _LATE_SECONDS = 0.03
 _TURNS = 5

@@ -144,7 +144,8 @@ def _forecast(
     options: dict[str, Any] = {"fee_bps": fees, "parts": False}
     venues = sorted({venue for pair in legs for venue in pair})
     table = data.past_marks(symbols, venues) if _days(past) >= _LEAST_DAYS else None
-    at_first, doubt = None, ""
+    at_first = None
+    doubt = ""
     if table is not None:
         marks = panel(table)
         try:
@@ -155,7 +156,9 @@ def _forecast(
     if at_first is None or not all(known):
         of_funding = funding.forecast_carry(rates, legs, hold=_HOLD, **options)
         if at_first is None or known != [_is_known(of_funding, row) for row in rows]:
-            at_first, known, table = of_funding, [_is_known(of_funding, row) for row in rows], None
+            at_first = of_funding
+            known = [_is_known(of_funding, row) for row in rows]
+            table = None
     if table is not None and not doubt:
         options |= {"prices": marks}
     others = []

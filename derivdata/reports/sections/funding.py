@@ -64,7 +64,8 @@ def funding_section(data: Data) -> Section:
         "A row is a venue, those with the highest mean first. Orange lies above the rate in the middle of "
         "the scale, purple below it. A row of one colour is a lasting rate, a chequered one turns often.",
     )
-    now, end = data.funding_now(), data.report_options.window.end
+    now = data.funding_now()
+    end = data.report_options.window.end
     tables_by_symbol = {symbol: _venues(rates, end, now, symbol) for symbol, rates in by_symbol.items()}
     for symbol, by_venue in tables_by_symbol.items():
         if len(by_venue) > _SHOWN:
@@ -109,7 +110,8 @@ def _rates_now(section: Section, data: Data) -> None:
             section.add_missing_note(f"The source has no funding rates of {symbol}.")
             continue
         section.table(_now(rows), f"{symbol} funding now", formats=_FORMATS)
-        top, bottom = rows.iloc[0], rows.iloc[-1]
+        top = rows.iloc[0]
+        bottom = rows.iloc[-1]
         middle = float(rows["rate_bps_8h"].median())
         apr = pct(units.convert(middle, "bps_8h", "apr"), signed=True)
         name = f"funding, median of {len(rows)} venues"
@@ -164,7 +166,8 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, sy
 
 
 def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.DataFrame, symbol: str) -> None:
-    venues, means = by_venue["venue"], by_venue["mean [bps/8h]"]
+    venues = by_venue["venue"]
+    means = by_venue["mean [bps/8h]"]
     low, high = np.percentile(means, [25, 75])
     words = (
         f"mean rates run from {rate(means.iloc[-1])} on {venues.iloc[-1]} to {rate(means.iloc[0])} on "

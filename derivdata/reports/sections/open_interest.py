@@ -129,7 +129,8 @@ def _everything(section: Section, summary: pd.DataFrame) -> None:
 
 def _level_panel(section: Section, data: Data, held: Holdings) -> Panel:
     """Return the panel of open interest and price, in coins where the source has prices."""
-    prices, symbol = data.prices(held.symbol), held.symbol
+    prices = data.prices(held.symbol)
+    symbol = held.symbol
     look: dict[str, Any] = {"title": f"{symbol} open interest and price", "size": (WIDE, 3.3)}
     return section.panel(plot.open_interest, held.table, price=prices, symbol=symbol, **look)
 
@@ -153,7 +154,8 @@ def _answer(section: Section, held: list[Holdings]) -> None:
     words = []
     for symbol, rows in table.groupby("symbol", sort=False):
         ordered = rows.sort_values("change", kind="stable")
-        top, bottom = ordered.iloc[-1], ordered.iloc[0]
+        top = ordered.iloc[-1]
+        bottom = ordered.iloc[0]
         words.append(f"{symbol}: {_moved(top)}, {_moved(bottom)}")
     several = "; ".join(words[:3])
     line = f"{several} points of share in {held[0].days:.3g} days (* significant at 95 %)."
@@ -179,7 +181,8 @@ def _draw_gains(changes: pd.DataFrame, *, held: list[Holdings], ax: Axes, source
         ax.text(change, row, f" {change:+.2f}{'*' if is_sure else ''} ", va="center", ha=side, fontsize=8)
     ax.axvline(0, color=style.GREY, lw=1.0)
     reach = float(shown["change"].abs().max())
-    low, high = min(float(shown["change"].min()), 0.0), max(float(shown["change"].max()), 0.0)
+    low = min(float(shown["change"].min()), 0.0)
+    high = max(float(shown["change"].max()), 0.0)
     ax.set_xlim(low - 0.35 * reach, high + 0.35 * reach)
     words = "change of share [percentage points]"
     style.dress(ax, title="Largest changes of share (solid: significant)", x=words, grid="x")
@@ -215,7 +218,8 @@ def _findings(section: Section, data: Data, held: Holdings) -> None:
     total = oi.sum("exchange", min_count=oi.sizes["exchange"]).dropna("time")
     if total.size:
         last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
-        level, price = float(total.isel(time=-1)), data.price(symbol, total["time"].values[-1])
+        level = float(total.isel(time=-1))
+        price = data.price(symbol, total["time"].values[-1])
         coins = f" ({level / price:,.0f} {symbol})" if price > 0 else ""
         section.number(symbol, f"open interest, {several}", f"{usd(level)}{coins}", window=last)
         if np.isfinite(price):

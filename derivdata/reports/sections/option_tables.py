@@ -35,8 +35,10 @@ FORMATS = (
 def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
     """Return one row per expiry: volatility, skew, fit, arbitrage, forward and model-free, positions."""
     points = points_at_expiries(fit, ("atm", "rr25", "bf25")).where(fit["method"] > 0)
-    line, free = surface.term_structure(fit), variance.model_free(fit, method="strip")
-    dates, t = pd.DatetimeIndex(fit["expiry"].values), fit["year_fraction"]
+    line = surface.term_structure(fit)
+    free = variance.model_free(fit, method="strip")
+    dates = pd.DatetimeIndex(fit["expiry"].values)
+    t = fit["year_fraction"]
     listed = table.groupby("expiry", observed=True).size()
     frame = pd.DataFrame(
         {

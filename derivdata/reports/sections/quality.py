@@ -123,7 +123,8 @@ def _draw_issues(
     counts = found.groupby(["issue", "table"])["series"].nunique().unstack(fill_value=0)
     counts = counts.loc[counts.sum(axis=1).sort_values(ascending=False, kind="stable").index]
     style.rows(ax, list(counts.index), 0.24)
-    place, start = np.arange(len(counts)), np.zeros(len(counts))
+    place = np.arange(len(counts))
+    start = np.zeros(len(counts))
     for number, table in enumerate(counts.columns):
         length = counts[table].to_numpy(dtype=np.float64)
         color = style.PALETTE[number % len(style.PALETTE)]

@@ -188,7 +188,8 @@ def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.
     """Return the rows whose key is not stored, and the number of the others whose stored values differ."""
     if not any(part.num_rows for part in existing):
         return rows, 0
-    old, new = frame_of(table, existing), frame_of(table, [rows])
+    old = frame_of(table, existing)
+    new = frame_of(table, [rows])
     if old.equals(new):
         return rows.slice(0, 0), 0
     both = pd.DataFrame({name: _stacked(old[name], new[name]) for name in table.columns})

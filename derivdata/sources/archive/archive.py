@@ -341,11 +341,13 @@ class Archive(ArchiveReader):
         window: TimeRange,
         reason: str,
     ) -> Corrected:
-        keyed, contracts = archive_table(table), None
+        keyed = archive_table(table)
+        contracts = None
         chosen = correction_selection(keyed, where, window)
         if frame is not None:
             named = normalise(keyed, frame)
-            frame, contracts = self._conformed(keyed, named.frame), named.contracts
+            frame = self._conformed(keyed, named.frame)
+            contracts = named.contracts
             refuse_impossible(keyed, frame)
         timeout = self._lock_timeout
         return replace_rows(self._storage, keyed, frame, chosen, contracts, reason=reason, timeout=timeout)

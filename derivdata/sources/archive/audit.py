@@ -289,7 +289,8 @@ def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_
             return wrong, ""
         return ((values < times.FIRST) | (values >= times.LAST)).to_numpy(), ""
     numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
-    limit, unit = "", f" [{column.unit}]" if column.unit else ""
+    limit = ""
+    unit = f" [{column.unit}]" if column.unit else ""
     for outside, reason in column.outside(numbers):
         if outside.any() and not limit:
             limit = f", which {reason.partition(',')[0]}{unit}"
@@ -370,7 +371,8 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
         wrong = np.isin(series, thinned) & (ratio > 1.7)
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
-        first, spacing = rows.iloc[place], float(gaps[place])
+        first = rows.iloc[place]
+        spacing = float(gaps[place])
         whose = f"{first['exchange']} {first['symbol']}"
         raise Question(
             f"interval_hours: {whose} states {stated[place]:g}, and its rows are {spacing:g} hours apart "
@@ -435,7 +437,8 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     symbol, venue = np.divmod(found.index.to_numpy(), len(venues.categories))
     names = [symbols.categories[symbol], venues.categories[venue]]
     medians = pd.Series(found.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
-    known, values = medians.notna().to_numpy(dtype=bool), medians.to_numpy()
+    known = medians.notna().to_numpy(dtype=bool)
+    values = medians.to_numpy()
     for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
         place = medians.columns.get_loc(exchange)
         both = known[:, place] & np.delete(known, place, axis=1).any(axis=1)

@@ -80,7 +80,8 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing:
         after, result, written = _changed(storage, change, manifest, version)
         if after is not manifest:
             after = msgspec.structs.replace(after, commits=manifest.commits + 1)
-            old, new = manifest.paths(), after.paths()
+            old = manifest.paths()
+            new = after.paths()
             gone = ((old | written) - new) | ({manifest.ledger} - {"", after.ledger})
             storage.settle(new - old, gone)
             tried = after

@@ -182,7 +182,9 @@ class ArchiveContents:
             try:
                 return read(state)
             except (FileNotFoundError, ArchiveError) as problem:
-                fault, before, state = problem, state, self._manifest(fresh=True)
+                fault = problem
+                before = state
+                state = self._manifest(fresh=True)
                 if (state.tables, state.ledger) == (before.tables, before.ledger):
                     break
         else:

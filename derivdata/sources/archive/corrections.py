@@ -187,7 +187,8 @@ def _remove_rows(
     storage: Storage, table: Table, files: list[DataFile], chosen: Selection, mask: Mask
 ) -> tuple[list[DataFile], list[DataFile]]:
     """Return the files without some rows, and new files that contain the removed rows."""
-    after, removed = [], []
+    after = []
+    removed = []
     for file in files:
         selected = [frame[mask(frame)] for frame in _frames(storage, table, file, chosen)]
         count = sum(map(len, selected))
@@ -267,7 +268,8 @@ def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[
         if c.table != table or c.number in undone or c.undoes is not None or c.action == COMPLETED:
             continue
         if read.overlaps(selection_of(c)):
-            went, came = sum(f.rows for f in c.removed), sum(f.rows for f in c.added)
+            went = sum(f.rows for f in c.removed)
+            came = sum(f.rows for f in c.added)
             rows = _named(c)
             rows += [] if c.first == EVER.start else [f"from {times.iso(stamp(c.first))}"]
             rows += [] if c.end == EVER.end else [f"before {times.iso(stamp(c.end))}"]
@@ -313,7 +315,9 @@ def drop_old_partitions(
     """Remove the files of months and days that end at or before an instant, and their ledger, in one step."""
 
     def change(manifest: Manifest) -> Change[Dropped]:
-        kept, dropped, cuts = dict(manifest.tables), [], {}
+        kept = dict(manifest.tables)
+        dropped = []
+        cuts = {}
         for name, entry in manifest.tables.items():
             if "time" not in tables(name).key:
                 continue

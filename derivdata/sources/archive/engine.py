@@ -45,8 +45,10 @@ def checked_bytes(
     storage: Storage, file: DataFile, start: int, end: int, kept: dict[int, bytes] | None = None
 ) -> bytes:
     """Return bytes of a file after its blocks were checked; those `kept`, by number, were checked before."""
-    first, last = start // BLOCK_BYTES, -(-end // BLOCK_BYTES)
-    at, until = first * BLOCK_BYTES, min(last * BLOCK_BYTES, file.size)
+    first = start // BLOCK_BYTES
+    last = -(-end // BLOCK_BYTES)
+    at = first * BLOCK_BYTES
+    until = min(last * BLOCK_BYTES, file.size)
     if kept is not None and all(number in kept for number in range(first, last)):
         data = b"".join(kept[number] for number in range(first, last))
         return data[start - at : end - at]
@@ -75,7 +77,8 @@ class _OpenFile:
     """One file as DuckDB reads it: several of its threads share a handle, so each has its own place."""
 
     def __init__(self, path: str, served: _Served, failures: dict[str, OSError]) -> None:
-        self._path, self._failures = path, failures
+        self._path = path
+        self._failures = failures
         self._storage, self._file, self._kept = served
         self._place = threading.local()
 
@@ -316,7 +319,8 @@ class _Process:
 
     @contextmanager
     def __call__(self) -> Iterator[Engine]:
-        lock, counted = self._lock, False
+        lock = self._lock
+        counted = False
         try:
             with lock:
                 if self._engine is None:
@@ -351,7 +355,9 @@ class _Process:
     def _in_child(self) -> None:
         if self._engine is not None:  # a query was under way in another thread
             self._engine.leak()
-        self._lock, self._engine, self._users = threading.RLock(), None, 0
+        self._lock = threading.RLock()
+        self._engine = None
+        self._users = 0
 
 
 engine = _Process()

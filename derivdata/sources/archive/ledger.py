@@ -113,12 +113,14 @@ def enter_requests(
     """
     if not requests:
         return name, []
-    ledger, news = _load(storage, name), []
+    ledger = _load(storage, name)
+    news = []
     entries = list(itertools.starmap(LedgerEntry, requests))
     # Before what is answered: a gap is confirmed only if no row of it was answered since.
     entries.sort(key=lambda entry: entry.incomplete_at is None)
     for request in entries:
-        start, end = micros(request.start), micros(request.end)
+        start = micros(request.start)
+        end = micros(request.end)
         if start >= end:
             raise ValueError(f"requests: the window of {request.exchange} {request.symbol} is empty")
         symbols = ledger.setdefault(table, {}).setdefault(request.exchange, {})

@@ -57,8 +57,10 @@ _OWN_FILE = re.compile(
 )
 """The archive's own files beside the manifest: drafts, rows, ledgers."""
 
-_LOCK, _MERGE_LOCK = ".lock", ".merging"
-_WRITING, _MERGED = ".writing", ".merged"
+_LOCK = ".lock"
+_MERGE_LOCK = ".merging"
+_WRITING = ".writing"
+_MERGED = ".merged"
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,9 @@ class Writing:
     """
 
     def __init__(self, place: LocalFolder, lock: FolderLock, timeout: float) -> None:
-        self._place, self._lock, self._timeout = place, lock, timeout
+        self._place = place
+        self._lock = lock
+        self._timeout = timeout
         self._keeps_notes = False
 
     def keep_notes(self) -> None:
@@ -298,7 +302,8 @@ class Merging:
     """
 
     def __init__(self, place: LocalFolder, lock: FolderLock) -> None:
-        self._place, self._lock = place, lock
+        self._place = place
+        self._lock = lock
         self._clears_notes = False
 
     def __enter__(self) -> LocalFolder | None:

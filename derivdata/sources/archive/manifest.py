@@ -199,7 +199,8 @@ def _seal(text: bytes) -> str:
 
 def _unsealed(text: bytes) -> Manifest:
     """Return a manifest whose seal is right."""
-    said, seal = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
+    said = text[:-_SEAL_BYTES]
+    seal = _SEAL.fullmatch(text[-_SEAL_BYTES:])
     if seal is None or seal[1].decode() != _seal(said):
         raise msgspec.DecodeError("its seal does not match its text")
     manifest: Manifest = _MANIFESTS.decode(said + b"}")

@@ -144,7 +144,9 @@ def _sorted(
     storage: Storage, table: Table, files: list[DataFile], window: TimeRange = EVER
 ) -> Iterator[pa.Table]:
     """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
-    order, columns, rows = sorting(table), list(table.columns), Selection({}, window)
+    order = sorting(table)
+    columns = list(table.columns)
+    rows = Selection({}, window)
     group = scanning.plan(files, rows)
     for chosen in list(scanning.slices(storage, table, group, rows, SLICE_ROWS)):
         parts = scanning.read(storage, table, group, chosen, order=order)

@@ -111,7 +111,8 @@ class ObjectStore:
         """Return the ETag of the manifest."""
         look = self._look  # once: another thread may replace it at any time
         if fresh or look is None or time.monotonic() - look[0] > _LOOK_SECONDS:
-            began, puts = time.monotonic(), self._puts
+            began = time.monotonic()
+            puts = self._puts
             try:
                 mark = self._head(MANIFEST)["ETag"]
             except OSError:
@@ -252,7 +253,9 @@ class Writing:
     """The lock of threads that write; `release` may be called twice, as of `local_folder.Writing`."""
 
     def __init__(self, store: ObjectStore, lock: threading.RLock, timeout: float) -> None:
-        self._store, self._lock, self._timeout = store, lock, timeout
+        self._store = store
+        self._lock = lock
+        self._timeout = timeout
 
     def __enter__(self) -> bool:
         if not self._lock.acquire(timeout=self._timeout):
@@ -278,7 +281,8 @@ class Merging:
     """The threads that merge months: ``with`` gives the store."""
 
     def __init__(self, store: ObjectStore, threads: set[int]) -> None:
-        self._store, self._threads = store, threads
+        self._store = store
+        self._threads = threads
 
     def __enter__(self) -> ObjectStore:
         self._threads.add(threading.get_ident())

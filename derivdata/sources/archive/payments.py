@@ -89,7 +89,8 @@ class _Columns:
     def updated(self, rows: Indices, interval: Floats, source: Any) -> pd.DataFrame:
         """Return some rows with intervals and what follows from them."""
         hours = interval * self.count[rows]
-        native, rate = self.native[rows], self.rate[rows]
+        native = self.native[rows]
+        rate = self.rate[rows]
         is_same = np.isfinite(rate) & (hours == self.hours[rows])
         derived = rates_of(native, hours)
         rate = np.where(is_same | np.isnan(native), rate, derived)
@@ -122,7 +123,8 @@ def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
     """
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
-    first, last = rows["time"].min(), rows["time"].max()
+    first = rows["time"].min()
+    last = rows["time"].max()
     stored = _Columns(read(list(rows["symbol"].astype(object).unique()), first - _REACH, last + _REACH))
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
@@ -221,14 +223,16 @@ def _compared(
     wanted = pd.DataFrame({"series": new_series, "time": new.times})
     places = wanted.merge(keys, on=["series", "time"], how="left")["place"].to_numpy(dtype=np.float64)
     is_known = np.isfinite(places)
-    new_rows, old_rows = np.flatnonzero(is_known), places[is_known].astype(np.intp)
+    new_rows = np.flatnonzero(is_known)
+    old_rows = places[is_known].astype(np.intp)
     is_same = is_same_rate(new.value[new_rows], stored.value[old_rows])
     is_same |= is_same_rate(new.rate[new_rows] / BPS, stored.rate[old_rows] / BPS)
     # A mean rate, and a sum of zeros, may be equal for other numbers of payments.
     is_same &= new.count[new_rows] == stored.count[old_rows]
     more: list[tuple[int, float, float, int]] = []
     for row, old in zip(new_rows[~is_same].tolist(), old_rows[~is_same].tolist(), strict=True):
-        before, count = int(stored.count[old]), int(new.count[row])
+        before = int(stored.count[old])
+        count = int(new.count[row])
         if before != count:
             interval = new.interval[row] if np.isnan(stored.interval[old]) else stored.interval[old]
             own = np.concatenate(
@@ -268,14 +272,17 @@ def _payments_due(times: Indices, time: int, interval: float) -> float:
 def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> tuple[Floats, Bools]:
     """Return the hours of each row, and whether they are stated or confirmed; rows come in any order."""
     order = np.lexsort((times, series))
-    series, times = series[order], times[order]
+    series = series[order]
+    times = times[order]
     is_first = np.append(True, (series[1:] != series[:-1]) | (times[1:] != times[:-1]))[: len(order)]
     usual = np.array([_usual_hours(str(name).rpartition(" on ")[2]) for name in names], dtype=np.float64)
     rows = order[is_first]
     assigned = assign_intervals(series[is_first], times[is_first], stated[rows], usual[series[is_first]])
     place = np.cumsum(is_first) - 1
-    hours, is_confirmed = np.empty(len(order)), np.empty(len(order), dtype=np.bool_)
-    hours[order], is_confirmed[order] = assigned.hours[place], assigned.is_confirmed[place]
+    hours = np.empty(len(order))
+    is_confirmed = np.empty(len(order), dtype=np.bool_)
+    hours[order] = assigned.hours[place]
+    is_confirmed[order] = assigned.is_confirmed[place]
     return hours, is_confirmed
 
 

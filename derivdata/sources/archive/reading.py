@@ -100,7 +100,8 @@ class ArchiveReader(ArchiveContents):
         is_chain = table.name == "options_snapshot"
         hold_us = times.us(HOLD) if is_chain else 0
         parts = self._planned(scanning.read, table, chosen, newest=True, hold_us=hold_us)
-        rows, notice = schemas.frame_of(table, parts), ""
+        rows = schemas.frame_of(table, parts)
+        notice = ""
         if is_chain:
             rows, notice = aligned(rows)
         # Files of several versions of the table are queried apart, and each has its newest.

@@ -273,7 +273,8 @@ def _by_columns(
     storage: Storage, table: Table, files: Sequence[DataFile]
 ) -> list[tuple[frozenset[str], list[DataFile]]]:
     """Divide files by the columns that they have: those of other versions are read by themselves."""
-    now, names = schemas.schema_digest(table), frozenset(table.columns)
+    now = schemas.schema_digest(table)
+    names = frozenset(table.columns)
     groups: dict[str, tuple[frozenset[str], list[DataFile]]] = {}
     for file in files:
         if not file.path.startswith(f"{table.name}/"):
@@ -301,7 +302,8 @@ def _stored_schema(storage: Storage, file: DataFile) -> pa.Schema:
 
 def _where(files: Sequence[DataFile], selection: Selection) -> str:
     """Return the condition for rows, without what all rows of the files fulfil."""
-    window, terms = selection.window, []
+    window = selection.window
+    terms = []
     if window.start > min(file.first for file in files):
         terms.append(f"time >= TIMESTAMPTZ {quoted(stamp(window.start).isoformat())}")
     if window.end <= max(file.last for file in files):

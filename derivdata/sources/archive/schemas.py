@@ -182,7 +182,8 @@ def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -
     schema = schema_of(table)
     texts = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     numbers = [field.name for field in schema if field.type in (pa.float64(), pa.int64())]
-    count, bounds = 0, []
+    count = 0
+    bounds = []
     with pq.ParquetWriter(
         path,
         schema,
@@ -224,7 +225,8 @@ def _in_groups(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _digests(path: Path) -> tuple[str, str]:
     """Return the digest of a file, and the checksums of its blocks."""
-    digest, blocks = hashlib.blake2b(digest_size=16), []
+    digest = hashlib.blake2b(digest_size=16)
+    blocks = []
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
             digest.update(block)

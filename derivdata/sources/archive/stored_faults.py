@@ -64,7 +64,8 @@ def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
             reason = "rows of one chain have the time of the chain"
             archive.replace(_CHAINS, whole, where, start=start, end=start + _DAY, reason=reason)
 
-        before, after = rows["time"].nunique(), whole["time"].nunique()
+        before = rows["time"].nunique()
+        after = whole["time"].nunique()
         text = f"{before:,} timestamps of rows are {after:,} chains"
         if len(whole) < len(rows):
             text += f"; {len(rows) - len(whole):,} rows have a newer row of the instrument in their chain"
@@ -81,7 +82,8 @@ def _payment_intervals(archive: Archive) -> Iterator[Finding]:
         stored, right = wrong_intervals(archive.read(PAYMENTS, **names))
         if stored.empty:
             continue
-        start, end = stored["time"].min(), stored["time"].max() + _MICROSECOND
+        start = stored["time"].min()
+        end = stored["time"].max() + _MICROSECOND
         where = {"symbol": symbol, "exchange": exchange}
 
         def repair(
@@ -97,7 +99,8 @@ def _payment_intervals(archive: Archive) -> Iterator[Finding]:
             reason = "all payments of the series tell another interval"
             archive.replace(PAYMENTS, whole, where, start=start, end=end, reason=reason)
 
-        wrong, hours = stored["interval_hours"].iloc[0], right["interval_hours"].iloc[0]
+        wrong = stored["interval_hours"].iloc[0]
+        hours = right["interval_hours"].iloc[0]
         text = f"{len(stored):,} payments with a wrong interval"
         text += f"; the first has {wrong:g} h instead of {hours:g} h"
         yield Finding("intervals", PAYMENTS, symbol, exchange, start, end, len(stored), text, repair)

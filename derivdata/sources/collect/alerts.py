@@ -97,7 +97,8 @@ class AlertRule:
         start = now - _RECENT if self.kind == "threshold" else _FIRST
         rows = archive.newest(Query(self.table, start, now + _INSTANT, self.symbols, self.venues))
         if self.kind == "gap":
-            values, broken = pd.Series(float("nan"), index=rows.index), rows["time"] < now - self.length
+            values = pd.Series(float("nan"), index=rows.index)
+            broken = rows["time"] < now - self.length
         else:
             values = rows[self.column].abs() if self.absolute else rows[self.column]
             broken = _COMPARISONS[self.comparison](values, self.limit).fillna(False).astype(bool)

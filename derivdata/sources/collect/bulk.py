@@ -58,7 +58,8 @@ class Asked:
     """What is known of one endpoint that is polled: its last answer, and what of it to ask for when."""
 
     def __init__(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> None:
-        self.endpoint, self.cadence = endpoint, pd.Timedelta((endpoint.every or 0) * _SOONER, "s")
+        self.endpoint = endpoint
+        self.cadence = pd.Timedelta((endpoint.every or 0) * _SOONER, "s")
         self.due = self.again = now  # when to ask for all of it, and for what is unanswered
         self.kept = Records()
         self.unanswered: list[dict[str, str]] = []  # parameters of requests of the last poll that failed
@@ -68,13 +69,15 @@ class Asked:
     def keep(self, records: Records, now: pd.Timestamp, *, is_whole: bool) -> None:
         """Keep what was answered, in place of the poll before or beside it."""
         if is_whole:
-            self.due, self.kept = now + self.cadence, Records()
+            self.due = now + self.cadence
+            self.kept = Records()
         self.kept.add(records)
 
     def gone_fields(self, now: pd.Timestamp) -> list[str]:
         """Return, once a day, what it told of some contract before and tells of none now."""
         told = {name for name in _FIGURES if any(getattr(s, name) is not None for s in self.kept.states)}
-        gone, today = sorted(self._told - told), now.floor("D")
+        gone = sorted(self._told - told)
+        today = now.floor("D")
         self._told |= told
         if not gone or self._named_on == today:
             return []
@@ -130,7 +133,9 @@ class BulkAnswers:
                     asked.keep(records, poll.at, is_whole=is_whole)
                     answered[endpoint] = records
                 elif is_whole:
-                    asked.due, asked.kept, lost[endpoint] = asked.again, Records(), why
+                    asked.due = asked.again
+                    asked.kept = Records()
+                    lost[endpoint] = why
                 if unanswered and (is_answered or not is_whole):
                     said = f"{len(unanswered)} of {len(params)} requests failed: {why}"
                     poll.tell(endpoint, said, endpoint.tables or CHAINS)
@@ -156,7 +161,9 @@ class BulkAnswers:
 
     def _lack(self, asked: Asked, records: Records, contracts: Contracts | None) -> str:
         """Return why a whole answer about the state is none: it tells of no contract, or of half as many."""
-        endpoint, told, last = asked.endpoint, len(records.states), len(asked.kept.states)
+        endpoint = asked.endpoint
+        told = len(records.states)
+        last = len(asked.kept.states)
         listed = () if contracts is None else contracts.by_symbol.values()
         is_about_some = any(endpoint.covers(item) for item in listed)
         if not {*endpoint.tables} & {*STATE_TABLES} or not is_about_some or (told and 2 * told >= last):
@@ -171,7 +178,9 @@ class BulkAnswers:
 
         And those that failed or, after `_MOST_FAILED` failures in a row, were not asked, and why the first.
         """
-        records, why, in_row = Records(), "", 0
+        records = Records()
+        why = ""
+        in_row = 0
         unanswered: list[dict[str, str]] = []
         listed, told = self._session.shared.lists.get(endpoint, (None, records))
         for place, params in enumerate(asked):
@@ -182,12 +191,14 @@ class BulkAnswers:
             except Stopped:
                 raise
             except DerivdataError as problem:
-                why, in_row = why or str(problem), in_row + 1
+                why = why or str(problem)
+                in_row = in_row + 1
                 unanswered.append(params)
                 if in_row == _MOST_FAILED:
                     return records, [*unanswered, *asked[place + 1 :]], why
                 continue
-            in_row, arrived = 0, times.us(self._session.clock.utc())
+            in_row = 0
+            arrived = times.us(self._session.clock.utc())
             self.arrived |= {row.instrument.name: arrived for row in answer.states}
             self.arrived |= {option.name: arrived for option in answer.options}
             records.add(answer)

@@ -109,11 +109,15 @@ class Collector:
     ) -> None:
         if keep is not None and keep < since:
             raise ValueError(f"keep: {keep} is less than the {since} that refills reach back")
-        self.archive, self.symbols, self.since = archive, list(symbols), since
-        self.keep, self._fail_after = keep, fail_after
+        self.archive = archive
+        self.symbols = list(symbols)
+        self.since = since
+        self.keep = keep
+        self._fail_after = fail_after
         self.clock = clock or MachineClock()
         self.failed: dict[str, str] = {}
-        self._log, self._progress = log, progress or (lambda _: None)
+        self._log = log
+        self._progress = progress or (lambda _: None)
         self._alerts = alerts
         self._asked = VenuePolls(
             venues,
@@ -130,7 +134,9 @@ class Collector:
             quarantine=Quarantine(archive.path / QUARANTINE),
             open_interest=_last_open_interest(archive, self.clock.utc()),
         )
-        self.shared, self.gone, self._states = self._asked.shared, self._asked.gone, self._asked.states
+        self.shared = self._asked.shared
+        self.gone = self._asked.gone
+        self._states = self._asked.states
         self._streams: dict[str, VenueStream] = {}
         self._pushed = self._asked.state_streams(self.symbols) if push else []
         self._push_troubles: dict[str, str] = {}  # by venue and channel, since the last minute
@@ -239,7 +245,8 @@ class Collector:
 
     def _write_liquidations(self, minute: Minute) -> None:
         """Append what was pushed, with the windows that were listened to."""
-        frames, requests = [], []
+        frames = []
+        requests = []
         for name, stream in self._streams.items():
             pushed, covered, error = stream.drain()
             entries = [LedgerEntry(name, None, window.start, window.end) for window in covered]
@@ -300,7 +307,8 @@ class Collector:
             self._write_liquidations(minute)
             self.refills.count(minute)
             self.refills.start_due(self._asked.here())
-            troubles, self._push_troubles = self._push_troubles, {}
+            troubles = self._push_troubles
+            self._push_troubles = {}
             minute.failed |= troubles
             self._drop_old(minute)
             self._check_alerts(minute)
@@ -362,7 +370,8 @@ class Collector:
 
     def _start_polls(self) -> list[Poll]:
         """Poll the venues that are not still busy; return a failed poll of each that hangs."""
-        now, hung = self.clock.utc(), []
+        now = self.clock.utc()
+        hung = []
         for name in self._asked.here():
             since = self._running.get(name)
             if since is None:
@@ -393,7 +402,8 @@ class Collector:
         for table in sorted(names):
             if table not in tables.TABLES or not self._asked.keeps(table):
                 continue
-            frames, requests = [], []
+            frames = []
+            requests = []
             for poll in polls:
                 if table in poll.failed:
                     minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]

@@ -53,14 +53,17 @@ class ContractStates:
         self._all_contracts = all_contracts
         self.endpoints = list(endpoints)
         self.wanted = 0
-        self._session, self._symbols, self._seconds = session, frozenset(symbols), seconds
+        self._session = session
+        self._symbols = frozenset(symbols)
+        self._seconds = seconds
         self._asked: dict[str, pd.Timestamp] = {}
         self._held: dict[str, tuple[pd.Timestamp, State]] = {}
 
     def poll(self, contracts: Contracts, states: Mapping[str, State], now: pd.Timestamp) -> Share:
         """Ask for a share of the contracts; `states` of this minute have the marks and the volumes."""
         share = Share([], [], "")
-        bad, started = 0, self._session.clock.utc()
+        bad = 0
+        started = self._session.clock.utc()
         others = {item.name for item in contracts.others}
         for endpoint, item in self.due(contracts, states, now):
             spent = (self._session.clock.utc() - started).total_seconds()

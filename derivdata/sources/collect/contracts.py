@@ -67,7 +67,8 @@ def list_contracts(
     the next time. With `dexes` the contracts of other dexes are listed too. Raises why where there is no list
     at all, or the venue's first refuses this address.
     """
-    shared, now = session.shared, session.clock.utc()
+    shared = session.shared
+    now = session.clock.utc()
     listing = [endpoint for endpoint in session.venue.endpoints if endpoint.lists]
     told = [e for e in session.venue.endpoints if e.what == "intervals" and e.exchange != "hyperliquid"]
     hour = now.floor(LISTED_FOR)
@@ -96,7 +97,8 @@ def list_contracts(
 
 def _ask_lists(session: VenueSession, due: list[VenueEndpoint], first: VenueEndpoint) -> list[DerivdataError]:
     """Ask for lists, and return why some did not come; raise where the first one refuses this address."""
-    shared, now = session.shared, session.clock.utc()
+    shared = session.shared
+    now = session.clock.utc()
     problems: list[DerivdataError] = []
     silent: set[str] = set()  # hosts that were not reached: one wait for each, not one for each list
     for endpoint in due:
@@ -136,7 +138,8 @@ def _ask_dexes(session: VenueSession, endpoint: VenueEndpoint) -> None:
 
     A list that fails leaves the older one in use. An address that has no such list has no other dexes.
     """
-    shared, now = session.shared, session.clock.utc()
+    shared = session.shared
+    now = session.clock.utc()
     source = next(e for e in session.venue.endpoints if e.what == "dexes")
     shared.list_errors.pop(source.label, None)
     try:
@@ -168,7 +171,8 @@ def _merged(session: VenueSession, unknown: tuple[str, ...]) -> ContractList:
     if session.shared.dexes is not None:
         records.add(Records(session.shared.dexes[1].instruments))
     records.instruments = list({item.name: item for item in records.instruments}.values())
-    at, names = times.us(session.clock.utc()), ["instruments", "intervals"]
+    at = times.us(session.clock.utc())
+    names = ["instruments", "intervals"]
     tables = frames(session.venue.exchange, records, names, at=at)
     return ContractList(Contracts(records.instruments), {**tables, "margins_without_intervals": unknown})
 
@@ -191,7 +195,8 @@ def changed(archive: Archive, listed: pd.DataFrame) -> pd.DataFrame:
 
 def all_pages(session: VenueSession, endpoint: VenueEndpoint, params: Mapping[str, str]) -> Records:
     """Return what all pages of an answer say, which follow by a cursor; most have one page."""
-    records, cursor = Records(), ""
+    records = Records()
+    cursor = ""
     for _ in range(_PAGES):
         name = endpoint.paging.cursor if endpoint.paging else ""
         page, _, _ = session.ask(endpoint, {**params, **({name: cursor} if cursor and name else {})})

@@ -132,7 +132,8 @@ def backfill_files(
 
 
 def _plan_row(series: _Series) -> list[object]:
-    kind, due = series.kind, series.due
+    kind = series.kind
+    due = series.due
     days = sum((w.end - w.start) / _ASIDE for w in (kind.of(f).window(f.start) for f in due))
     sizes = [file.size for file in due]
     megabytes = None if None in sizes else round(sum(size or 0 for size in sizes) / 1e6, 3)
@@ -194,7 +195,9 @@ class _Job:
         periods = [start for start in kind.periods(window) if start not in have]
         missing_kind = kind
         if kind.days and periods:  # months that are not over or not there: their days
-            missing_kind, months, periods = kind.daily, periods, []
+            missing_kind = kind.daily
+            months = periods
+            periods = []
             for start in months:
                 month = kind.window(start)
                 days = times.Window(max(month.start, window.start), min(month.end, window.end))
@@ -218,7 +221,8 @@ class _Job:
         """
         if series.missing:
             self._note(series, f"no file of {_some(series.missing)}")
-        batch, short = _Batch(), list[str]()
+        batch = _Batch()
+        short = list[str]()
         try:
             try:
                 for read in self._reads(series):
@@ -256,14 +260,17 @@ class _Job:
 
     def _read(self, series: _Series, file: ListedFile, folder: Path) -> _Read | None:
         """Fetch and read a file; None where the venue has no such file."""
-        kind, item = series.kind.of(file), series.item
+        kind = series.kind.of(file)
+        item = series.item
         path = self.host.fetch(kind, file, folder)
         if path is None:
             return None
-        body, name = path.read_bytes(), file.name
+        body = path.read_bytes()
+        name = file.name
         mark = LedgerFile(name, hashlib.sha256(body).hexdigest(), len(body), file.modified)
         window = kind.window(file.start)
-        frames, lacking = {}, []
+        frames = {}
+        lacking = []
         for table in series.read:
             try:
                 frame, why = self._rows(kind, item, table, path)
@@ -289,7 +296,8 @@ class _Job:
         self, series: _Series, table: str, frame: pd.DataFrame, month: times.Window, folder: Path
     ) -> pd.DataFrame:
         """Fill what a month's file lacks from the files of its days, which often have it."""
-        daily, counts = series.kind.daily, frame["time"].dt.floor("D").value_counts()
+        daily = series.kind.daily
+        counts = frame["time"].dt.floor("D").value_counts()
         parts = [frame]
         for start in daily.periods(month):
             if counts.get(start, 0) < daily.tables[table]:
@@ -364,7 +372,8 @@ class _Job:
 
         Rows of other steps stay, and those of windows that requests answered, but for those it tells again.
         """
-        keyed, symbol = tables.TABLES[table], series.item.symbol
+        keyed = tables.TABLES[table]
+        symbol = series.item.symbol
         is_inside = frame["time"].between(*read.window, inclusive="left")
         new = keyed.conform(frame[is_inside])
         fixed = {name: word for name, word in series.kind.fixed.items() if name in keyed.columns}

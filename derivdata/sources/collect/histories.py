@@ -152,7 +152,8 @@ def backfill(
     """
     clock = clock or MachineClock()
     window = asked_window(names, TABLES, start, end, clock)
-    done, chosen = Backfilled(), chosen_venues(venues, unconfirmed=unconfirmed)
+    done = Backfilled()
+    chosen = chosen_venues(venues, unconfirmed=unconfirmed)
     quarantine = Quarantine(archive.path / QUARANTINE)
     each = {**shared_by_host((VENUES[name] for name in chosen), quarantine), **(shared or {})}
     wanted = list(dict.fromkeys(symbols))
@@ -319,7 +320,8 @@ class _Job:
         Of two prices of one kind at one instant the first request's counts.
         """
         keyed = tables.TABLES[table]
-        parts, partial = [keyed.empty()], list[PartialPage]()
+        parts = [keyed.empty()]
+        partial = list[PartialPage]()
         for endpoint in endpoints:
             reach = self._reachable(endpoint)
             if reach is not None and reach.start < gap.end:
@@ -370,5 +372,6 @@ def life(item: Instrument, window: times.Window) -> times.Window | None:
     if not item.is_dated:
         return window
     expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")
-    first, last = max(window.start, expiry - _LISTED_AT_MOST), min(window.end, expiry)
+    first = max(window.start, expiry - _LISTED_AT_MOST)
+    last = min(window.end, expiry)
     return times.Window(first, last) if first < last else None

@@ -114,10 +114,12 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
     paging = endpoint.paging
     if paging is None or not (paging.start and paging.end and page.times):
         return
-    oldest, newest = min(page.times), max(page.times)
+    oldest = min(page.times)
+    newest = max(page.times)
     if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
         days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
-        asked, told = f"{days[0]} to {days[1]}", f"{days[2]} to {days[3]}"
+        asked = f"{days[0]} to {days[1]}"
+        told = f"{days[2]} to {days[3]}"
         raise SchemaError(f"{endpoint.where}: asked for {asked}, rows are of {told}")
 
 
@@ -167,7 +169,8 @@ class PartialPage(NamedTuple):
         if page.times:
             stamps = pd.to_datetime([min(page.times), max(page.times)], unit="us", utc=True)
             # A row that was left out may be at an edge of the page
-            start, end = max(start, stamps[0] - _BESIDE), min(end, stamps[1] + _BESIDE)
+            start = max(start, stamps[0] - _BESIDE)
+            end = min(end, stamps[1] + _BESIDE)
         error = f"{len(page.left_out)} rows left out: {page.left_out[0]}"
         return cls(times.Window(start, end), error[:500]) if start < end else None
 
@@ -190,9 +193,11 @@ def entries(
 
     `at` is the time of the answer.
     """
-    found, start = list[LedgerEntry](), window.start
+    found = list[LedgerEntry]()
+    start = window.start
     for page in sorted(partial, key=lambda page: page.window.start):
-        first, last = max(page.window.start, start), min(page.window.end, window.end)
+        first = max(page.window.start, start)
+        last = min(page.window.end, window.end)
         if first < last:
             if start < first:
                 found.append(LedgerEntry(exchange, symbol, start, first))
@@ -256,7 +261,8 @@ def _require_whole(
     An empty one may lie before the listing, or be of a new contract, while others have rows until now; but
     one of payments not while the contract is listed and others are paid.
     """
-    where, now = f"{endpoint.where}: {item.name}", session.clock.utc()
+    where = f"{endpoint.where}: {item.name}"
+    now = session.clock.utc()
     end = min(window.end, now)
     is_recent = end >= now - _ENDS_WITHIN
     first = window.end if item.listed is None else pd.Timestamp(item.listed, unit="us", tz="UTC")

@@ -67,9 +67,11 @@ def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: s
 
 def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
     """Walk some lists over a window; rows of shortly before it come along, and have the ids they had."""
-    first, last = times.us(window.start - _OVERLAP), times.us(window.end)
+    first = times.us(window.start - _OVERLAP)
+    last = times.us(window.end)
     rows: list[Liquidation] = []
-    whole, partial = first, list[PartialPage]()
+    whole = first
+    partial = list[PartialPage]()
     for one in walks:
         listed, reached, lacking = _walked(session, one, first, last)
         partial += lacking
@@ -89,11 +91,13 @@ def _walked(
     Equal rows of one instant are different fills. Pages by time overlap: of each row the most that one page
     shows count, since the page that an edge does not cut shows all of them. Pages by cursor do not.
     """
-    endpoint, rows = one.endpoint, Counter[Liquidation]()
+    endpoint = one.endpoint
+    rows = Counter[Liquidation]()
     context = None if one.item is None else {"instrument": one.item.name}
     limit = endpoint.paging.limit if endpoint.paging else 0
     by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
-    page, partial = Records(), list[PartialPage]()
+    page = Records()
+    partial = list[PartialPage]()
     window = Window(*pd.to_datetime([first, last], unit="us", utc=True).as_unit("us"))
     given = {endpoint.symbol: one.name} if one.name else {}
     for page in pages(session, endpoint, first, last, given, context=context):
@@ -188,7 +192,8 @@ def without_other_path(
     """
     if rows.empty:
         return rows
-    first, last = rows["time"].min() - _APART, rows["time"].max() + _APART
+    first = rows["time"].min() - _APART
+    last = rows["time"].max() + _APART
     stored = archive.read(LIQUIDATIONS, first, last + pd.Timedelta(1, "us"), venues=[exchange])
     ids = stored["order_id"].astype(str)
     stored_ids = set(ids) & set(rows["order_id"].astype(str))

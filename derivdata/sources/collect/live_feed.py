@@ -101,7 +101,8 @@ class _Channel:
         start = max(start, self.reached)
         if start >= end:
             return
-        self.reached, self.is_told = end, True
+        self.reached = end
+        self.is_told = True
         _enter(self.entries, LedgerEntry(self.stream.venue.exchange, None, start, end, error))
 
 
@@ -117,8 +118,11 @@ class Live:
         clock: Clock,
         most: int,
     ) -> None:
-        self._names, self._symbols = names, symbols
-        self._polls, self._clock, self._most = polls, clock, most
+        self._names = names
+        self._symbols = symbols
+        self._polls = polls
+        self._clock = clock
+        self._most = most
         self._listing: dict[str, threading.Lock] = {}
         channels = ((name, stream) for name, those in streams.items() for stream in those)
         now = clock.utc()
@@ -129,7 +133,8 @@ class Live:
         }
         # Liquidations that are pushed are compared with the prices that are polled.
         self._polled = [n for n, wanted in self._wanted.items() if wanted or LIQUIDATIONS in polls.pushed[n]]
-        self._status, self._first = StatusLine(), {*self._polled}
+        self._status = StatusLine()
+        self._first = {*self._polled}
         self._hours: dict[str, pd.Timestamp] = {}
         self._queue: deque[_Batch] = deque()
         self._lost: list[tuple[str, str, Window]] = []  # table and venue of rows that went unread
@@ -177,7 +182,8 @@ class Live:
         self._polls.close()
 
     def _stream(self, name: str, stream: Stream) -> VenueStream:
-        state, is_state = self._polls.states[name], stream is not VENUES[name].stream
+        state = self._polls.states[name]
+        is_state = stream is not VENUES[name].stream
         lock = self._listing.setdefault(name, threading.Lock())  # a venue's channels share its list
 
         def contracts() -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
@@ -218,7 +224,8 @@ class Live:
 
     def _poll(self, name: str) -> None:
         """Poll a venue each minute."""
-        state, wanted = self._polls.states[name], self._wanted[name]
+        state = self._polls.states[name]
+        wanted = self._wanted[name]
         while True:
             self._put_poll(name, state, wanted)
             if name in self._first:
@@ -257,11 +264,13 @@ class Live:
                 if not covered and now - channel.reached >= _MINUTE:
                     channel.hear(channel.reached, now, channel.error or _UNHEARD)
                 batch = self._batch(rows, {})
-                batch.span, channel.drained = Window(channel.drained, now), since
+                batch.span = Window(channel.drained, now)
+                channel.drained = since
                 if channel.is_due:
                     mine = [table for table in channel.stream.tables if table in self._names]
                     batch.entries = dict.fromkeys(mine, channel.entries)
-                    channel.entries, channel.error = [], ""
+                    channel.entries = []
+                    channel.error = ""
                 if batch.rows or batch.entries:
                     self._put(batch)
 

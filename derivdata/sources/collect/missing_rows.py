@@ -58,13 +58,17 @@ class Surroundings:
         self, archive: Archive, exchange: str, table: str, symbol: str, window: times.Window
     ) -> None:
         keyed = tables.TABLES[table]
-        self.table, self.window = table, window
-        self._archive, self._exchange, self._symbol = archive, exchange, symbol
+        self.table = table
+        self.window = window
+        self._archive = archive
+        self._exchange = exchange
+        self._symbol = symbol
         self._groups = [name for name in keyed.key if name not in ("symbol", "exchange", "time")]
         self._groups += ["resolution"] if table != _PAYMENTS and "resolution" not in self._groups else []
         step = ["interval_hours", "interval_source"] if table == _PAYMENTS else []
         self._columns = ["time", *step, *self._groups]
-        start, end = window.start - _REACH, window.end + _REACH
+        start = window.start - _REACH
+        end = window.end + _REACH
         self._rows = archive.rows(Query(table, start, end, [symbol], [exchange], self._columns))
 
     def with_next_row(self) -> times.Window:
@@ -138,21 +142,24 @@ class Surroundings:
             if length is None:  # polls
                 return
             steps = np.full(len(stamps), float(times.us(length)))
-        first, end = times.us(window.start), times.us(window.end)
-        last, step = int(stamps[-1]), float(steps[-1])
-        befores, afters, of_gaps = stamps[:-1], stamps[1:], steps[1:]
+        first = times.us(window.start)
+        end = times.us(window.end)
+        last = int(stamps[-1])
+        step = float(steps[-1])
+        befores = stamps[:-1]
+        afters = stamps[1:]
+        of_gaps = steps[1:]
         counts = np.rint((afters - befores) / of_gaps) - 1.0  # NaN where the step is not known
         # A payment is listed by the end of the window, another row up to a step later.
         within = step if self.table == _PAYMENTS else 2.0 * step
         is_sure = self.table != _PAYMENTS or len(stamps) == 1 or stamps[-1] - stamps[-2] == step
         if is_active and is_sure and end > last + within:
-            befores, afters, of_gaps = (
-                np.append(befores, last),
-                np.append(afters, end),
-                np.append(of_gaps, step),
-            )
+            befores = np.append(befores, last)
+            afters = np.append(afters, end)
+            of_gaps = np.append(of_gaps, step)
             counts = np.append(counts, np.ceil((end - last) / step) - 1.0)
-        due, lead = max(first, first if listed is None else listed), float(steps[0])
+        due = max(first, first if listed is None else listed)
+        lead = float(steps[0])
         absent = 0.0 if listed is None or lead != lead else np.floor((int(stamps[0]) - due) / lead)
         if absent >= 1.0 + _FIRST_STEPS:  # the first step may be a part of one
             text = (
@@ -161,8 +168,10 @@ class Surroundings:
             )
             yield PartialPage(times.Window(_instant(due), _instant(int(stamps[0]))), text, int(absent))
         for place in np.flatnonzero(counts >= 1.0).tolist():
-            before, count = int(befores[place]), int(counts[place])
-            start, stop = max(before + int(of_gaps[place]), first), min(int(afters[place]), end)
+            before = int(befores[place])
+            count = int(counts[place])
+            start = max(before + int(of_gaps[place]), first)
+            stop = min(int(afters[place]), end)
             if start < stop:
                 text = (
                     f"{count} rows missing after {times.iso(_instant(before))} "

@@ -78,9 +78,14 @@ class VenuePolls:
         for name in names or ():
             if name not in tables.TABLES:
                 raise ValueError(f"tables: there is no table {name!r}{did_you_mean(name, tables.TABLES)}")
-        self.names, self.gone, self._symbols = names, dict[str, str](), symbols
-        self.clock, self.addresses, self.unconfirmed = clock, addresses or {}, unconfirmed
-        self._sockets, self.pushed = sockets or {}, pushed or {}
+        self.names = names
+        self.gone = dict[str, str]()
+        self._symbols = symbols
+        self.clock = clock
+        self.addresses = addresses or {}
+        self.unconfirmed = unconfirmed
+        self._sockets = sockets or {}
+        self.pushed = pushed or {}
         chosen = chosen_venues(venues, unconfirmed=unconfirmed)
         self.listened = _listened_to(chosen, streams) if self.keeps(LIQUIDATIONS) else {}
         self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)

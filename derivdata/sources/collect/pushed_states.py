@@ -20,7 +20,8 @@ class PushedStates:
     """The newest state of each contract and second, of frames that may tell only what changed."""
 
     def __init__(self, exchange: str, quarantine: Quarantine) -> None:
-        self._exchange, self._quarantine = exchange, quarantine
+        self._exchange = exchange
+        self._quarantine = quarantine
         self._last: dict[str, State] = {}  # all that was told of each contract, by this connection
         self._new: dict[tuple[str, int], State] = {}  # by contract and second
         self._left_out: list[str] = []  # rows that contradict themselves
@@ -36,7 +37,8 @@ class PushedStates:
         for row in records.states:
             if row.instrument.name not in names:
                 continue
-            name, time = row.instrument.name, times.us(at) if row.time is None else row.time
+            name = row.instrument.name
+            time = times.us(at) if row.time is None else row.time
             whole = State(*filled(row, self._last.get(name, row)))._replace(time=time)
             price = whole.mark or whole.price
             is_valued = row.oi_usd is not None or row.instrument.inverse
@@ -46,8 +48,10 @@ class PushedStates:
 
     def take(self, names: Sequence[str], now: pd.Timestamp) -> tuple[dict[str, pd.DataFrame], str, str]:
         """Return the rows since the last time, why tables have none, and which figures are left out."""
-        new, self._new = self._new, {}
-        left_out, self._left_out = self._left_out, []
+        new = self._new
+        self._new = {}
+        left_out = self._left_out
+        self._left_out = []
         states, failed, notes = self._held.hold([*new.values()], now)
         self._quarantine.keep_records(self._exchange, names, self._held.withheld, now)
         rows = dict[str, pd.DataFrame]()

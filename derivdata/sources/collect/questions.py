@@ -26,7 +26,8 @@ from derivdata.tables.payment_intervals import HOUR_US, payment_time
 
 _AGE = pd.Timedelta(10, "min")
 _AGE_US = times.us(_AGE)
-_SEVERAL, _JUMP = 5, 3.0
+_SEVERAL = 5
+_JUMP = 3.0
 """Contracts from which the median counts, and the factor between two polls that no market makes."""
 _FACTOR = 20.0
 """How many times a figure may be that which the series had last."""
@@ -94,8 +95,10 @@ class LastPolls:
         A jump of the median contract fails the table, one of a single contract leaves its figure out, until
         the venue has told it for an hour; so long a contract is left out that no list and no poll named.
         """
-        left_out, told = list[str](), states
-        failed, notes = {}, list[str]()
+        left_out = list[str]()
+        told = states
+        failed = {}
+        notes = list[str]()
         if why := self._jump(states, now):
             if self._jumped is None:
                 notes.append(f"{why}; it is believed, since the venue has told it for an hour")
@@ -150,7 +153,8 @@ class LastPolls:
 
     def _sound(self, row: State, left_out: list[str], now: pd.Timestamp) -> State:
         """Return the state of a contract without the figures that others contradict."""
-        name, price = row.instrument.name, row.mark or row.price or row.last
+        name = row.instrument.name
+        price = row.mark or row.price or row.last
         doubtful: dict[str, Any] = {}
         if row.oi_usd and row.oi_coins and price:
             ratio = row.oi_coins * price / row.oi_usd
@@ -201,7 +205,8 @@ class LastPolls:
         agrees = 1 / _JUMP < jump / first < _JUMP
         self._jumped = (since, first) if agrees else (now, jump)
         if now - self._jumped[0] >= _BELIEVED_AFTER:
-            self._open, self._jumped = told, None
+            self._open = told
+            self._jumped = None
         return (
             f"{self._exchange}: open interest is {jump:.3g} times that of the last poll, of the median of "
             f"{len(ratios)} contracts: not the unit that the venue is known to use"
@@ -216,7 +221,8 @@ def hold_list(before: Records, told: Records, doubted: dict[str, Instrument]) ->
     """
     earlier = {item.name: item for item in before.instruments}
     gone = earlier.keys() - {item.name for item in told.instruments}
-    held, news = list[str](), [f"{name} is listed no more" for name in sorted(gone)]
+    held = list[str]()
+    news = [f"{name} is listed no more" for name in sorted(gone)]
     then, now = ({row.instrument.name: row.hours for row in one.intervals} for one in (before, told))
     news += [
         f"{name}: interval {now.get(name)} after {then.get(name)}"
@@ -232,7 +238,8 @@ def hold_list(before: Records, told: Records, doubted: dict[str, Instrument]) ->
         ]
         is_other = any(getattr(item, name) != getattr(last, name) for name in _HELD_IN_LISTS)
         if is_other and doubted.get(item.name) != item:
-            doubted[item.name], told.instruments[place] = item, last
+            doubted[item.name] = item
+            told.instruments[place] = last
             held += changes
         else:
             doubted.pop(item.name, None)
@@ -245,7 +252,8 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
 
     What is refused goes to the quarantine. Raises `ArchiveError` where the archive itself cannot be read.
     """
-    exchange, held = session.venue.exchange, archive.exchanges(table)
+    exchange = session.venue.exchange
+    held = archive.exchanges(table)
 
     def read(
         symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp, venues: Sequence[str] | None = None
@@ -279,8 +287,11 @@ def require_even(table: str, rows: pd.DataFrame) -> None:
         ordered = part.sort_values("time")
         values = ordered[name].to_numpy()
         _require_no_zeros(name, ordered, values)
-        before, value, after = values[:-2], values[1:-1], values[2:]
-        high, low = value > _FACTOR * np.fmax(before, after), value * _FACTOR < np.fmin(before, after)
+        before = values[:-2]
+        value = values[1:-1]
+        after = values[2:]
+        high = value > _FACTOR * np.fmax(before, after)
+        low = value * _FACTOR < np.fmin(before, after)
         if (high | low).any():
             place = int(np.argmax(high | low))
             raise SchemaError(
@@ -321,7 +332,8 @@ def require_one_unit(table: str, rows: pd.DataFrame) -> None:
         ranked = np.sort(logs)
         gaps = np.diff(ranked)
         split = int(np.argmax(gaps)) + 1
-        low, high = ranked[:split], ranked[split:]
+        low = ranked[:split]
+        high = ranked[split:]
         spread = max(low[-1] - low[0], high[-1] - high[0])
         if min(low.size, high.size) < _LEAST_OF_SIZE or gaps[split - 1] < max(np.log(_SIZES), spread):
             continue

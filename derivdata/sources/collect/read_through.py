@@ -27,7 +27,8 @@ from derivdata.sources.venues.endpoint import DATED
 from derivdata.support.forking import renew_in_child
 
 _FRESH = pd.Timedelta(60, "s")
-_SAMPLED, _SOON = "funding_history", pd.Timedelta(2, "h")
+_SAMPLED = "funding_history"
+_SOON = pd.Timedelta(2, "h")
 _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
 _SHARE_SECONDS = 10.0
 """How long a user waits for open interest that takes a request for each contract; the next state has more."""
@@ -59,7 +60,8 @@ class ReadThrough:
         clock: Clock | None = None,
         addresses: Mapping[str, str] | None = None,
     ) -> None:
-        self.archive, self.clock = archive, clock or MachineClock()
+        self.archive = archive
+        self.clock = clock or MachineClock()
         self._addresses = addresses
         self._status = StatusLine()
         self._collector = Collector(
@@ -76,7 +78,8 @@ class ReadThrough:
         self._told: set[str] = set()
         self._partial: set[str] = set()
         self._notices: list[str] = []
-        self._poll_lock, self._fork_lock = threading.Lock(), threading.Lock()
+        self._poll_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         self._inherited = False
         renew_in_child(self)
 
@@ -139,12 +142,14 @@ class ReadThrough:
     def take_notices(self) -> list[str]:
         """Return what the user must know, once: venues that could not be reached, and why."""
         with self._fork_lock:
-            notices, self._notices = self._notices, []
+            notices = self._notices
+            self._notices = []
         return notices
 
     def _after_fork(self) -> None:
         """Stop asking in a forked child: its parent continues with the same sockets and archive."""
-        self._poll_lock, self._fork_lock = threading.Lock(), threading.Lock()
+        self._poll_lock = threading.Lock()
+        self._fork_lock = threading.Lock()
         self._notices = []  # the parent reports them
         self._inherited = True
 
@@ -178,7 +183,8 @@ class ReadThrough:
         symbols that somebody asked for were fetched, and a total of these would not be the venue's.
         Liquidations of the past are asked of venues that are named: some stand among all trades.
         """
-        table, failed = query.table, list[str]()
+        table = query.table
+        failed = list[str]()
         self._tell_of_lacking(table)
         named = query.venues is not None if table == LIQUIDATIONS else query.symbols is not None
         if table in _FILLED and named and not self._inherited:
@@ -205,7 +211,9 @@ class ReadThrough:
 
     def newest(self, query: Query) -> pd.DataFrame:
         """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
-        table, symbols, venues = query.table, query.symbols, query.venues
+        table = query.table
+        symbols = query.symbols
+        venues = query.venues
         self._tell_of_lacking(table)
         if table == BOOKS[0] and symbols and venues and not self._inherited:
             self._ask_books(symbols, venues)
@@ -214,7 +222,8 @@ class ReadThrough:
 
     def _noted(self, rows: pd.DataFrame, query: Query, failed: Sequence[str] = ()) -> pd.DataFrame:
         """Add to the provenance of rows which venues they lack, and why, however often it was told."""
-        gone, lost = self._collector.gone, self._collector.failed
+        gone = self._collector.gone
+        lost = self._collector.failed
         asked = self._collector.venues if query.venues is None else query.venues
         texts = [f"{name} is left out: {gone[name]}" for name in asked if name in gone]
         lacking = {name: lost.get(f"{name} {query.table}") for name in asked if name not in gone}
@@ -232,7 +241,8 @@ class ReadThrough:
         """Ask for the order books that are older than a minute."""
         with self._poll_lock:
             for symbol, exchange in product(symbols, venues):
-                now, last_request = self.clock.utc(), self._books.get((symbol, exchange))
+                now = self.clock.utc()
+                last_request = self._books.get((symbol, exchange))
                 if exchange not in self._collector.venues or exchange in self._collector.gone:
                     continue
                 if last_request is None or now - last_request >= _FRESH:

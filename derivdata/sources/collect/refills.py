@@ -44,8 +44,12 @@ class Refills:
         keep: pd.Timedelta | None,
     ) -> None:
         self.workers: dict[str, threading.Thread] = {}
-        self._archive, self._polls, self._symbols, self._clock = archive, polls, list(symbols), polls.clock
-        self._since, self._keep = since, keep
+        self._archive = archive
+        self._polls = polls
+        self._symbols = list(symbols)
+        self._clock = polls.clock
+        self._since = since
+        self._keep = keep
         known = _REFILLED if polls.names is None else (*_REFILLED, *NAMED_ONLY)
         self._tables = [name for name in known if polls.keeps(name)]
         self._started: dict[str, pd.Timestamp] = {}
@@ -134,7 +138,8 @@ class Refills:
     def _refilled(self, name: str) -> Backfilled:
         """Ask a venue for the histories that the ledger lacks, of the symbols that were chosen."""
         now = self._clock.utc()
-        hour, first = now.floor("h"), self._first(now)
+        hour = now.floor("h")
+        first = self._first(now)
         # A payment bears the full hour, and a window ends before its end.
         listed = (now - _REFILL_AT).floor("h") + _MINUTE
         windows = {t: (first, listed if t == "funding_settlements" else hour) for t in self._tables}

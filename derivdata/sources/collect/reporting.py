@@ -94,7 +94,8 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
     rows = []
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
-        answered, failed = requests[requests["answered"]], requests[~requests["answered"]]
+        answered = requests[requests["answered"]]
+        failed = requests[~requests["answered"]]
         recent = archive.rows(Query(table, now - _HOUR, now + _HOUR, None, [exchange], ["time"]))
         newest = archive.newest(Query(table, _FIRST, now + _HOUR, None, [exchange]))
         last = answered["end"].max() if len(answered) else None
@@ -120,7 +121,8 @@ def late(archive: Archive, now: pd.Timestamp, limit: pd.Timedelta) -> list[str]:
     What is asked symbol by symbol is refilled once an hour, and has 75 minutes more. What is no longer asked,
     since that much longer than the archive's newest request, was dropped on purpose or backfilled once.
     """
-    found, ledger = [], archive.requests()
+    found = []
+    ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
         allowed = limit if requests["symbol"].isna().any() else limit + _REFILLED_WITHIN
         answered = requests.loc[requests["answered"], "end"].max()

@@ -25,8 +25,10 @@ _DIGITS_OF_FLOOR = 3
 _COMPARED_ROWS = 12
 _LASTING_FACTOR = 6.0
 _ROW_FACTOR = 5.0
-_LEAST_BPS, _LARGE_BPS = 0.3, 2.0
-_LEAST_ROWS, _LEAST_SHARE = 6, 0.1
+_LEAST_BPS = 0.3
+_LARGE_BPS = 2.0
+_LEAST_ROWS = 6
+_LEAST_SHARE = 0.1
 _OPPOSITE_SHARE = 0.95
 _MICROSECOND = pd.Timedelta(1, "us")
 
@@ -55,7 +57,8 @@ def _runs(name: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> list[st
     """Return doubts about zeros, and about one figure that repeats, between other figures."""
     found = []
     for first, last in _equal_runs(values):
-        value, count = values[first], last - first
+        value = values[first]
+        count = last - first
         others = np.delete(values, np.s_[first:last])
         if np.unique(others[np.isfinite(others)]).size < _ZERO_ROWS:
             continue
@@ -92,7 +95,8 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
     """Return a doubt about rates that are unlike those of other venues at the same times and intervals."""
     if not set(archive.exchanges(_PAYMENTS)) - {exchange}:
         return []
-    start, end = rows["time"].iloc[0], rows["time"].iloc[-1] + _MICROSECOND
+    start = rows["time"].iloc[0]
+    end = rows["time"].iloc[-1] + _MICROSECOND
     stored = archive.read(_PAYMENTS, start, end, symbols=[str(rows["symbol"].iloc[0])])
     stored = stored[(stored["exchange"] != exchange).to_numpy()]
     keys: list[Any] = ["time", "interval_hours"]
@@ -105,7 +109,8 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
     is_judged = (own != 0) & (peer != 0)
     ratio = np.where(is_judged, np.abs(own) / np.where(peer == 0, 1.0, np.abs(peer)), 1.0)
     of_runs = pd.DataFrame({"ratio": ratio, "larger": larger}).rolling(_COMPARED_ROWS).median()
-    lasting, size = of_runs["ratio"].to_numpy(), of_runs["larger"].to_numpy()
+    lasting = of_runs["ratio"].to_numpy()
+    size = of_runs["larger"].to_numpy()
     with np.errstate(invalid="ignore"):
         is_off = ((lasting >= _LASTING_FACTOR) | (lasting <= 1 / _LASTING_FACTOR)) & (size >= _LEAST_BPS)
     if is_off.any():

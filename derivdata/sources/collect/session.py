@@ -33,7 +33,8 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 
 _TRIES = 7
-_SKEW_NOTICE, _SKEW_STOP = 5.0, 60.0
+_SKEW_NOTICE = 5.0
+_SKEW_STOP = 60.0
 _PASSING = ("limit", "busy")
 
 
@@ -99,7 +100,8 @@ class Shared:
 
     def take_list_news(self) -> dict[str, str]:
         """Return what changed in the lists since the last time."""
-        news, self._list_news = self._list_news, {}
+        news = self._list_news
+        self._list_news = {}
         return news
 
     def close_for(self, now: pd.Timestamp, seconds: float) -> None:
@@ -121,7 +123,8 @@ class VenueSession:
     def __init__(
         self, venue: Venue, clock: Clock, *, address: str | None = None, shared: Shared | None = None
     ) -> None:
-        self.venue, self.clock = venue, clock
+        self.venue = venue
+        self.clock = clock
         self.shared = shared or Shared()
         self.requests = self.expected = 0  # of a poll, and how many it takes as far as is known
         self.waited = 0.0  # for its answers [s]
@@ -138,7 +141,8 @@ class VenueSession:
 
     def answer_seconds(self) -> float:
         """Return how long an answer of a poll takes on average, with the one that is waited for."""
-        since, now = self._asked_at, self.clock.utc()
+        since = self._asked_at
+        now = self.clock.utc()
         return (self.waited + float((now - (since or now)).total_seconds())) / max(self.requests, 1)
 
     def ask(
@@ -166,7 +170,8 @@ class VenueSession:
                 self.patience -= (self.clock.utc() - sent).total_seconds()
                 raise
             finally:
-                self.waited, self._asked_at = self.waited + (self.clock.utc() - sent).total_seconds(), None
+                self.waited = self.waited + (self.clock.utc() - sent).total_seconds()
+                self._asked_at = None
 
         self._waited_for_ban = False  # once for each request: a firewall may refuse an address for good
         try:
@@ -254,7 +259,8 @@ class VenueSession:
             if endpoint.repeats and endpoint.symbol in query:
                 sent_params[endpoint.symbol] = query[endpoint.symbol].split(",")
             reply = self._http.send("GET", base + place, sent_params)
-        self.shared.answered, self.last_body = True, reply.body
+        self.shared.answered = True
+        self.last_body = reply.body
         text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
         at = self.clock.utc()
         self._refuse(place, reply)

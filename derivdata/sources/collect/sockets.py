@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 _OPEN_SECONDS = 10.0
-_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 60.0
 _HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
 _PING = pd.Timedelta(10, "s")
 _UNREAD = pd.Timedelta(20, "s")
@@ -70,9 +71,12 @@ class VenueStream:
         broken = import_extra("websockets.exceptions", "stream", use).WebSocketException
         self._trouble = (broken, OSError, EOFError, zlib.error, DerivdataError)
         self.tables = next(e.tables for e in venue.endpoints if e.path == stream.channel)
-        self.venue, self._stream, self._clock = venue, stream, clock
+        self.venue = venue
+        self._stream = stream
+        self._clock = clock
         self.channel = stream.channel
-        self._contracts, self._address = contracts, address
+        self._contracts = contracts
+        self._address = address
         self._quarantine = quarantine or Quarantine()
         self._lock = threading.Lock()
         self._frames: list[Mapping[str, pd.DataFrame]] = []
@@ -116,9 +120,12 @@ class VenueStream:
         """Return the rows since the last time, the windows listened to (none where rows fail), and why."""
         with self._lock:
             self._close_window()
-            parts, self._frames = self._frames, []
-            covered, self._covered = self._covered, []
-            error, self._error = self._error, ""
+            parts = self._frames
+            self._frames = []
+            covered = self._covered
+            self._covered = []
+            error = self._error
+            self._error = ""
             if self._states is not None:
                 rows, why, self.left_out = self._states.take(self.tables, self._clock.utc())
                 parts.append(rows)
@@ -206,7 +213,8 @@ class VenueStream:
                     if pong is not None and pong.is_set():
                         self._hear(place, pinged)
                     if pong is None or (pong.is_set() and now - pinged >= _PING):
-                        pong, pinged = socket.ping(), now
+                        pong = socket.ping()
+                        pinged = now
                     if text and (now - spoken).total_seconds() >= every:
                         socket.send(text)
                         spoken = now
@@ -253,7 +261,8 @@ class VenueStream:
                     self._read_at = now
                 return True
         except (SchemaError, EOFError, zlib.error, gzip.BadGzipFile) as problem:
-            exchange, channel = self.venue.exchange, self.channel
+            exchange = self.venue.exchange
+            channel = self.channel
             raise SchemaError(self._quarantine.keep(exchange, channel, body, str(problem), now)) from None
         if body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing

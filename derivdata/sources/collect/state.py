@@ -63,7 +63,9 @@ class VenueState:
         is_listened: bool = False,
     ) -> None:
         self.is_listened = is_listened
-        self.session, self.depth, self._quarantine = session, depth, session.shared.quarantine
+        self.session = session
+        self.depth = depth
+        self._quarantine = session.shared.quarantine
         self._liquidations = (
             None if symbols is None else LiquidationPolls(session, symbols, unconfirmed=unconfirmed)
         )
@@ -123,7 +125,8 @@ class VenueState:
         """
         if table in poll.requests or not (table in poll.frames or table in poll.failed):
             return poll.requests.get(table, [])
-        start, cadence = poll.at.floor("min"), self.cadence(table)
+        start = poll.at.floor("min")
+        cadence = self.cadence(table)
         again = start + min(cadence, AGAIN)
         missing = [part for lacking, part in poll.missing if lacking == table]
         entries = [LedgerEntry(poll.exchange, part, start, again, poll.parts[part][:500]) for part in missing]
@@ -141,7 +144,9 @@ class VenueState:
 
     def begin(self) -> Poll:
         """Return an empty poll of this instant; its waiting is bounded."""
-        self.session.patience, self.session.waited, self.session.requests = _PATIENCE_SECONDS, 0.0, 0
+        self.session.patience = _PATIENCE_SECONDS
+        self.session.waited = 0.0
+        self.session.requests = 0
         return Poll(self.session.venue.exchange, self.session.clock.utc())
 
     def poll(self) -> Poll:
@@ -187,7 +192,9 @@ class VenueState:
         endpoint = None if item is None else next((e for e in self._books if e.covers(item)), None)
         if item is None or endpoint is None:
             return
-        start, error, answer = poll.at.floor("min"), "", Records()
+        start = poll.at.floor("min")
+        error = ""
+        answer = Records()
         try:
             params = {endpoint.symbol: contract_name(endpoint, item)}
             answer, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
@@ -214,7 +221,9 @@ class VenueState:
             poll.requests.setdefault(table, []).append(request)
 
     def _tabulate(self, poll: Poll, answered: Mapping[VenueEndpoint, Records]) -> None:
-        at, chain, state = times.us(self.session.clock.utc()), Records(), Records()
+        at = times.us(self.session.clock.utc())
+        chain = Records()
+        state = Records()
         for endpoint, records in answered.items():
             (chain if endpoint.what == "chain" else state).add(records)
         state.add(self._bulk.lasting())
@@ -269,7 +278,8 @@ class VenueState:
         waiting = self._looked is not None and now - self._looked < _STILL
         if waiting or not still - self._looked_at or 2 * len(still) > len(told):
             return False
-        self._looked, self._looked_at = now, still
+        self._looked = now
+        self._looked_at = still
         return True
 
     def sound_fills(self, rows: pd.DataFrame, now: pd.Timestamp) -> tuple[pd.DataFrame, str]:
@@ -384,7 +394,8 @@ class VenueState:
         return self._lost(self.begin(), error)
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
-        poll.failed, poll.parts = dict.fromkeys(sorted(self.tables), str(problem)), {}
+        poll.failed = dict.fromkeys(sorted(self.tables), str(problem))
+        poll.parts = {}
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
         return poll
 

@@ -79,7 +79,8 @@ class FileKind(NamedTuple):
 
     def periods(self, window: times.Window) -> list[pd.Timestamp]:
         """Return the starts of the periods with rows of a window."""
-        first, last = window.start - self.offset, window.end - self.offset
+        first = window.start - self.offset
+        last = window.end - self.offset
         first = first.floor("D").replace(day=1) if self.monthly else first.floor("D")
         starts = pd.date_range(first, last, freq="MS" if self.monthly else "D", inclusive="left")
         return [start.as_unit("us") for start in starts]
@@ -202,7 +203,8 @@ class FileHost:
 
     def __init__(self, clock: Clock, address: str | None = None) -> None:
         self.requests = 0
-        self._clock, self._address = clock, address
+        self._clock = clock
+        self._address = address
         self._http = KeylessSession()
         self._folders: dict[str, list[str]] = {}  # of contracts, by what they lie in
 
@@ -247,7 +249,8 @@ class FileHost:
             for entry in _ENTRY.findall(body):
                 path = f"/{_field(entry, 'Key')}"
                 if path in periods:
-                    size, modified = int(_field(entry, "Size")), _field(entry, "LastModified")
+                    size = int(_field(entry, "Size"))
+                    modified = _field(entry, "LastModified")
                     listed.append(ListedFile(path, periods[path], not kind.monthly, size, modified))
         return sorted(listed, key=lambda file: file.start)
 

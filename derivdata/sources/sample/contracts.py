@@ -29,7 +29,8 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     frame = frame[(frame["time"] >= first) & (frame["time"] < last)].reset_index(drop=True)
     if frame.empty:
         return {}
-    perpetual, gone = frame["perpetual"], frame["time"] == frame["until"]
+    perpetual = frame["perpetual"]
+    gone = frame["time"] == frame["until"]
     until = pd.Series(instants(frame["until"].where(frame["until"] < FOREVER * DAY_US, 0)))
     return dict(frame[columns[:3]]) | {
         "time": instants(frame["time"]),
@@ -49,7 +50,8 @@ def _perpetuals(names: _Names, venues: _Names) -> Iterator[tuple[Any, ...]]:
     for own, venue, since, until in zip(
         chosen.symbol, chosen.exchange, chosen.since.tolist(), chosen.until.tolist(), strict=True
     ):
-        symbol, since = symbols().name[own], max(since, START_DAY)
+        symbol = symbols().name[own]
+        since = max(since, START_DAY)
         if since < until:
             yield symbol, exchange_names()[venue], f"{symbol}USDT", since * DAY_US, until * DAY_US, True
 

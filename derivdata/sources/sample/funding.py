@@ -17,7 +17,8 @@ from derivdata.sources.sample.universe import MODELS, Pairs, exchange_names, pai
 from derivdata.support.arrays import Bools, Floats, Ints
 
 _MARKET = 1000
-_SPIKES, _HOLES = noise.key("spikes"), noise.key("holes")
+_SPIKES = noise.key("spikes")
+_HOLES = noise.key("holes")
 
 
 def formed(chosen: Pairs, first: int, days: int) -> Floats:

@@ -40,7 +40,9 @@ _KINDS = {
     **dict.fromkeys(("bybit", "deribit", "okx"), ("weekly", "monthly", "quarterly")),
 }
 _WEIGHT = {"binance": 0.4, "bitget": 0.05, "bybit": 0.2, "deribit": 1.0, "kraken": 0.1, "okx": 0.5}
-OI_SHARE, OI_DECAY, TURNOVER = 0.02, 2.0, 0.5
+OI_SHARE = 0.02
+OI_DECAY = 2.0
+TURNOVER = 0.5
 """Part of the perpetuals' open interest at the start, decay a year, volume of a day over open interest."""
 
 _Names = Sequence[str] | None
@@ -110,6 +112,7 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
 
 def open_interest(symbol: str, exchange: str, curve: Forwards) -> Floats:
     """Return open interest [USD], unrounded, over expiries and instants."""
-    s, own = symbols(), symbols().name.index(symbol)
+    s = symbols()
+    own = symbols().name.index(symbol)
     level = s.oi[own] * OI_SHARE * _WEIGHT[exchange]
     return np.asarray(level * np.exp(-OI_DECAY * curve.year_fraction) * curve.spot / s.price[own])

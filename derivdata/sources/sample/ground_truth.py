@@ -120,7 +120,8 @@ def truth(
         NOW - pd.Timedelta(1, "h") if start is None else start,
         NOW + pd.Timedelta(1, "us") if end is None else end,
     )
-    first, last = times.us(window.start), times.us(window.end)
+    first = times.us(window.start)
+    last = times.us(window.end)
     return _TIMED[topic](first, last, symbols, venues)
 
 
@@ -222,7 +223,8 @@ def _positioning(chosen: Pairs) -> pd.DataFrame:
 
 
 def _prices(chosen: Pairs) -> pd.DataFrame:
-    s, half_life = symbols(), paths.PRICE_HALF_LIFE_HOURS
+    s = symbols()
+    half_life = paths.PRICE_HALF_LIFE_HOURS
     return _per_symbol(chosen, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
 
 
@@ -295,7 +297,8 @@ def _started(day: int, rows: Ints) -> pd.DataFrame:
 
 def _premium(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
     """Return the premium of the mark over the index at each five-minute step of ``[first, last)`` [µs]."""
-    every, parts = select(names, venues), []
+    every = select(names, venues)
+    parts = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
         chosen = every.trading(day, day + 1)
         value = funding.premium(chosen, day, 1)
@@ -312,7 +315,8 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     parts = []
     for symbol, exchange, expiry, time, curve in futures.sessions(hours, names, venues):
-        price, years = curve.underlying_price, curve.year_fraction
+        price = curve.underlying_price
+        years = curve.year_fraction
         columns = {
             "time": time,
             "expiry": expiry[:, None] * DAY_US + EXPIRY_US,
@@ -360,9 +364,11 @@ def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.D
 
 def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
     listed = listing(symbol, exchange, trading_day)
-    strike, place = listed.strike[listed.call], listed.place[listed.call]
+    strike = listed.strike[listed.call]
+    place = listed.place[listed.call]
     curve = forwards(symbol, exchange, listed.expiry, hours)
-    years, forward = curve.year_fraction, curve.underlying_price[place]
+    years = curve.year_fraction
+    forward = curve.underlying_price[place]
     k = np.log(strike[:, None] / forward)
     w = bates.total_variance(symbol, exchange, years, hours, k, place)
     columns = {

@@ -36,7 +36,8 @@ LARGEST_USD = 2e7
 _GENERATIONS = 40
 _NUMBERS = ("order_price_usd", "fill_price_usd", "quantity", "filled_quantity", "value_usd")
 _Names = Sequence[str] | None
-_LONG, _AGAINST = 0.55, 0.08
+_LONG = 0.55
+_AGAINST = 0.08
 _POISSON = np.cumsum(
     [0.5769498104, 0.3173223957, 0.08726365882, 0.01599833745, 0.002199771399, 0.0002419748539,
      0.00002218102827]
@@ -91,7 +92,8 @@ def orders(day: int) -> Orders:
     pair = _pair(tree)
     keep = np.flatnonzero(pair >= 0)
     keep = keep[np.lexsort((tree.number[keep], tree.time[keep]))]
-    tree, pair = tree.take(keep), pair[keep]
+    tree = tree.take(keep)
+    pair = pair[keep]
     number = tree.number
     long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
     step = np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)  # after midnight the day's last
@@ -221,8 +223,10 @@ def _fills_started(day: int, first: int, last: int, rows: Ints) -> dict[str, Any
     parts = fills(day_orders)
     pair = day_orders.pair[parts.order]
     inside = (parts.time >= first) & (parts.time < last) & np.isin(pair, rows)
-    order, pair = parts.order[inside], pair[inside]
-    price, quantity = parts.price[inside], parts.quantity[inside]
+    order = parts.order[inside]
+    pair = pair[inside]
+    price = parts.price[inside]
+    quantity = parts.quantity[inside]
     return {
         "number": day_orders.number[order],
         "place": parts.place[inside],

@@ -19,10 +19,13 @@ from derivdata.support.arrays import Floats, Ints
 _HOUR = STEPS // 24
 _KINDS = ("index", "last", "mark")
 _TAKER = noise.key("side of the last trade")
-_SPOT, _TETHER = noise.key("spot"), noise.key("price of USDT")
+_SPOT = noise.key("spot")
+_TETHER = noise.key("price of USDT")
 SPOT_QUOTES = {"binance": "USDT", "bybit": "USDT", "coinbase": "USD", "okx": "USDT"}
 """The venues with spot prices, and their currency."""
-SPOT_DEVIATION_BPS, USDT_DEVIATION_BPS, USDT_HALF_LIFE_HOURS = 1.0, 5.0, 48.0
+SPOT_DEVIATION_BPS = 1.0
+USDT_DEVIATION_BPS = 5.0
+USDT_HALF_LIFE_HOURS = 48.0
 _Names = Sequence[str] | None
 
 
@@ -78,7 +81,8 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     A spot price is the venue's index, but for a distance of its own. One in USD is of the same coins by the
     price of USDT, an Ornstein–Uhlenbeck path about 1.
     """
-    every, parts = select(names, venues), []
+    every = select(names, venues)
+    parts = []
     every = every.take(np.flatnonzero(np.isin(every.exchange, [*map(exchange_names().index, SPOT_QUOTES)])))
     step = np.arange(0, STEPS, _HOUR)
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):

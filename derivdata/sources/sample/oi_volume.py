@@ -40,7 +40,8 @@ def oi(chosen: Pairs, first: int, days: int) -> Floats:
 def volume(chosen: Pairs, first: int, days: int) -> Floats:
     """Return the volume [USD] of each hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
     time = hours(first, days)
-    hour, day = (time // HOUR_US) % 24, time // DAY_US
+    hour = (time // HOUR_US) % 24
+    day = time // DAY_US
     busy = (
         1.0
         - 0.35 * ((hour - 15.0) / 12.0) ** 2 * (hour < 15)
@@ -98,12 +99,14 @@ CROWDS = {
     "top_accounts": Crowd(0.2, 0.10, 0.15, 36.0),
     "top_positions": Crowd(0.05, -0.15, 0.10, 72.0),
 }
-TAKER_IMPACT, TAKER_DEVIATION = 0.08, 0.06
+TAKER_IMPACT = 0.08
+TAKER_DEVIATION = 0.06
 
 
 def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the positioning with ``first <= time < last`` [µs]."""
-    begin, stop = first // DAY_US, (last - 1) // DAY_US + 1
+    begin = first // DAY_US
+    stop = (last - 1) // DAY_US + 1
     chosen = select(names, venues).trading(begin, stop)
     if not len(chosen):
         return {}

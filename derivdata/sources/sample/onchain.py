@@ -31,12 +31,14 @@ BUILDERS = tuple(sorted("axiom basedapp dexari hyperdash insilico okto phantom p
 """Names of the builders."""
 
 _SLOTS = 96
-_SLOT_US, _STEPS_PER_SLOT = DAY_US // _SLOTS, STEPS // _SLOTS
+_SLOT_US = DAY_US // _SLOTS
+_STEPS_PER_SLOT = STEPS // _SLOTS
 _PEOPLE = 250
 _HIP3_FEE = 0.00045  # of a trade's value, of which the deployer gets half
 _HIP4_FEE = 0.0007
 _ACTIVE, _WHEN, _SIZE, _COUNT = (noise.key("onchain", name) for name in ("active", "when", "size", "count"))
-_LIQUIDATED, _OI = noise.key("onchain", "liquidated"), noise.key("onchain", "open interest")
+_LIQUIDATED = noise.key("onchain", "liquidated")
+_OI = noise.key("onchain", "open interest")
 
 
 class _Markets(NamedTuple):
@@ -102,7 +104,8 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     # Open, high, low and close of every quarter of an hour: its steps and the next one's first.
     close = path[:, _STEPS_PER_SLOT : days.size * STEPS + 1 : _STEPS_PER_SLOT]
     inner = path[:, : days.size * STEPS].reshape(len(path), -1, _STEPS_PER_SLOT)
-    high, low = np.maximum(inner.max(axis=2), close), np.minimum(inner.min(axis=2), close)
+    high = np.maximum(inner.max(axis=2), close)
+    low = np.minimum(inner.min(axis=2), close)
     candles = {"open_usd": inner[..., 0], "high_usd": high, "low_usd": low, "close_usd": close}
     noisy = paths.ou(noise.keys("coin", _HIP3.names) ^ _OI, 120.0, int(days[0]), days.size, _SLOTS)
     level = _DEX_SCALE * 400.0 / symbols().price[own]
@@ -200,7 +203,8 @@ def _trades(
     weight = noise.uniform(noise.keys("actor", names), 1)[:, None, None] ** 4
     active = noise.uniform((streams ^ _ACTIVE)[..., None], days) < chance[0] + chance[1] * weight
     actor, market, place = np.nonzero(active)
-    own, day = streams[actor, market], days[place]
+    own = streams[actor, market]
+    day = days[place]
     slot = np.floor(noise.uniform(own ^ _WHEN, day) * _SLOTS).astype(np.int64)
     time = day * DAY_US + slot * _SLOT_US
     size = scale[market] * (1.0 + 20.0 * weight[actor, 0, 0]) * np.exp(1.1 * noise.normal(own ^ _SIZE, day))

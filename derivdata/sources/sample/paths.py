@@ -21,7 +21,8 @@ from derivdata.support.arrays import Floats, Ints
 
 PRICE_HALF_LIFE_HOURS = 24.0 * 120.0
 
-_INNER, _PRICE = noise.key("within a day"), noise.key("price")
+_INNER = noise.key("within a day")
+_PRICE = noise.key("price")
 _ROUND = 64
 _LN2 = 0.6931471805599453
 
@@ -37,7 +38,8 @@ def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Flo
 @lru_cache(maxsize=4)
 def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
     """Return unit-variance AR(1) paths from the anchor day on, shape ``(count, streams)``."""
-    keys, fade = np.frombuffer(streams, dtype=np.uint64), np.frombuffer(decay)
+    keys = np.frombuffer(streams, dtype=np.uint64)
+    fade = np.frombuffer(decay)
     spread = np.sqrt(1.0 - fade * fade)
     draws = noise.normal(keys, np.arange(count)[:, None])
     state = draws[0]
@@ -82,7 +84,8 @@ def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
     first = int(np.min(whole))
     ends = midnights(streams, half_life_hours, first, int(np.max(whole)) - first + 2).T
     u = day_fraction - whole
-    left, right = ends[:, whole - first], ends[:, whole - first + 1]
+    left = ends[:, whole - first]
+    right = ends[:, whole - first + 1]
     return np.asarray(left + (right - left) * (u * u * (3.0 - 2.0 * u)))
 
 

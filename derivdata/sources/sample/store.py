@@ -184,17 +184,16 @@ class Sample:
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up a column over the symbols of each venue and instant, as an archive does."""
         _check(query.table)
-        first, last = max(times.us(query.start), times.us(START)), max(times.us(query.end), times.us(START))
+        first = max(times.us(query.start), times.us(START))
+        last = max(times.us(query.end), times.us(START))
         chosen = select(query.symbols, query.venues)
         return _kept(("sums", query, value), lambda: histories.sums(query.table, value, first, last, chosen))
 
 
 def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """Return what was made for a key by any process, or make it, and keep it on disk if that takes long."""
-    name, files = (
-        hashlib.blake2b(repr(key).encode()).hexdigest(),
-        AnswerFiles(cache_folder() / "sample", _version()),
-    )
+    name = hashlib.blake2b(repr(key).encode()).hexdigest()
+    files = AnswerFiles(cache_folder() / "sample", _version())
     if (record := files.record(name)) is not None:
         return _read(record.body)
     start = time.thread_time()
@@ -220,8 +219,10 @@ def _version() -> str:
 
 
 def _rows(query: Query) -> pd.DataFrame:
-    first, last = max(times.us(query.start), times.us(START)), times.us(query.end)
-    table, columns = query.table, query.columns
+    first = max(times.us(query.start), times.us(START))
+    last = times.us(query.end)
+    table = query.table
+    columns = query.columns
     if first >= last:
         arrays = {}
     elif table in _PROJECTED:
@@ -239,7 +240,8 @@ def _rows(query: Query) -> pd.DataFrame:
 
 def _newest_rows(query: Query) -> pd.DataFrame:
     table = query.table
-    first, last = max(times.us(query.start), times.us(START)), times.us(query.end) - 1
+    first = max(times.us(query.start), times.us(START))
+    last = times.us(query.end) - 1
     if first > last:
         return TABLES[table].empty()
     if table in _NEWEST:

@@ -9,7 +9,9 @@ import pandas as pd
 from derivdata.sources.sample.noise import instants
 from derivdata.sources.sample.universe import MARKET
 
-_BEFORE, _AHEAD, _HOLIDAYS_AHEAD = 14, 14, 60
+_BEFORE = 14
+_AHEAD = 14
+_HOLIDAYS_AHEAD = 60
 
 
 class _Exchange(NamedTuple):
@@ -48,7 +50,8 @@ def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
         for name, start, end in _hours(exchange, day)
     ]
     listed = closed[(closed >= begin) & (closed <= today + pd.Timedelta(_HOLIDAYS_AHEAD, "D"))]
-    midnight, whole_day = pd.Timedelta(0), pd.Timedelta(1, "D")
+    midnight = pd.Timedelta(0)
+    whole_day = pd.Timedelta(1, "D")
     holidays = [("holiday", *_span(exchange, day, midnight, whole_day), False) for day in listed]
     frame = pd.DataFrame([*sessions, *holidays], columns=["session", "start", "end", "is_tradable"])
     tradable = frame[frame["is_tradable"]]

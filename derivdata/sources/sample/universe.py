@@ -148,7 +148,8 @@ def symbols() -> Symbols:
 @lru_cache(maxsize=1)
 def pairs() -> Pairs:
     """Return every pair of the sample."""
-    all_symbols, venues = symbols(), exchange_names()
+    all_symbols = symbols()
+    venues = exchange_names()
     chance = np.stack([_chance(all_symbols.rank, v) for v in venues], axis=1)
     names = [[f"{s}|{v}" for v in venues] for s in all_symbols.name]
     streams = np.array([[noise.key("pair", n) for n in row] for row in names], dtype=np.uint64)

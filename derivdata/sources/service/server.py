@@ -40,7 +40,10 @@ class RunningService:
     def __init__(
         self, url: str, api_key: str, store: Store, clock: Callable[[], pd.Timestamp], server: _Server
     ) -> None:
-        self.url, self.api_key, self.store, self.clock = url, api_key, store, clock
+        self.url = url
+        self.api_key = api_key
+        self.store = store
+        self.clock = clock
         self.code = code_digest()
         self._server = server
 

@@ -166,14 +166,17 @@ def open_interest_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.rows(_OiPast):
         with reading.row():
-            time, amount = reading.ms(row.timestamp), reading.required(row.sumOpenInterest)
+            time = reading.ms(row.timestamp)
+            amount = reading.required(row.sumOpenInterest)
             if row.pair is not None and row.contractType is not None:
                 ending = "PERP" if row.contractType == "PERPETUAL" else row.contractType
                 item = reading.instrument(f"{row.pair}_{ending}", named)
-                coins, usd = None, item.usd(amount, None)
+                coins = None
+                usd = item.usd(amount, None)
             elif row.symbol is not None:
                 item = reading.instrument(row.symbol, named)
-                coins, usd = amount, reading.required(row.sumOpenInterestValue)
+                coins = amount
+                usd = reading.required(row.sumOpenInterestValue)
             else:
                 reading.fail("a row has neither symbol nor pair and contractType")
             records.add_past(OiPoint(item, time, usd, resolution, coins))
@@ -222,7 +225,8 @@ _CONTRACT = spelled(
 
 def _contract(reading: Reading, row: _Contract) -> Instrument:
     """Return a contract; a perpetual one that is going to be delisted has a day of delivery too."""
-    inverse, perpetual = coin_margined(row.name), row.kind in _RESTING
+    inverse = coin_margined(row.name)
+    perpetual = row.kind in _RESTING
     if inverse and row.usd is None:
         reading.fail(f"{row.name} has no contractSize")
     item = reading.contract(
@@ -275,8 +279,10 @@ def force_orders(reading: Reading) -> Records:
             if order.st is not None and (order.st == 2) != item.inverse:
                 reading.fail(f"{order.s} belongs to the other market (st {order.st})")
             side = reading.word(order.S, {"SELL": "long", "BUY": "short"})
-            fill, price = reading.required(order.ap), reading.required(order.p)
-            ordered, filled = reading.required(order.q), reading.required(order.z)
+            fill = reading.required(order.ap)
+            price = reading.required(order.p)
+            ordered = reading.required(order.q)
+            filled = reading.required(order.z)
             records.liquidations.append(
                 Liquidation.of(
                     item,
@@ -301,13 +307,15 @@ def klines(reading: Reading) -> Records:
     Beside last prices stands what takers bought of the turnover, of bars that are over; the rest they sold.
     """
     item = reading.instrument(reading.asked("symbol", "pair"), named)
-    resolution, bars = reading.resolution("interval"), reading.decode(list[_Bar])
+    resolution = reading.resolution("interval")
+    bars = reading.decode(list[_Bar])
     kind = next((kind for kind in ("mark", "index") if f"{kind}Price" in reading.place), "last")
     opens = [(row[0], reading.opening(row[1], row[2], row[3])) for row in bars]
     records = reading.prices(opens, item, kind, resolution)
     has_turnover = kind == "last" and not item.inverse
     for start, row in zip(records.times, bars if has_turnover else (), strict=False):
-        turnover, bought = reading.required(row[7]), reading.required(row[10])
+        turnover = reading.required(row[7])
+        bought = reading.required(row[10])
         if bought > turnover:
             reading.fail(f"takers bought {bought:g} of a turnover of {turnover:g}")
         if reading.has_ended(start, resolution):

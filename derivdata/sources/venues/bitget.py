@@ -69,14 +69,16 @@ class _Current(Wire):
 
 def current_rates(reading: Reading) -> Records:
     """Read running rates with their intervals."""
-    time, states = reading.ms(reading.part(Stamp, "requestTime")), []
+    time = reading.ms(reading.part(Stamp, "requestTime"))
+    states = []
     for row in reading.rows(_Current, "data"):
         with reading.row():
             if row.fundingTime is not None:
                 reading.fail(f"{row.symbol} has a fundingTime: expected the running rate, got a payment")
             if row.lastPr is not None or row.lastPrice is not None:
                 reading.fail(f"{row.symbol} has a last price: expected the running rate, got a ticker")
-            item, rate = reading.instrument(row.symbol, _named), reading.number(row.fundingRate)
+            item = reading.instrument(row.symbol, _named)
+            rate = reading.number(row.fundingRate)
             hours = reading.number(row.fundingRateInterval) or reading.interval(item)
             is_test = row.maxFundingRate is None  # a test symbol has no limits
             if item.perpetual and not is_test and item.active:
@@ -104,7 +106,9 @@ _CONTRACT = spelled(
 
 def _contract(reading: Reading, row: _Contract) -> Instrument:
     """Return a contract of the list; ``sizeMultiplier`` is a lot step, contracts are counted in coins."""
-    quote, units, places = row.quote, reading.number(row.tick), reading.number(row.places)
+    quote = row.quote
+    units = reading.number(row.tick)
+    places = reading.number(row.places)
     return reading.contract(
         row,
         quote="USDC" if row.name.endswith("PERP") else quote,

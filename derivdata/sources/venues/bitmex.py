@@ -22,7 +22,8 @@ from derivdata.tables import contract
 _ALIASES = {"XBT": "BTC"}
 _QUOTES = ("USD", "USDT", "USDC")
 _PERPETUAL = "FFWCSX"
-_SATOSHI, _MILLIONTH = 1e-8, 1e-6
+_SATOSHI = 1e-8
+_MILLIONTH = 1e-6
 _REASONS = {"RateLimitError": "limit", "HTTPError": "refused"}
 
 
@@ -84,7 +85,8 @@ _CONTRACT = spelled(
 
 def instruments(reading: Reading) -> Records:
     """Read contracts, rates, open interest, prices and volume of all contracts that are open."""
-    rows, records = reading.rows(_CONTRACT), Records()
+    rows = reading.rows(_CONTRACT)
+    records = Records()
     bitcoin = next((row.mark for row in rows if row.name == "XBTUSD"), None)
     for row in rows:
         with reading.row():

@@ -84,7 +84,8 @@ _TICKER = spelled(
 
 def tickers(reading: Reading) -> Records:
     """Read rate, open interest, prices and volume of all contracts of a category."""
-    records, time = Records(), reading.ms(reading.part(Stamp, "time"))
+    records = Records()
+    time = reading.ms(reading.part(Stamp, "time"))
     for row in reading.rows(_TICKER, "result.list"):
         with reading.row():
             records.states += _state(reading, row, time)
@@ -131,7 +132,8 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     if row.stage:
         return []
     is_dated = row.rate == "" or row.due in ("", "0")
-    amount, mark = _one_side(reading, row.both, row.one), reading.number(row.mark)
+    amount = _one_side(reading, row.both, row.one)
+    mark = reading.number(row.mark)
     value = amount if item.inverse else reading.number(row.one_usd)
     if value is None and not item.inverse:
         doubled = reading.number(row.both_usd)
@@ -153,7 +155,8 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
 
 def _one_side(reading: Reading, both: str | None, one: str | None) -> float | None:
     """Return what `singleOpenInterest` says, else half of both sides; they differ by a rounding at most."""
-    whole, single = reading.number(both), reading.number(one)
+    whole = reading.number(both)
+    single = reading.number(one)
     if whole is None:
         return single
     # The venue rounds each to the step that it shows: the coarser one counts

@@ -216,7 +216,8 @@ def delivery_prices(reading: Reading) -> Records:
 
 def volatility_index(reading: Reading) -> Records:
     """Read DVOL [%]: the last value of each candle that is over, stamped with its end."""
-    symbol, resolution = reading.asked("currency"), reading.resolution("resolution")
+    symbol = reading.asked("currency")
+    resolution = reading.resolution("resolution")
     if resolution not in times.RESOLUTIONS:
         reading.fail("the request names no step of candles: ?resolution=3600")
     records = Records()

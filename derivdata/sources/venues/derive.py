@@ -48,7 +48,8 @@ _OPTION = spelled(
 
 def _add(reading: Reading, records: Records, name: str, body: bytes) -> None:
     """Add the row of a perpetual or an option, whose name comes with the request or as a key."""
-    item, slim = reading.instrument(name, _named), wire.decode(body, _Slim, reading.where)
+    item = reading.instrument(name, _named)
+    slim = wire.decode(body, _Slim, reading.where)
     if (slim.option_pricing is None) != item.perpetual:
         reading.fail(f"the row is not one of {name}")
     if item.perpetual:

@@ -87,7 +87,8 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
             if row.ticker not in (None, name):
                 reading.fail(f"{name} holds the row of {row.ticker}")
             active = row.status in (None, "ACTIVE")
-            tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
+            tick = reading.number(row.tickSize)
+            step = reading.number(row.stepSize)
             item = reading.instrument(name, _named)._replace(active=active, tick=tick, step=step)
             records.instruments.append(item)
             price = reading.number(row.oraclePrice)
@@ -95,7 +96,8 @@ def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
                 continue
             rate = reading.number(row.nextFundingRate)
             hours = None if rate is None else 1.0
-            coins, moved = reading.number(row.openInterest), reading.number(row.priceChange24H)
+            coins = reading.number(row.openInterest)
+            moved = reading.number(row.priceChange24H)
             before = None if moved is None or price is None else price - moved
             records.states.append(
                 State(

@@ -58,15 +58,18 @@ class _Meta(Wire):
 
 def metadata(reading: Reading) -> Records:
     """Read the list of contracts with their intervals."""
-    data, records = reading.part(list[_Meta] | _Meta, "data"), Records()
+    data = reading.part(list[_Meta] | _Meta, "data")
+    records = Records()
     for meta in data if isinstance(data, list) else [data]:
         coins = {coin.coinId: coin.coinName for coin in meta.coinList}
         for row in meta.contractList:
-            number, coin = row.contractId, row.baseCoinId
+            number = row.contractId
+            coin = row.baseCoinId
             with reading.row():
                 if coin not in coins:
                     reading.fail(f"contract {number} is of coin {coin}, which is not listed")
-                tick, step = reading.number(row.tickSize), reading.number(row.stepSize)
+                tick = reading.number(row.tickSize)
+                step = reading.number(row.stepSize)
                 is_shown = row.enableTrade is not False and row.enableDisplay is not False
                 quote = coins.get(row.quoteCoinId, "")
                 item = Instrument(number, coins[coin], quote, 1.0, active=is_shown, tick=tick, step=step)

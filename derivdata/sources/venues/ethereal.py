@@ -73,7 +73,8 @@ def products(reading: Reading) -> Records:
             coins = None if both is None else both / _SIDES
             price = reading.mark(item, None)
             traded = reading.number(row.volume24h)
-            held, volume = item.usd(coins, price), item.usd(traded, price)
+            held = item.usd(coins, price)
+            volume = item.usd(traded, price)
             records.states.append(State(item, None, oi_usd=held, oi_coins=coins, volume_usd=volume))
     return records
 

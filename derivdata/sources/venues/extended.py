@@ -106,7 +106,8 @@ def open_interests(reading: Reading) -> Records:
     resolution = {"P1H": "1h", "P1D": "1d"}.get(reading.params.get("interval", ""), "unstated")
     records = Records()
     for row in reading.rows(_Held, "data"):
-        usd, coins = reading.required(row.i), reading.required(row.I)
+        usd = reading.required(row.i)
+        coins = reading.required(row.I)
         records.add_past(OiPoint(item, reading.ms(row.t), usd, resolution, coins))
     return records
 

@@ -88,7 +88,8 @@ def contracts(reading: Reading) -> Records:
                 continue
             if size <= 0:
                 reading.fail(f"{row.name} has contracts of {size} coins")
-            mark, amount = reading.number(row.mark), reading.number(row.open)
+            mark = reading.number(row.mark)
+            amount = reading.number(row.open)
             value: dict[str, Any] = {"oi_usd": item.usd(amount, mark), "oi_coins": item.coins(amount, mark)}
             rate = reading.required(row.rate)
             records.states.append(reading.state(item, row, row.seconds / 3600, rate=rate, **value))
@@ -125,9 +126,11 @@ def tickers(reading: Reading, *, pushed: bool = False) -> Records:
             item = reading.instrument(row.name, _named)
             if item.size is None and row.size is not None:
                 item = item._replace(size=reading.number(row.size) or None)
-            mark, both = reading.number(row.mark), reading.number(row.both)
+            mark = reading.number(row.mark)
+            both = reading.number(row.both)
             one_side = None if both is None else both / 2
-            usd, coins = item.usd(one_side, mark), item.coins(one_side, mark)
+            usd = item.usd(one_side, mark)
+            coins = item.coins(one_side, mark)
             hours = row.seconds / 3600 or reading.interval(item)
             records.states.append(reading.state(item, row, hours, time=time, oi_usd=usd, oi_coins=coins))
     if pushed:  # a frame of 2020 has a contract twice, with the same figures
@@ -255,12 +258,14 @@ def public_liquidations(reading: Reading) -> Records:
     records = Records()
     for row in reading.pushed(_Public, "result"):
         with reading.row():
-            item, price = reading.instrument(row.contract, _named), reading.required(row.price)
+            item = reading.instrument(row.contract, _named)
+            price = reading.required(row.price)
             side, size = _position(reading, row.size)
             stamp = row.time if row.time_ms is None else row.time_ms
             if stamp is None:
                 reading.fail("a liquidation has neither time nor time_ms")
-            time, native = reading.seconds_or_ms(stamp), (row.price, row.size)
+            time = reading.seconds_or_ms(stamp)
+            native = (row.price, row.size)
             records.liquidations.append(
                 Liquidation.of(item, time, side, size, order_price=price, native=native)
             )
@@ -289,7 +294,8 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
     filled = ordered - abs(reading.required(row.left))
     if filled < 0:
         reading.fail(f"{row.left} is left of an order of {ordered}")
-    fill, price = reading.required(row.fill_price), reading.required(row.order_price)
+    fill = reading.required(row.fill_price)
+    price = reading.required(row.order_price)
     time = reading.seconds(row.time)
     if isinstance(row, _Pushed):
         if not -1_000_000 < reading.ms(row.time_ms) - time < 1_000_000:  # seconds may be cut or rounded

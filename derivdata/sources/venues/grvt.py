@@ -18,7 +18,8 @@ from derivdata.sources.venues.shapes import Figures, Level, Listed, spelled
 from derivdata.sources.venues.wire import Wire
 
 _PERCENT = 100.0
-_HOUR_US, _MINUTE_US = 3_600_000_000, 60_000_000
+_HOUR_US = 3_600_000_000
+_MINUTE_US = 60_000_000
 _NUMBER = str | float
 
 
@@ -64,7 +65,8 @@ def ticker(reading: Reading) -> Records:
         item = reading.instrument(row.name, _named)
         hours = reading.number(row.interval_h) or reading.interval(item)
         rate = reading.number(row.rate)
-        bought, sold = reading.number(row.bought), reading.number(row.sold)
+        bought = reading.number(row.bought)
+        sold = reading.number(row.sold)
         state = reading.state(
             item,
             row,

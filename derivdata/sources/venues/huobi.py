@@ -135,7 +135,8 @@ class _Oi(Wire):
 
 def open_interest(reading: Reading) -> Records:
     """Read open interest: coins and contracts, and USD of linear swaps."""
-    time, states = reading.ms(reading.part(Stamp, "ts")), []
+    time = reading.ms(reading.part(Stamp, "ts"))
+    states = []
     for row in reading.rows(_Oi, "data"):
         with reading.row():
             item = reading.instrument(row.contract_code, _named)
@@ -179,7 +180,8 @@ def open_interest_history(reading: Reading) -> Records:
     for row in data.tick:
         with reading.row():
             time = reading.ms(row.ts)
-            volume, value = reading.required(row.volume), reading.number(row.value)
+            volume = reading.required(row.volume)
+            value = reading.number(row.value)
             is_coins = reading.word(str(row.amount_type), {"1": False, "2": True})
             if item.inverse and not is_coins:
                 value = item.usd(volume, None)
@@ -224,8 +226,10 @@ def liquidations(reading: Reading) -> Records:
             side = reading.word(row.position_side, {"long": "long", "short": "short"})
             if reading.word(row.side, {"sell": "long", "buy": "short"}) != side:
                 reading.fail(f"a {row.position_side} position closed by an order to {row.side}")
-            price, contracts = reading.required(row.bankrupt_price), reading.required(row.volume)
-            turnover, usd = reading.required(row.trade_turnover), item.usd(contracts, price)
+            price = reading.required(row.bankrupt_price)
+            contracts = reading.required(row.volume)
+            turnover = reading.required(row.trade_turnover)
+            usd = item.usd(contracts, price)
             reading.require_close(usd, turnover, 0.01, "contracts × price and trade_turnover", step=_CENT)
             time = reading.ms(row.liquidation_time)
             records.add_past(
@@ -268,7 +272,8 @@ def liquidation_frames(reading: Reading) -> Records:
                     step=_CENT,
                 )
             usd = item.usd(row.volume, None) if item.inverse else row.trade_turnover
-            native, time = (row.price, row.volume), reading.ms(row.created_at)
+            native = (row.price, row.volume)
+            time = reading.ms(row.created_at)
             records.add_past(
                 Liquidation(item, time, side, row.price, None, row.amount, row.amount, usd, native)
             )

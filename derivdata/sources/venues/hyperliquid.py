@@ -97,7 +97,8 @@ def _states(reading: Reading, pairs: Sequence[tuple[str, _Context]]) -> list[Sta
     states = []
     for name, row in pairs:
         with reading.row():
-            mark, before = reading.number(row.mark), reading.number(row.opened)
+            mark = reading.number(row.mark)
+            before = reading.number(row.opened)
             change = (mark / before - 1) * 100 if mark and before else None
             state = reading.state(reading.instrument(name, _named), row, 1.0, change_pct=change)
             states.append(state._replace(rate=reading.required(row.funding)))
@@ -111,7 +112,8 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
     """
     logs = []
     for row in rows:
-        mark, volume = reading.number(row.mark) or 0.0, reading.number(row.volume_usd) or 0.0
+        mark = reading.number(row.mark) or 0.0
+        volume = reading.number(row.volume_usd) or 0.0
         traded = reading.number(row.traded) or 0.0
         if traded > 0.0 and mark > 0.0 and volume > 1e4:
             logs.append(math.log(volume / traded / mark))

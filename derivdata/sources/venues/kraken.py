@@ -106,7 +106,8 @@ def ticker_frames(reading: Reading) -> Records:
     records = Records()
     for row in reading.pushed(_PUSHED):
         with reading.row():
-            item, index = reading.instrument(row.name, _named), reading.required(row.index_price)
+            item = reading.instrument(row.name, _named)
+            index = reading.required(row.index_price)
             relative = row.absolute * index if item.inverse else row.absolute / index
             reading.require_close(
                 relative, row.rate, 0.05, "relative and absolute funding rate", step=_SMALLEST
@@ -177,7 +178,8 @@ class _Levels(Wire):
 
 def book(reading: Reading) -> Records:
     """Read a book: coins of PF_, USD of PI_."""
-    sides, time = reading.part(_Levels, "orderBook"), reading.iso(reading.part(str, "serverTime"))
+    sides = reading.part(_Levels, "orderBook")
+    time = reading.iso(reading.part(str, "serverTime"))
     item = reading.instrument(reading.asked("symbol"), _named)
     return Records(books=[reading.book(item, time, sides.bids, sides.asks)])
 
@@ -194,7 +196,8 @@ class _Taken(Wire):
 
 def long_short(reading: Reading) -> Records:
     """Read numbers of accounts that are long and short, in columns."""
-    counts, records = reading.part(_Counts, "result.data"), Records()
+    counts = reading.part(_Counts, "result.data")
+    records = Records()
     for item, start, step, long, short in _sides(reading, records, counts.longCount, counts.shortCount):
         with reading.row():
             row = Sided(start, item.name, long, short)
@@ -204,7 +207,8 @@ def long_short(reading: Reading) -> Records:
 
 def taker_volume(reading: Reading) -> Records:
     """Read what takers bought and sold, in columns: coins of PF_, USD of PI_."""
-    volumes, records = reading.part(_Taken, "result.data"), Records()
+    volumes = reading.part(_Taken, "result.data")
+    records = Records()
     for item, start, step, *sides in _sides(reading, records, volumes.buy_volume, volumes.sell_volume):
         with reading.row():
             records.taken += reading.taken(item, start, sides[0], sides[1], step)
@@ -215,7 +219,8 @@ def _sides(
     reading: Reading, records: Records, long: list[Any], short: list[Any]
 ) -> Iterator[tuple[Instrument, int, str, Any, Any]]:
     """Yield contract, start and length of each step, and its two figures; the starts go to the records."""
-    item, resolution = reading.instrument(reading.asked("symbol"), _named), reading.resolution("interval")
+    item = reading.instrument(reading.asked("symbol"), _named)
+    resolution = reading.resolution("interval")
     stamps = reading.part(list[float], "result.timestamp")
     if not len(stamps) == len(long) == len(short):
         reading.fail("columns of unlike lengths")
@@ -226,7 +231,8 @@ def _sides(
 
 def open_interest_history(reading: Reading) -> Records:
     """Read open interest at the start of each step, the open of its bucket: coins of PF_, USD of PI_."""
-    records, resolution = Records(), reading.resolution("interval")
+    records = Records()
+    resolution = reading.resolution("interval")
     item = reading.instrument(reading.asked("symbol"), _named)
     stamps = reading.part(list[float], "result.timestamp")
     buckets = reading.part(list[tuple[NUMBER, NUMBER, NUMBER, NUMBER]], "result.data")
@@ -234,7 +240,8 @@ def open_interest_history(reading: Reading) -> Records:
         reading.fail("columns of unlike lengths")
     for stamp, (opened, *_) in zip(stamps, buckets, strict=True):
         with reading.row():
-            time, amount = reading.seconds(stamp), reading.required(opened)
+            time = reading.seconds(stamp)
+            amount = reading.required(opened)
             mark = reading.mark(item, time)
             coins = None if item.inverse else amount
             records.add_past(OiPoint(item, time, item.usd(amount, mark), resolution, coins))

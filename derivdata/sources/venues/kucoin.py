@@ -90,7 +90,8 @@ def contracts(reading: Reading) -> Records:
                 continue
             hours = _hours(reading, row) or reading.interval(item)
             amount = reading.number(row.open_interest)
-            usd, coins = item.usd(amount, row.mark), item.coins(amount, row.mark)
+            usd = item.usd(amount, row.mark)
+            coins = item.coins(amount, row.mark)
             records.states.append(reading.state(item, row, hours, oi_usd=usd, oi_coins=coins))
     return records
 
@@ -166,13 +167,16 @@ def open_interest(reading: Reading) -> Records:
     resolution = reading.resolution("interval")
     if resolution == "unstated":
         return states(_OI, "data", _named)(reading)
-    records, asked = Records(), reading.asked("symbol")
+    records = Records()
+    asked = reading.asked("symbol")
     for row in reading.rows(_OI, "data", or_null=True):
         with reading.row():
-            item, time = reading.instrument(row.name or asked, _named), reading.ms(row.time)
+            item = reading.instrument(row.name or asked, _named)
+            time = reading.ms(row.time)
             amount = reading.required(row.contracts)
             mark = reading.mark(item, time)
-            usd, coins = item.usd(amount, mark), item.coins(amount, mark)
+            usd = item.usd(amount, mark)
+            coins = item.coins(amount, mark)
             records.add_past(OiPoint(item, time, usd, resolution, coins))
     return records
 

@@ -212,7 +212,8 @@ def trades(reading: Reading) -> Records:
             records.times.append(reading.ms(row.timestamp))
             if row.type != "liquidation":
                 continue
-            coins, price = reading.required(row.size), reading.required(row.price)
+            coins = reading.required(row.size)
+            price = reading.required(row.price)
             usd = reading.required(row.usd_amount)
             reading.require_close(coins * price, usd, 0.01, "size × price and usd_amount", step=_CENT)
             side = "short" if row.is_maker_ask else "long"

@@ -46,7 +46,8 @@ def tickers(reading: Reading) -> Records:
 
 def funding_rates(reading: Reading) -> Records:
     """Read rates and intervals; rows without a contract, with a rate and prices of 0, are left out."""
-    records, listed = states(_RATE, "data", _named)(reading), reading.context.instruments
+    records = states(_RATE, "data", _named)(reading)
+    listed = reading.context.instruments
     records.states = [
         row for row in records.states if row.mark != 0 and (not listed or row.instrument.name in listed)
     ]

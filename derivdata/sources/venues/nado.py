@@ -15,7 +15,9 @@ from derivdata.sources.venues.record_types import Instrument, OiPoint, Payment, 
 from derivdata.sources.venues.shapes import Figures, keyed, spelled
 from derivdata.sources.venues.wire import Wire
 
-_DAY_HOURS, _X18, _HOUR_US = 24.0, 1e18, 3_600_000_000
+_DAY_HOURS = 24.0
+_X18 = 1e18
+_HOUR_US = 3_600_000_000
 
 
 class _Fault(Wire):

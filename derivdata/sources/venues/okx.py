@@ -120,7 +120,8 @@ def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int 
     """Return the hours between the next two payments, else those of another answer that agrees."""
     if not row.fundingTime:
         return None
-    payment, now = reading.ms(row.fundingTime), reading.at if time is None else time
+    payment = reading.ms(row.fundingTime)
+    now = reading.at if time is None else time
     if not row.nextFundingTime:
         return reading.interval(item) if now is None else reading.current_interval(item, now, payment)
     hours = (reading.ms(row.nextFundingTime) - payment) / _HOUR_US
@@ -161,7 +162,8 @@ class _Index(Wire):
 
 def indices(reading: Reading) -> Records:
     """Read index prices, those of the swaps that are listed: an index has the name of its pair."""
-    listed, records = reading.context.instruments, Records()
+    listed = reading.context.instruments
+    records = Records()
     for row in reading.rows(_Index, "data"):
         item = listed.get(f"{row.instId}-SWAP")
         if item is not None:
@@ -264,8 +266,10 @@ def liquidations(reading: Reading) -> Records:
                     )
                     if position not in ("", order):
                         reading.fail(f"a {row.posSide} position closed by an order to {row.side}")
-                    time, price = reading.ms(row.ts), reading.required(row.bkPx)
-                    amount, native = reading.required(row.sz), (row.bkPx, row.sz)
+                    time = reading.ms(row.ts)
+                    price = reading.required(row.bkPx)
+                    amount = reading.required(row.sz)
+                    native = (row.bkPx, row.sz)
                     records.add_past(
                         Liquidation.of(item, time, order, amount, order_price=price, native=native)
                     )
@@ -292,11 +296,13 @@ _quoted = partial(options, path="data", is_in_coin=_is_in_coin)
 
 def taken(reading: Reading) -> Records:
     """Read what takers sold and bought in USD in each step that is over."""
-    item, resolution = reading.instrument(reading.asked("instId"), _named), reading.resolution("period")
+    item = reading.instrument(reading.asked("instId"), _named)
+    resolution = reading.resolution("period")
     records = Records()
     for stamp, sold, bought in reading.part(list[tuple[Stamp, str, str]], "data"):
         with reading.row():
-            start, sides = reading.ms(stamp), (reading.required(bought), reading.required(sold))
+            start = reading.ms(stamp)
+            sides = (reading.required(bought), reading.required(sold))
             records.times.append(start)
             if reading.has_ended(start, resolution):
                 records.taken.append(Taken(item, start, *sides, resolution))
@@ -307,11 +313,13 @@ def _ratio(kind: str) -> Reader:
     """Read a ratio of long over short of one contract, a row an hour."""
 
     def read(reading: Reading) -> Records:
-        item, resolution = reading.instrument(reading.asked("instId"), _named), reading.resolution("period")
+        item = reading.instrument(reading.asked("instId"), _named)
+        resolution = reading.resolution("period")
         records = Records()
         for stamp, ratio in reading.part(list[tuple[Stamp, str]], "data"):
             with reading.row():
-                start, row = reading.ms(stamp), Sided(stamp, item.name, ratio=ratio)
+                start = reading.ms(stamp)
+                row = Sided(stamp, item.name, ratio=ratio)
                 records.times.append(start)
                 records.positioning += reading.positioning(item, start, row, kind, resolution, ends=True)
         return records
@@ -373,7 +381,8 @@ def exercise_prices(reading: Reading) -> Records:
             if row.type not in _EXERCISED:
                 continue
             with reading.row():
-                option, price = reading.option(row.insId, None), reading.required(row.px)
+                option = reading.option(row.insId, None)
+                price = reading.required(row.px)
                 gain = price - option.strike if option.side == "call" else option.strike - price
                 is_contradicted = gain < 0 if _EXERCISED[row.type] else gain > 0
                 if is_contradicted or price < _LEAST_OF_STRIKE * option.strike:

@@ -69,7 +69,8 @@ def prices(reading: Reading) -> Records:
             if not item.perpetual:
                 continue
             state = reading.state(item, row, 1.0)
-            before, now = reading.number(row.before), state.index_price
+            before = reading.number(row.before)
+            now = state.index_price
             change = (now / before - 1) * 100 if before and now else None
             records.states.append(state._replace(change_pct=change))
     return records

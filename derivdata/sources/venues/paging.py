@@ -74,7 +74,8 @@ def _backward(
 
 
 def _numbered(paging: Paging, start: int, end: int) -> Generator[dict[str, str], Records, None]:
-    number, cursor = 1, "1" if paging.by == "page" else ""
+    number = 1
+    cursor = "1" if paging.by == "page" else ""
     seen: set[str] = set()
     before = Records()
     while True:

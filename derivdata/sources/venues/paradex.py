@@ -81,7 +81,8 @@ def funding_data(reading: Reading, *, pushed: bool = False) -> Records:
     records = Records(cursor=None if pushed else reading.part(str | None, "next", None) or None)
     for row in reading.pushed(_Sample, "params.data") if pushed else reading.rows(_Sample, "results"):
         with reading.row():
-            time, rate = reading.ms(row.created_at), reading.required(row.funding_rate)
+            time = reading.ms(row.created_at)
+            rate = reading.required(row.funding_rate)
             hours = row.funding_period_hours or _OLD_HOURS
             records.times.append(time)
             reading.require_close(

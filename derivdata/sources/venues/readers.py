@@ -97,7 +97,8 @@ def options(
     """Read options, one row each; `is_in_coin` tells by a name whether its prices are in coin."""
 
     def read(reading: Reading) -> Records:
-        in_coin, records = is_in_coin or (lambda _: False), Records()
+        in_coin = is_in_coin or (lambda _: False)
+        records = Records()
         for row in reading.rows(shape, path):
             with reading.row():
                 records.options.append(reading.quoted(row, in_coin=in_coin(row.name)))
@@ -122,14 +123,16 @@ def option_trades(
     """
 
     def read(reading: Reading) -> Records:
-        number, records = reading.number, Records()
+        number = reading.number
+        records = Records()
         records.cursor = "more" if more and reading.part(bool, more) else None
         for row in reading.rows(shape, path):
             with reading.row():
                 time = reading.ms(row.time)
                 records.times.append(time)
                 quotes = Quotes(is_in_coin(row.name), index_price=number(row.index_price))
-                iv, underlying = number(row.iv) or None, number(row.underlying) or None
+                iv = number(row.iv) or None
+                underlying = number(row.underlying) or None
                 option = reading.option(
                     row.name, time, iv=iv and iv / percent, underlying=underlying, quotes=quotes
                 )
@@ -162,10 +165,12 @@ def positioning(
 
     def read(reading: Reading) -> Records:
         records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
-        resolution, asked = reading.resolution(step), reading.asked(by) if by else ""
+        resolution = reading.resolution(step)
+        asked = reading.asked(by) if by else ""
         for row in reading.rows(shape, path):
             with reading.row():
-                item, stamp = reading.instrument(row.name or asked, named), getattr(reading, unit)(row.time)
+                item = reading.instrument(row.name or asked, named)
+                stamp = getattr(reading, unit)(row.time)
                 records.times.append(stamp)
                 records.positioning += reading.positioning(item, stamp, row, kind, resolution, ends=ends)
         return records
@@ -179,11 +184,13 @@ def taken(
     """Read contracts that takers bought (`long`) and sold (`short`) in the step that begins at a stamp."""
 
     def read(reading: Reading) -> Records:
-        records, asked = Records(), reading.asked(by) if by else ""
+        records = Records()
+        asked = reading.asked(by) if by else ""
         resolution = reading.resolution(step)
         for row in reading.rows(shape, path):
             with reading.row():
-                item, start = reading.instrument(row.name or asked, named), reading.ms(row.time)
+                item = reading.instrument(row.name or asked, named)
+                start = reading.ms(row.time)
                 records.times.append(start)
                 records.taken += reading.taken(item, start, row.long, row.short, resolution)
         return records
@@ -287,7 +294,8 @@ def closed_rows(
             if only and row.kind != only:
                 continue
             item = reading.instrument(row.name or name, named)
-            side, price = reading.word(row.side, longs), reading.required(row.price)
+            side = reading.word(row.side, longs)
+            price = reading.required(row.price)
             number = "" if row.number is None else f"{item.name}-{row.number}"
             order_id = row.id or number
             records.liquidations.append(

@@ -123,13 +123,18 @@ class Reading(wire.Body):
         parts: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(body, f"{exchange} {place}")
-        self.exchange, self.place, self.params = exchange, place, params
-        self.at, self.context = at, context
+        self.exchange = exchange
+        self.place = place
+        self.params = params
+        self.at = at
+        self.context = context
         self.parts = dict(parts or {})
         self._instruments: dict[str, Instrument] = {}
-        self._rows, self._odd = 0, list[SchemaError]()
+        self._rows = 0
+        self._odd = list[SchemaError]()
         self._guard = _Guard(self._odd)
-        self._encoded, self._undecoded = 0, list[SchemaError]()
+        self._encoded = 0
+        self._undecoded = list[SchemaError]()
 
     def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
         """Decode what stands at a path of names in the body."""
@@ -356,7 +361,9 @@ class Reading(wire.Body):
         self, item: Instrument, stamp: int, row: Sided[Any, Any], kind: str, resolution: str, *, ends: bool
     ) -> list[Positioning]:
         """Return long against short at an instant, or at the end of a period that is over."""
-        long, short, ratio = self.number(row.long), self.number(row.short), self.number(row.ratio)
+        long = self.number(row.long)
+        short = self.number(row.short)
+        ratio = self.number(row.ratio)
         if long is not None and short == 0:  # no ratio: a contract that was just listed
             return []
         if long is not None and short:  # numbers, or shares, which need not add up to 1: some hold both
@@ -366,7 +373,8 @@ class Reading(wire.Body):
             self.require_close(long / short, ratio, rounding, "the two sides and their ratio")
             long, short, ratio = long / whole, short / whole, long / short
         elif ratio is not None and ratio >= 0:
-            long, short = ratio / (1 + ratio), 1 / (1 + ratio)
+            long = ratio / (1 + ratio)
+            short = 1 / (1 + ratio)
         else:
             self.fail("a row has neither two sides nor their ratio")
         if ends and not self.has_ended(stamp, resolution):
@@ -407,12 +415,14 @@ class Reading(wire.Body):
             return Records()
         names, stamps, figures, steps = zip(*stated, strict=True)  # histories are long: by column
         try:
-            times, rates = self.instants(stamps, unit), self.numbers(figures)
+            times = self.instants(stamps, unit)
+            rates = self.numbers(figures)
             items = {name: self.instrument(name, parse) for name in dict.fromkeys(names)}
             hours = {step: self._stated_hours(step, per_hour) for step in dict.fromkeys(steps)}
         except SchemaError:
             return self._payments_by_row(stated, parse, period_h, unit, per_hour)
-        named, stepped = map(items.__getitem__, names), map(hours.__getitem__, steps)
+        named = map(items.__getitem__, names)
+        stepped = map(hours.__getitem__, steps)
         columns = zip(named, times, rates, repeat(period_h), stepped, strict=False)
         return Records(payments=list(map(Payment._make, columns)), times=times)
 
@@ -425,10 +435,12 @@ class Reading(wire.Body):
         per_hour: float,
     ) -> Records:
         """Return payments without the rows that fail."""
-        records, to_us = Records(), getattr(self, unit)
+        records = Records()
+        to_us = getattr(self, unit)
         for name, time, rate, stated in rows:
             with self.row():
-                item, hours = self.instrument(name, parse), self._stated_hours(stated, per_hour)
+                item = self.instrument(name, parse)
+                hours = self._stated_hours(stated, per_hour)
                 records.add_past(Payment(item, to_us(time), self.required(rate), period_h, hours))
         return records
 
@@ -461,7 +473,9 @@ class Reading(wire.Body):
 
     def opening(self, opened: wire.NUMBER, high: wire.NUMBER, low: wire.NUMBER) -> float:
         """Return the open of a candle; refuse one outside of the candle's low and high."""
-        price, most, least = self.required(opened), self.required(high), self.required(low)
+        price = self.required(opened)
+        most = self.required(high)
+        least = self.required(low)
         if not least / _CANDLE_TOLERANCE <= price <= most * _CANDLE_TOLERANCE:
             self.fail(f"a candle opens at {price:g}, expected from its low {least:g} to its high {most:g}")
         return price
@@ -477,10 +491,15 @@ class Reading(wire.Body):
         **other: Any,
     ) -> State:
         """Return what a row says of a contract, open interest at the mark; `other` stands before that."""
-        number, to_us = self.number, getattr(self, unit)
-        mark, last, price = number(row.mark), number(row.last), number(row.price)
+        number = self.number
+        to_us = getattr(self, unit)
+        mark = number(row.mark)
+        last = number(row.last)
+        price = number(row.price)
         volume = number(row.volume)
-        contracts, opened, change = number(row.contracts), number(row.opened), self.percent(row.change)
+        contracts = number(row.contracts)
+        opened = number(row.opened)
+        change = self.percent(row.change)
         stamp = time if row.time is None else to_us(row.time)
         told = row.change_pct.removesuffix("%") if isinstance(row.change_pct, str) else row.change_pct
         value_at = mark or price
@@ -568,7 +587,8 @@ class Reading(wire.Body):
         if len(parts) != 4 or parts[3] not in ("C", "P"):
             self.fail(f"{name!r} is no name of an option")
         strike = self.required(parts[2].replace("d", ".").replace("_", "."))
-        expiry, side = wire.expiry_of(parts[1], self.where), "call" if parts[3] == "C" else "put"
+        expiry = wire.expiry_of(parts[1], self.where)
+        side = "call" if parts[3] == "C" else "put"
         return Option(name, parts[0].partition("_")[0], time, expiry, strike, side, **figures)
 
     def levels(
@@ -584,7 +604,8 @@ class Reading(wire.Body):
             size = self.required(row[1])
             if price <= 0 or size < 0:
                 self.fail(f"a level of {size:g} at {price:g} cannot be")
-            coins, before = item.coins(size, price), total.get(price, 0.0)
+            coins = item.coins(size, price)
+            before = total.get(price, 0.0)
             total[price] = None if coins is None or before is None else before + coins
         return list(total.items())
 

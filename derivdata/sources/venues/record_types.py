@@ -192,7 +192,8 @@ class Liquidation(NamedTuple):
         `ordered` is what the order was for where the venue tells it; `value_usd` the venue's own figure.
         """
         price = fill_price or order_price
-        coins, usd = item.coins(amount, price), item.usd(amount, price)
+        coins = item.coins(amount, price)
+        usd = item.usd(amount, price)
         return cls(
             item,
             time,

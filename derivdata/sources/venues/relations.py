@@ -23,7 +23,8 @@ from derivdata.sources.venues.record_types import (
     Traded,
 )
 
-_HOUR_US, _DAY_US = 3_600_000_000, 86_400_000_000
+_HOUR_US = 3_600_000_000
+_DAY_US = 86_400_000_000
 _LONGEST_HOURS = 24.0
 
 

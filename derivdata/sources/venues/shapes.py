@@ -170,7 +170,8 @@ def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> ty
     A row must have the fields that are `required`, though they may be null there: rows of other answers of
     the venue that share the rest do not pass for rows of this kind.
     """
-    fields, others = list[Any](), dict[str, Any]()
+    fields = list[Any]()
+    others = dict[str, Any]()
     wire: dict[str, str] = {}
     for field in msgspec.structs.fields(shape):  # type: ignore[arg-type]
         head, _, rest = names.get(field.name, "").partition(".")

@@ -43,7 +43,8 @@ from derivdata.tables.payments import SOURCES, merge_payments, rates_of
 from derivdata.tables.schema import coded, repeated
 
 _MANY = 20  # contracts from which the median of a batch tells a unit
-_MEDIAN_BPS, _MEDIAN_BPS_OF_FEW = 50.0, 300.0
+_MEDIAN_BPS = 50.0
+_MEDIAN_BPS_OF_FEW = 300.0
 _IMPOSSIBLE = 1.0
 _LONGEST_HOURS = 24.0
 _SEVERAL, _NEAR = 5, 2.0  # contracts from which the median mark counts, and its factor to the index
@@ -182,7 +183,8 @@ def _check_payments(symbol: str, times: Any) -> None:
     Times are ascending [µs], without duplicates.
     """
     hours = np.rint(np.diff(times) / HOUR_US)
-    before, after = hours[:-1], hours[1:]
+    before = hours[:-1]
+    after = hours[1:]
     usual = np.median(hours) if hours.size else 0.0
     is_aside = (before + after == 2 * usual) & ~np.isin([before, after], [0, *VALID_HOURS]).any(axis=0)
     places = np.flatnonzero(is_aside) + 1
@@ -275,7 +277,8 @@ def _market(states: list[State], at: int | None) -> dict[str, Any]:
     _check_marks(states)
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
     with_rates = [row for row in rows if _has_rate(row)]
-    native, hours = np.array([row.rate for row in with_rates]), np.array([row.period_h for row in with_rates])
+    native = np.array([row.rate for row in with_rates])
+    hours = np.array([row.period_h for row in with_rates])
     bps = units.convert(native, "native", "bps_8h", hours=hours) if with_rates else native
     _check_rates(native, bps, len(with_rates))
     checked = iter(bps.tolist())

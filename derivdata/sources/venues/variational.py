@@ -15,7 +15,8 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.shapes import Figures, spelled
 
-_HOUR_S, _YEAR_HOURS = 3600.0, 8760.0
+_HOUR_S = 3600.0
+_YEAR_HOURS = 8760.0
 
 
 class _Listing(Figures[str, str], kw_only=True):
@@ -43,7 +44,8 @@ def stats(reading: Reading) -> Records:
                 continue
             hours = row.interval_s / _HOUR_S
             rate = reading.required(row.rate) * hours / _YEAR_HOURS
-            longs, shorts = reading.number(row.longs), reading.number(row.shorts)
+            longs = reading.number(row.longs)
+            shorts = reading.number(row.shorts)
             held = None if longs is None or shorts is None else longs + shorts
             records.states.append(reading.state(item, row, hours, rate=rate, oi_usd=held))
     return records

@@ -27,7 +27,8 @@ Stamp = int | float | str
 
 _FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000  # 2014 and 2100
 _FIRST_MS = 1e11  # above any number of seconds of this millennium, below the milliseconds of 2014
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Wire(msgspec.Struct, gc=False):
@@ -61,7 +62,8 @@ class Body:
     """A body, and how messages name it: decoding, and numbers and instants that are checked."""
 
     def __init__(self, body: bytes, where: str) -> None:
-        self.body, self.where = body, where
+        self.body = body
+        self.where = where
 
     @overload
     def decode(self, kind: type[T]) -> T: ...

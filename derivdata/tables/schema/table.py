@@ -272,7 +272,8 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
         if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
             order = np.lexsort((codes, group))
             rank[unsettled] = rank[unsettled[order]]
-            codes, group = codes[order], group[order]
+            codes = codes[order]
+            group = group[order]
         tied[unsettled[:-1]] &= (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
     return rank, tied
 

@@ -16,7 +16,8 @@ class Unclear(ArchiveError):
 
     def __init__(self, message: str, option: str, choices: Sequence[str]) -> None:
         super().__init__(message)
-        self.option, self.choices = option, [*choices]
+        self.option = option
+        self.choices = [*choices]
 
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")

@@ -90,14 +90,16 @@ def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
         numbers += [number] * len(new)
         if len(waiting) >= rows:
             yield _columns(waiting, numbers, notices)
-            waiting, numbers = [], []
+            waiting = []
+            numbers = []
     if waiting:
         yield _columns(waiting, numbers, notices)
 
 
 class _Found:
     def __init__(self, rows: list[Any], notices: Sequence[str] = ()) -> None:
-        self.rows, self.notices = rows, tuple(notices)
+        self.rows = rows
+        self.notices = tuple(notices)
 
 
 def records_of(body: Any, *, is_line: bool = False) -> _Found:

@@ -41,7 +41,9 @@ from derivdata.tables.columns import MOST_PAID
 from derivdata.tables.contracts import venue_slug
 from derivdata.tables.schema import Column, Kind
 
-RANK, CONTRACT, ORIGIN = "quote_rank", "contract_name", "origin"
+RANK = "quote_rank"
+CONTRACT = "contract_name"
+ORIGIN = "origin"
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _NUMBERS = (Kind.NUMBER, Kind.COUNT, Kind.RANK)

@@ -66,7 +66,8 @@ def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
     Rows were labelled 00:05 to 00:00 of the next day, each with its own instant. Since 2026-06-25, and for
     coin-margined contracts always, they are labelled 00:00 to 23:55 and tell of five minutes later.
     """
-    first, last = stamps.min(), stamps.max()
+    first = stamps.min()
+    last = stamps.max()
     moved = first == last.floor("D") or last == first.floor("D") + pd.Timedelta("23:55:00")
     own = first == first.floor("D") + _FIVE_MINUTES or last == last.floor("D")
     # A day that lacks its first or last row may look like both.
@@ -159,7 +160,8 @@ def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple
     found = [known[pair] for pair in zip(names["exchange"], names["name"], strict=True)]
     size = np.array([np.nan if one is None else one.size for one in found])
     is_usd = np.array([one is not None and one.is_usd for one in found])
-    stated, price = amounts.to_numpy() * size, prices.to_numpy()
+    stated = amounts.to_numpy() * size
+    price = prices.to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         coins = np.where(is_usd, stated / price, stated)
         usd = np.where(is_usd, stated, stated * price)

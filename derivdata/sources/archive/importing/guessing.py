@@ -280,7 +280,8 @@ def _stamps(head: Chunk, found: Mapping[str, str], given: Given) -> Array:
 def _typical_hours(stamps: Array, series: Array) -> float | None:
     """Return the median time between rows of a series that lie on whole hours; None where it is not known."""
     order = np.lexsort((stamps, series))
-    stamps, series = stamps[order], series[order]
+    stamps = stamps[order]
+    series = series[order]
     apart = np.diff(stamps)[np.diff(series) == 0] / 3.6e9
     apart = apart[apart > 0]
     if not apart.size:

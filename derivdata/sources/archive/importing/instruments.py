@@ -18,7 +18,8 @@ from derivdata.support import times
 from derivdata.tables.contracts import VENUES, contract, hip3_contract, venue_slug
 from derivdata.tables.expiries import expiry, iso_of
 
-RANK, CONTRACT = "quote_rank", "contract_name"
+RANK = "quote_rank"
+CONTRACT = "contract_name"
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 
 _DATE = r"\d{1,2}(?:JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)\d{2}(?:\d{2})?|\d{6}|20\d{6}"
@@ -200,7 +201,8 @@ def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
 
 def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> None:
     """Give contracts of Hyperliquid's dexes the venue and symbol that the adapters give them."""
-    venues, symbols = columns["exchange"], columns["symbol"]
+    venues = columns["exchange"]
+    symbols = columns["symbol"]
     known = ~venues.is_missing & ~symbols.is_missing
     code = np.where(known, venues.codes.astype(np.int64) * len(symbols.texts) + symbols.codes, -1)
     codes, places = np.unique(code, return_inverse=True)
@@ -302,7 +304,8 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
     if "side" not in columns:
         columns["side"] = sides
     else:
-        named_sides, stated_sides = sides.strings(), columns["side"].strings()
+        named_sides = sides.strings()
+        stated_sides = columns["side"].strings()
         differs = ~sides.is_missing & ~columns["side"].is_missing & (named_sides != stated_sides)
         texts = words.strings()
         rejections.reject(differs, lambda row: f"instrument_name={texts[row]!r} is not a {stated_sides[row]}")

@@ -181,7 +181,9 @@ def _of_payments(series: Array, stamps: Array, hours: Array) -> MissingRuns:
     stamps = payment_time(stamps[order])
     hours = hours[order]
     is_new = np.append(True, (np.diff(series) != 0) | (np.diff(stamps) > 0))
-    series, stamps, hours = series[is_new], stamps[is_new], hours[is_new]
+    series = series[is_new]
+    stamps = stamps[is_new]
+    hours = hours[is_new]
     if np.isnan(hours).any():
         spacing = assign_intervals(series, stamps, listed=np.full(len(stamps), np.nan)).hours
         hours = np.where(np.isnan(hours), spacing, hours)

@@ -41,6 +41,7 @@ def _numbers(column: pa.ChunkedArray, width: int, decimals: int) -> Array:
     if width == 8:
         values = raw.view("<i8") / _SCALES[width]
     else:
-        low, high = raw[0::2], raw[1::2].view("<i8")
+        low = raw[0::2]
+        high = raw[1::2].view("<i8")
         values = high * (2.0**64 / _SCALES[width]) + low / _SCALES[width]
     return np.asarray(np.round(values, decimals))

@@ -164,7 +164,8 @@ def _csv(source: Source, stream: IO[bytes], header: Header | None, rows: int) ->
         waiting += [] if batch is None else [batch]
         while waiting and (is_last or sum(map(len, waiting)) >= rows):
             table = pa.Table.from_batches(waiting)
-            some, left = table.slice(0, rows), table.slice(rows)
+            some = table.slice(0, rows)
+            left = table.slice(rows)
             waiting = left.to_batches() if len(left) else []
             broken = [*enumerate(reasons[reported:], reported)]
             reported = len(reasons)
@@ -233,7 +234,8 @@ def _csv_lines(
     """
     found: dict[int, int] = {}
     found_broken: dict[int, int] = {}
-    wanted, wanted_broken = {*rows}, {*broken}
+    wanted = {*rows}
+    wanted_broken = {*broken}
     good = bad = 0
     with opened(source) as (_, stream):
         for line, width in _widths(stream, form):
@@ -273,7 +275,9 @@ class _Joined(io.RawIOBase):
     """A first line and the stream after it; `is_cut` says whether the final line break is missing."""
 
     def __init__(self, first: bytes, stream: IO[bytes]) -> None:
-        self._first, self._stream, self._last = first, stream, b"\n"
+        self._first = first
+        self._stream = stream
+        self._last = b"\n"
 
     @property
     def is_cut(self) -> bool:
@@ -285,13 +289,15 @@ class _Joined(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         block = self.read(len(buffer))
         if len(block) > len(buffer):  # the first line may be longer
-            self._first, block = block[len(buffer) :], block[: len(buffer)]
+            self._first = block[len(buffer) :]
+            block = block[: len(buffer)]
         buffer[: len(block)] = block
         return len(block)
 
     def read(self, size: int = -1) -> bytes:
         if self._first:
-            block, self._first = self._first, b""
+            block = self._first
+            self._first = b""
         else:
             block = self._stream.read(size)
         if block:

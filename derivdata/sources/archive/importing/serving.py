@@ -71,19 +71,23 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
     if not len(rows):
         return {}
     near = pd.Timedelta(1, "h")
-    first, last = rows["time"].min() - near, rows["time"].max() + near
+    first = rows["time"].min() - near
+    last = rows["time"].max() + near
     symbols = sorted(set(rows["symbol"].astype(object)))
     stored = archive.read("funding_settlements", first, last, symbols=symbols)
     both = pd.concat([_series_and_time(stored, -1), _series_and_time(rows, 0)], ignore_index=True)
     series = pd.factorize(both["series"])[0]
     stamps = both["time"].to_numpy()
     order = np.lexsort((both["place"].to_numpy() >= 0, stamps, series))
-    places, stamps, series = both["place"].to_numpy()[order], stamps[order], series[order]
+    places = both["place"].to_numpy()[order]
+    stamps = stamps[order]
+    series = series[order]
     apart = np.diff(stamps)
     is_near = (np.diff(series) == 0) & (apart > 0) & (apart < _SAME_PAYMENT_US)
     reasons: dict[int, str] = {}
     for at in np.flatnonzero(is_near).tolist():
-        earlier, later = int(places[at]), int(places[at + 1])
+        earlier = int(places[at])
+        later = int(places[at + 1])
         wrong, other = (later, at) if later >= 0 else (earlier, at + 1)
         if wrong < 0 or earlier in reasons:
             continue

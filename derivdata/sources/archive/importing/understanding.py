@@ -42,7 +42,8 @@ def understood(
         hours = sorted({f"{h:g} h" for h in rows["interval_hours"].dropna().unique()})
         lines.append(f"interval  {', '.join(hours[:_SHOWN])}{' (from spacing)' if plan.is_spaced else ''}")
     if "time" in rows:
-        first, last = rows["time"].min(), rows["time"].max()
+        first = rows["time"].min()
+        last = rows["time"].max()
         lines.append(f"span      {times.iso(first)} to {times.iso(last)}")
     if missing:
         lines.append(f"missing   {missing}")

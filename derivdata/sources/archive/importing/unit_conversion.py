@@ -73,7 +73,8 @@ def _convert_value(columns: dict[str, Any]) -> None:
     prices = [columns[name] for name in ("fill_price_usd", "order_price_usd") if name in columns]
     if not sizes or not prices:
         return
-    size, price = _first_known(sizes), _first_known(prices)
+    size = _first_known(sizes)
+    price = _first_known(prices)
     stated = columns.get("value_usd")
     columns["value_usd"] = (
         price * size if stated is None else np.where(np.isnan(stated), price * size, stated)
@@ -161,7 +162,8 @@ def _price_in_archive(rows: pd.DataFrame, archive: Archive) -> pd.Series:
 
 def _prices(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
     """Return the archive's prices of these symbols and times, in the order in which the last one counts."""
-    first, last = rows["time"].min() - _OLDEST, rows["time"].max() + pd.Timedelta(1, "us")
+    first = rows["time"].min() - _OLDEST
+    last = rows["time"].max() + pd.Timedelta(1, "us")
     symbols = sorted(set(rows["symbol"].astype(object)))
     parts = [archive.read(name, first, last, symbols=symbols) for name in _PRICES]
     columns = ["symbol", "exchange", "time", "price_usd", "kind"]

@@ -32,7 +32,8 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGN
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+%?")
 """``0,0001``, ``67.000,50``."""
-_EARLIEST, _LATEST = 1_200_000_000, 4_200_000_000
+_EARLIEST = 1_200_000_000
+_LATEST = 4_200_000_000
 _FIRST_DATE_AND_HOUR = 2_000_010_100
 """2000-01-01 00 in digits alone: smaller numbers of ten digits are seconds since 1970."""
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
@@ -234,7 +235,8 @@ def instants(
     utc, naive = _read(column, name, rejections)
     if name == "expiry":  # a date needs no zone
         dates = naive == naive.astype("datetime64[D]")
-        utc[dates], naive[dates] = naive[dates], _MISSING
+        utc[dates] = naive[dates]
+        naive[dates] = _MISSING
     floating = ~np.isnat(naive)
     if floating.any() and tz is None:
         why = "states no zone: say which with --tz, such as UTC or Europe/London"
@@ -321,7 +323,8 @@ def _read_texts(
     if name == "expiry":
         texts = [(iso_of(text) or (text,))[0] for text in texts]
     texts = _in_iso_order([_of_calendar(text) for text in texts])
-    utc, naive = np.full(len(texts) + 1, _MISSING), np.full(len(texts) + 1, _MISSING)
+    utc = np.full(len(texts) + 1, _MISSING)
+    naive = np.full(len(texts) + 1, _MISSING)
     kinds = np.array([_kind(text) for text in texts], dtype=object)
     for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
         rows = np.flatnonzero(kinds == kind)

@@ -182,7 +182,8 @@ def log_contract_variance(symbol: str, exchange: str, years: Floats, time: Ints)
 
 def _model(symbol: str, exchange: str, time: Ints) -> Bates:
     """Return the model of a symbol on a venue; what moves has the shape of `time`."""
-    bounded, offsets = bounded_paths(symbol, time), venue_offsets(symbol, exchange)
+    bounded = bounded_paths(symbol, time)
+    offsets = venue_offsets(symbol, exchange)
     published = PUBLISHED
     jumps = published.jumps_per_year * (published.jump_mean**2 + published.jump_deviation**2)
     level = symbols().volatility[symbols().name.index(symbol)] ** 2 * (1.0 + 0.06 * offsets[0])
@@ -214,7 +215,8 @@ def _log_mgf_heston(model: Bates, z: Any, years: Any) -> Any:
 
 def _black(k: Floats, mean: Floats, variance: Floats) -> Floats:
     """Return a call for k > 0, else a put, on a lognormal of that mean ``e^mean`` and total variance."""
-    forward, strike = np.exp(mean), np.exp(k)
+    forward = np.exp(mean)
+    strike = np.exp(k)
     intrinsic = np.maximum(np.where(k > 0.0, forward - strike, strike - forward), 0.0)
     shape = np.broadcast_shapes(k.shape, variance.shape)
     x = np.broadcast_to(np.abs(k - mean), shape).ravel()

@@ -114,7 +114,8 @@ def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> F
     age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
     day = time // DAY_US
     drawn = noise.uniform(listed.streams[:, None], np.arange(day[0], day[-1] + 2))
-    today, tomorrow = drawn[:, day - day[0]], drawn[:, day - day[0] + 1]
+    today = drawn[:, day - day[0]]
+    tomorrow = drawn[:, day - day[0] + 1]
     drift = today + (tomorrow - today) * (time / DAY_US - day)
     own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
     coins = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
@@ -219,7 +220,9 @@ def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -
     units = GREEKS[exchange]
     if units is None:
         return {name: np.full(k.shape, np.nan) for name in ("delta", "gamma", "vega", "theta")}
-    root, years, forward = np.sqrt(w), f.year_fraction[listed.place], f.underlying_price[listed.place]
+    root = np.sqrt(w)
+    years = f.year_fraction[listed.place]
+    forward = f.underlying_price[listed.place]
     d1 = -k / root + 0.5 * root
     density = np.exp(-0.5 * d1 * d1) / np.sqrt(2.0 * np.pi)
     vega = forward * density * np.sqrt(years)
@@ -246,8 +249,10 @@ def _quotes(
 ) -> dict[str, Floats]:
     """Return bid, ask and mark in coin or USD, as the venue is paid; no bid where it is less than a tick."""
     half = width * (_HALF_SPREAD_VOL[exchange] * vega + _HALF_SPREAD_INTRINSIC * intrinsic)
-    low, high = mark - half, mark + half
-    low_tick, high_tick = _ticks(symbol, exchange, low), _ticks(symbol, exchange, high)
+    low = mark - half
+    high = mark + half
+    low_tick = _ticks(symbol, exchange, low)
+    high_tick = _ticks(symbol, exchange, high)
     # What lies on the tick but for rounding stays there.
     bid = np.floor(low / low_tick + 1e-9) * low_tick
     ask = np.maximum(np.ceil(high / high_tick - 1e-9), 1.0) * high_tick
@@ -286,7 +291,8 @@ def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     days = session(hours * HOUR_US)
     parts = []
     for day in np.unique(days).tolist():
-        listed, at = listing(symbol, exchange, day), hours[days == day] * HOUR_US
+        listed = listing(symbol, exchange, day)
+        at = hours[days == day] * HOUR_US
         forward = forwards(symbol, exchange, listed.expiry, at).underlying_price[listed.place]
         coins = open_interest(symbol, exchange, day, at) * contract_coins(symbol, exchange)
         parts.append(np.round((coins * np.round(forward, 6)).sum(axis=0), 2))

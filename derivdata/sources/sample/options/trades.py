@@ -23,7 +23,8 @@ from derivdata.support.arrays import Floats, Ints
 from derivdata.support.times import SECONDS_PER_YEAR
 
 BUY_PROBABILITY = {"call": 0.46, "put": 0.58}
-BLOCK_PROBABILITY, BLOCK_SIZE = 0.03, 6.0
+BLOCK_PROBABILITY = 0.03
+BLOCK_SIZE = 6.0
 INDEX_DAYS = 30.0
 INDICES = {"binance": ("BTC", "ETH"), "deribit": ("BTC", "ETH")}
 """Venues that publish an index, and of what."""
@@ -63,7 +64,8 @@ def trades(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
 def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]:
     """Return the trades of the hours of one trading day, of all options by hour."""
     rows = chains.chain(symbol, exchange, day, hours, _COLUMNS)
-    listed, count = listing(symbol, exchange, day), len(hours)
+    listed = listing(symbol, exchange, day)
+    count = len(hours)
     hour = np.repeat(hours // HOUR_US, len(listed.strike))
     drawn = {
         name: noise.uniform(np.tile(listed.streams, count) ^ stream, hour) for name, stream in _DRAWS.items()
@@ -73,7 +75,8 @@ def _traded(symbol: str, exchange: str, day: int, hours: Ints) -> dict[str, Any]
     volume = coins * np.repeat(turnover, len(listed.strike))
     usual = chains.TURNOVER * chains.usual_size(symbol, exchange)
     chance = -np.expm1(-volume / usual)
-    is_call, is_block = rows["side"] == 0, drawn["block"] < BLOCK_PROBABILITY
+    is_call = rows["side"] == 0
+    is_block = drawn["block"] < BLOCK_PROBABILITY
     is_buy = drawn["side"] < np.where(is_call, *BUY_PROBABILITY.values())
     unit = "coin" if "mark_coin" in rows else "usd"
     quoted = np.where(is_buy, rows[f"ask_{unit}"], rows[f"bid_{unit}"])

@@ -36,7 +36,8 @@ class RequestContext:
 
     def missing(self, frame: pd.DataFrame, window: AnswerWindow, table: str) -> list[str]:
         """Return a notice where an answer about one symbol has no rows since no venue was asked for them."""
-        span, venues = (window.start, window.end), self.params["exchanges"]
+        span = (window.start, window.end)
+        venues = self.params["exchanges"]
         if len(frame):
             return []
         return never_requested(self.view, table, self.params["symbol"], *span, venues=venues)

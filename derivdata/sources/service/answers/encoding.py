@@ -147,7 +147,8 @@ def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window:
 
 def _probes(window: AnswerWindow) -> list[AnswerWindow]:
     """Single days of the window: the first, the middle and the last one."""
-    first, last = window.start, window.end - _DAY
+    first = window.start
+    last = window.end - _DAY
     starts = dict.fromkeys(stamp.floor("1D") for stamp in (first + _DAY, first + (last - first) / 2, last))
     days = [window._replace(start=max(s, window.start), end=min(s + _DAY, window.end)) for s in starts]
     return [day for day in days if day.start < day.end]

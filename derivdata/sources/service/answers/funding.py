@@ -68,10 +68,12 @@ def metadata(context: RequestContext) -> dict[str, Any]:
 
 def historical(context: RequestContext) -> dict[str, Any]:
     """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     view.need("funding_history")
     window = context.window()
-    column, chosen = StoredColumn("funding_history", "rate_bps_8h"), ([params["symbol"]], params["exchanges"])
+    column = StoredColumn("funding_history", "rate_bps_8h")
+    chosen = ([params["symbol"]], params["exchanges"])
     frame, used, _ = view.series(column, window, params["resolution"], *chosen)
     stamps = encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))
     points = encoding.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
@@ -86,7 +88,8 @@ def historical(context: RequestContext) -> dict[str, Any]:
 
 def settlement(context: RequestContext) -> dict[str, Any]:
     """``GET /funding/settlement``: the payments of one symbol."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     view.need("funding_settlements")
     window = context.window()
     chosen = [params["symbol"]], params["exchanges"]
@@ -116,8 +119,10 @@ def settlement(context: RequestContext) -> dict[str, Any]:
 def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: pd.DataFrame) -> list[str]:
     if len(frame):
         return []
-    view, first = context.view, context.view.store.start
-    symbol, venues = context.params["symbol"], context.params["exchanges"]
+    view = context.view
+    first = context.view.store.start
+    symbol = context.params["symbol"]
+    venues = context.params["exchanges"]
     since = f"historical funding starts in {first.month_name()} {first.year} ({encoding.stamp(first)} UTC)"
     if window.start > view.now:
         why = f"the window begins after the time of {view.store.label}, {encoding.stamp(view.now)} UTC"

@@ -26,7 +26,8 @@ _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count",
 
 def events(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/events``: a day from `min_usd` on, newest first; `since` one, oldest first."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     limit = params["limit"] or DEFAULT_LIMIT
     view.need(*fills.TABLES)
     chosen = {"symbols": _symbols(view, params), "venues": params["exchange"]}
@@ -54,10 +55,12 @@ def events(context: RequestContext) -> dict[str, Any]:
 
 def history(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     view.need(*fills.TABLES)
     window = context.window()
-    used, notices = params["resolution"] or ("1h" if window.requested < _DAY else "1d"), []
+    used = params["resolution"] or ("1h" if window.requested < _DAY else "1d")
+    notices = []
     if used == "raw":
         notices = [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
         used = _FINEST
@@ -79,7 +82,8 @@ def history(context: RequestContext) -> dict[str, Any]:
 
 def aggregates(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/aggregates``: orders of the last hours, the largest group first."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     view.need(*fills.TABLES)
     length = times.lookback(params["range"]) or _DAY
     orders = fills.events(view, view.now - length, view.horizon)
@@ -121,13 +125,16 @@ def _symbols(view: View, params: Any) -> Sequence[str] | None:
 
 def _since(view: View, start: pd.Timestamp, limit: int, **chosen: Sequence[str] | None) -> pd.DataFrame:
     """Return the first `limit` events from `start` on, read in growing steps until there are enough."""
-    start, step = max(start, view.store.start), _FIRST_STEP
-    parts, count = [tables.TABLES["liquidations_events"].empty()], 0
+    start = max(start, view.store.start)
+    step = _FIRST_STEP
+    parts = [tables.TABLES["liquidations_events"].empty()]
+    count = 0
     while start < view.horizon and count < limit:
         end = min(start + step, view.horizon)
         parts.append(fills.events(view, start, end, **chosen))
         count += len(parts[-1])
-        start, step = end, step * 2
+        start = end
+        step = step * 2
     return pd.concat([p for p in parts if len(p)] or parts, ignore_index=True).head(limit)
 
 
@@ -166,7 +173,8 @@ def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
 
 def _by_side(orders: pd.DataFrame) -> dict[str, Any]:
     """Value of each order under the side that it belongs to, 0 under the others."""
-    side, value = orders["side"].astype(object), orders["value_usd"].fillna(0.0)
+    side = orders["side"].astype(object)
+    value = orders["value_usd"].fillna(0.0)
     parts = (side == "long", side == "short", ~side.isin(["long", "short"]))
     return {name: value.where(part, 0.0).to_numpy() for name, part in zip(_SIDES, parts, strict=True)}
 

@@ -35,7 +35,8 @@ _EXCHANGE_NAMES = ("exchange_id", "short_name", "mic")
 
 def book(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/book``: the newest book at `end` (default: the clock), at most an hour old."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     if params["start"] is not None:
         raise bad_request("start is not supported: a book has one time; use end")
     _require(view, "orderbook_book", params["symbol"], params["exchange"])
@@ -61,7 +62,8 @@ def book(context: RequestContext) -> dict[str, Any]:
 
 def depth_history(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/depth-history``: value within 10, 25, 50 and 100 bps of the middle, by side."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     _require(view, _DEPTH, params["symbol"], params["exchange"])
     window = context.window()
     pair = [params["symbol"]], [params["exchange"]]
@@ -96,9 +98,12 @@ def _require(view: View, table: str, symbol: str, exchange: str) -> None:
 
 def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
     """Show the rows of one symbol in a local table, by venue; an unknown symbol has none."""
-    view, params, name = context.view, context.params, endpoint.table
+    view = context.view
+    params = context.params
+    name = endpoint.table
     view.need(name)
-    window, chosen = context.window(), ([params["symbol"]], params["exchanges"])
+    window = context.window()
+    chosen = ([params["symbol"]], params["exchanges"])
     stated = {n: params[n] for n in TABLES[name].key if n in params} | {"unit": endpoint.unit}
     only = [(n, word) for n, word in stated.items() if n not in ("symbol", "unit")]
     column = StoredColumn(name, added=endpoint.rows == "added", only=only[0] if only else None)
@@ -129,7 +134,8 @@ def catalog(context: RequestContext) -> dict[str, Any]:
 
 def instruments(context: RequestContext) -> dict[str, Any]:
     """``GET /local/instruments``: each contract as it was listed last, also those that are gone."""
-    view, table = context.view, TABLES["instruments"]
+    view = context.view
+    table = TABLES["instruments"]
     view.need(table.name)
     chosen = context.params["symbols"], context.params["exchanges"]
     rows = view.rows(Query(table.name, view.store.start, view.horizon, *chosen)).sort_values("time")
@@ -168,7 +174,8 @@ def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> 
 
 def market_hours(context: RequestContext) -> dict[str, Any]:
     """``GET /rwa/market-hours``: sessions and holidays; the filter takes ids, short names and codes."""
-    view, wanted = context.view, context.params["exchange"]
+    view = context.view
+    wanted = context.params["exchange"]
     view.need("rwa_market_hours")
     calendar = view.latest("rwa_market_hours", view.now, within=_DAY)
     calendar = calendar.sort_values(["exchange_id", "start", "end"])

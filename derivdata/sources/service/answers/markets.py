@@ -79,7 +79,8 @@ def price_movers(context: RequestContext) -> dict[str, Any]:
 
 def funding_leaders(context: RequestContext) -> dict[str, Any]:
     """``GET /markets/funding-leaders``: the ten pairs with the highest rate."""
-    view, chosen = context.view, context.params["exchanges"]
+    view = context.view
+    chosen = context.params["exchanges"]
     view.need("funding_history", "funding_settlements")
     rates = market.within(market.pairs(view), chosen).dropna(subset="funding_bps_8h")
     top = rates.sort_values(["funding_bps_8h", "symbol", "exchange"], ascending=[False, True, True]).head(
@@ -115,7 +116,8 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
 
 def _snapshot(context: RequestContext) -> dict[str, Any]:
     """Return the time of a market snapshot and, where venues were chosen, the choice."""
-    stamp, venues = encoding.stamp(context.view.now), context.params["exchanges"]
+    stamp = encoding.stamp(context.view.now)
+    venues = context.params["exchanges"]
     return {"timestamp": stamp} if venues is None else {"timestamp": stamp, "exchanges_filter": list(venues)}
 
 
@@ -130,7 +132,8 @@ def exchanges(context: RequestContext) -> dict[str, Any]:
 
 def exchange_symbols(context: RequestContext) -> dict[str, Any]:
     """``GET /markets/exchanges/{exchange}/symbols``: one row per symbol, the most open interest first."""
-    view, exchange = context.view, context.params["exchange"]
+    view = context.view
+    exchange = context.params["exchange"]
     pairs = market.pairs(view)
     rows = pairs[pairs["exchange"] == exchange].sort_values(["oi_usd", "symbol"], ascending=[False, True])
     if rows.empty and exchange not in view.exchanges:
@@ -141,7 +144,8 @@ def exchange_symbols(context: RequestContext) -> dict[str, Any]:
 
 def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
     """``GET /markets/exchanges/{exchange}/timeseries``: volume and open interest of one venue."""
-    view, exchange = context.view, context.params["exchange"]
+    view = context.view
+    exchange = context.params["exchange"]
     view.need(OI.column.table, VOLUME.column.table)
     if exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
@@ -164,7 +168,8 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
 
 def symbol_exchanges(context: RequestContext) -> dict[str, Any]:
     """``GET /markets/{symbol}/exchanges``: one row per venue, the most open interest first."""
-    view, symbol = context.view, context.params["symbol"]
+    view = context.view
+    symbol = context.params["symbol"]
     pairs = market.pairs(view)
     rows = pairs[pairs["symbol"] == symbol].sort_values(["oi_usd", "exchange"], ascending=[False, True])
     if rows.empty:

@@ -49,7 +49,8 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
     """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
     context.view.need(measure.column.table)
     window = context.window()
-    chosen, resolution = context.params["exchanges"], context.params.get("resolution")
+    chosen = context.params["exchanges"]
+    resolution = context.params.get("resolution")
     frame, used, left_out = totals(context.view, measure.column, window, resolution, venues=chosen)
     columns = {
         "timestamp": frame["time"],
@@ -63,7 +64,8 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
 
 def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi/{symbol}/timeseries`` and ``GET /volume/{symbol}/timeseries``, by time and venue."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     view.need(measure.column.table)
     known = view.store.symbols(measure.column.table)
     if params["symbol"] not in known:
@@ -87,7 +89,8 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
 
 def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi|volume/exchange-top-symbols-timeseries``: wide rows, the largest over the window first."""
-    view, exchange = context.view, context.params["exchange"]
+    view = context.view
+    exchange = context.params["exchange"]
     view.need(measure.column.table)
     window = context.window()
     frame, used, left_out = view.series(measure.column, window, None, None, [exchange])
@@ -159,7 +162,8 @@ def _change(now: pd.Series, before: pd.Series) -> Any:
 
 def ratio(context: RequestContext) -> dict[str, Any]:
     """``GET /volume-oi-ratio``: volume of the `window_days` before each step over its open interest."""
-    view, days = context.view, context.params["window_days"]
+    view = context.view
+    days = context.params["window_days"]
     view.need(OI.column.table)
     view.need(VOLUME.column.table)
     if days > _MOST_DAYS:
@@ -190,7 +194,8 @@ def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.
     volumes = dict(iter(volume.groupby("exchange")))  # comparing names venue by venue takes the most time
     traded = []
     for exchange, rows in ratios.groupby("exchange", sort=True):
-        own, at = volumes.get(exchange, volume.iloc[:0]), rows["timestamp"]
+        own = volumes.get(exchange, volume.iloc[:0])
+        at = rows["timestamp"]
         # Of the steps that ended in ``(at − length, at]``, from the running sum.
         running = np.concatenate([[0.0], own["value"].astype("float64").cumsum()])
         late, early = (np.searchsorted(own["end"], t, side="right") for t in (at, at - length))

@@ -25,9 +25,12 @@ _QUARTER = pd.Timedelta(15, "min")
 """Step of the base tables; a step is known when it is over."""
 
 _DAY, _WEEK, _MONTH = (pd.Timedelta(days, "D") for days in (1, 7, 30))
-_TRADERS_SHOWN, _CANDLES_SHOWN = 100, 500
-_HIP3, _CANDLES = "hip3_traders", "hip3_hourly_candles"
-_HIP4, _HIP4_OI = "hip4_traders", "hip4_oi"
+_TRADERS_SHOWN = 100
+_CANDLES_SHOWN = 500
+_HIP3 = "hip3_traders"
+_CANDLES = "hip3_hourly_candles"
+_HIP4 = "hip4_traders"
+_HIP4_OI = "hip4_oi"
 
 # Figures of each kind of row: column of the base table → name on the wire. Rows are ranked by the first.
 _LIQUIDATIONS = {"liquidation_value_usd": "liquidation_value_usd", "liquidation_count": "liquidation_count"}
@@ -168,7 +171,8 @@ def _held(name: str, key: str, names: str = "") -> _Part:
 
 
 _leaders = partial(_ranked, "data", "address", shown=_TRADERS_SHOWN, total="total_traders")
-_USERS, _TRADERS = _Count("unique_users"), _Count("unique_traders")
+_USERS = _Count("unique_users")
+_TRADERS = _Count("unique_traders")
 _HIP3_ALL = _totals("summary", _DEX, _USERS), _series("timeseries", _OVER_TIME)
 _HIP4_ALL = _totals("summary", _OUTCOME, _TRADERS), _outcomes_by_day
 _PARTS: dict[str, tuple[str, tuple[_Part, ...]]] = {
@@ -238,7 +242,8 @@ def _past(view: View, table: str, window: AnswerWindow) -> pd.DataFrame:
 
 def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
     """Keep the rows of the dex, symbol, venue or outcome that is named, and refuse unknown ones (404)."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     if params.get("dex") is not None:
         dexes = {dex for dex, _ in _listed(view, _CANDLES, "dex", "symbol")}
         _require(params["dex"] in dexes, f"unknown dex {params['dex']!r}")
@@ -274,11 +279,13 @@ def _require(exists: bool, otherwise: str) -> None:
 
 def candles(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/candles``: the newest of the window, 500 unless `limit` says otherwise."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     dex, _, symbol = params["coin"].rpartition(":")
     known = (dex, symbol) in _listed(view, _CANDLES, "dex", "symbol")
     _require(known, f"unknown coin {params['coin']!r}; coins are written like xyz:TSLA")
-    step, limit = times.RESOLUTIONS[params["interval"]], params["limit"] or _CANDLES_SHOWN
+    step = times.RESOLUTIONS[params["interval"]]
+    limit = params["limit"] or _CANDLES_SHOWN
     window = context.window()
     if params["range"] is None and params["start"] is None:
         first = (window.end - step * limit).floor(step)

@@ -41,7 +41,9 @@ _ATM = ("time", "expiry", "strike", "iv", "underlying_price")
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
     """``GET /options/snapshot``: the newest chain, at most an hour old, with its ``time`` where not now."""
-    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    view = context.view
+    symbol = context.params["symbol"]
+    exchange = context.params["exchange"]
     chain = _require_pair(view, symbol, exchange)
     chain = chain[chain["expiry"] > view.now]
     optional = (*_GREEKS, *_OURS)
@@ -58,7 +60,9 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
 
 def metrics(context: RequestContext) -> dict[str, Any]:
     """``GET /options/metrics``: at-the-money volatility of every expiry now and a day ago."""
-    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    view = context.view
+    symbol = context.params["symbol"]
+    exchange = context.params["exchange"]
     _require_pair(view, symbol, exchange)
     now, before = (at_the_money(_chain(view, symbol, exchange, at)) for at in (view.now, view.now - _DAY))
     ago = before.set_index("expiry")["iv"].reindex(now["expiry"]).to_numpy()
@@ -94,7 +98,8 @@ def atm_history(context: RequestContext) -> dict[str, Any]:
 
 def surface_history(context: RequestContext) -> dict[str, Any]:
     """``GET /options/surface-history``: chains at their own instants, by the hour for 2 days, then fewer."""
-    window, view = _window(context), context.view
+    window = _window(context)
+    view = context.view
     _require_pair(view, context.params["symbol"], context.params["exchange"])
     step = next((step for most, step in _STEPS if window.requested <= most * _DAY), _LONGEST)
     length = times.RESOLUTIONS[step]
@@ -144,7 +149,9 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
     """
     strike, iv, underlying = (chains[name].to_numpy() for name in _ATM[2:])
     quoted = (iv > 0) & (underlying > 0)
-    strike, iv, underlying = strike[quoted], iv[quoted], underlying[quoted]
+    strike = strike[quoted]
+    iv = iv[quoted]
+    underlying = underlying[quoted]
     (time, stamps), (expiry, expiries) = (
         pd.factorize(chains[name].array.asi8[quoted], sort=True) for name in ("time", "expiry")
     )
@@ -180,9 +187,11 @@ def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
         stamps = np.unique(chains["time"].array.asi8)
     full = hours.as_unit("us").asi8
     newest = np.searchsorted(stamps, full, side="right") - 1
-    full, newest = full[newest >= 0], newest[newest >= 0]
+    full = full[newest >= 0]
+    newest = newest[newest >= 0]
     fresh = full - stamps[newest] <= times.us(buckets.HOLD)
-    full, stamp = full[fresh], stamps[newest[fresh]]
+    full = full[fresh]
+    stamp = stamps[newest[fresh]]
     rows = at_the_money(chains)
     first, last = (np.searchsorted(rows["time"].array.asi8, stamp, side=side) for side in ("left", "right"))
     count = last - first
@@ -240,7 +249,8 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
 
 def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Timedelta) -> pd.DataFrame:
     """Return the chain of a step: the newest at its start, at most an hour old, else the last within it."""
-    view, params = context.view, context.params
+    view = context.view
+    params = context.params
     last = min(start + length, view.now + INSTANT) - INSTANT
     if last < view.store.start:
         return view.rows(Query("options_snapshot", start, start))
@@ -254,7 +264,9 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
 
 def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
     """Return the volatility at the money of the window's full hours."""
-    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    view = context.view
+    symbol = context.params["symbol"]
+    exchange = context.params["exchange"]
     _require_pair(view, symbol, exchange)
 
     def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:

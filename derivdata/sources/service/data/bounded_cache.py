@@ -13,7 +13,9 @@ class BoundedCache(Generic[T]):
     """What was used last, as much as fits into `limit` bytes by `size_of` key and value; not locked."""
 
     def __init__(self, limit: int, size_of: Callable[[Hashable, T], int]) -> None:
-        self._limit, self._size_of, self.size = limit, size_of, 0
+        self._limit = limit
+        self._size_of = size_of
+        self.size = 0
         self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:

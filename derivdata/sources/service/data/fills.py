@@ -60,7 +60,8 @@ def order_values(
 
 def _values(fills: pd.DataFrame) -> pd.DataFrame:
     """Make one row per (exchange, order): time of the last fill, the first side that is known, all value."""
-    venue, side = pd.Categorical(fills["exchange"]), pd.Categorical(fills["side"])
+    venue = pd.Categorical(fills["exchange"])
+    side = pd.Categorical(fills["side"])
     names = pd.factorize(fills["order_id"])[0]
     order, orders = pd.factorize(names * len(venue.categories) + venue.codes)
     by_time = np.argsort(fills["time"].array.asi8, kind="stable")

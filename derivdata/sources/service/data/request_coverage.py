@@ -96,7 +96,8 @@ def never_requested(
     requested = ledger[about & inside & named]
     if requested["answered"].any():
         return []
-    what, failed = f"{table} of {symbol} in this range was", sorted(set(requested["exchange"]))
+    what = f"{table} of {symbol} in this range was"
+    failed = sorted(set(requested["exchange"]))
     if failed:
         return [f"{what} requested of {_listed(failed)} without an answer (no rows is then not none)"]
     whom = "any venue" if venues is None else _listed(sorted(venues))
@@ -147,7 +148,8 @@ def _union(rows: pd.DataFrame, start: pd.Timestamp, end: pd.Timestamp) -> list[t
     """Return windows in order, cut to one, those that touch or overlap as one."""
     result: list[times.Window] = []
     for row in rows.sort_values("start").itertuples():
-        first, last = max(row.start, start), min(row.end, end)
+        first = max(row.start, start)
+        last = min(row.end, end)
         if result and first <= result[-1].end:
             result[-1] = times.Window(result[-1].start, max(last, result[-1].end))
         else:

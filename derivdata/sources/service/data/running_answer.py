@@ -34,7 +34,8 @@ _notes: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
 @contextmanager
 def noted() -> Iterator[list[str]]:
     """Collect what is noted in this block, also for a block around it."""
-    outer, own = _notes.get(), list[str]()
+    outer = _notes.get()
+    own = list[str]()
     token = _notes.set(own)
     try:
         yield own

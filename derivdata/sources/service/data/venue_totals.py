@@ -83,7 +83,9 @@ def by_sums(
 ) -> tuple[Totals, Totals]:
     """Return what `by_rows` does, from sums at each instant; and time and venue that only rows can tell."""
     series = _instants(sums[sums["symbols"] > 0])
-    time, venue, symbols = series["time"].array.asi8, series["exchange"].cat, series["symbols"].to_numpy()
+    time = series["time"].array.asi8
+    venue = series["exchange"].cat
+    symbols = series["symbols"].to_numpy()
     names = np.asarray(venue.categories, dtype=object)
     if width is None:
         whole = Totals(time, names[venue.codes], series["value"].to_numpy(), symbols)
@@ -93,7 +95,8 @@ def by_sums(
     reach = 1 if added or series.empty else int(np.max(buckets.holds(series["resolution"])))
     cells = _Cells(series, micros, reach, horizon)
     combined = (buckets.sums if added else buckets.means)(series, "value", width, horizon)
-    codes, start = combined["exchange"].cat.codes.to_numpy(), combined["time"].array.asi8
+    codes = combined["exchange"].cat.codes.to_numpy()
+    start = combined["time"].array.asi8
     cell = cells.number(codes, start // micros)
     whole = Totals(start, names[codes], combined["value"].to_numpy(), cells.symbols[cell])
     unsure = np.flatnonzero(cells.unsure)
@@ -201,7 +204,9 @@ class _Question:
         """Make totals that sums do not tell from the rows of their venues, about a million at a time."""
         if not len(cells.time):
             return
-        column, horizon, held = self.column, self.view.horizon, pd.Timedelta(0)
+        column = self.column
+        horizon = self.view.horizon
+        held = pd.Timedelta(0)
         if not column.added and width is not None:
             held = pd.Timedelta(int(np.max(buckets.holds(sums["resolution"]))), "us")
         read = sums["time"].min(), sums["time"].max() + INSTANT

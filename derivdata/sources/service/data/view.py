@@ -93,10 +93,12 @@ class View:
     `first_days` and `block_rows` are the days of the first block of a history, and the rows of the next ones.
     """
 
-    first_days, block_rows = 8, 500_000
+    first_days = 8
+    block_rows = 500_000
 
     def __init__(self, store: Store, now: pd.Timestamp) -> None:
-        self.store, self.now = store, now
+        self.store = store
+        self.now = now
         self.horizon = now + INSTANT
         self._memo = BoundedCache[_SharedResult](
             _CACHED_BYTES, lambda _, made: _SMALL + _bytes_of(made.value)
@@ -233,13 +235,15 @@ class View:
     def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
         """Return what is made (with its rows) of parts of a window, which grow or shrink with these."""
         results: list[T] = []
-        start, days = window.start, self.first_days
+        start = window.start
+        days = self.first_days
         while start < window.end or not results:
             end = min(start.floor("1D") + days * _LONGEST, window.end)
             result, rows = make(window._replace(start=start, end=end))
             results.append(result)
             per_day = max(rows, 1) / max((end - start) / _LONGEST, 1.0)
-            start, days = end, min(max(int(self.block_rows / per_day), 1), 3650)
+            start = end
+            days = min(max(int(self.block_rows / per_day), 1), 3650)
         return results
 
     def _part(
@@ -252,7 +256,8 @@ class View:
     ) -> tuple[Series, int]:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
         frame, step = self.around(column, window, requested, chosen.symbols, chosen.venues)
-        rows, step = len(frame), used or step
+        rows = len(frame)
+        step = used or step
         frame, notices = left_out(frame, column, window, step)
         shown = self.combined(frame, column, window, step)
         if column.second:
@@ -287,7 +292,8 @@ class View:
         self, frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, used: str
     ) -> pd.DataFrame:
         """Return a column of what `around` read, in the window and at the resolution, without gaps."""
-        step, value = times.resolution(used), column.value
+        step = times.resolution(used)
+        value = column.value
         if step is not None and (frame["resolution"] != used).any():
             if not value:
                 by = [name for name in tables.TABLES[column.table].key if name != "time"]
@@ -313,9 +319,13 @@ def read_around(
     step: pd.Timedelta | None,
 ) -> pd.DataFrame:
     """Read a window, the whole buckets of length `step` that it touches, and what reaches into the first."""
-    start, end, lead = window.start, window.end, pd.Timedelta(0)
+    start = window.start
+    end = window.end
+    lead = pd.Timedelta(0)
     if step is not None:
-        start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
+        start = start.floor(step)
+        end = end.ceil(step)
+        lead = max(buckets.HOLD, step)
     for back in (lead, _LONGEST):
         frame = stated(read(start - back, end))
         longest = max((times.resolution(name) or buckets.HOLD for name in buckets.steps(frame)), default=lead)

@@ -66,7 +66,10 @@ class RateLimit:
         clock: Callable[[], float] = time.monotonic,
         most_callers: int = 4096,
     ) -> None:
-        self._limit, self._seconds, self._clock, self._most = limit, seconds, clock, most_callers
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._most = most_callers
         self._admitted: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
     def __len__(self) -> int:

@@ -104,10 +104,14 @@ class _Service:
     def __init__(
         self, view: View, keys: Keys, limits: bool, clock: Callable[[], pd.Timestamp] | None
     ) -> None:
-        self._newest, self._clock = view, clock
+        self._newest = view
+        self._clock = clock
         self._live = view.store if isinstance(view.store, LiveStore) else None
-        self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
-        self._unsent, self._changes = UnsentBodies(), Changes()
+        self._keys = keys
+        self._cache = ResponseCache()
+        self._queue = WorkQueue()
+        self._unsent = UnsentBodies()
+        self._changes = Changes()
         rates = {e.path: e.per_second for e in endpoints.ENDPOINTS if e.per_second and limits}
         self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
         self._constant_headers = {
@@ -179,7 +183,8 @@ class _Service:
         texts: Mapping[str, str],
         headers: Mapping[str, str],
     ) -> Response:
-        view, packed = self._view, _accepts_gzip(request)
+        view = self._view
+        packed = _accepts_gzip(request)
         version = self._version()  # before the identity: rows that arrive in between are newer than it
         key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
 
@@ -332,7 +337,8 @@ class _Service:
     def _response(
         self, request: Request, status: int, answer: EncodedBody, headers: Mapping[str, str] | None = None
     ) -> Response:
-        body, extra = answer.body, self._version() | dict(headers or {})
+        body = answer.body
+        extra = self._version() | dict(headers or {})
         if status == 200:
             resource = (request.url.path, request.url.query, hash(request.headers.get("X-Api-Key")))
             validators = self._changes.headers(resource, answer.tag, self._view.now)

@@ -23,7 +23,8 @@ class _CountedTransport:
     """A transport that counts what is written to it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._written = transport, 0
+        self._transport = transport
+        self._written = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -49,7 +50,8 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        self._counted, self._loop = _CountedTransport(transport), asyncio.get_running_loop()
+        self._counted = _CountedTransport(transport)
+        self._loop = asyncio.get_running_loop()
         super().connection_made(self._counted)
         self._taken, self._taken_at = 0, self._loop.time()
         self._arriving_since: float | None = self._loop.time()
@@ -80,7 +82,8 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             return
         now, (taken, untaken) = self._loop.time(), self._counted.counts()
         if taken != self._taken or not untaken:
-            self._taken, self._taken_at = taken, now
+            self._taken = taken
+            self._taken_at = now
         since = self._arriving_since
         if now - self._taken_at >= self.request_seconds:
             self._counted.abort()

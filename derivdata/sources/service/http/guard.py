@@ -34,7 +34,9 @@ class Guard:
         hosts: Collection[str] = (),
         body_seconds: float = 30.0,
     ) -> None:
-        self._app, self._refuse, self._body_seconds = app, refuse, body_seconds
+        self._app = app
+        self._refuse = refuse
+        self._body_seconds = body_seconds
         names = {name.lower().rstrip(".") for name in hosts}
         self._allowed = {name for name in names if name != "localhost" and not _is_address(name)}
 
@@ -95,7 +97,8 @@ class Guard:
             if not length.isdecimal() or len(length) > 9 or int(length) > _BODY_BYTES:
                 raise _too_large()
             async with asyncio.timeout(self._body_seconds):
-                size, more = 0, True
+                size = 0
+                more = True
                 while more:
                     message = await receive()
                     size += len(message.get("body", b""))

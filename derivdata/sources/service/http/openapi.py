@@ -61,11 +61,13 @@ def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
     """Describe a row of a table under its names on the wire, without some columns and with further fields."""
     definition = tables.TABLES[table]
     away = {*drop.split(), "kind", "resolution"}
-    fields, required = {}, []
+    fields = {}
+    required = []
     for name, column in definition.columns.items():
         if name in away:
             continue
-        wire, schema = definition.wire.get(name, name), _JSON_TYPES[column.kind]
+        wire = definition.wire.get(name, name)
+        schema = _JSON_TYPES[column.kind]
         unit = f" [{column.unit}]" if column.unit else ""
         kind = schema if name in definition.key else maybe(schema)
         fields[wire] = {**kind, "description": column.doc + unit}
@@ -99,7 +101,8 @@ _WIDE = record(
 )
 _VENUE = {"type": "object", "properties": {"name": TEXT, "display": TEXT, "interval": NUMBER}}
 _VENUE_LISTS = record(exchange_names=array(_VENUE | {"required": ["name", "display"]}), exchanges=array(TEXT))
-_COUNTS, _SUMS = ("long_count", "short_count", "total_count"), ("long_usd", "short_usd", "total_usd")
+_COUNTS = ("long_count", "short_count", "total_count")
+_SUMS = ("long_usd", "short_usd", "total_usd")
 _COVERED = {"coverage": mapping(array(array(ISO))), "notices": NOTICES}
 _SESSION = record(start=ISO, end=ISO, session=TEXT, is_tradable=FLAG)
 _CALENDAR_TEXTS = ("name", "short_name", "mic", "timezone")

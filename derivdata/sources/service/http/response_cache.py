@@ -30,7 +30,8 @@ class EncodedBody:
     """
 
     def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:
-        self.body, self.corrections = body, corrections
+        self.body = body
+        self.corrections = corrections
         self.tag = _entity_tag(body, corrections)
         self.worth_compressing = len(body) >= _SMALL
         self._packed = b""
@@ -64,7 +65,8 @@ class UnsentBodies:
     """Bodies on their way, each counted once however many clients take it; used by the serving thread."""
 
     def __init__(self, limit: int = 256 << 20) -> None:
-        self._limit, self._size = limit, 0
+        self._limit = limit
+        self._size = 0
         self._clients: Counter[int] = Counter()
 
     def has_room(self, body: bytes) -> bool:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 30
 _SHOWN = 12
-_WEEK, _DAY, _HOUR = pd.Timedelta(7, "D"), pd.Timedelta(1, "D"), pd.Timedelta(1, "h")
+_WEEK = pd.Timedelta(7, "D")
+_DAY = pd.Timedelta(1, "D")
+_HOUR = pd.Timedelta(1, "h")
 _LATE = pd.Timedelta(2, "h")
 _FRESH = ("funding_history", "funding_settlements", "oi_history", "prices_history", "options_snapshot")
 _EVENTS = "liquidations_events"
@@ -73,7 +75,8 @@ def _freshness(view: View) -> str:
     table = table.loc[oldest.index]
     rows = [[str(venue), *map(_age, row)] for venue, row in zip(table.index, table.to_numpy(), strict=True)]
     late = (table > _LATE).to_numpy() & sampled
-    count, kind = int((oldest > _LATE).sum()), "late" if (oldest > _LATE).any() else "soft"
+    count = int((oldest > _LATE).sum())
+    kind = "late" if (oldest > _LATE).any() else "soft"
     said = f'<p class="{kind}">{count} of {len(table)} venues late: no row for two hours.</p>'
     return said + _table(
         ["venue", *table.columns], rows, [[place + 1 for place in row.nonzero()[0]] for row in late]
@@ -105,7 +108,8 @@ def _spreads(view: View) -> str:
     several = frame.groupby(frame["symbol"].astype(str))["rate_bps_8h"].agg(["idxmin", "idxmax", "count"])
     rows = []
     for symbol, row in several[several["count"] > 1].iterrows():
-        low, high = frame.loc[row["idxmin"]], frame.loc[row["idxmax"]]
+        low = frame.loc[row["idxmin"]]
+        high = frame.loc[row["idxmax"]]
         rows.append((float(high["rate_bps_8h"] - low["rate_bps_8h"]), symbol, low, high))
     rows.sort(key=lambda one: (-one[0], one[1]))
     if not rows:

@@ -22,7 +22,8 @@ class Job:
     """One answer that is being made, or waits: its `clients` by caller, and in whose turn it is `charged`."""
 
     def __init__(self, request: Hashable, make: Callable[[], EncodedBody]) -> None:
-        self.request, self.make = request, make
+        self.request = request
+        self.make = make
         self.result: asyncio.Future[EncodedBody] = asyncio.get_running_loop().create_future()
         self.cancelled = threading.Event()
         self.clients: Counter[Hashable] = Counter()
@@ -45,7 +46,8 @@ class WorkQueue:
     """
 
     def __init__(self, *, at_once: int = _AT_ONCE, most_waiting: int = _MOST_WAITING) -> None:
-        self._at_once, self._most_waiting = at_once, most_waiting
+        self._at_once = at_once
+        self._most_waiting = most_waiting
         self._jobs: dict[Hashable, Job] = {}
         # Callers in the order in which they wait; a job that several ask for stands in the queue of each.
         self._waiting: OrderedDict[Hashable, OrderedDict[Hashable, Job]] = OrderedDict()
@@ -96,7 +98,8 @@ class WorkQueue:
             job = next(iter(self._waiting[caller].values()))
             for other in job.clients:
                 self._take(job, other)
-            job.charged, job.started = caller, True
+            job.charged = caller
+            job.started = True
             self._running[caller] += 1
             self._to_the_end(caller)
             task = asyncio.get_running_loop().create_task(self._run(job), context=contextvars.Context())
