@@ -71,7 +71,6 @@ def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) ->
         (["funding.nope", "BTC", "--to", "-"], "funding has history, metadata, settlements, snapshot"),
         (["nonsense", "--to", "-"], "positioning, prices, rwa, volatility, volume\n"),
         (["options.surface", "BTC", "--to", "-"], "'options.surface' is no table"),
-        (["funding.snapshot", "BTC", "--to", "-"], "funding.snapshot takes no SYMBOL"),
         (["catalog", "BTC", "--to", "-"], "catalog takes no SYMBOL"),
         (["funding.history", "BTC", "--to", "-"], "funding.history needs --since"),
         (["orderbook.book", "--to", "-"], "orderbook.book needs SYMBOL, --venues"),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from derivdata.support.text import did_you_mean, import_extra
-from derivdata.support.times import utc
+from derivdata.support.times import naive_utc, utc
 
 SESSIONS = ("regular", "extended", "break", "overnight", "weekend", "holiday")
 
@@ -39,9 +39,7 @@ def exchange_spans(
             "hours=dd.rwa.market_hours(market)"
         )
     name = package.resolve_alias(market)
-    start, end = (
-        (edge + add).tz_convert(None).normalize() for edge, add in ((first, -_MARGIN), (last, _MARGIN))
-    )
+    start, end = (naive_utc(edge + add).normalize() for edge, add in ((first, -_MARGIN), (last, _MARGIN)))
     with warnings.catch_warnings():
         # exchange_calendars 4.13 reads `Series.values` of zoned times, which pandas 3.1 deprecates.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -125,7 +123,7 @@ def _listed(hours: pd.DataFrame) -> str:
 
 
 def _day(at: pd.Timestamp, zone: str) -> pd.Timestamp:
-    return at.tz_convert(zone).tz_localize(None).normalize()
+    return pd.Timestamp(at.tz_convert(zone).date())
 
 
 def _with_closures(

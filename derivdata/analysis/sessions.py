@@ -285,15 +285,18 @@ def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
     starts, ends = (
         naive_utc(pd.DatetimeIndex(sessions[name])).as_unit("us").to_numpy() for name in ("start", "end")
     )
+    order = np.argsort(starts, kind="stable")
+    starts = starts[order]
+    ends = ends[order]
     if (starts[1:] != ends[:-1]).any() or (ends <= starts).any():
-        raise ValueError("the spans of sessions must follow each other without holes, in order of time")
+        raise ValueError("sessions: expected spans without holes between them; pass a whole calendar")
     unknown = set(sessions["session"]) - set(SESSIONS)
     if unknown:
         raise ValueError(
             f"sessions has the session {sorted(map(str, unknown))[0]!r}: "
             f"expected one of {', '.join(SESSIONS)}"
         )
-    kinds = np.array([SESSIONS.index(name) for name in sessions["session"]])
+    kinds = np.array([SESSIONS.index(name) for name in sessions["session"].to_numpy()[order]])
     return np.append(starts, ends[-1]), kinds
 
 

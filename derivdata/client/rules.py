@@ -416,7 +416,7 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
         if rows is None or (rows.values == rows.values[0]).all():  # one value, which contradicts nothing
             continue
         given = rows.series, rows.market, rows.times, rows.values
-        for fault in (faults := peer_changes(*given))[:1]:
+        for fault in (faults := peer_changes(*given, is_rate=name == "rate_bps_8h"))[:1]:
             first = rows.order[fault.row]
             others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
             yield (

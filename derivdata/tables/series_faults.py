@@ -26,6 +26,9 @@ _ROWS_IN_BLOCK = 3
 _LEAST_BLOCKS = 2
 _SURE = 6.0
 """Standard errors by which the part differs from the rest of its series."""
+_SURE_OF_EIGHT = 10.0
+"""The same for a factor of eight of funding rates: venues move apart by as much for hours. Of 100 histories
+of the sample, 17 had such a part by chance at 6, four at 8, none at 10."""
 _LEAST_NOISE = 0.1
 _FLOOR = 0.1
 _LOW = 0.2
@@ -49,7 +52,9 @@ class SeriesFault(NamedTuple):
     factor: float
 
 
-def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
+def peer_changes(
+    series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool = False
+) -> list[SeriesFault]:
     """Return parts of series that are 8, 100, 10³, 10⁴ or 10⁶ times as large as their peers, or the inverse.
 
     Means of logarithms in twelve blocks of time are compared, so that single rows do not count.
@@ -62,6 +67,8 @@ def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) 
         Number of what rows are about: series of one market are peers.
     times, values
         Of the rows; NaN is not compared.
+    is_rate
+        Whether the values are funding rates, of which more evidence is required.
     """
     sizes = np.abs(values)
     known = np.isfinite(sizes)
@@ -96,7 +103,7 @@ def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) 
     for name in np.unique(markets[markets >= 0]).tolist():
         own = np.flatnonzero(markets == name)
         if own.size > _PEERS:
-            for code, part, change in _changes_in(own, means[own]):
+            for code, part, change in _changes_in(own, means[own], is_rate=is_rate):
                 rows = np.flatnonzero(series == code)
                 start = int(rows[np.searchsorted(block[rows], part[0])])
                 end = int(rows[0] + np.searchsorted(block[rows], part[1]))
@@ -104,7 +111,7 @@ def peer_changes(series: _Array, market: _Array, times: _Array, values: _Array) 
     return faults
 
 
-def _changes_in(codes: _Array, means: _Array) -> list[tuple[int, tuple[int, int], float]]:
+def _changes_in(codes: _Array, means: _Array, *, is_rate: bool) -> list[tuple[int, tuple[int, int], float]]:
     """Return series of one market, the blocks in which each is at another level, and the change."""
     ordered = np.sort(means, axis=0)
     is_few = codes.size < _MANY
@@ -115,7 +122,7 @@ def _changes_in(codes: _Array, means: _Array) -> list[tuple[int, tuple[int, int]
         blocks = np.flatnonzero(np.isfinite(ratio))
         if blocks.size < 2 * _LEAST_BLOCKS or np.ptp(ratio[blocks]) < _FACTORS[0] - _NEAR:
             continue
-        part = _other_level(ratio[blocks])
+        part = _other_level(ratio[blocks], is_rate=is_rate)
         if part is not None:
             first, stop, change = part
             after = int(blocks[stop]) if stop < blocks.size else _BLOCKS
@@ -139,7 +146,7 @@ def _median_without(ordered: _Array, own: _Array) -> _Array:
     return result
 
 
-def _other_level(ratio: _Array) -> tuple[int, int, float] | None:
+def _other_level(ratio: _Array, *, is_rate: bool) -> tuple[int, int, float] | None:
     """Return the blocks whose logarithm of a ratio is a unit's factor away from the rest, and that factor."""
     number = ratio.size
     best = _SURE
@@ -158,7 +165,8 @@ def _other_level(ratio: _Array) -> tuple[int, int, float] | None:
             squares = ((inside - inside.mean()) ** 2).sum() + ((rest - rest.mean()) ** 2).sum()
             noise = float(np.sqrt(squares / (number - 2))) + _LEAST_NOISE
             sure = abs(change) / (noise * np.sqrt(1.0 / inside.size + 1.0 / rest.size))
-            if sure > best:
+            is_eight = np.abs(abs(change) - _FACTORS).argmin() == 0
+            if sure > (max(best, _SURE_OF_EIGHT) if is_rate and is_eight else best):
                 best = sure
                 part = (first, stop, change)
     return part

@@ -64,14 +64,14 @@ def test_a_payment_is_missed_a_minute_after_it_was_due(at: str, basis: str, miss
 
 def test_venues_without_payments_take_the_interval_of_the_facts_or_are_unknown() -> None:
     due = next_settlements(
-        TABLE, "2026-11-01 09:30", symbols=["BTC", "LPT"], venues=["binance", "dydx", "mexc"]
+        TABLE, "2026-11-01 09:30", symbols=["BTC", "LPT"], venues=["binance", "dydx", "risex"]
     )
     due = due.set_index(["symbol", "exchange"])
     assert due.loc[("LPT", "binance"), ["interval_hours", "basis"]].tolist() == [4.0, "facts"]
     assert due.loc[("LPT", "binance"), "time"] == pd.Timestamp("2026-11-01 12:00", tz="UTC")
     assert due.loc[("BTC", "dydx"), "hours_until"] == 0.5
-    assert due.loc[("BTC", "mexc"), "basis"] == "unknown"
-    assert pd.isna(due.loc[("BTC", "mexc"), "time"])
+    assert due.loc[("BTC", "risex"), "basis"] == "unknown"
+    assert pd.isna(due.loc[("BTC", "risex"), "time"])
     assert due.loc[("BTC", "binance"), "basis"] == "payments"
 
 

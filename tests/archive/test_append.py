@@ -29,7 +29,7 @@ def orders(ids: list[str], *, start: pd.Timestamp = START, value: float = 10.0) 
 _CELLS: dict[Kind, list[object]] = {
     Kind.TEXT: ["b", "a", "ü"],
     Kind.LABEL: ["x", "y 1", "z"],
-    Kind.NUMBER: [0.5, 0.1, 1e-300],
+    Kind.NUMBER: [0.25, 0.1, 1e-300],
     Kind.COUNT: [3, 1, 2],
     Kind.RANK: [30, 10, 20],
     Kind.FLAG: [True, False, True],
