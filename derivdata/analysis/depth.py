@@ -149,7 +149,7 @@ def _checked(books: pd.DataFrame) -> Any:
 def _refuse_crossed(bid: Floats, ask: Floats, rows: Any, book: Any) -> None:
     crossed = bid >= ask
     if crossed.any():
-        at = int(crossed.argmax())
+        at = int(np.argmax(crossed))
         row = rows[book == at].iloc[0]
         raise ValueError(
             f"books: {_named(row['symbol'], row['exchange'], row['time'])} is crossed: its best bid is "

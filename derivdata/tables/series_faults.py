@@ -165,7 +165,7 @@ def _other_level(ratio: _Array, *, is_rate: bool) -> tuple[int, int, float] | No
             squares = ((inside - inside.mean()) ** 2).sum() + ((rest - rest.mean()) ** 2).sum()
             noise = float(np.sqrt(squares / (number - 2))) + _LEAST_NOISE
             sure = abs(change) / (noise * np.sqrt(1.0 / inside.size + 1.0 / rest.size))
-            is_eight = np.abs(abs(change) - _FACTORS).argmin() == 0
+            is_eight = np.argmin(np.abs(abs(change) - _FACTORS)) == 0
             if sure > (max(best, _SURE_OF_EIGHT) if is_rate and is_eight else best):
                 best = sure
                 part = (first, stop, change)

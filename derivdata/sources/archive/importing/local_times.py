@@ -56,7 +56,7 @@ def _jump(stamps: Array, step: int) -> str:
     if step > 1.1 * _HOUR:
         return ""
     gaps = np.diff(stamps)
-    for place in np.flatnonzero(np.abs(gaps - step - _HOUR) < 60_000_000):
+    for place in np.flatnonzero(np.abs(gaps - step - _HOUR) < 60_000_000).tolist():
         after = pd.Timestamp(int(stamps[place + 1]), unit="us")
         is_spring = after.month == 3 and after.weekday() == 6 and after.day >= 8
         if is_spring and 1 <= after.hour <= 4:

@@ -170,7 +170,7 @@ def _common_step(series: Array, stamps: Array) -> int:
         return 0
     lengths, counts = np.unique(gaps, return_counts=True)
     step = int(lengths[np.argmax(counts)])
-    is_step = counts.max() >= _SHARE_OF_STEP * gaps.size and step >= MINUTE_US and 24 * HOUR_US % step == 0
+    is_step = np.max(counts) >= _SHARE_OF_STEP * gaps.size and step >= MINUTE_US and 24 * HOUR_US % step == 0
     return step if is_step else 0
 
 
