@@ -114,8 +114,8 @@ def lane_limits(values: Floats, *, least: float, base: float) -> tuple[float, fl
     low, high = (float(end) for end in np.percentile(known, [1.0, 99.0]))
     low = min(low, base)
     high = max(high, base)
-    all_low = min(float(known.min()), base)
-    all_high = max(float(known.max()), base)
+    all_low = min(float(np.min(known)), base)
+    all_high = max(float(np.max(known)), base)
     if all_high - all_low <= _FAR * max(high - low, least):
         low = all_low
         high = all_high

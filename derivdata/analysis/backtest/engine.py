@@ -393,7 +393,7 @@ def _cumulative(amounts: Floats, rule: Indices, rules: int) -> Floats:
     """Return the running sum of the amounts of each rule; those of one rule follow one another."""
     count = np.bincount(rule, minlength=rules)
     place = np.arange(rule.size) - (np.cumsum(count) - count)[rule]
-    table = np.zeros((rules, int(count.max(initial=0))))
+    table = np.zeros((rules, int(np.max(count, initial=0))))
     table[rule, place] = amounts
     return np.asarray(np.cumsum(table, axis=1)[rule, place])
 

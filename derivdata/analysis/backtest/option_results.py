@@ -88,7 +88,7 @@ def dataset(
     missing = sum(row.tally.missing_funding_hours for row in rows)
     variables |= {
         f"net_{currency}": ((), equity[-1] - capital, {"units": unit}),
-        "max_drawdown": ((), float((1.0 - equity / peak).max()), {"units": "fraction"}),
+        "max_drawdown": ((), float(np.max(1.0 - equity / peak)), {"units": "fraction"}),
         "margin_calls": ((), int((margin > equity).sum()), {"units": "count"}),
         "missing_funding_hours": ((), missing, {"units": "h"}),
         "gap_hours": ((), _gap_hours(rows), {"units": "h"}),

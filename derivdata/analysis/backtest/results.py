@@ -149,7 +149,9 @@ def totals_of(
     sharpe = float(returns.mean()) / spread * np.sqrt(DAYS_PER_YEAR) if spread > 0.0 else np.nan
     adjusted = sharpe / np.sqrt(long_run_ratio(returns)[0])
     turnover = traded / capital / years
-    return Totals(net, net / capital / years, sharpe, adjusted, float(drawdown.max()), turnover, liquidations)
+    return Totals(
+        net, net / capital / years, sharpe, adjusted, float(np.max(drawdown)), turnover, liquidations
+    )
 
 
 def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:

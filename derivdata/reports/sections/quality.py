@@ -133,7 +133,7 @@ def _draw_issues(
     for row, issue in enumerate(counts.index):
         example = found.loc[found["issue"] == issue, "series"].value_counts().index[0]
         ax.text(start[row], row, f"  {start[row]:.0f}: {example}", va="center", fontsize=8)
-    ax.set_xlim(0, 1.9 * max(start.max(), 1.0))
+    ax.set_xlim(0, 1.9 * max(np.max(start), 1.0))
     total = len(set(found["series"]))
     title = f"{total} symbols and venues with a finding"
     style.dress(ax, title=title, x="series, with an example [count]", grid="x")

@@ -266,7 +266,7 @@ def _payments_due(times: Indices, time: int, interval: float) -> float:
     earlier = times[times < time]
     if not earlier.size or np.isnan(interval):
         return np.nan
-    return float(np.rint((time - earlier.max()) / HOUR_US / interval))
+    return float(np.rint((time - np.max(earlier)) / HOUR_US / interval))
 
 
 def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> tuple[Floats, Bools]:

@@ -47,7 +47,8 @@ def status_page(view: View, ledger: pd.DataFrame | None) -> str:
     bodies = (_freshness(view), _gaps(ledger), _spreads(view), _liquidations(view))
     for (name, heading), body in zip(_SECTIONS.items(), bodies, strict=True):
         parts += [f'<h2 id="{name}">{heading}</h2>', body]
-    style = resources.files("derivdata.sources.service.http").joinpath("status.css").read_text(encoding="utf-8")
+    folder = resources.files("derivdata.sources.service.http")
+    style = folder.joinpath("status.css").read_text(encoding="utf-8")
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
     return html_page(title, "\n".join(parts), style=style, policy=_POLICY, head=refresh)
 
