@@ -211,7 +211,7 @@ def _computed_again(written: Mapping[str, Any]) -> tuple[dict[str, float | None]
 
 
 def _has_other_versions(recorded: Mapping[str, str]) -> bool:
-    """Return whether a library that computed the result had another version: fits then differ in last digits."""
+    """Return whether a library had another version then: fits differ in their last digits."""
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in recorded}
     return any(loaded[name] not in (None, version) for name, version in recorded.items())
 
