@@ -120,7 +120,7 @@ sbom: $(VENV)/.tools $(VENV)/.installed
 	$(BIN)/python requirements/sbom.py sbom.json
 
 clean:
-	rm -rf $(VENV) dist docs/_build docs/outputs docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .mutants.coverage .mutants.xml
+	rm -rf $(VENV) dist docs/_build docs/outputs docs/gallery docs/generated docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .mutants.coverage .mutants.xml
 
 $(UV): requirements/uv.txt
 	$(PYTHON) -m venv $(VENV)

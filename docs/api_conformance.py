@@ -11,7 +11,9 @@ import requests
 
 from derivdata.sources import service
 
-__all__ = ["CASES", "Case", "rows"]
+__all__ = ["CASES", "COLUMNS", "Case", "rows"]
+
+COLUMNS = ("section", "the document", "request", "response of the local service")
 
 _SECONDS = 120
 _KEYS = {f"key-{tier}": tier for tier in ("free", "dev", "pro", "team")}

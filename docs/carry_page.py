@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -11,33 +12,12 @@ import xarray as xr
 import derivdata as dd
 from derivdata.analysis import funding
 
-__all__ = ["FEES_BPS", "RECORDING", "WINDOW", "card_of", "page", "picks"]
+__all__ = ["FEES_BPS", "RECORDING", "WINDOW", "card_of", "picks", "tables", "verdict"]
 
 _FOLDER = Path(__file__).parent / "cards"
 RECORDING = _FOLDER / "carry.ddz"
 WINDOW = ("2022-01-01", "2024-01-01")
 FEES_BPS = (2.0, 5.0)
-_HEAD = """\
-<!-- Made by docs/generate.py from docs/cards/carry.ddz: change docs/carry_page.py, then run it. -->
-
-# Does carry pay?
-
-After this page you know what the best pair of venues of each week was forecast to earn, and what it earned,
-in two years of recorded payments, at two fees. You can compute every figure again:
-
-```sh
-derivdata rerun docs/cards/carry_2bps.json docs/cards/carry.ddz
-```
-
-**Data.** Settled funding of BTC and ETH on seven venues, 2022 and 2023, recorded by others (MIT licence,
-`notebooks/LICENSES.md`). These are payments of real venues, not of the simulator.
-
-**Method.** Every Thursday at 00:00 UTC `dd.analysis.funding.pick_record` selects, for each coin, the pair
-with the highest forecast after costs, from what was known then, and holds it for seven days. Costs are four
-trades. A week without a forecast above its costs is not traded. Amounts are bps of one leg's notional, after
-costs. Price moves between the venues, margin and the failure of a venue are not included.
-
-"""
 
 
 def picks(fee_bps: float) -> xr.Dataset:
@@ -51,26 +31,34 @@ def card_of(fee_bps: float) -> Path:
     return _FOLDER / f"carry_{fee_bps:g}bps.json"
 
 
-def page() -> str:
-    """Return the page: a verdict, one table a fee by month, and the pairs that were selected most."""
-    parts = [_HEAD]
-    with dd.replay(RECORDING), warnings.catch_warnings():
-        warnings.simplefilter("ignore", dd.errors.DataNotice)
-        records = {fee: picks(fee) for fee in FEES_BPS}
-    traded = {fee: _traded(record) for fee, record in records.items()}
-    parts.append("\n".join(_verdict(fee, rows) for fee, rows in traded.items()) + "\n")
+def verdict() -> str:
+    """Return the result at each fee, one line a fee, as the page states it."""
+    return "\n".join(_verdict(fee, _traded(record)) for fee, record in _records().items())
+
+
+def tables() -> str:
+    """Return one table a fee by month, and the pairs that were selected most."""
+    traded = {fee: _traded(record) for fee, record in _records().items()}
+    parts = []
     for fee, rows in traded.items():
-        parts.append(f"## By month, {fee:g} bps a trade\n")
-        parts.append(_table(_by_month(rows)))
-    parts.append("## Selected pairs\n")
+        parts += [f"## By month, {fee:g} bps a trade\n", _table(_by_month(rows))]
     rows = traded[FEES_BPS[0]]
     counts = rows.groupby(["symbol", "long", "short"]).agg(
         weeks=("earned", "size"), forecast=("forecast", "mean"), earned=("earned", "mean")
     )
-    parts.append(f"The ten pairs that were selected most at {FEES_BPS[0]:g} bps; means per week.\n")
     top = counts.sort_values(["weeks", "earned"], ascending=False).head(10).reset_index()
+    parts.append("## Selected pairs\n")
+    parts.append(f"The ten pairs that were selected most at {FEES_BPS[0]:g} bps; means per week.\n")
     parts.append(_table(top))
     return "\n".join(parts)
+
+
+@cache
+def _records() -> dict[float, xr.Dataset]:
+    """Return the picks at each fee from the recording."""
+    with dd.replay(RECORDING), warnings.catch_warnings():
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        return {fee: picks(fee) for fee in FEES_BPS}
 
 
 def _traded(record: xr.Dataset) -> pd.DataFrame:

@@ -29,7 +29,7 @@ version = release = derivdata.__version__
 html_title = f"derivdata {version}"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "outputs"]
+exclude_patterns = ["_build", "generated", "outputs"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are stored with their outputs

@@ -1,4 +1,4 @@
-"""docs/development/evidence.md, made from the bodies that the tests of venues read."""
+"""The tables of docs/development/evidence.md, from the bodies that the tests of venues read."""
 
 from __future__ import annotations
 
@@ -31,22 +31,13 @@ _Case = Mapping[str, Any]
 
 
 def evidence() -> str:
-    """Return the page: of each venue and endpoint the bodies, what they confirm, and what is missing."""
+    """Return for each venue and endpoint the bodies, the columns that they confirm, and what is missing."""
     cases = _cases()
     by_endpoint: dict[tuple[str, str], list[_Case]] = {}
     for case in cases:
         by_endpoint.setdefault((case["venue"], _path(case)), []).append(case)
     values = sum(len(values) for case in cases for values in case["expected"].values())
-    lines = [
-        "# Evidence of venue adapters\n",
-        f"One test reads {len(cases)} bodies in `tests/venues` and compares {values} values with those that "
-        "were worked out by hand, or by plain arithmetic on the fields of the body, without the library. "
-        "A body is *recorded* (an answer that somebody kept), *retyped* (a recorded or documented one, "
-        "shortened, with other identifiers), *documented* (a sample of a venue's page or of a client's "
-        "source), or *specified* (written from the venue's documentation for these tests). "
-        "Units of rates and sides of open interest, with `confirmed`, are in `dd.venues.facts()`.\n",
-        "Bodies of public repositories are copied where the licence is MIT, and retyped elsewhere.\n",
-    ]
+    lines = [f"{len(cases)} bodies, {values} values.\n"]
     for venue in dict.fromkeys(venue for venue, _ in by_endpoint):
         listed = dict.fromkeys(endpoint.path for endpoint in VENUES[venue].endpoints)
         found = {path: by_endpoint[venue, path] for path in listed if (venue, path) in by_endpoint}

@@ -1,23 +1,42 @@
-"""Pages made from the library and its tests; ``python docs/generate.py`` writes them."""
+"""Tables of pages that follow from the library and its tests; ``python docs/generate.py`` writes them.
+
+Each page of ``docs/`` that includes one has the prose; the build writes the tables into ``docs/generated``,
+so that the repository has no copy of them that could be out of date.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import api_conformance
 import carry_page
+import numpy as np
+import pandas as pd
 from evidence_page import evidence
 
-from derivdata import tables
+from derivdata import tables, venues
 from derivdata.fetchers import FETCHERS
+from derivdata.sources.venues.coverage import coverage_of
+from derivdata.sources.venues.registry import VENUES
 from derivdata.tables.definitions import OPEN_TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint, Param
 from derivdata.tables.schema import Column, OpenTable, Table
 
-__all__ = ["FAMILIES", "endpoints", "grid", "main", "tables_page"]
+__all__ = [
+    "CONFORMANCE",
+    "FAMILIES",
+    "conformance",
+    "endpoints",
+    "grid",
+    "main",
+    "tables_page",
+    "venue_sections",
+]
 
 FAMILIES = {
     "funding": "Funding",
@@ -39,67 +58,62 @@ FAMILIES = {
     "catalog": "What the source holds",
     "instruments": "Contracts",
 }
-_MADE = "<!-- Made by docs/generate.py from the library: change the code, then run it. -->\n"
-_OURS = " Not in the API document: the local service alone answers it."
-_ENDPOINTS_HEAD = """\
-# Endpoints
-
-Every endpoint that the library requests, by family. *Tier* is the lowest tier that may request it. *Cached*
-is how long a response is reused while its window is open; a response whose window has closed is
-[kept indefinitely](fetch.md). Each endpoint is followed by the function that requests it and the
-[table](tables.md) that the function returns. `dd.raw(path, ...)` returns any response as decoded JSON.
-[The last section](#the-api-document-and-the-local-service) compares the local service with the API document.
-"""
-_CONFORMANCE_HEAD = """\
-## The API document and the local service
-
-Each row has a sentence of the API document, a request that tests it, and the response of
-`derivdata serve sample`. The docs build sends the requests again; a test fails when a row has changed.
-"""
-_TABLES_HEAD = """\
-# Tables and columns
-
-This page lists every table with its key, and every column with its unit and dtype. Type in the search box to
-keep the tables and columns that match. `dd.tables.TABLES` has the same as data.
-
-- A table has one row per key. Columns are in this order; rows are sorted by the key unless the table says
-  otherwise.
-- Missing values are NaN, NaT or `<NA>`, never zero. An *optional* column is missing in every row if the
-  source does not provide it.
-- *Wire* gives the name of the column in the API if it differs.
-- An **open table** has no fixed columns: each field of the response becomes a column under its own name.
-- A **base table** is what the sample and archives store. No endpoint returns it; the service aggregates it.
-
-## Common columns
-
-These columns have the same meaning in most tables. A table below gives a meaning only where it differs.
-"""
+_OURS = " Not in the API document: only the local service has it."
+CONFORMANCE = Path(__file__).with_name("api_conformance.csv")
+_COMMON_HEAD = (
+    "These columns have the same meaning in most tables. Below, a meaning is given where it differs.\n"
+)
 _COMMON = 4  # tables with a column of the same meaning, from which on the column is listed once
 
 
 def endpoints() -> str:
-    """The page of every endpoint with its tier, limits, parameters, function and table."""
-    parts = [_MADE, _ENDPOINTS_HEAD]
+    """The sections of every endpoint with its tier, limits, parameters, function and table."""
+    sections = []
     for family, title in FAMILIES.items():
         found = [_endpoint(e) for e in ENDPOINTS if e.table.split("_", 1)[0] == family]
-        parts += [f"## {title}\n", *found]
-    head = ("section", "the document", "request", "response of the local service")
-    conformance = [tuple(map(_escaped, row)) for row in api_conformance.rows()]
-    return "\n".join([*parts, _CONFORMANCE_HEAD, grid(head, conformance)])
+        sections += [f"## {title}\n", *found]
+    return "\n".join(sections)
+
+
+def conformance() -> str:
+    """The table of sentences of the API document with the responses that the repository has on file."""
+    with CONFORMANCE.open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    return grid(tuple(head), [tuple(map(_escaped, row)) for row in rows])
 
 
 def tables_page() -> str:
-    """The page of every table with its key, and every column with its unit, storage and meaning."""
+    """The sections of every table with its key, and every column with its unit, storage and meaning."""
     rows = [
         (f"`{name}`", _escaped(unit), dtype, _escaped(doc)) for name, unit, dtype, doc in sorted(_common())
     ]
-    parts = [_MADE, _TABLES_HEAD, grid(("column", "unit", "dtype", "meaning"), rows)]
+    parts = ["## Common columns\n", _COMMON_HEAD, grid(("column", "unit", "dtype", "meaning"), rows)]
     for family, title in FAMILIES.items():
         fixed = [t for t in tables.TABLES.values() if t.name.split("_", 1)[0] == family]
         opened = [_open_table(t) for t in OPEN_TABLES.values() if t.name.split("_", 1)[0] == family]
         fetched = [_table(t) for t in fixed if not _is_base(t)]
         parts += [f"## {title}\n", *fetched, *opened, *(_table(t) for t in fixed if _is_base(t))]
     return "\n".join(parts)
+
+
+def venue_sections() -> str:
+    """One section a venue: its tables, its requests and channels, and the facts with their sources."""
+    names = list(VENUES)
+    coverage = coverage_of(names, {}, unconfirmed=True)
+    requests = venues.endpoints()
+    facts = venues.facts()
+    sections = []
+    for name in names:
+        sections += [f"### {name}\n", f"Terms: {_escaped(VENUES[name].terms)}\n"]
+        columns = ["table", "unit", "cadence", "history", "limit", "completeness"]
+        sections.append(_frame(coverage.loc[coverage["exchange"] == name, columns]))
+        columns = ["what", "method", "path_or_channel", "tables", "confirmed", "note"]
+        sections.append(_frame(requests.loc[requests["exchange"] == name, columns]))
+        columns = ["symbol", "fact", "value", "unit", "as_of", "nature", "source", "confirmed"]
+        stated = facts.loc[facts["exchange"] == name, columns]
+        if len(stated):
+            sections.append(_frame(stated.assign(as_of=stated["as_of"].dt.strftime("%Y-%m-%d"))))
+    return "\n".join(sections)
 
 
 def grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -109,12 +123,40 @@ def grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
-    """Write the pages."""
-    folder = Path(__file__).parent
-    (folder / "methods" / "does-carry-pay.md").write_text(carry_page.page(), encoding="utf-8")
-    (folder / "endpoints.md").write_text(endpoints(), encoding="utf-8")
-    (folder / "tables.md").write_text(tables_page(), encoding="utf-8")
-    (folder / "development" / "evidence.md").write_text(evidence(), encoding="utf-8")
+    """Write the tables that pages include, and the file of responses of the local service."""
+    with CONFORMANCE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([api_conformance.COLUMNS, *api_conformance.rows()])
+    folder = Path(__file__).with_name("generated")
+    folder.mkdir(exist_ok=True)
+    texts = {
+        "carry": carry_page.tables(),
+        "conformance": conformance(),
+        "endpoints": endpoints(),
+        "evidence": evidence(),
+        "tables": tables_page(),
+        "venues": venue_sections(),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def _frame(frame: pd.DataFrame) -> str:
+    """A frame as a table in Markdown; paths and names of columns as code."""
+    head = tuple(str(name).replace("_", " ") for name in frame.columns)
+    is_code = [name in ("table", "tables", "fact", "path_or_channel") for name in frame.columns]
+    rows = []
+    for values in frame.itertuples(index=False):
+        cells = [_cell(value) for value in values]
+        rows.append(
+            tuple(f"`{c}`" if code and c else _escaped(c) for c, code in zip(cells, is_code, strict=True))
+        )
+    return grid(head, rows)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _endpoint(endpoint: Endpoint) -> str:
@@ -129,7 +171,7 @@ def _endpoint(endpoint: Endpoint) -> str:
     ]
     if endpoint.params:
         lines.append(grid(("parameter", "kind", "", "meaning"), map(_parameter, endpoint.params)))
-    lines += [f"`{one}` and `{other}` exclude each other.\n" for one, other in endpoint.exclusive]
+    lines += [f"`{one}` and `{other}` cannot be combined.\n" for one, other in endpoint.exclusive]
     return "\n".join(lines)
 
 
@@ -146,7 +188,7 @@ def _parameter(param: Param) -> tuple[str, str, str, str]:
 
 @cache
 def _common() -> frozenset[tuple[str, str, str, str]]:
-    """Name, unit, dtype and meaning of the columns that are alike in many tables."""
+    """Name, unit, dtype and meaning of the columns that are the same in many tables."""
     counts = Counter(
         (name, column.unit, column.kind.dtype, column.doc)
         for table in tables.TABLES.values()
