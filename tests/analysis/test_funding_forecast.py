@@ -1,3 +1,4 @@
+import csv
 import re
 from pathlib import Path
 
@@ -394,11 +395,10 @@ def recorded() -> xr.DataArray:
     return recorded_funding()
 
 
-def _printed(first: str, columns: int) -> list[list[str]]:
-    text = PAGE.read_text(encoding="utf-8")
-    head = next(line for line in text.splitlines() if line.startswith(f"| {first} |"))
-    table = text.split(head, 1)[1].split("\n\n", 1)[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+def _printed(name: str, columns: int) -> list[list[str]]:
+    """The rows of a table that docs/methods/carry.md includes."""
+    with (PAGE.parent / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
     assert all(len(row) == columns for row in rows)
     return rows
 
@@ -417,7 +417,7 @@ def test_recorded_forecasts_beat_the_others_in_every_period(recorded) -> None:
             assert ours.loc["pooled", score] < theirs.loc["pooled", score], (method, score)
             assert (ours[score] <= 1.05 * theirs[score]).all(), (method, score)
     assert 0.85 <= ours.loc["pooled", "coverage"] <= 0.95
-    printed = {(row[0], row[2]): row for row in _printed("period", 7)}
+    printed = {(row[0], row[2]): row for row in _printed("carry_forecasts", 7)}
     for row in table.itertuples():
         line = printed[(row.period, row.method)]
         assert _number(line[1]) == row.rows
@@ -439,7 +439,7 @@ def test_recorded_picks_earn_what_was_predicted_of_them(free, cost: float) -> No
     assert found["difference_low_bps"] < 0.0 < found["difference_high_bps"]
     assert found["coverage_low"] < 0.9 < found["coverage_high"]
     assert found["realised_low_bps"] > 0.0
-    (line,) = (row for row in _printed("cost, bps", 8) if row[:3] == [f"{cost:g}", "forecast", "pooled"])
+    (line,) = (row for row in _printed("carry_picks", 8) if row[:3] == [f"{cost:g}", "forecast", "pooled"])
     assert _number(line[3]) == int(found["picks"])
     assert _number(line[5]) == pytest.approx(float(found["realised_net_bps"]), abs=0.1)
     for rule, sure in (("last", True), ("mean_7d", False)):
