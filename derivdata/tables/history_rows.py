@@ -62,6 +62,8 @@ _COMPARED = 6
 _REPEATED_TOLERANCE = 1.001
 _LEAST_REPEATED = 4
 _REPEATED_SHARE = 0.2
+_RATE_BITS = 40
+_LARGEST_CODED = 1e5  # bps: in units of 1e-6, below 2 to the power of `_RATE_BITS`
 _RATE_ROWS = 50
 _RATE_LASTS = 12
 _ABOVE_LARGEST = 5.0  # a market moves so for some payments
@@ -192,10 +194,20 @@ def _coded(columns: Sequence[Any]) -> tuple[_Array, list[str]]:
     numbers: dict[str, int] = {}
     codes = []
     for column in columns:
+        if len(columns) == 1 and isinstance(column, pd.Categorical) and _has_rows_of_all(column):
+            return np.asarray(column.codes, dtype=np.int64), column.categories.tolist()
         own, words = pd.factorize(column)
         shared = [numbers.setdefault(word, len(numbers)) for word in words]
         codes.append(np.array([*shared, -1])[own])  # the last place is for −1, a missing word
     return np.concatenate(codes), [*numbers]
+
+
+def _has_rows_of_all(column: pd.Categorical) -> bool:
+    """Return whether every row has a word and every category a row, so that codes number the words."""
+    codes = column.codes
+    if not codes.size or codes.min() < 0:
+        return False
+    return bool(np.bincount(codes, minlength=len(column.categories)).all())
 
 
 def _distinct(series: _Array, places: _Array) -> tuple[_Array, _Array]:
@@ -508,10 +520,13 @@ def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
         return changes
     bounds = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     sizes = np.abs(rates)
-    may_be_far = _may_be_far(sizes, bounds)
     ends = np.append(bounds[1:], len(rates))
-    for first, last, is_far in zip(bounds.tolist(), ends.tolist(), may_be_far.tolist(), strict=True):
-        magnitudes = sizes[first:last]
+    may_be_far = _may_be_far(sizes, bounds)
+    may_repeat = _may_repeat(sizes, bounds)
+    for place in np.flatnonzero(may_be_far | may_repeat).tolist():
+        first = int(bounds[place])
+        is_far = bool(may_be_far[place])
+        magnitudes = sizes[first : ends[place]]
         change = _repeated_change(magnitudes)
         if change is None and is_far:
             change = _far_change(magnitudes)
@@ -542,9 +557,36 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
     return None
 
 
+def _may_repeat(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
+    """Return which series have two rates that `_common` counts: all series are sorted at once."""
+    lengths = np.diff(np.append(bounds, rates.size))
+    series = np.repeat(np.arange(bounds.size), lengths)
+    is_uncoded = np.zeros(bounds.size, dtype=bool)
+    is_uncoded[series[rates > _LARGEST_CODED]] = True
+    coded = rates <= _LARGEST_CODED  # not NaN
+    if not coded.all():
+        rates = rates[coded]
+        series = series[coded]
+    # One whole number per row: the series, then the rate in units of its sixth digit.
+    codes = np.sort((series << _RATE_BITS) + np.rint(rates * 1e6).astype(np.int64))
+    least = np.array([_least_repeated(rows) for rows in lengths.tolist()])
+    group = codes >> _RATE_BITS
+    ahead = np.arange(codes.size) + least[group] - 1
+    inside = np.flatnonzero(ahead < codes.size)
+    repeated = np.unique(codes[inside][codes[inside] == codes[ahead[inside]]])
+    repeated = repeated[repeated & ((1 << _RATE_BITS) - 1) > 0]
+    several = np.bincount(repeated >> _RATE_BITS, minlength=bounds.size) > 1
+    return np.asarray(several | is_uncoded)
+
+
+def _least_repeated(rows: int) -> int:
+    """Return how many rows of a series must have a rate that is a usual one."""
+    return max(_LEAST_REPEATED, math.ceil(_REPEATED_SHARE / 2 * rows))
+
+
 def _common(rates: _Array) -> _Array:
     """Return the rates above 0, to six digits, that many rows have: each value once, ascending."""
-    least = max(_LEAST_REPEATED, math.ceil(_REPEATED_SHARE / 2 * rates.size))
+    least = _least_repeated(rates.size)
     values = np.sort(np.round(rates, 6))
     # In ascending order, a value that `least` rows have is as many places further the same.
     repeated = values[least - 1 :][values[least - 1 :] == values[: max(values.size - least + 1, 0)]]

@@ -6,7 +6,7 @@ its peers, or that repeats one value while they move, is a fault even where the 
 
 from __future__ import annotations
 
-import warnings
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,14 +77,7 @@ def peer_changes(
     count = int(series.max()) + 1
     markets = np.full(count, -1)
     markets[series] = market
-    floors = np.zeros(count)
-    bounds = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
-    for first, stop in zip(bounds.tolist(), [*bounds[1:].tolist(), series.size], strict=True):
-        code = int(series[first])
-        own = values[first:stop]
-        own_sizes = np.abs(own[np.abs(own) > 0.0])
-        if own_sizes.size and (own <= 0.0).any():
-            floors[code] = _FLOOR * float(np.quantile(own_sizes, _LOW))
+    floors = _FLOOR * _low_sizes(series, values, count)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(sizes + floors[series])
     known &= np.isfinite(logs)
@@ -96,9 +89,7 @@ def peer_changes(
     with np.errstate(invalid="ignore"):
         means = np.bincount(cell, logs[known], count * _BLOCKS).reshape(count, _BLOCKS) / number
     means = np.where(number > 0, means, np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # series without rows
-        means -= np.nanmedian(means, axis=1)[:, None]  # venues have sizes of their own
+    means -= _row_medians(means)[:, None]  # venues have sizes of their own
     faults = []
     for name in np.unique(markets[markets >= 0]).tolist():
         own = np.flatnonzero(markets == name)
@@ -111,23 +102,62 @@ def peer_changes(
     return faults
 
 
+def _low_sizes(series: _Array, values: _Array, count: int) -> _Array:
+    """Return by series the lower quantile of sizes above 0, where a value is 0 or below; else 0."""
+    is_crossing = np.zeros(count, dtype=bool)
+    is_crossing[series[values <= 0.0]] = True
+    sizes = np.abs(values)
+    chosen = np.flatnonzero(is_crossing[series] & (sizes > 0.0))
+    lows = np.zeros(count)
+    if not chosen.size:
+        return lows
+    group = series[chosen]
+    ordered = sizes[chosen][np.lexsort((sizes[chosen], group))]
+    rows = np.bincount(group, minlength=count)
+    present = np.flatnonzero(rows)
+    first = (np.cumsum(rows) - rows)[present]
+    # The quantile lies between two ranks, as numpy's does.
+    rank = _LOW * (rows[present] - 1)
+    below = np.floor(rank).astype(np.int64)
+    above = np.minimum(below + 1, rows[present] - 1)
+    low = ordered[first + below]
+    lows[present] = low + (rank - below) * (ordered[first + above] - low)
+    return lows
+
+
+def _row_medians(table: _Array) -> _Array:
+    """Return the median of each row without its NaN; NaN of a row without values."""
+    ordered = np.sort(table, axis=1)
+    last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
+    row = np.arange(len(table))
+    return np.asarray(0.5 * (ordered[row, last // 2] + ordered[row, (last + 1) // 2]))
+
+
 def _changes_in(codes: _Array, means: _Array, *, is_rate: bool) -> list[tuple[int, tuple[int, int], float]]:
     """Return series of one market, the blocks in which each is at another level, and the change."""
     ordered = np.sort(means, axis=0)
-    is_few = codes.size < _MANY
-    peers = np.where(np.isfinite(means).sum(axis=0) > _PEERS, _middle(ordered), np.nan)
+    if codes.size < _MANY:
+        peers = np.array([_median_without(ordered, own) for own in means])
+    else:
+        peers = np.where(np.isfinite(means).sum(axis=0) > _PEERS, _middle(ordered), np.nan)
+    ratios = means - peers
+    is_compared = np.isfinite(ratios)
+    sizes = is_compared.sum(axis=1)
+    largest = np.where(is_compared, ratios, -np.inf).max(axis=1)
+    smallest = np.where(is_compared, ratios, np.inf).min(axis=1)
+    # No two parts of a series are further apart than its largest and smallest block.
+    may_change = (sizes >= 2 * _LEAST_BLOCKS) & (largest - smallest >= _FACTORS[0] - _NEAR)
     found = []
-    for place, code in enumerate(codes.tolist()):
-        ratio = means[place] - (_median_without(ordered, means[place]) if is_few else peers)
-        blocks = np.flatnonzero(np.isfinite(ratio))
-        if blocks.size < 2 * _LEAST_BLOCKS or np.ptp(ratio[blocks]) < _FACTORS[0] - _NEAR:
-            continue
-        part = _other_level(ratio[blocks], is_rate=is_rate)
-        if part is not None:
-            first, stop, change = part
-            after = int(blocks[stop]) if stop < blocks.size else _BLOCKS
-            found.append((code, (int(blocks[first]), after), change))
-    return found
+    for size in np.unique(sizes[may_change]).tolist():  # series with as many blocks are searched together
+        places = np.flatnonzero(may_change & (sizes == size))
+        levels = ratios[places][is_compared[places]].reshape(places.size, size)
+        for place, part in zip(places.tolist(), _other_levels(levels, is_rate=is_rate), strict=True):
+            if part is not None:
+                first, stop, change = part
+                blocks = np.flatnonzero(is_compared[place])
+                after = int(blocks[stop]) if stop < size else _BLOCKS
+                found.append((int(codes[place]), (int(blocks[first]), after), change))
+    return sorted(found)
 
 
 def _middle(ordered: _Array) -> _Array:
@@ -146,30 +176,73 @@ def _median_without(ordered: _Array, own: _Array) -> _Array:
     return result
 
 
-def _other_level(ratio: _Array, *, is_rate: bool) -> tuple[int, int, float] | None:
-    """Return the blocks whose logarithm of a ratio is a unit's factor away from the rest, and that factor."""
-    number = ratio.size
-    best = _SURE
-    part = None
-    for first in range(number):
-        for stop in range(first + _LEAST_BLOCKS, number + 1):
-            inside = ratio[first:stop]
-            rest = np.append(ratio[:first], ratio[stop:])
-            # Of two complements the smaller part is the other one, or the later where they are alike.
-            is_larger = inside.size >= rest.size if first == 0 else inside.size > rest.size and stop < number
-            if rest.size < _LEAST_BLOCKS or is_larger:
-                continue
-            change = float(np.median(inside) - np.median(rest))
-            if np.abs(abs(change) - _FACTORS).min() > _NEAR:
-                continue
-            squares = ((inside - inside.mean()) ** 2).sum() + ((rest - rest.mean()) ** 2).sum()
-            noise = float(np.sqrt(squares / (number - 2))) + _LEAST_NOISE
-            sure = abs(change) / (noise * np.sqrt(1.0 / inside.size + 1.0 / rest.size))
-            is_eight = np.argmin(np.abs(abs(change) - _FACTORS)) == 0
-            if sure > (max(best, _SURE_OF_EIGHT) if is_rate and is_eight else best):
-                best = sure
-                part = (first, stop, change)
-    return part
+class _Parts(NamedTuple):
+    """The parts of a series of blocks that may be at another level, and which blocks are in each."""
+
+    first: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    size: NDArray[np.int64]
+    inside: NDArray[np.bool_]  # (part, block)
+
+
+@lru_cache(maxsize=_BLOCKS)
+def _parts_of(number: int) -> _Parts:
+    """Return the parts of two blocks and more that leave as many blocks outside.
+
+    Of two complements the smaller part is the other level, or the later one where they are alike.
+    """
+    first, stop = np.triu_indices(number + 1, k=_LEAST_BLOCKS)
+    size = stop - first
+    rest = number - size
+    is_larger = np.where(first == 0, size >= rest, (size > rest) & (stop < number))
+    chosen = (rest >= _LEAST_BLOCKS) & ~is_larger
+    first = first[chosen]
+    stop = stop[chosen]
+    block = np.arange(number)
+    inside = (block >= first[:, None]) & (block < stop[:, None])
+    return _Parts(first, stop, stop - first, inside)
+
+
+def _other_levels(ratios: _Array, *, is_rate: bool) -> list[tuple[int, int, float] | None]:
+    """Return of each series the blocks whose ratio is a unit's factor away from the rest, and that factor.
+
+    `ratios` are logarithms, one row per series. A series without such blocks gives None.
+    """
+    number = ratios.shape[1]
+    parts = _parts_of(number)
+    rest = number - parts.size
+    change = _masked_median(ratios, parts.inside, parts.size) - _masked_median(ratios, ~parts.inside, rest)
+    distance = np.abs(np.abs(change)[:, :, None] - _FACTORS)
+    is_unit = distance.min(axis=2) <= _NEAR
+    results: list[tuple[int, int, float] | None] = [None] * len(ratios)
+    for place in np.flatnonzero(is_unit.any(axis=1)).tolist():
+        near = np.flatnonzero(is_unit[place])
+        inside = parts.inside[near]
+        squares = _squares(ratios[place], inside) + _squares(ratios[place], ~inside)
+        noise = np.sqrt(squares / (number - 2)) + _LEAST_NOISE
+        sure = np.abs(change[place, near]) / (noise * np.sqrt(1.0 / parts.size[near] + 1.0 / rest[near]))
+        required = np.full(near.size, _SURE)
+        if is_rate:
+            required[np.argmin(distance[place, near], axis=1) == 0] = _SURE_OF_EIGHT
+        sure = np.where(sure > required, sure, 0.0)
+        surest = int(np.argmax(sure))
+        if sure[surest] > 0.0:
+            part = near[surest]
+            results[place] = (int(parts.first[part]), int(parts.stop[part]), float(change[place, part]))
+    return results
+
+
+def _masked_median(ratios: _Array, masks: _Array, sizes: _Array) -> _Array:
+    """Return the median of each row's values under each mask, shape (row, mask)."""
+    ordered = np.sort(np.where(masks, ratios[:, None, :], np.inf), axis=2)
+    parts = np.arange(sizes.size)
+    return np.asarray(0.5 * (ordered[:, parts, (sizes - 1) // 2] + ordered[:, parts, sizes // 2]))
+
+
+def _squares(values: _Array, masks: _Array) -> _Array:
+    """Return the sum of squared differences from the mean of the values under each mask."""
+    means = np.where(masks, values, 0.0).sum(axis=1) / masks.sum(axis=1)
+    return np.asarray((np.where(masks, values - means[:, None], 0.0) ** 2).sum(axis=1))
 
 
 def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Array) -> list[tuple[int, int]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +49,24 @@ def test_rows_are_those_that_read_gives_and_tables_are_shown(archive: Archive) -
     described = archive.sql("DESCRIBE funding_history").set_index("column_name")["column_type"].to_dict()
     assert described["rate_bps_8h"] == "DOUBLE"
     assert described["time"] == "TIMESTAMP WITH TIME ZONE"
+
+
+def test_days_are_those_of_utc_in_any_time_zone(filled: Path) -> None:
+    """DuckDB takes its zone from the first use in a process: 72 hours from 30 January are three days."""
+    query = (
+        "SELECT date_trunc('day', time) AS day, count(*) AS rows FROM funding_history "
+        "WHERE symbol = 'BTC' AND exchange = 'okx' GROUP BY day ORDER BY day"
+    )
+    code = (
+        "import sys\nfrom derivdata.sources.archive import open_archive\n"
+        "days = open_archive(sys.argv[1]).sql(sys.argv[2])\n"
+        "print(*days['day'].dt.strftime('%Y-%m-%dT%H:%M'), *days['rows'])"
+    )
+    environment = {**os.environ, "TZ": "Asia/Kolkata"}
+    command = [sys.executable, "-c", code, str(filled), query]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    midnights = [f"{day}T00:00" for day in ("2026-01-30", "2026-01-31", "2026-02-01")]
+    assert printed.split() == [*midnights, "24", "24", "24"]
 
 
 def test_values_by_hand(archive: Archive) -> None:

@@ -222,7 +222,7 @@ class Engine:
         # The order counts: paths cannot be allowed once access is off, and nothing can be set once it is
         # locked. Footers are kept, as files never change; blocks are not, so that memory stays flat.
         for statement in (
-            "SET TimeZone = 'UTC'",
+            "SET GLOBAL TimeZone = 'UTC'",  # a cursor begins with global settings, not with the connection's
             "SET parquet_metadata_cache = true",
             "SET enable_external_file_cache = false",
             f"SET memory_limit = {quoted(memory)}",
