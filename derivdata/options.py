@@ -17,7 +17,7 @@ from msgspec import UNSET
 from derivdata import tables
 from derivdata.client import quantities, transport
 from derivdata.client.reading import Envelope, Figure, instants
-from derivdata.client.retrieval import columns_of, days_back, names, tabulate
+from derivdata.client.retrieval import days_back, keep_passed, names, read_columns, tabulate
 from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -146,14 +146,15 @@ def surface(symbol: str, venue: str) -> xr.Dataset:
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
     answer = _requested(symbol, venue)
-    columns, notices, _ = columns_of(tables.TABLES["options_snapshot"], answer, _columns)
-    for notice in notices:
+    reading = read_columns(tables.TABLES["options_snapshot"], answer, _columns)
+    keep_passed(answer, reading, is_complete=True)
+    for notice in reading.notices:
         transport.notify(answer.request, notice)
-    provenance = transport.provenance([replace(answer, notices=(*answer.notices, *notices))])
+    provenance = transport.provenance([replace(answer, notices=(*answer.notices, *reading.notices))])
     if not answer.body.instruments and not provenance["notices"]:
         transport.notify(answer.request, f"no options on {symbol} at {venue}")
     return surface_of(
-        tables.TABLES["options_snapshot"].joined([columns]),
+        tables.TABLES["options_snapshot"].joined([reading.columns]),
         symbol=answer.body.symbol,
         exchange=answer.body.exchange,
         as_of=_time_of(answer),

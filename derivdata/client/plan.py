@@ -119,8 +119,7 @@ def catalog() -> pd.DataFrame:
     ``GET /local/catalog``, which is not part of the API document.
     """
     answer = transport.get(endpoints.CATALOG, {}, into=_Catalog)
-    table = TABLES["catalog"]
-    return tabulate(table, [answer], lambda one: table.rows(one.body.tables))
+    return tabulate(TABLES["catalog"], [answer], lambda a: TABLES["catalog"].rows(a.body.tables))
 
 
 @typed
@@ -161,8 +160,7 @@ def instruments(
     listed = None if symbols is None else symbol_names(symbols)
     query = {"symbols": listed, "exchanges": venue_names(venues)}
     answer = transport.get(endpoints.INSTRUMENTS, query, into=_Instruments)
-    table = TABLES["instruments"]
-    return tabulate(table, [answer], lambda one: table.rows(one.body.instruments))
+    return tabulate(TABLES["instruments"], [answer], lambda a: TABLES["instruments"].rows(a.body.instruments))
 
 
 def _lasting(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -80,7 +80,8 @@ def over_time(
         requested = symbols_to_request(quantity.endpoint, symbol_names(symbols), by)
         each = [{"symbol": symbol, **query} for symbol in requested]
     answers = get_windows(quantity.endpoint, each, spans, quantity.into)
-    return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
+    columns = partial(_columns, table=quantity.table.name, value=quantity.value)
+    return tabulate(quantity.table, answers, columns)
 
 
 def top_symbols(
@@ -90,21 +91,21 @@ def top_symbols(
     slug = venue_of(venue)
     each = [{"exchange": slug, "limit": limit}]
     answers = get_windows(quantity.endpoint, each, [times.window(start, end)], TopSymbols)
-    return tabulate(quantity.table, answers, lambda a: _wide_rows(a, a.body.timeseries, slug, quantity.value))
+    columns = partial(_largest_columns, venue=slug, value=quantity.value)
+    return tabulate(quantity.table, answers, columns)
 
 
-def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:
+def _columns(answer: Answer[Any], *, table: str, value: str) -> dict[str, Any]:
     """Return the columns of the rows that have a value: a null on the wire is no row."""
-    rows = [row for row in answer.body.data if getattr(row, quantity.value) is not None]
+    rows = [row for row in answer.body.data if getattr(row, value) is not None]
     constants = {name: getattr(answer.body, name) for name in ("symbol", "resolution")}
-    columns = quantity.table.rows(rows, **constants)
+    columns = TABLES[table].rows(rows, **constants)
     return columns | {"timestamp": instants(answer, [row.timestamp or row.t for row in rows])}
 
 
-def _wide_rows(
-    answer: Answer[Any], rows: Sequence[Mapping[str, Any]], exchange: str, value: str
-) -> dict[str, Any]:
+def _largest_columns(answer: Answer[TopSymbols], *, venue: str, value: str) -> dict[str, Any]:
     """Return the columns of rows with one field per symbol beside ``timestamp``; null is no row."""
+    rows: Sequence[Mapping[str, Any]] = answer.body.timeseries
     stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
     cells = [
         (stamp, symbol, row[symbol])
@@ -114,7 +115,7 @@ def _wide_rows(
     ]
     return {
         "symbol": [symbol for _, symbol, _ in cells],
-        "exchange": [exchange] * len(cells),
+        "exchange": [venue] * len(cells),
         "timestamp": pd.DatetimeIndex([stamp for stamp, _, _ in cells], dtype=stamps.dtype),
         value: [number for _, _, number in cells],
         "resolution": [answer.body.resolution] * len(cells),
@@ -150,22 +151,23 @@ def table_rows(
     spans = pieces(endpoint, times.window(start, end), query.get("resolution", "raw"), slugs)
     each = [{"symbol": s, "exchanges": slugs, **query} for s in listed]
     answers = get_windows(endpoint, each, spans, _Rows)
-    table = TABLES[endpoint.table]
-    return tabulate(table, answers, lambda answer: _by_venue(table, answer), listed=listed)
+    columns = partial(_by_venue, table=endpoint.table)
+    return tabulate(TABLES[endpoint.table], answers, columns, listed=listed)
 
 
-def _by_venue(table: Table, answer: Answer[_Rows]) -> dict[str, Any]:
+def _by_venue(answer: Answer[_Rows], *, table: str) -> dict[str, Any]:
     """Return the columns of the rows under ``series``, with those that are one for the whole answer."""
-    stated = {n: getattr(answer.body, n) for n in _BESIDE if n in table.columns}
+    definition = TABLES[table]
+    stated = {n: getattr(answer.body, n) for n in _BESIDE if n in definition.columns}
     beside = {n: word for n, word in stated.items() if word is not None}
-    decoder = DECODERS[list[row_type(table.name, ("exchange", *beside))]]  # type: ignore[misc]
+    decoder = DECODERS[list[row_type(table, ("exchange", *beside))]]  # type: ignore[misc]
     rows: list[Any] = []
     sizes = []
     for venue, raw in answer.body.series.items():
         own = decode_raw(answer, raw, decoder, f"$.series.{venue}")
         rows += own
         sizes.append(len(own))
-    columns = table.rows(rows, **beside)
+    columns = definition.rows(rows, **beside)
     return columns | {"exchange": coded(answer.body.series, np.repeat(np.arange(len(sizes)), sizes))}
 
 

@@ -172,6 +172,7 @@ class CheckedAnswer:
         self.columns = columns  # of the answer's rows, typed, by the library's names
         self.raw = raw  # the same as they were decoded, by wire name
         self.facts: dict[str, Any] = {}  # what a rule found out and the provenance says
+        self.effective: list[str] = []  # names of the rules that gave a notice or changed rows
         self.figures: dict[str, Array | None] = {}  # what `figure` has read, until rows are removed
         request = answer.request
         body = answer.body

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import pandas as pd
@@ -57,6 +57,8 @@ _VENUES = 50
 """Most venues that an answer about all of them is taken to hold."""
 
 _RAW_STEP = pd.Timedelta(1, "min")
+_MISSING_ROWS = "missing rows"
+"""Name of the comparison with the window, among the rules that run again."""
 _NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
 
 
@@ -188,18 +190,19 @@ def tabulate(
 ) -> pd.DataFrame:
     """Return the table of some answers that keep the rules, with their provenance in ``attrs``."""
     seen: list[Answer[Any]] = []
-    parts: list[dict[str, Any]] = []
-    windows: list[RequestedWindow | None] = []
+    readings: list[Reading] = []
     facts: dict[str, Any] = {}
     for answer in answers:
-        part, notices, answer_facts = columns_of(table, answer, columns, within=within, windows=windows)
-        for notice in notices:
+        reading = read_columns(table, answer, columns, within=within)
+        for notice in reading.notices:
             if not any(notice in earlier.notices for earlier in seen):
                 transport.notify(answer.request, notice)
-        seen.append(replace(answer, body=None, notices=(*answer.notices, *notices)))  # type: ignore[arg-type]
-        parts.append(part)
-        facts |= answer_facts
-    _notify_missing(table, seen, parts, windows)
+        notices = (*answer.notices, *reading.notices)
+        seen.append(replace(answer, body=None, notices=notices))  # type: ignore[arg-type]
+        readings.append(reading)
+        facts |= reading.facts
+    parts = [reading.columns for reading in readings]
+    incomplete = _notify_missing(table, seen, readings, is_cut=within is not None)
     _notify_empty(seen, parts)
     _require_listed(seen, listed, parts)
     try:
@@ -208,28 +211,40 @@ def tabulate(
         for answer in seen:
             transport.SESSION.forget(answer.request)
         raise
+    for place, (answer, reading) in enumerate(zip(seen, readings, strict=True)):
+        keep_passed(answer, reading, is_complete=place not in incomplete)
     provenance = transport.provenance(seen)
     provenance.update(facts)
     frame.attrs["provenance"] = provenance
     return frame
 
 
-def columns_of(
+class Reading(NamedTuple):
+    """Typed columns of a response that keeps the rules, and what the checks said about it."""
+
+    columns: dict[str, Any]
+    notices: list[str]
+    facts: dict[str, Any]  # for the provenance
+    window: RequestedWindow | None  # with which the rows are compared
+    reader: str  # who read it; empty if not only the response decides about the columns
+    effective: list[str]  # rules that gave a notice or changed rows
+    passed: Sequence[str] | None  # the same of an earlier reading, None of the first
+
+
+def read_columns(
     table: Table,
     answer: Answer[T],
     columns: Callable[[Answer[T]], Mapping[str, Any]],
     *,
     within: times.Window | None = None,
-    windows: list[RequestedWindow | None] | None = None,
-) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
-    """Return typed columns of an answer that keeps the rules, notices about it, and facts for provenance.
-
-    `windows` takes the window that the rows are compared with.
-    """
+) -> Reading:
+    """Read and check the columns of a response; one from the cache that has passed is not checked again."""
+    reader = _reader_name(table, columns)
+    passed = answer.passed.get(reader)
     try:
         raw = columns(answer)
         evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
-        notices = check(evidence)
+        notices = check(evidence, passed)
     except SchemaError:
         transport.SESSION.forget(answer.request)
         raise
@@ -237,9 +252,38 @@ def columns_of(
         start, end = map(times.us, within)
         stamps = evidence.columns["time"].asi8
         evidence.keep((stamps >= start) & (stamps < end))
-    if windows is not None:
-        windows.append(_requested_window(evidence, within))
-    return evidence.columns, notices, evidence.facts
+    window = _requested_window(evidence, within)
+    return Reading(evidence.columns, notices, evidence.facts, window, reader, evidence.effective, passed)
+
+
+def keep_passed(answer: Answer[Any], reading: Reading, *, is_complete: bool) -> None:
+    """Note in the cache which checks a response passed; `is_complete` says that no row was missing."""
+    if not reading.reader:
+        return
+    rules = [*reading.effective]
+    if not is_complete:
+        rules.append(_MISSING_ROWS)
+    if reading.passed is None or (is_complete and _MISSING_ROWS in reading.passed):
+        transport.SESSION.keep_passed(answer, reading.reader, rules)
+
+
+def _reader_name(table: Table, columns: Callable[..., Any]) -> str:
+    """Return a name for a table and the function that reads its columns; empty if more decides about them.
+
+    What a response holds and who reads it decide whether rules are broken. Filters of a fetcher that the
+    request does not state are text in a `partial`.
+    """
+    words: list[str] = []
+    if isinstance(columns, functools.partial):
+        words = [f"{name}={value}" for name, value in columns.keywords.items() if isinstance(value, str)]
+        if columns.args or len(words) < len(columns.keywords):
+            return ""
+        columns = columns.func
+    code = getattr(columns, "__code__", None)
+    if code is None or code.co_freevars:
+        return ""
+    place = f"{columns.__module__}:{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}"
+    return " ".join([table.name, f"{place}:{code.co_firstlineno}", *words])
 
 
 def _requested_window(e: CheckedAnswer, within: times.Window | None) -> RequestedWindow | None:
@@ -265,28 +309,46 @@ def _requested_window(e: CheckedAnswer, within: times.Window | None) -> Requeste
 
 
 def _notify_missing(
-    table: Table,
-    seen: list[Answer[Any]],
-    parts: Sequence[Mapping[str, Any]],
-    windows: Sequence[RequestedWindow | None],
-) -> None:
-    """Warn of rows that the requested windows lack, with the newest response to each question."""
+    table: Table, seen: list[Answer[Any]], readings: Sequence[Reading], *, is_cut: bool
+) -> set[int]:
+    """Warn of rows that the requested windows lack, with the newest response to each question.
+
+    `is_cut` says that rows outside of a narrower window were removed.
+
+    Returns
+    -------
+    set
+        Places of the responses that lack rows, or of which only several together show whether rows miss.
+    """
     questions: dict[tuple[Any, ...], list[int]] = {}
-    for place, (answer, window) in enumerate(zip(seen, windows, strict=True)):
+    for place, (answer, reading) in enumerate(zip(seen, readings, strict=True)):
+        window = reading.window
         if window is None:
             continue
         parameters = tuple(pair for pair in answer.request.query if pair[0] not in ("start", "end"))
         questions.setdefault((answer.request.path, parameters, window.step), []).append(place)
+    incomplete: set[int] = set()
     for places in questions.values():
-        chosen = [parts[place] for place in places]
-        spans = [window for place in places if (window := windows[place]) is not None]
-        span = spans[0]._replace(start=min(w.start for w in spans), end=max(w.end for w in spans))
+        chosen = [readings[place].columns for place in places]
         answer = seen[places[0]]
-        absent = _absent_venues(answer, chosen)
-        for notice in [*absent, *missing_row_sentences(table, chosen, span)]:
+        missing = _absent_venues(answer, chosen)
+        if is_cut or not _is_known_complete([readings[place] for place in places]):
+            spans = [window for place in places if (window := readings[place].window) is not None]
+            span = spans[0]._replace(start=min(w.start for w in spans), end=max(w.end for w in spans))
+            missing += missing_row_sentences(table, chosen, span)
+        for notice in missing:
             answer = replace(answer, notices=(*answer.notices, notice))
             transport.notify(answer.request, notice)
         seen[places[0]] = answer
+        if missing or is_cut or len(places) > 1:
+            incomplete.update(places)
+    return incomplete
+
+
+def _is_known_complete(readings: Sequence[Reading]) -> bool:
+    """Return whether a question has one response, which lacked no row when it was read before."""
+    passed = readings[0].passed
+    return len(readings) == 1 and passed is not None and _MISSING_ROWS not in passed
 
 
 def _absent_venues(answer: Answer[Any], parts: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -47,17 +47,28 @@ class Rule(NamedTuple):
     columns: str = ""  # without all of which a typed table cannot break it
 
 
-def check(answer: CheckedAnswer) -> list[str]:
-    """Check an answer against every rule, and return what is unlikely about it."""
+def check(answer: CheckedAnswer, rules: Collection[str] | None = None) -> list[str]:
+    """Check an answer against every rule, or `rules` alone, and return what is unlikely about it.
+
+    ``answer.effective`` lists the rules that gave a notice or changed rows. They alone can do so when the
+    same response is read again.
+    """
     notices: list[str] = []
     path = answer.answer.request.path
     for rule in RULES:
+        if rules is not None and rule.name not in rules:
+            continue
         if not {*rule.columns.split()} <= answer.columns.keys():
             continue
+        before = dict(answer.columns)
+        count = len(notices) + len(answer.facts)
         for breach in rule.breaches(answer):
             if rule.outcome == "error":
                 raise SchemaError(f"{path}: {breach}; see the answer with dd.raw({path!r}, ...)")
             notices.append(breach)
+        is_changed = any(answer.columns[name] is not values for name, values in before.items())
+        if is_changed or len(notices) + len(answer.facts) > count:
+            answer.effective.append(rule.name)
     return notices
 
 

@@ -105,7 +105,7 @@ def history(
     each = [{"symbol": names, "resolution": resolution} for names in filters]
     answers = get_windows(endpoints.LIQUIDATIONS_HISTORY, each, spans, _History)
     chosen = venue_names(venues)
-    columns = partial(_history_columns, venues=None if chosen is None else frozenset(chosen))
+    columns = partial(_history_columns, venues="" if chosen is None else ",".join(map(str, chosen)))
     return tabulate(tables.TABLES["liquidations_history"], answers, columns)
 
 
@@ -154,13 +154,15 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
     )
 
 
-def _history_columns(answer: Answer[_History], venues: frozenset[str] | None) -> dict[str, Any]:
+def _history_columns(answer: Answer[_History], venues: str) -> dict[str, Any]:
+    """Return the columns of some venues, separated by commas; of all for an empty text."""
+    chosen = venues.split(",")
     stamps = instants(answer, [bucket.date for bucket in answer.body.data])
     sides_by_venue = [
         (stamp, venue, sides)
         for stamp, bucket in zip(stamps, answer.body.data, strict=True)
         for venue, sides in bucket.exchanges.items()
-        if venues is None or venue in venues
+        if not venues or venue in chosen
     ]
     symbol = dict(answer.request.query).get("symbol", ALL_SYMBOLS)
     return {

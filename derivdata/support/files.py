@@ -34,12 +34,15 @@ def private_folder(folder: Path) -> None:
             path.mkdir(mode=0o700, exist_ok=True)
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def replace_file(
+    path: Path, data: bytes, *, mode: int = 0o600, times_ns: tuple[int, int] | None = None
+) -> None:
     """Replace a file atomically: readers see the old content or the new, also after a crash.
 
-    `mode` are its permissions, less those that the process's umask removes. The bytes go unbuffered into a
-    temporary file beside it: a process forked in between inherits no buffer that it could write out a second
-    time. The name is drawn before the file is made, so that an interrupt at any point leaves no file.
+    `mode` are its permissions, less those that the process's umask removes, and `times_ns` its times of
+    access and change [ns], where they must not be those of now. The bytes go unbuffered into a temporary file
+    beside it: a process forked in between inherits no buffer that it could write out a second time. The name
+    is drawn before the file is made, so that an interrupt at any point leaves no file.
     """
     beside = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
@@ -49,6 +52,8 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
                 view = view[file.write(view) :]
             if mode != 0o600 and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), mode & ~_umask())
+        if times_ns is not None:
+            os.utime(beside, ns=times_ns)
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ import pandas as pd
 import platformdirs
 import pyarrow as pa
 
-from derivdata.client.transport.response import http_date
+from derivdata.client.transport.response import DIGEST_HEADER, http_date
 from derivdata.errors import CacheNotice
 from derivdata.support import times
 from derivdata.support.files import TEMPORARY, file_system_time, private_folder, replace_file
@@ -44,6 +44,21 @@ _BODY_BYTES = 1 << 30
 _CODEC = pa.Codec("zstd", compression_level=1)
 
 
+class Checks(msgspec.Struct, frozen=True):
+    """Checks that a response passed, so that a reading from the cache need not repeat them.
+
+    Attributes
+    ----------
+    version
+        Digest of the code that checked it. Code of another version checks it again.
+    rules
+        By reader (table and function), the rules that gave a notice or changed rows: these alone run again.
+    """
+
+    version: str
+    rules: dict[str, list[str]]
+
+
 class Head(msgspec.Struct):
     """The head of a record: everything but the body; `url` is path and query."""
 
@@ -53,6 +68,7 @@ class Head(msgspec.Struct):
     created: datetime
     expires: Annotated[datetime, msgspec.Meta(tz=True)] | None
     body_bytes: int
+    checks: Checks | None = None
 
 
 _HEADS = msgspec.json.Decoder(Head)
@@ -68,12 +84,28 @@ class Record(NamedTuple):
 def dump(head: Head, body: bytes) -> bytes:
     """Return the record of an answer."""
     packed: bytes = _CODEC.compress(body, asbytes=True)
+    return _sealed(head, packed)
+
+
+def _sealed(head: Head, packed: bytes) -> bytes:
     rest = msgspec.json.encode(head) + b"\n" + packed  # JSON has no bare newline: the first one ends the head
     return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
 def read(data: bytes, key: str) -> Record | None:
     """Return what a record holds; None if it is damaged or another key's."""
+    opened = _opened(data, key)
+    if opened is None:
+        return None
+    head, packed = opened
+    try:
+        return Record(head, bytes(_CODEC.decompress(packed, head.body_bytes, asbytes=True)))
+    except OSError:
+        return None
+
+
+def _opened(data: bytes, key: str) -> tuple[Head, bytes] | None:
+    """Return the head and the compressed body of a record; None if it is damaged or another key's."""
     # The seal comes first: nothing is decoded that is not what was written, and the size to which the body
     # unpacks is that of the head, so that a damaged file cannot ask for much memory. It is a hash without a
     # secret: it shows damage (a torn write, a bad disk), not the malice of who may write into the folder.
@@ -85,10 +117,7 @@ def read(data: bytes, key: str) -> Record | None:
     # A file that was copied or renamed is whole and still no answer to this key.
     if head is None or head.key != key or head.body_bytes > _BODY_BYTES:
         return None
-    try:
-        return Record(head, bytes(_CODEC.decompress(packed, head.body_bytes, asbytes=True)))
-    except OSError:
-        return None
+    return head, packed
 
 
 def _head(line: bytes) -> Head | None:
@@ -152,6 +181,27 @@ class AnswerFiles:
             self._write(head.key, dump(head, body))
         except OSError as error:
             self.trouble = f"{self._folder}: {error.strerror or error}"
+
+    def keep_checks(self, key: str, checks: Checks, *, digest: str, date: pd.Timestamp) -> None:
+        """Write into a record which checks its response passed; the record's age does not change.
+
+        Nothing is written where the record is of another response by now: its body has another `digest`, or
+        another ``Date``.
+        """
+        path = self._path(key)
+        with suppress(OSError):
+            state = path.stat()
+            opened = _opened(path.read_bytes(), key)
+            if opened is None:
+                return
+            head, packed = opened
+            headers = head.headers
+            if headers.get(DIGEST_HEADER) != digest or http_date(headers.get("Date")) != date:
+                return
+            if head.checks is not None and head.checks.version == checks.version:
+                checks = Checks(checks.version, head.checks.rules | checks.rules)
+            head.checks = checks
+            replace_file(path, _sealed(head, packed), times_ns=(state.st_atime_ns, state.st_mtime_ns))
 
     def forget(self, key: str) -> None:
         """Remove what is kept under a key."""

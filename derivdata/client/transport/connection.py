@@ -9,18 +9,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote, urlencode
 
 import pandas as pd
 
-from derivdata.client.transport.cache import AnswerFiles, Record
+from derivdata.client.transport.cache import AnswerFiles, Checks, Record
 from derivdata.client.transport.origin import LocalSource, Secret, Site
 from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, notify, plain_text
 from derivdata.client.transport.settings import ConnectionSettings, Pace
 from derivdata.client.transport.worker import TookTooLong, started
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
 from derivdata.support import times
+from derivdata.support.files import package_digest
 from derivdata.support.forking import renew_in_child
 from derivdata.support.text import warn_caller
 from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
@@ -42,6 +44,16 @@ _CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
 """Headers of a record that only its expiry and its matching need."""
 _AHEAD = pd.Timedelta(5, "min")
 """How far a server's clock may be ahead of this machine's before nothing is concluded from it."""
+
+
+CHECKING_CODE = (
+    "client",
+    "tables",
+    "support",
+    "liquidations",
+    *(path.stem for path in sorted(Path(__file__).parents[2].glob("*.py"))),
+)
+"""Modules and folders that read and check responses: records say which version of them checked them."""
 
 
 class _Marks(NamedTuple):
@@ -135,7 +147,7 @@ class Connection:
         url = f"{self._site.base}{_path_and_query(request)}"
         cached = self._cached(url)
         if cached is not None and self._is_current(cached.head.headers):
-            response = self._response(request, 200, cached.head.headers, cached.body)
+            response = self._response(request, 200, cached.head.headers, cached.body, cached.head.checks)
             return lambda: response
         if self._settings.offline and self._reads_records:
             return lambda: _not_cached(request)
@@ -195,6 +207,16 @@ class Connection:
         if self._settings.has_own_cache:
             self._opened().forget(url)
         self._files.forget(self._key(url))
+
+    def _keep_passed(
+        self, request: Request, digest: str, date: pd.Timestamp, rules: dict[str, list[str]]
+    ) -> None:
+        settings = self._settings
+        is_read_only = settings.offline or settings.cache == "off" or settings.rules.get("read_only", False)
+        if is_read_only or settings.has_own_cache:
+            return
+        key = self._key(f"{self._site.base}{_path_and_query(request)}")
+        self._files.keep_checks(key, Checks(_checks_version(), rules), digest=digest, date=date)
 
     def _holds_key(self, data: bytes) -> bool:
         return self._secret is not None and self._secret.within(data)
@@ -329,7 +351,14 @@ class Connection:
         path = url.removeprefix(self._site.base).partition("?")[0]
         self._pace.wait(endpoint_of(path))
 
-    def _response(self, request: Request, status: int, sent: Mapping[str, str], body: bytes) -> Response:
+    def _response(
+        self,
+        request: Request,
+        status: int,
+        sent: Mapping[str, str],
+        body: bytes,
+        checks: Checks | None = None,
+    ) -> Response:
         headers = dict(sorted(sent.items()))
         digest = headers.pop(DIGEST_HEADER, "")
         for name in _CACHING_HEADERS:
@@ -352,6 +381,7 @@ class Connection:
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
             attribution=f"Funding rate data provided by {url}" if url else "",
             sha256=digest or hashlib.sha256(body).hexdigest(),
+            passed=checks.rules if checks is not None and checks.version == _checks_version() else {},
         )
 
     def _facts(self) -> dict[str, str]:
@@ -380,6 +410,11 @@ def local_scope(local: LocalSource) -> str:
     """Return what changes whenever an answer of a local source could: its clock, its data and its code."""
     now = times.iso(local.clock())  # first, as a source that asks others has new data then
     return f"local {local.store.identity}@{now} {local.code}"
+
+
+@lru_cache(maxsize=1)
+def _checks_version() -> str:
+    return package_digest(*CHECKING_CODE)
 
 
 def _is_in_cassette() -> bool:

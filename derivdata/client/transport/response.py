@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -49,6 +49,8 @@ class Response:
     synthetic: bool
     attribution: str = ""
     sha256: str = field(kw_only=True, compare=False, repr=False)
+    passed: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
+    """By reader, the rules that run again: this version of the library has checked the response already."""
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, unquote
@@ -55,6 +55,7 @@ class Answer(Generic[T]):
     attribution: str = ""  # what the API's terms ask for
     corrections: tuple[str, ...] = ()  # of rows of the source: into the provenance, without a warning
     age: float = 0.0  # seconds in caches on the way, as its ``Age`` says
+    passed: Mapping[str, Sequence[str]] = field(default_factory=dict)  # as of `Response`
 
 
 class Parts(TypedDict, total=False):
@@ -110,6 +111,11 @@ class Session:
         """Remove an answer from the cache, so that it is requested again."""
         if self.responder is None:
             self.current()._forget(request)
+
+    def keep_passed(self, answer: Answer[Any], reader: str, rules: Sequence[str]) -> None:
+        """Note in the cached record that a response passed the checks, and the rules that run again."""
+        if self.responder is None:
+            self.current()._keep_passed(answer.request, answer.sha256, answer.as_of, {reader: [*rules]})
 
     def install(self, **parts: Unpack[Parts]) -> Callable[[], None]:
         """Replace responder, observer or clock, those that are given; return what takes that back."""
@@ -183,6 +189,7 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
         synthetic=response.synthetic,
         attribution=response.attribution,
         age=float(age) if age.isdecimal() else 0.0,
+        passed=response.passed,
         corrections=tuple(plain_text(text, NOTICE_LENGTH) for text in corrected[: _NOTICES + 1] if text),
     )
 
