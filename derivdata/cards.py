@@ -389,8 +389,13 @@ def _built_data(description: Mapping[str, Any], place: str, made: dict[str, Any]
     if expected is None or calls.digest(value) == expected:
         return value
     selected = _selected(value, description.get("labels", {}))
+    chosen = value if selected is None else selected
     if made.get(_OTHER_VERSIONS):
-        return value if selected is None else selected  # the figures of the result are compared
+        return chosen  # the figures of the result are compared
+    recorded = description.get("sums")
+    for candidate in (chosen, value) if recorded is not None else ():
+        if calls.are_close(recorded, candidate):
+            return candidate
     if selected is None or calls.digest(selected) != expected:
         raise ValueError(
             f"{place}: dd.{description['call']['function']} returns other data than the card was made of: it "

@@ -282,3 +282,28 @@ def test_a_report_has_a_card_that_is_run_again(tmp_path: Path) -> None:
     changed = dd.rerun(page, bundle).set_index("figure")
     assert not changed.loc["BTC price", "equal"]
     assert changed.loc["BTC open interest", "equal"]
+
+
+def test_an_analysis_is_compared_by_figures_and_a_table_by_its_hash(recording: Path, tmp_path: Path) -> None:
+    """Other processors round an analysis otherwise, so that its hash differs; a fetched table has one hash."""
+    path = tmp_path / "picks.json"
+    with dd.replay(recording):
+        pairs = dd.analysis.funding.pick_record(dd.panel(paid()), hold="1d", fee_bps=0.1, overlap="nan")
+        dd.card(dd.analysis.funding.pick_summary(pairs), path)
+    card = json.loads(path.read_text())
+    [analysed] = [given for given in card["call"]["arguments"].values() if isinstance(given, dict)]
+    analysed["sha256"] = "0" * 64
+    path.write_text(json.dumps(card))
+    assert dd.rerun(path, recording)["equal"].all()
+
+    sums = next(sums for sums in analysed["sums"].values() if sums[1] > 1.0)
+    sums[1] *= 1.00001
+    path.write_text(json.dumps(card))
+    with pytest.raises(ValueError, match="returns other data than the card was made of"):
+        dd.rerun(path, recording)
+
+    sums[1] /= 1.00001
+    analysed["call"]["arguments"]["panel"]["sha256"] = "0" * 64
+    path.write_text(json.dumps(card))
+    with pytest.raises(ValueError, match="returns other data than the card was made of"):
+        dd.rerun(path, recording)
