@@ -285,7 +285,7 @@ def test_a_report_has_a_card_that_is_run_again(tmp_path: Path) -> None:
 
 
 def test_an_analysis_is_compared_by_figures_and_a_table_by_its_hash(recording: Path, tmp_path: Path) -> None:
-    """Other processors round an analysis otherwise, so that its hash differs; a fetched table has one hash."""
+    """Other processors round an analysis otherwise, so its hash differs; a fetched table has one."""
     path = tmp_path / "picks.json"
     with dd.replay(recording):
         pairs = dd.analysis.funding.pick_record(dd.panel(paid()), hold="1d", fee_bps=0.1, overlap="nan")
