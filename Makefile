@@ -29,7 +29,7 @@ NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 $(foreach
 # What numpy, scipy, pandas and xarray compute; `make test-machines` runs the whole suite on each Python.
 NUMERIC_TESTS := $(addprefix tests/,analysis bundle plot sample transport) $(wildcard tests/test_*.py)
 
-.PHONY: report test checks test-slow test-newest test-machines test-long test-more coverage mutants soak bench docs dist lock audit sbom clean
+.PHONY: report test checks test-slow test-newest test-machines test-long weekly coverage mutants soak bench docs dist lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -61,15 +61,17 @@ test-newest:
 	$(VENV)/newest/bin/python $(PYTEST) -m "not slow" $(NUMERIC_TESTS)
 endif
 
-# What takes too long for the gate: which lines no test runs; other users, Pythons, locales and processors;
-# mutants; full loads; the pages.
-test-more: coverage test-machines mutants soak docs
+# Checks that take too long for the gate: many drawn examples, full loads, other users, Pythons, locales and
+# processors, coverage, mutants, benchmarks and pages. Each part that passed on this commit is skipped, so an
+# interrupted run continues. PART=soak runs the parts whose names contain `soak`. Writes docs/development/weekly.md.
+weekly: $(VENV)/.dev
+	$(BIN)/python -m tests.weekly -k "$(PART)"
 
 coverage: $(VENV)/.dev
 	$(BIN)/python $(PYTEST) --cov --cov-fail-under=95 --cov-report=term:skip-covered
 
-test-machines: $(VENV)/.dev
-	$(BIN)/python -m tests.machines
+test-machines:
+	$(MAKE) --no-print-directory weekly PART="machine: "
 
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants
@@ -77,11 +79,9 @@ mutants: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
-SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py refills.py)
-
-# Some half an hour on a machine that does nothing else; writes the figures of docs/methods/reliability.md.
-soak: $(VENV)/.dev
-	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability $(SOAK_ON_VENUES) tests/test_report_drawing.py --durations=25
+# Full loads, half an hour on an idle machine; writes the figures of docs/methods/reliability.md.
+soak:
+	$(MAKE) --no-print-directory weekly PART="soak: "
 
 # In an environment of its own, as Read the Docs builds them: a package that only the tests have would hide a fault.
 docs:

@@ -20,7 +20,7 @@ import pandas as pd
 from evidence_page import evidence
 
 from derivdata import tables, venues
-from derivdata.fetchers import FETCHERS
+from derivdata.matrix import FETCHERS
 from derivdata.sources.venues.coverage import coverage_of
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables.definitions import OPEN_TABLES

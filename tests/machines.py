@@ -1,29 +1,23 @@
-"""Run the tests as other users, on other Pythons and in other environments: `make test-machines`.
+"""Tests as other users, on other Pythons and in other environments: parts of `make weekly`.
 
-Every row runs in a fresh clone with a virtual environment of its own Python; rows of one user and one Python
-share them. The results are printed and written into the table of CONTRIBUTING.md. A row that cannot run here
-says why.
+Every row runs in a fresh clone with a virtual environment of its own Python. Rows of one user and one Python
+share them. A row that cannot run on this machine says why.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import pwd
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "CONTRIBUTING.md"
-BEGIN, END = "<!-- machines: begin -->", "<!-- machines: end -->"
 PYTHONS = ("3.11", "3.12", "3.13")
 KERNELS = ("Haswell", "Zen", "Nehalem", "Sandybridge")
 SUMMARY = re.compile(r"(?:(\d+) failed, )?(\d+) passed")
@@ -78,7 +72,7 @@ def interpreter(version: str, *, shared: bool = False) -> str | None:
 
 
 def clone(folder: Path) -> Path:
-    """Clone the committed state, with the recorded data beside it where this checkout has it."""
+    """Clone the committed state, with the recorded data next to it if this checkout has it."""
     folder.chmod(0o755)
     tree = folder / "derivdata"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
@@ -117,11 +111,11 @@ def prepare(row: Row, folder: Path) -> str:
     return ""
 
 
-def run(row: Row, clones: Path) -> tuple[str, float]:
-    """Run one row in its clone; return its result in words, and its minutes."""
+def run(row: Row, clones: Path) -> str:
+    """Run one row in its clone and return its result."""
     folder = clones / f"{row.python}{row.user}"
     if reason := prepare(row, folder):
-        return f"not run: {reason}", 0.0
+        return f"not run: {reason}"
     tree = folder / "derivdata"
     with busy_core(row.busy) as pin:
         command = [str(tree / ".venv/bin/python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -134,51 +128,12 @@ def run(row: Row, clones: Path) -> tuple[str, float]:
             command = ["setpriv", f"--reuid={row.user}", f"--regid={group}", "--clear-groups", *command]
             folder.chmod(0o777)
             environment = {"PATH": os.defpath, "TMPDIR": str(folder)}
-        began = time.monotonic()
         done = subprocess.run(
             [*pin, *command], cwd=tree, env=environment, umask=row.umask, capture_output=True, text=True
         )
-        minutes = (time.monotonic() - began) / 60
     match = SUMMARY.search(done.stdout)
     if done.returncode == 0 and match:
-        return f"{match[2]} passed", minutes
+        return f"{match[2]} passed"
     print(done.stdout[-6000:], done.stderr[-2000:], sep="\n")
-    return f"FAILED: {match[1] if match else 'no'} failures, exit code {done.returncode}", minutes
-
-
-def write(results: Mapping[str, tuple[str, float]]) -> None:
-    """Replace the table of CONTRIBUTING.md."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    lines = [
-        f"Last run: commit {commit.stdout.strip()}.",
-        "",
-        "| environment | result | minutes |",
-        "|---|---|---|",
-    ]
-    lines += [f"| {name} | {text} | {minutes:.1f} |" for name, (text, minutes) in results.items()]
-    page = PAGE.read_text(encoding="utf-8")
-    head, rest = page.split(BEGIN)
-    PAGE.write_text(head + "\n".join([BEGIN, *lines, END]) + rest.split(END)[1], encoding="utf-8")
-
-
-def main() -> int:
-    """Run the rows whose names contain the given text, all by default."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "-k", default="", help="run only the rows whose names contain this text, and write nothing"
-    )
-    chosen = parser.parse_args().k
-    results = {}
-    with tempfile.TemporaryDirectory() as clones:
-        Path(clones).chmod(0o755)
-        for row in ROWS:
-            if chosen in row.name:
-                results[row.name] = run(row, Path(clones))
-                print(f"{row.name}: {results[row.name][0]}", flush=True)
-    if not chosen:
-        write(results)
-    return any(text.startswith("FAILED") for text, _ in results.values())
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    failures = match[1] if match else "unknown number of"
+    return f"failed with exit code {done.returncode}: {failures} failures"

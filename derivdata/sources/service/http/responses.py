@@ -1,0 +1,167 @@
+"""Encoded responses: a cache in memory, sending in pieces, and validators (ETag, Last-Modified)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from email.utils import format_datetime
+from typing import NamedTuple
+
+import pandas as pd
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from derivdata.sources.service.data.bounded_cache import BoundedCache
+
+_SMALL = 1024
+_PIECE = 1 << 17
+_ENTRY = 1024
+"""Bytes of an entry beside its body and its key: objects, the place in the dictionary."""
+
+
+class EncodedBody:
+    """One answer as bytes, compressed at most once (`packed`: now), with the corrections of its rows.
+
+    Attributes
+    ----------
+    tag
+        Its entity tag: weak, as the compressed form has the same.
+    """
+
+    def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:
+        self.body = body
+        self.corrections = corrections
+        self.tag = _entity_tag(body, corrections)
+        self.worth_compressing = len(body) >= _SMALL
+        self._packed = b""
+        if packed and self.worth_compressing:
+            self.compressed()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, with its compressed form where there is one."""
+        return len(self.body) + len(self._packed) + len(self.corrections)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Return whether the compressed form exists."""
+        return bool(self._packed)
+
+    def compressed(self) -> bytes:
+        """Return the body in gzip form; the same bytes on every run."""
+        self._packed = self._packed or gzip.compress(self.body, 1, mtime=0)
+        return self._packed
+
+
+class ResponseCache(BoundedCache[EncodedBody]):
+    """The answers that were requested last; it belongs to the one thread that serves."""
+
+    def __init__(self, limit: int = 128 << 20) -> None:
+        super().__init__(limit, lambda request, answer: answer.size + _bytes_of(request) + _ENTRY)
+
+
+class UnsentBodies:
+    """Bodies on their way, each counted once however many clients take it; used by the serving thread."""
+
+    def __init__(self, limit: int = 256 << 20) -> None:
+        self._limit = limit
+        self._size = 0
+        self._clients: Counter[int] = Counter()
+
+    def has_room(self, body: bytes) -> bool:
+        """Return whether one more client may be sent a body."""
+        return id(body) in self._clients or not self._size or self._size + len(body) <= self._limit
+
+    @contextmanager
+    def sending(self, body: bytes) -> Iterator[None]:
+        """Count a body while it is sent to a client."""
+        if not self._clients[id(body)]:
+            self._size += len(body)
+        self._clients[id(body)] += 1
+        try:
+            yield
+        finally:
+            self._clients[id(body)] -= 1
+            if not self._clients[id(body)]:
+                del self._clients[id(body)]
+                self._size -= len(body)
+
+
+class StreamedResponse(Response):
+    """A response whose body is never copied whole: it is sent as fast as the client reads."""
+
+    def __init__(self, body: bytes, status: int, headers: Mapping[str, str], unsent: UnsentBodies) -> None:
+        super().__init__(body, status, headers)
+        self._unsent = unsent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await send(start)
+        body = bytes(self.body)  # itself where it is bytes
+        with self._unsent.sending(body):
+            for place in range(0, len(body), _PIECE):
+                piece = body[place : place + _PIECE]
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _entity_tag(body: bytes, corrections: str) -> str:
+    digest = hashlib.sha256(body)
+    digest.update(b"\0" + corrections.encode())
+    return f'W/"{digest.hexdigest()[:32]}"'
+
+
+def _bytes_of(key: Hashable) -> int:
+    return sum(map(_bytes_of, key)) if isinstance(key, tuple) else sys.getsizeof(key)
+
+
+_ENTRY_BYTES = 512
+
+
+class _Change(NamedTuple):
+    tag: str
+    at: pd.Timestamp  # the service's clock, in whole seconds
+    is_dated: bool  # whether no other response of this resource has the same time
+
+
+class Changes:
+    """When the responses to each request changed last, by the service's clock; not locked.
+
+    The times begin with the process. A time cannot tell two responses of one second apart: the second one is
+    sent without it.
+    """
+
+    def __init__(self, limit: int = 16 << 20) -> None:
+        self._changes: BoundedCache[_Change] = BoundedCache(
+            limit, lambda key, _: _ENTRY_BYTES + len(str(key))
+        )
+
+    def headers(self, resource: Hashable, tag: str, now: pd.Timestamp) -> dict[str, str]:
+        """Return ``ETag`` and ``Last-Modified`` of a response that has this tag now."""
+        change = self._changes.get(resource)
+        if change is None or change.tag != tag:
+            second = now.floor("s")
+            change = _Change(tag, second, is_dated=change is None or second > change.at)
+            self._changes.put(resource, change)
+        stated = {"ETag": tag}
+        if change.is_dated:
+            stated["Last-Modified"] = format_datetime(change.at.to_pydatetime(), usegmt=True)
+        return stated
+
+
+def is_current(asked: Mapping[str, str], stated: Mapping[str, str]) -> bool:
+    """Return whether a request's conditions (RFC 9110, section 13) say that the client has this response.
+
+    A time counts where it is the one that was sent, and only without tags.
+    """
+    tags = asked.get("If-None-Match")
+    if tags is None:
+        since = asked.get("If-Modified-Since")
+        return since is not None and since == stated.get("Last-Modified")
+    own = stated["ETag"].removeprefix("W/")
+    return tags.strip() == "*" or own in (tag.strip().removeprefix("W/") for tag in tags.split(","))
