@@ -25,7 +25,7 @@ from derivdata.client.bundle.replaying import replay
 from derivdata.client.transport import SESSION, Response
 from derivdata.client.transport.session import Parts
 from derivdata.errors import DataNotice, DeprecationNotice, DerivdataError, NotRecorded
-from derivdata.fetchers import FETCHERS
+from derivdata.matrix import FETCHERS
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables.endpoints import Endpoint, ParamKind, Request, endpoint_of

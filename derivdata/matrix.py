@@ -6,24 +6,32 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+import derivdata
 from derivdata import funding, oi, options, positioning, prices, volume
+from derivdata.client.plan import catalog, instruments
 from derivdata.client.retrieval import names as listed_names
 from derivdata.client.retrieval import symbol_names
 from derivdata.errors import BadRequest, DataNotice, FetchError, NotFound
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean
+from derivdata.tables import TABLES
+from derivdata.tables.definitions import OPEN_TABLES
 from derivdata.tables.joining import joined_provenance
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:
     import xarray as xr
+
+__all__ = ["FAMILIES", "FETCHERS"]
+
 
 _BUCKETS: dict[str, Callable[..., pd.DataFrame]] = {
     "funding": funding.history,
@@ -216,3 +224,13 @@ def at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
     found = [np.interp(target, years[part], variance[part], np.nan, np.nan) for part in slices]
     values = np.sqrt(np.array(found, dtype=np.float64) / target)
     return xr.DataArray(values, {"time": pd.DatetimeIndex(hours).as_unit("us")}, "time")
+
+
+FAMILIES = {name: import_module(f"derivdata.{name}") for name in derivdata._FAMILIES}
+
+FETCHERS: dict[str, Callable[..., Any]] = {
+    f"{family}_{name}": getattr(module, name)
+    for family, module in FAMILIES.items()
+    for name in module.__all__
+    if f"{family}_{name}" in TABLES.keys() | OPEN_TABLES.keys()
+} | {"catalog": catalog, "instruments": instruments}

@@ -42,7 +42,7 @@ def test_an_import_reads_the_cells_that_an_export_wrote(tmp_path: Path) -> None:
 def test_the_command_line_has_an_option_to_keep_formulas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import derivdata.fetchers as fetchers
+    import derivdata.matrix as fetchers
 
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
     real = fetchers.FETCHERS["funding_metadata"]

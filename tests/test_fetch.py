@@ -12,7 +12,7 @@ from vcr.errors import CannotOverwriteExistingCassetteException as UnrecordedReq
 
 import derivdata as dd
 from derivdata.errors import DataNotice
-from derivdata.fetchers import FAMILIES
+from derivdata.matrix import FAMILIES
 from derivdata.tables.definitions import OPEN_TABLES
 from tests.support.cassettes import FOLDER, KEY, ORIGINS, origin, playing
 from tests.support.instants import at

@@ -90,7 +90,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 
 def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
-    from derivdata.fetchers import FAMILIES, FETCHERS
+    from derivdata.matrix import FAMILIES, FETCHERS
 
     if name in ("catalog", "instruments") or (name.count(".") == 1 and name.replace(".", "_") in FETCHERS):
         return FETCHERS[name.replace(".", "_")]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.fetchers import FETCHERS
+from derivdata.matrix import FETCHERS
 from derivdata.sources import sample
 from derivdata.tables import TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data import windows
 
 _KEYS = ["time", "expiry"]
 
@@ -14,7 +14,7 @@ def at_hours(frame: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
     stamps = pd.DatetimeIndex(frame["time"].drop_duplicates().sort_values())
     place = stamps.searchsorted(hours, side="right") - 1
     hours, place = hours[place >= 0], place[place >= 0]
-    fresh = hours - stamps[place] <= buckets.HOLD
+    fresh = hours - stamps[place] <= windows.HOLD
     chosen = pd.DataFrame({"time": stamps[place[fresh]], "hour": hours[fresh]})
     stamped = frame.merge(chosen, on="time").drop(columns="time").rename(columns={"hour": "time"})
     return stamped[stamped["expiry"] > stamped["time"]]

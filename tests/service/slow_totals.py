@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from derivdata.sources.service.data.view import Series, StoredColumn, View
-from derivdata.sources.service.data.window import AnswerWindow
+from derivdata.sources.service.data.windows import AnswerWindow
 
 
 def totals(

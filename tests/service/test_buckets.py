@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data import windows
 from tests.service.conftest import Caller
 from tests.service.market import at, series
 
@@ -23,7 +23,7 @@ def means(
     frame = series(
         "BTC", "x", pd.DatetimeIndex([at(t) for t in time], tz="UTC"), rate_bps_8h=rate, resolution=stated
     )
-    found = buckets.means(frame, "rate_bps_8h", pd.Timedelta(step), at(horizon))
+    found = windows.means(frame, "rate_bps_8h", pd.Timedelta(step), at(horizon))
     return dict(zip(found["time"].dt.strftime("%d %H:%M"), found["rate_bps_8h"], strict=True))
 
 
@@ -51,7 +51,7 @@ def test_means_by_hand() -> None:
         ],
         ignore_index=True,
     )
-    found = buckets.means(frame, "rate_bps_8h", HOUR, at("2026-01-02"))
+    found = windows.means(frame, "rate_bps_8h", HOUR, at("2026-01-02"))
     assert found["rate_bps_8h"].tolist() == [1.0, 2.0, 2.0, 3.0, 3.0]
     assert (found["symbol"] + found["exchange"]).tolist() == ["Ax", "Ay", "Ay", "By", "By"]
 
@@ -69,7 +69,7 @@ def test_means_agree_with_a_slow_count_by_seconds(step: str) -> None:
         for s in range(second, until):
             known.setdefault(s // length, []).append(rates[i])
     frame = series("A", "x", origin + pd.to_timedelta(seconds, unit="s"), rate_bps_8h=rates, resolution="raw")
-    found = buckets.means(frame, "rate_bps_8h", pd.Timedelta(step), origin + pd.Timedelta(3, "D"))
+    found = windows.means(frame, "rate_bps_8h", pd.Timedelta(step), origin + pd.Timedelta(3, "D"))
     numbers = ((found["time"] - origin) // pd.Timedelta(step)).tolist()
     assert numbers == sorted(known)
     np.testing.assert_allclose(found["rate_bps_8h"], [np.mean(known[n]) for n in numbers], rtol=1e-12)

@@ -22,7 +22,7 @@ from derivdata.sources import service
 from derivdata.sources.query import Query
 from derivdata.sources.service import server
 from derivdata.sources.service.http import connections
-from derivdata.sources.service.http.response_cache import UnsentBodies
+from derivdata.sources.service.http.responses import UnsentBodies
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE
 from tests.service.memory_store import MemoryStore

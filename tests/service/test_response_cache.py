@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from derivdata.sources.service.http.response_cache import EncodedBody, ResponseCache
+from derivdata.sources.service.http.responses import EncodedBody, ResponseCache
 
 
 def test_the_oldest_asked_for_goes_first_and_what_is_too_large_at_once() -> None:

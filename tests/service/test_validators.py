@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import requests
 
-from derivdata.sources.service.http.validators import Changes, is_current
+from derivdata.sources.service.http.responses import Changes, is_current
 from tests.service.conftest import Caller
 
 NOON = pd.Timestamp("2026-06-30T12:00:00.5Z")

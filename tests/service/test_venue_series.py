@@ -18,7 +18,7 @@ from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.query import Query
 from derivdata.sources.service.data.venue_totals import by_rows, by_sums, totals
 from derivdata.sources.service.data.view import StoredColumn, View
-from derivdata.sources.service.data.window import resolve
+from derivdata.sources.service.data.windows import resolve
 from tests.archive.rates import interest
 from tests.reliability.promises import SOAK
 from tests.service import slow_totals

@@ -13,7 +13,7 @@ from derivdata.sources.query import Query
 from derivdata.sources.service.data.running_answer import Cancelled
 from derivdata.sources.service.data.venue_totals import totals
 from derivdata.sources.service.data.view import Series, StoredColumn, View
-from derivdata.sources.service.data.window import resolve
+from derivdata.sources.service.data.windows import resolve
 from tests.service import market
 from tests.service.memory_store import MemoryStore
 from tests.service.test_answer_size import Counting

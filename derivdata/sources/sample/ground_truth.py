@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, futures, market, oi_volume, paths
+from derivdata.sources.sample import contracts, funding, market, oi_volume, paths
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.options import bates, chains, trades
@@ -314,7 +314,7 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
     """Return price, carry and open interest of the dated futures at each full hour of ``[first, last)``."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     parts = []
-    for symbol, exchange, expiry, time, curve in futures.sessions(hours, names, venues):
+    for symbol, exchange, expiry, time, curve in contracts.sessions(hours, names, venues):
         price = curve.underlying_price
         years = curve.year_fraction
         columns = {
@@ -324,7 +324,7 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
             "price_usd": price,
             "spot": curve.spot,
             "carry": np.log(price / curve.spot) / years,
-            "oi_usd": futures.open_interest(symbol, exchange, curve),
+            "oi_usd": contracts.open_interest(symbol, exchange, curve),
         }
         shaped = {name: np.broadcast_to(values, years.shape) for name, values in columns.items()}
         parts.append(_frame(symbol, exchange, shaped))

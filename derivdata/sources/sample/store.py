@@ -16,9 +16,7 @@ from pyarrow import feather
 from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
 from derivdata.sources.sample import (
-    books,
     contracts,
-    futures,
     histories,
     liquidations,
     market,
@@ -43,10 +41,10 @@ _LONG_SECONDS = 0.2
 _Names = Sequence[str] | None
 _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "liquidations_fills": liquidations.fill_rows,
-    "orderbook_depth_history": books.depths,
+    "orderbook_depth_history": market.depths,
     "prices_history": market.quotes,
-    "futures_history": futures.rows,
-    "instruments": contracts.rows,
+    "futures_history": contracts.rows,
+    "instruments": contracts.listed,
     "positioning_history": oi_volume.rows,
     "prices_spot": market.spot,
     "hip3_traders": onchain.hip3_traders,
@@ -54,7 +52,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "hip4_traders": onchain.hip4_traders,
     "hip4_oi": onchain.hip4_oi,
     "builders_history": onchain.builders_history,
-    "orderbook_book": books.newest,
+    "orderbook_book": market.newest,
     "rwa_market_hours": trading_hours.newest,
     "options_snapshot": chains.chains,
     "options_overview_history": chains.overview,
@@ -63,7 +61,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "volatility_index_published": trades.indices,
 }
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
-    "orderbook_book": books.newest,
+    "orderbook_book": market.newest,
     "prices_history": market.newest_quotes,
     "rwa_market_hours": trading_hours.newest,
     "options_snapshot": chains.newest_chains,
@@ -76,7 +74,7 @@ _LISTED = {
         (chains.SYMBOLS, chains.EXCHANGES),
     ),
     "volatility_index_published": (("BTC", "ETH"), tuple(trades.INDICES)),
-    "futures_history": (futures.SYMBOLS, futures.EXCHANGES),
+    "futures_history": (contracts.SYMBOLS, contracts.EXCHANGES),
 }
 """Symbols and venues of tables that are not of the perpetuals."""
 _UNLISTED = frozenset(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.sources.service.data.request_coverage import never_requested
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.data.window import AnswerWindow
+from derivdata.sources.service.data.windows import AnswerWindow
 
 FREE_SYMBOLS = ("BTC", "ETH")
 """Symbols that the tier Free may request where a response is about single symbols."""

@@ -17,7 +17,7 @@ import pandas as pd
 from msgspec import Raw
 
 from derivdata.sources.service.answers.context import RequestContext
-from derivdata.sources.service.data.window import AnswerWindow, adaptive
+from derivdata.sources.service.data.windows import AnswerWindow, adaptive
 from derivdata.sources.service.refusal import Refusal, bad_request
 from derivdata.support import times
 from derivdata.tables import endpoints

@@ -12,7 +12,7 @@ from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.data import market
 from derivdata.sources.service.data.view import StoredColumn
-from derivdata.sources.service.data.window import AnswerWindow
+from derivdata.sources.service.data.windows import AnswerWindow
 
 _UNRANKED = "500+"
 _RANKED = 500

@@ -13,7 +13,7 @@ from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.data import fills
 from derivdata.sources.service.data.request_coverage import notices_of, on_wire, requested_spans
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.data.window import DEV_DAYS, INSTANT, AnswerWindow
+from derivdata.sources.service.data.windows import DEV_DAYS, INSTANT, AnswerWindow
 from derivdata.support import times
 
 DEFAULT_LIMIT = 1000

@@ -18,9 +18,9 @@ from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import notices
-from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.view import StoredColumn, View
-from derivdata.sources.service.data.window import require_dev_range
+from derivdata.sources.service.data.windows import require_dev_range
 from derivdata.sources.service.refusal import bad_request, not_found, unknown_symbol
 from derivdata.support import times
 from derivdata.tables import TABLES
@@ -44,7 +44,7 @@ def book(context: RequestContext) -> dict[str, Any]:
     if context.tier == "dev":
         require_dev_range(at, view.now)
     pair = [params["symbol"]], [params["exchange"]]
-    levels = view.latest("orderbook_book", at, buckets.HOLD, *pair)
+    levels = view.latest("orderbook_book", at, windows.HOLD, *pair)
     if levels.empty:
         when = "now" if params["end"] is None else f"in the hour before {times.iso(at)}"
         raise not_found(f"no book of {params['symbol']} on {params['exchange']} {when}")

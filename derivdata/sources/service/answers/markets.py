@@ -12,12 +12,11 @@ from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices
-from derivdata.sources.service.data import buckets, market
-from derivdata.sources.service.data.buckets import length
+from derivdata.sources.service.data import market, windows
 from derivdata.sources.service.data.store import ClassifiedStore
 from derivdata.sources.service.data.venue_totals import totals
 from derivdata.sources.service.data.view import Series, View
-from derivdata.sources.service.data.window import AnswerWindow
+from derivdata.sources.service.data.windows import AnswerWindow, length
 from derivdata.sources.service.refusal import DOCS, Refusal, not_found, unknown_symbol
 
 _DEV_SYMBOLS = 200
@@ -218,8 +217,8 @@ def _mean_rates(view: View, symbol: str) -> dict[str, float]:
         frame = view.current("markets_symbol_exchanges", symbols=[symbol])
         return dict(zip(frame["exchange"].astype(str), frame["funding_avg_7d_bps_8h"], strict=True))
     start = view.now - _WEEK
-    frame = view.rows(Query("funding_history", start - buckets.HOLD, view.horizon, [symbol]))
-    return buckets.overall(frame, "rate_bps_8h", start, view.horizon)
+    frame = view.rows(Query("funding_history", start - windows.HOLD, view.horizon, [symbol]))
+    return windows.overall(frame, "rate_bps_8h", start, view.horizon)
 
 
 def _bare(value: Any) -> Any:

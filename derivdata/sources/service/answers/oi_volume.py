@@ -13,7 +13,7 @@ from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.data import market
 from derivdata.sources.service.data.venue_totals import totals
 from derivdata.sources.service.data.view import StoredColumn, View
-from derivdata.sources.service.data.window import AnswerWindow
+from derivdata.sources.service.data.windows import AnswerWindow
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request, unknown_symbol
 from derivdata.support import times
 

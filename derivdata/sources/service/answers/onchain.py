@@ -17,7 +17,7 @@ from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.data.window import INSTANT, AnswerWindow
+from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
 from derivdata.sources.service.refusal import not_found
 from derivdata.support import times
 

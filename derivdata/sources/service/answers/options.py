@@ -11,9 +11,9 @@ from derivdata import tables
 from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.data.window import INSTANT, AnswerWindow
+from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.support import times
 from derivdata.support.arrays import Indices
@@ -189,7 +189,7 @@ def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
     newest = np.searchsorted(stamps, full, side="right") - 1
     full = full[newest >= 0]
     newest = newest[newest >= 0]
-    fresh = full - stamps[newest] <= times.us(buckets.HOLD)
+    fresh = full - stamps[newest] <= times.us(windows.HOLD)
     full = full[fresh]
     stamp = stamps[newest[fresh]]
     rows = at_the_money(chains)
@@ -208,7 +208,7 @@ def _instants(micros: Indices) -> pd.DatetimeIndex:
 def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     """Return the newest chain of a pair, which may be empty; refuse one that nobody has (400, 404)."""
     view.need("options_snapshot")
-    chain = view.latest("options_snapshot", view.now, buckets.HOLD, [symbol], [exchange])
+    chain = view.latest("options_snapshot", view.now, windows.HOLD, [symbol], [exchange])
     if chain.empty and exchange not in endpoints.OPTIONS_MATRIX.get(symbol, ()):
         raise bad_request(f"no options of {symbol} on {exchange}; there is no fallback to another venue")
     return chain
@@ -243,7 +243,7 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
     """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
     if at < view.store.start:
         return view.rows(Query("options_snapshot", at, at))
-    chain = view.latest("options_snapshot", at, buckets.HOLD, [symbol], [exchange])
+    chain = view.latest("options_snapshot", at, windows.HOLD, [symbol], [exchange])
     return chain[chain["expiry"] > at].assign(time=at)
 
 
@@ -254,7 +254,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     last = min(start + length, view.now + INSTANT) - INSTANT
     if last < view.store.start:
         return view.rows(Query("options_snapshot", start, start))
-    for at, within in ((start, buckets.HOLD), (last, last - start)):
+    for at, within in ((start, windows.HOLD), (last, last - start)):
         if at >= view.store.start:
             chain = view.latest("options_snapshot", at, within, [params["symbol"]], [params["exchange"]])
             if len(chain):
@@ -270,7 +270,7 @@ def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
     _require_pair(view, symbol, exchange)
 
     def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
-        start = part.start - buckets.HOLD
+        start = part.start - windows.HOLD
         columns = (*_ATM, "side")
         query = Query("options_snapshot", start, part.end, [symbol], [exchange], columns, near_money=True)
         chains = view.rows(query)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service.data import buckets, fills
+from derivdata.sources.service.data import fills, windows
 from derivdata.sources.service.data.view import View
 
 _USD = ("volume_24h_usd", "volume_before_usd", "oi_usd", "oi_before_usd", "liquidation_24h_usd")
@@ -131,7 +131,7 @@ def _volumes(view: View, market: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
         return _keyed(market, "volume_24h_usd"), _keyed(market.iloc[:0], "volume_24h_usd")
     middle = view.now - _DAY
     rows = view.rows(Query("volume_history", middle - 2 * _DAY, view.horizon))
-    ended = buckets.ends(rows)
+    ended = windows.ends(rows)
     before = (ended > middle - _DAY) & (ended <= middle)
     return _summed(rows[ended > middle], "volume_usd"), _summed(rows[before], "volume_usd")
 

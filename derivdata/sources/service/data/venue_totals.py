@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.query import Query
-from derivdata.sources.service.data import buckets
+from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.view import (
     Series,
     StoredColumn,
@@ -31,7 +31,7 @@ from derivdata.sources.service.data.view import (
     read_around,
     stated,
 )
-from derivdata.sources.service.data.window import INSTANT, AnswerWindow, adaptive
+from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive
 from derivdata.support import times
 from derivdata.support.arrays import Array
 
@@ -65,7 +65,7 @@ def by_rows(
 ) -> Totals:
     """Add up rows by symbol and bucket (None: as they are), then over the symbols; sorted as for `means`."""
     if width is not None:
-        rows = (buckets.sums if added else buckets.means)(rows, value, width, horizon)
+        rows = (windows.sums if added else windows.means)(rows, value, width, horizon)
     rows = rows[rows[value].notna()]
     venue = pd.Categorical(rows["exchange"])
     codes, stamps = pd.factorize(rows["time"].array.asi8, sort=True)
@@ -92,9 +92,9 @@ def by_sums(
         unsure = np.isnan(whole.value)
         return joined([whole.take(~unsure)]), joined([whole.take(unsure)])
     micros = times.us(width)
-    reach = 1 if added or series.empty else int(np.max(buckets.holds(series["resolution"])))
+    reach = 1 if added or series.empty else int(np.max(windows.holds(series["resolution"])))
     cells = _Cells(series, micros, reach, horizon)
-    combined = (buckets.sums if added else buckets.means)(series, "value", width, horizon)
+    combined = (windows.sums if added else windows.means)(series, "value", width, horizon)
     codes = combined["exchange"].cat.codes.to_numpy()
     start = combined["time"].array.asi8
     cell = cells.number(codes, start // micros)
@@ -111,7 +111,7 @@ class _Cells:
     def __init__(self, series: pd.DataFrame, micros: int, reach: int, horizon: pd.Timestamp) -> None:
         since = series["time"].array.asi8
         until = np.maximum(np.minimum(since + reach, times.us(horizon)), since + 1)
-        row, bucket, _ = buckets.pieces(since, until, micros)
+        row, bucket, _ = windows.pieces(since, until, micros)
         codes = series["exchange"].cat.codes.to_numpy()[row]
         self.first = int(np.min(bucket)) if bucket.size else 0
         self.count = int(np.max(bucket)) - self.first + 1 if bucket.size else 1
@@ -208,7 +208,7 @@ class _Question:
         horizon = self.view.horizon
         held = pd.Timedelta(0)
         if not column.added and width is not None:
-            held = pd.Timedelta(int(np.max(buckets.holds(sums["resolution"]))), "us")
+            held = pd.Timedelta(int(np.max(windows.holds(sums["resolution"]))), "us")
         read = sums["time"].min(), sums["time"].max() + INSTANT
         days = int(_BLOCK_ROWS * ((read[1] - read[0]) / _DAY) / sums["symbols"].sum())
         block = (cells.time - cells.time[0]) // (max(days, 1) * times.us(_DAY))

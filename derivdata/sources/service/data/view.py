@@ -19,10 +19,10 @@ from pandas.api.types import union_categoricals
 
 from derivdata import tables
 from derivdata.sources.query import Query
-from derivdata.sources.service.data import buckets, running_answer
+from derivdata.sources.service.data import running_answer, windows
 from derivdata.sources.service.data.bounded_cache import BoundedCache
 from derivdata.sources.service.data.store import Store
-from derivdata.sources.service.data.window import INSTANT, AnswerWindow, adaptive, resolve
+from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive, resolve
 from derivdata.sources.service.refusal import not_found
 from derivdata.support import times
 from derivdata.tables import endpoints
@@ -154,7 +154,7 @@ class View:
     def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
 
-        Raises `Refusal`: see `derivdata.sources.service.data.window.resolve`.
+        Raises `Refusal`: see `derivdata.sources.service.data.windows.resolve`.
         """
         if params.get("range") == "all":
             params = {**params, "range": None, "start": self.store.start}
@@ -179,7 +179,7 @@ class View:
     def _known(self, query: Query, frame: pd.DataFrame) -> pd.DataFrame:
         if query.table not in _STEPS_OVER or query.end + _LONGEST <= self.now:
             return frame
-        return frame[buckets.ends(stated(frame)) <= self.now]
+        return frame[windows.ends(stated(frame)) <= self.now]
 
     def current(
         self,
@@ -224,7 +224,7 @@ class View:
 
         parts = self.blocks(window, made)
         steps = {series.used for _, series in parts if len(series.frame) or series.notices}
-        finest = min(steps, key=buckets.length, default=parts[0][1].used)
+        finest = min(steps, key=windows.length, default=parts[0][1].used)
         whole = [
             series if series.used == finest else self._part(column, chosen, part, requested, finest)[0]
             for part, series in parts
@@ -297,10 +297,10 @@ class View:
         if step is not None and (frame["resolution"] != used).any():
             if not value:
                 by = [name for name in tables.TABLES[column.table].key if name != "time"]
-                combine_rows = buckets.added if column.added else buckets.samples
+                combine_rows = windows.added if column.added else windows.samples
                 frame = combine_rows(frame, by, step, self.horizon)
             else:
-                combine = buckets.sums if column.added else buckets.means
+                combine = windows.sums if column.added else windows.means
                 frame = combine(frame, value, step, self.horizon)
                 frame[value] = frame[value].round(_DECIMALS.get(value, 2))
         inside = (frame["time"] >= window.start) & (frame["time"] < window.end)
@@ -325,10 +325,10 @@ def read_around(
     if step is not None:
         start = start.floor(step)
         end = end.ceil(step)
-        lead = max(buckets.HOLD, step)
+        lead = max(windows.HOLD, step)
     for back in (lead, _LONGEST):
         frame = stated(read(start - back, end))
-        longest = max((times.resolution(name) or buckets.HOLD for name in buckets.steps(frame)), default=lead)
+        longest = max((times.resolution(name) or windows.HOLD for name in windows.steps(frame)), default=lead)
         if step is None or longest <= back:
             break
     return frame
@@ -336,15 +336,15 @@ def read_around(
 
 def finest_step(frame: pd.DataFrame, requested: str) -> str:
     """Return the resolution that is used: the finest that rows state, unless the requested one is coarser."""
-    stated = min(buckets.steps(frame), key=buckets.length, default=requested)
-    return max(requested, stated, key=buckets.length)
+    stated = min(windows.steps(frame), key=windows.length, default=requested)
+    return max(requested, stated, key=windows.length)
 
 
 def left_out(
     frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, step: str
 ) -> tuple[pd.DataFrame, list[str]]:
     """Drop rows that add up and are longer than a bucket, and so have no place in it; say so."""
-    long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if column.added else []
+    long = windows.longer(frame[windows.ends(frame) > window.start], step) if column.added else []
     notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
     return (frame[~frame["resolution"].isin(long)] if long else frame), notices
 
@@ -368,13 +368,13 @@ def _reach(frame: pd.DataFrame) -> Any:
     if "interval_hours" in frame:
         return pd.to_timedelta(frame["interval_hours"], unit="h")
     if "resolution" in frame:
-        return pd.to_timedelta(buckets.holds(stated(frame)["resolution"]), unit="us")
-    return buckets.HOLD
+        return pd.to_timedelta(windows.holds(stated(frame)["resolution"]), unit="us")
+    return windows.HOLD
 
 
 def stated(frame: pd.DataFrame) -> pd.DataFrame:
     """Mark the rows that state no step as raw."""
-    if not {"unstated", ""} & set(buckets.steps(frame)):
+    if not {"unstated", ""} & set(windows.steps(frame)):
         return frame
     silent = frame["resolution"].isna() | (frame["resolution"] == "unstated")
     return frame.assign(resolution=frame["resolution"].astype(object).mask(silent, "raw"))

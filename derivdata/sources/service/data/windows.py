@@ -1,9 +1,9 @@
 """Windows of responses, and means and sums of series in buckets.
 
 Buckets are anchored at midnight UTC and labelled by their start. A sample holds until the next one of its
-series, at most `HOLD`; a row with a resolution of its own holds that long. The mean of a bucket is weighted by
-time over all that is known of the whole bucket up to the clock, whatever the window. So joined windows equal
-one long window. A bucket without known values is left out.
+series, at most `HOLD`; a row with a resolution of its own holds that long. The mean of a bucket is weighted
+by time. It uses all known values of the bucket up to the clock, even outside the requested window, so joined
+windows equal one long window. A bucket without known values is left out.
 """
 
 from __future__ import annotations

@@ -1,14 +1,26 @@
-"""Keys and their tiers, and how often each may ask."""
+"""Access to the service: keys, tiers, request limits, hosts, origins and the size of bodies.
+
+Any web page can make a browser send requests to 127.0.0.1. With DNS rebinding it can also read the responses.
+Such a request carries the name of that page in ``Host`` or ``Origin``. A numeric address cannot be rebound.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import ipaddress
 import math
+import re
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from derivdata.sources.service.refusal import DOCS, Refusal
 from derivdata.tables import endpoints
@@ -102,3 +114,126 @@ class RateLimit:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+_BODY_BYTES = 1 << 16
+_HOST = re.compile(r"(?:\[([^][@/?#\s]+)\]|([^][:@/?#\s]+))(?::\d{1,5})?")
+
+
+class Guard:
+    """An ASGI application around another that sees only requests that may be answered."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        refuse: Callable[[Request, Refusal], Response],
+        hosts: Collection[str] = (),
+        body_seconds: float = 30.0,
+    ) -> None:
+        self._app = app
+        self._refuse = refuse
+        self._body_seconds = body_seconds
+        names = {name.lower().rstrip(".") for name in hosts}
+        self._allowed = {name for name in names if name != "localhost" and not _is_address(name)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        try:
+            self._check_host(request)
+            self._check_origin(request)
+            await self._drain(request, receive)
+        except Refusal as refusal:
+            await self._refuse(request, refusal)(scope, receive, send)
+            return
+        await self._answer(request, receive, send)
+
+    async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
+        """Have the request answered; where the service ends meanwhile, say so if nothing was sent."""
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(request.scope, _bodiless(receive), noted)
+        except asyncio.CancelledError:
+            if started:
+                return  # the server closes a connection whose answer is not complete
+            headers = {"Retry-After": "1", "Connection": "close"}
+            refusal = Refusal(503, "the service is ending: ask again once it is back", headers=headers)
+            await self._refuse(request, refusal)(request.scope, receive, send)
+
+    def _check_host(self, request: Request) -> None:
+        host = request.headers.get("Host", "")
+        name = _name(host)
+        if not (name == "localhost" or name in self._allowed or _is_address(name)):
+            raise Refusal(
+                421, f"this service is not called {host[:100]!r}: start it with --allow-host for that name"
+            )
+
+    def _check_origin(self, request: Request) -> None:
+        origin = request.headers.get("Origin")
+        if origin is None:
+            return
+        host = urlsplit(origin).netloc
+        is_own = host != "" and host == request.headers.get("Host")
+        if not is_own and _name(host) not in self._allowed:
+            raise Refusal(403, f"pages of {origin[:100]!r} may not read this service")
+
+    async def _drain(self, request: Request, receive: Receive) -> None:
+        """Read the body, which no endpoint has a use for, up to a bound."""
+        length = request.headers.get("Content-Length", "0")
+        try:
+            if not length.isdecimal() or len(length) > 9 or int(length) > _BODY_BYTES:
+                raise _too_large()
+            async with asyncio.timeout(self._body_seconds):
+                size = 0
+                more = True
+                while more:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    more = message.get("more_body", False)
+                    if size > _BODY_BYTES:
+                        raise _too_large()
+        except TimeoutError:
+            headers = {"Connection": "close"}
+            raise Refusal(408, "the body of the request did not arrive", headers=headers) from None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _name(host: str) -> str:
+    """Return the host of ``host:port`` in lower case, without brackets and a dot at its end."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower().rstrip(".") if found else ""
+
+
+def _too_large() -> Refusal:
+    return Refusal(413, f"a body has at most {_BODY_BYTES} bytes", headers={"Connection": "close"})
+
+
+def _bodiless(receive: Receive) -> Receive:
+    """Return what is received after the body was read: an empty body, then what comes."""
+    given = False
+
+    async def after() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    return after

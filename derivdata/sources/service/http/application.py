@@ -24,17 +24,17 @@ from derivdata.sources.service.data import running_answer
 from derivdata.sources.service.data.store import LiveStore, Store
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.http import query
-from derivdata.sources.service.http.access import Caller, Keys, RateLimit
-from derivdata.sources.service.http.guard import Guard
+from derivdata.sources.service.http.access import Caller, Guard, Keys, RateLimit
 from derivdata.sources.service.http.openapi import PLAIN, document, page
-from derivdata.sources.service.http.response_cache import (
+from derivdata.sources.service.http.responses import (
+    Changes,
     EncodedBody,
     ResponseCache,
     StreamedResponse,
     UnsentBodies,
+    is_current,
 )
 from derivdata.sources.service.http.status_page import status_page
-from derivdata.sources.service.http.validators import Changes, is_current
 from derivdata.sources.service.http.work_queue import WorkQueue
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.tables import endpoints

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from starlette.concurrency import run_in_threadpool
 
 from derivdata.sources.service.data.running_answer import Cancelled, cancelled_by
-from derivdata.sources.service.http.response_cache import EncodedBody
+from derivdata.sources.service.http.responses import EncodedBody
 from derivdata.sources.service.refusal import Refusal
 
 _AT_ONCE = 4
