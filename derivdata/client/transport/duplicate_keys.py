@@ -3,7 +3,8 @@
 Decoders keep the last value of a repeated key. Only a parser in Python sees all pairs, and it takes
 longer than the rest of the work on a large body. A large object is therefore first compared with what a
 fast decoder keeps of it, by the length of its members; the keys of a list of equal rows are compared with
-those of the first row, byte by byte. Where they differ, or where the comparison could be wrong (an escape, a
+those of the first row, byte by byte. Of a response with rows by venue, Python parses the outline: the text
+without its lists of rows. Where keys differ, or where the comparison could be wrong (an escape, a
 space before a colon), the part is parsed in Python.
 """
 
@@ -19,10 +20,20 @@ from numpy.typing import NDArray
 
 _SMALL_BYTES = 1 << 14
 _SPACES = (b" ", b"\t", b"\n", b"\r")
+_Text = bytes | memoryview
 _Scalar = str | int | float | bool | None
 _json = msgspec.json.Decoder(msgspec.Raw)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _scalars = msgspec.json.Decoder(dict[str, _Scalar])
+
+
+class _Venues(msgspec.Struct):
+    series: dict[str, msgspec.Raw]
+
+
+_venues = msgspec.json.Decoder(_Venues)
+_SERIES = b'"series":{'
+_HEAD_BYTES = 1 << 10
 
 
 class DuplicateKey(Exception):
@@ -37,7 +48,11 @@ def check_keys(text: bytes) -> None:
     is_unclear = b"\\" in text or any(space in text and b'"' + space in text for space in _SPACES)
     if not is_unclear and len(text) >= _SMALL_BYTES and text[:1] == b"{":
         try:
+            if _SERIES in text[:_HEAD_BYTES]:
+                return _check_venues(text)
             return _check_object(text)  # reads all of the text, as `_json` does
+        except msgspec.ValidationError:  # rows that are not by venue
+            return _check_object(text)
         except msgspec.DecodeError:
             _json.decode(text)  # names the first fault as for any other text
             raise
@@ -45,7 +60,27 @@ def check_keys(text: bytes) -> None:
     return _parse(text) if is_unclear else _check(text)
 
 
-def _check(part: bytes) -> None:
+def _check_venues(text: bytes) -> None:
+    """Check each venue's rows, and the outline of the text: all but these rows."""
+    base = _address(text)
+    outline: list[bytes] = []
+    done = 0
+    for rows in sorted(_venues.decode(text).series.values(), key=_address):
+        begin = _address(rows) - base
+        outline += [text[done:begin], b"0"]
+        done = begin + len(rows)
+        _check(memoryview(rows))
+    outline.append(text[done:])
+    _parse(b"".join(outline))
+
+
+def _address(part: bytes) -> int:
+    """Return where a part is in memory: a `msgspec.Raw` is a view of the text that was decoded."""
+    address: int = np.frombuffer(part, np.uint8).__array_interface__["data"][0]
+    return address
+
+
+def _check(part: _Text) -> None:
     """Check a part that has neither escapes nor space between a key and its colon."""
     if len(part) >= _SMALL_BYTES:
         if part[:1] == b"{":
@@ -55,8 +90,8 @@ def _check(part: bytes) -> None:
     return _parse(part)
 
 
-def _check_object(part: bytes) -> None:
-    members = {key: bytes(raw) for key, raw in _object.decode(part).items()}
+def _check_object(part: _Text) -> None:
+    members = {key: memoryview(raw) for key, raw in _object.decode(part).items()}
     # A member is `"key":value,`; the last one has no comma, and two braces are around all.
     length = sum(len(key.encode()) + len(value) + 4 for key, value in members.items()) + 1
     if length != len(part):  # a member was dropped, or there is space between members
@@ -67,7 +102,7 @@ def _check_object(part: bytes) -> None:
     return None
 
 
-def _is_list_of_equal_rows(part: bytes) -> bool:
+def _is_list_of_equal_rows(part: _Text) -> bool:
     """Return whether a list is of flat objects that all have the keys of the first one, in its order.
 
     Every brace must open an object that comes after another one in the list, and between two braces there
@@ -75,7 +110,8 @@ def _is_list_of_equal_rows(part: bytes) -> bool:
     no two of the first object are alike.
     """
     try:
-        names = [f'"{name}'.encode() for name in _scalars.decode(part[1 : part.find(b"}") + 1])]
+        first_row = part[1 : bytes(part[:_SMALL_BYTES]).find(b"}") + 1]
+        names = [f'"{name}'.encode() for name in _scalars.decode(first_row)]
     except msgspec.DecodeError:
         return False
     codes = np.frombuffer(part, np.uint8)
@@ -120,8 +156,8 @@ def _distinct_endings(names: Sequence[bytes]) -> list[bytes]:
     return [name[-length:] for name in names]
 
 
-def _parse(part: bytes) -> None:
-    _pairs.decode(part.decode())
+def _parse(part: _Text) -> None:
+    _pairs.decode(bytes(part).decode())
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
