@@ -166,30 +166,6 @@ def test_what_must_not_be_published_is_named_with_its_cell(
     assert "abc123" not in said
 
 
-@pytest.mark.parametrize(
-    ("verdict", "problems"),
-    [
-        ("Longs paid 31.5 bps, 12 % of it on okx. On every venue they paid.", 0),
-        ("Longs paid 31.6 bps.", 1),
-        ("On every venue longs paid; zo paid most.", 1),
-        ("None paid.", 1),
-        ("A half, of 1,234.5, is 1,235 or 1,234.", 0),
-    ],
-)
-def test_a_verdict_rests_on_figures_above_and_on_assertions(
-    verdict: str, problems: int, tmp_path: Path
-) -> None:
-    """31.47 rounds to 31.5, 0.123 is 12 %; a sentence rests on an assertion whose message is a part of it."""
-    code = (
-        "code",
-        "paid = [1.0]\nassert all(p > 0 for p in paid), 'on every venue'\nassert paid, ''\n31.47, 0.123",
-        "31.47 0.123 1234.5",
-    )
-    path = notebook(tmp_path, *GOOD, code, ("markdown", f"## Verdict\n\n{verdict}", ""))
-    found = check_notebook(path)
-    assert [(p.cell, p.kind) for p in found] == [(5, "verdict")] * problems
-
-
 def test_open_windows_and_keys_of_this_machine_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

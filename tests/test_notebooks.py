@@ -24,6 +24,7 @@ from matplotlib.image import imread
 import derivdata as dd
 from derivdata import bundle
 from derivdata.cli.notebooks import check_notebook
+from tests.support.notebook_verdicts import unsupported_claims
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -78,6 +79,29 @@ def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleTyp
 
 @pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
 @pytest.mark.filterwarnings("ignore:.*the contract may be listed later")
+@pytest.mark.parametrize(
+    ("verdict", "problems"),
+    [
+        ("Longs paid 31.5 bps, 12 % of it on okx. On every venue they paid.", 0),
+        ("Longs paid 31.6 bps.", 1),
+        ("On every venue longs paid; zo paid most.", 1),
+        ("None paid.", 1),
+        ("A half, of 1,234.5, is 1,235 or 1,234.", 0),
+    ],
+)
+def test_a_verdict_rests_on_figures_above_and_on_assertions(
+    verdict: str, problems: int, tmp_path: Path
+) -> None:
+    """31.47 rounds to 31.5, 0.123 is 12 %; an assertion supports a sentence that contains its message."""
+    source = "paid = [1.0]\nassert all(p > 0 for p in paid), 'on every venue'\nassert paid, ''\n31.47, 0.123"
+    output = {"output_type": "stream", "name": "stdout", "text": ["31.47 0.123 1234.5"]}
+    code = {"cell_type": "code", "source": source, "outputs": [output]}
+    last = {"cell_type": "markdown", "source": f"## Verdict\n\n{verdict}"}
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps({"cells": [code, last]}), encoding="utf-8")
+    assert len(list(unsupported_claims(path))) == problems
+
+
 @each_bundled
 @pytest.mark.usefixtures("_no_sockets")
 def test_the_card_of_a_notebook_is_run_again_from_its_bundle(notebook: Path, recorder: ModuleType) -> None:
@@ -145,6 +169,7 @@ def test_notebook_is_short_ends_in_a_verdict_and_could_be_published(notebook: Pa
     verdict = r"(## Verdict\n\n|\*\*Verdict\.\*\* )\w.{80,}"
     assert re.match(verdict, "".join(cells[-1]["source"]), flags=re.DOTALL)
     assert check_notebook(notebook) == []
+    assert list(unsupported_claims(notebook)) == []
 
 
 @each_bundled

@@ -39,13 +39,6 @@ _START_AT = {
 }
 """Place of `start` among the arguments of fetchers of a window."""
 
-_VERDICT = re.compile(r"(?:## Verdict|\*\*Verdict\.\*\*)\s+")
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
-_ORDER = re.compile(
-    r"\b(?:first|most|least|largest|smallest|widest|furthest|highest|lowest|harder|every|none)\b",
-    re.IGNORECASE,
-)
-
 
 class NotebookProblem(NamedTuple):
     """Something to fix: the cell, counted from 1 (0: the whole notebook), its kind, and what is wrong."""
@@ -78,7 +71,7 @@ def _notebook(arguments: argparse.Namespace) -> int:
 
 
 def check_notebook(path: Path) -> list[NotebookProblem]:
-    """Return what to fix in a notebook: keys, paths, clocks, provenance, label, windows, verdict.
+    """Return what to fix in a notebook: keys, paths, clocks, provenance, label and windows.
 
     Raises `ValueError`: the file is no notebook of format 4.
     """
@@ -98,17 +91,16 @@ def check_notebook(path: Path) -> list[NotebookProblem]:
             problems += [NotebookProblem(number, "window", words) for words in _open_windows(source)]
     problems += [NotebookProblem(number, *finding) for number, *finding in _of_outputs(cells)]
     problems += [NotebookProblem(0, *finding) for finding in _of_whole(path, sources, code)]
-    problems += [NotebookProblem(len(sources), "verdict", words) for words in _of_verdict(sources)]
     return sorted(problems)
 
 
 def _shown(cell: dict[str, Any]) -> str:
     """Return the text that the outputs of a cell show."""
-    parts: list[Any] = []
+    texts: list[Any] = []
     for output in cell.get("outputs", []):
-        parts += [output.get("text", ""), output.get("evalue", ""), output.get("traceback", "")]
-        parts += [text for kind, text in output.get("data", {}).items() if kind.startswith("text/")]
-    return "\n".join(part if isinstance(part, str) else "".join(part) for part in parts)
+        texts += [output.get("text", ""), output.get("evalue", ""), output.get("traceback", "")]
+        texts += [text for kind, text in output.get("data", {}).items() if kind.startswith("text/")]
+    return "\n".join(text if isinstance(text, str) else "".join(text) for text in texts)
 
 
 def _of_text(source: str, shown: str, *, is_code: bool) -> Iterator[tuple[str, str]]:
@@ -123,39 +115,6 @@ def _of_text(source: str, shown: str, *, is_code: bool) -> Iterator[tuple[str, s
     clock = _CLOCK.search(source) if is_code else None
     if clock:
         yield "clock", f"{clock[0].rstrip('(')} differs on every run: take dd.asof(), or write the date"
-
-
-def _of_verdict(sources: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Yield numbers of the verdict that no cell shows, and words of order that rest on no assertion.
-
-    An assertion whose message is a part of the sentence, ``assert all(paid < 0), "on every venue"``, fails
-    where the data says otherwise, in every run of the notebook.
-    """
-    kind, text, _ = sources[-1] if sources else ("", "", "")
-    start = _VERDICT.match(text)
-    if kind != "markdown" or start is None:
-        return
-    shown = " ".join(f"{source} {output}" for _, source, output in sources[:-1])
-    known = {float(number.replace(",", "")) for number in _NUMBER.findall(shown)}
-    claims = [
-        node.msg.value.lower()
-        for kind, source, _ in sources
-        if kind == "code"
-        for node in ast.walk(_tree(source))
-        if isinstance(node, ast.Assert)
-        and isinstance(node.msg, ast.Constant)
-        and isinstance(node.msg.value, str)
-    ]
-    for sentence in re.split(r"(?<=[.:;])\s+", " ".join(text[start.end() :].split())):
-        for number in _NUMBER.findall(sentence):
-            digits = len(number.partition(".")[2])
-            value = float(number.replace(",", ""))
-            half = 0.5000001 * 10.0**-digits  # a half may be rounded up or to even
-            if not any(abs(scale * each - value) <= half for each in known for scale in (1, 100)):
-                yield f"{number} is in no cell and no output above"
-        order = _ORDER.search(sentence)
-        if order and not any(claim and claim in sentence.lower() for claim in claims):
-            yield f"“{order[0]}” rests on no assert whose message is a part of “{sentence}”"
 
 
 def _tree(source: str) -> ast.AST:
