@@ -6,6 +6,8 @@ They are at most 460 wide, so that their words can be read on a phone.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Callable, Sequence
 from html import escape
@@ -286,12 +288,11 @@ def commands() -> str:
     return c.svg(342, "Commands between sources, archives, tables, the HTTP API, reports and bundles")
 
 
-def fault_counts(page: str) -> list[tuple[str, int, int, int]]:
-    """Return (promise, right, typed errors, wrong or untyped) of each row whose last column counts them."""
+def fault_counts(table: str) -> list[tuple[str, int, int, int]]:
+    """Return (guarantee, right, typed errors, wrong or untyped) of each row whose last column counts them."""
     found = []
-    for row in page.splitlines():
-        cells = [cell.strip() for cell in row.strip("| ").split(" | ")]
-        count = _CONDITION.search(cells[-1]) if len(cells) == 5 else None
+    for cells in csv.reader(io.StringIO(table)):
+        count = _CONDITION.search(cells[-1])
         if count:
             right, typed, wrong, untyped = (int(text.replace(",", "")) for text in count.groups()[1:])
             found.append((cells[0], right, typed, wrong + untyped))
@@ -299,11 +300,11 @@ def fault_counts(page: str) -> list[tuple[str, int, int, int]]:
 
 
 def faults() -> str:
-    """What became of the calls of the last soak, from the page's own table."""
+    """The outcomes of the calls of the last soak, from the table of the page."""
     c = _Canvas()
-    rows = fault_counts((HERE / "methods" / "reliability.md").read_text(encoding="utf-8"))
+    rows = fault_counts((HERE / "methods" / "reliability.csv").read_text(encoding="utf-8"))
     if not rows:
-        raise ValueError("reliability.md has no row that counts right answers and typed errors")
+        raise ValueError("reliability.csv has no row that counts right answers and typed errors")
     x, width, y = 130.0, 320.0, 30.0
     c.box(x, 4, 10, 10, "mark")
     c.text(x + 15, 14, "right table", "small")

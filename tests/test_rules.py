@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 from derivdata.client.rules import RULES
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "methods" / "checked-answers.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "methods" / "checked_answers.csv"
 
 
 def test_the_page_has_a_row_for_every_rule() -> None:
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
-    assert [(name, outcome) for name, _, outcome in rows[1:]] == [(rule.name, rule.outcome) for rule in RULES]
+    with PAGE.open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    assert [(name, outcome) for name, _, outcome in rows] == [(rule.name, rule.outcome) for rule in RULES]
     assert all(compares for _, compares, _ in rows), "the page alone says what is compared with what"
     assert len({rule.name for rule in RULES}) == len(RULES)

@@ -44,8 +44,8 @@ def measured(request: pytest.FixtureRequest) -> Measured:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     figures = session.config.stash[_figures]
     if SOAK and figures and exitstatus == 0:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(written(page, figures, machine()), encoding="utf-8")
+        table = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(written(table, figures, machine()), encoding="utf-8")
 
 
 @pytest.fixture(scope="package")

@@ -1,10 +1,11 @@
-"""The promises of docs/methods/reliability.md: how large each load is, and what the last run of it found."""
+"""The guarantees of docs/methods/reliability.md: the size of each load, and the figures of its last run."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import platform
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,7 @@ __all__ = ["PAGE", "PROMISES", "SOAK", "count", "machine", "rows", "written"]
 SOAK = os.environ.get("DERIVDATA_SOAK", "") not in ("", "0")
 """Whether the full loads run; else the bounded ones of the gate."""
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "reliability.md"
-
-_COLUMNS = 5
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "reliability.csv"
 
 PROMISES = (
     "faults at 30 %",
@@ -43,7 +42,7 @@ PROMISES = (
     "killed: collector",
     "hostile venues",
 )
-"""Names of the rows of the page's table, in its order."""
+"""Names of the rows of the page's table, in order."""
 
 
 def count(gate: int, soak: int) -> int:
@@ -51,20 +50,21 @@ def count(gate: int, soak: int) -> int:
     return soak if SOAK else gate
 
 
-def rows(page: str) -> dict[str, list[str]]:
-    """The cells of each row of the page's table of promises, by the promise's name."""
-    cells = [_cells(line) for line in page.splitlines() if line.startswith("|")]
-    return {row[0]: row for row in cells if len(row) == _COLUMNS and row[0] in PROMISES}
+def rows(table: str) -> dict[str, list[str]]:
+    """The cells of each row of the page's table, by the name of the guarantee."""
+    _, *lines = csv.reader(io.StringIO(table))
+    return {line[0]: line for line in lines}
 
 
-def written(page: str, figures: Mapping[str, Sequence[str]], where: str) -> str:
-    """The page with the last column of each promise's row set to its figures, and `where` they were found."""
-    lines = page.splitlines()
-    for number, line in enumerate(lines):
-        cells = _cells(line)
-        if line.startswith("|") and len(cells) == _COLUMNS and cells[0] in figures:
-            lines[number] = f"| {' | '.join([*cells[:-1], _told(figures[cells[0]])])} |"
-    return re.sub(r"(?m)^Last run: .*$", f"Last run: {where}.", "\n".join(lines)) + "\n"
+def written(table: str, figures: Mapping[str, Sequence[str]], where: str) -> str:
+    """The table with the last column of each measured guarantee set to its figures, and its machine in the header."""
+    head, *lines = csv.reader(io.StringIO(table))
+    for line in lines:
+        if line[0] in figures:
+            line[-1] = _counted(figures[line[0]])
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([[*head[:-1], f"last soak ({where})"], *lines])
+    return file.getvalue()
 
 
 def machine() -> str:
@@ -74,11 +74,7 @@ def machine() -> str:
     return f"Python {platform.python_version()}, {system}, {cores} cores"
 
 
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def _told(figures: Sequence[str]) -> str:
+def _counted(figures: Sequence[str]) -> str:
     """Figures in their order; those that are the same are stated once, with their number."""
     counts = Counter(figures)
     return "; ".join(figure if n == 1 else f"{n} × {figure}" for figure, n in counts.items())
