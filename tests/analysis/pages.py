@@ -1,12 +1,13 @@
 """Figures that documentation pages state and long tests measure."""
 
+import csv
 from pathlib import Path
 
-DOCS = Path(__file__).parents[2] / "docs"
+METHODS = Path(__file__).parents[2] / "docs" / "methods"
 
 
-def coverage_on_page(page: str, label: str) -> list[float]:
-    """Return the percentages of the one table row that starts with a label, as fractions."""
-    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
-    [row] = [line for line in lines if line.startswith(f"| {label} |")]
-    return [float(cell.strip(" %")) / 100 for cell in row.split("|") if cell.rstrip().endswith("%")]
+def coverage_on_page(table: str, label: str) -> list[float]:
+    """Return the percentages of the row of a table of docs/methods that has a label, as fractions."""
+    with (METHODS / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+        [row] = [row for row in csv.reader(file) if row[0] == label]
+    return [float(cell.strip(" %")) / 100 for cell in row[1:]]

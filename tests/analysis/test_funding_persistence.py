@@ -76,7 +76,7 @@ def test_the_interval_holds_under_noise_cycles_and_floors(process: str) -> None:
 def test_the_interval_covers_85_to_95_of_a_hundred(process: str, half_life: float) -> None:
     """The figures of docs/methods/carry.md, 300 series each: 85 to 95 % beyond two standard errors, 3.5 %."""
     inside, blank, _ = _covered(process, 270, half_life, 300, 5, 199)
-    on_page = coverage_on_page("methods/carry.md", PROCESSES[process])[0 if half_life == 3.0 else 1]
+    on_page = coverage_on_page("half_life_coverage", PROCESSES[process])[0 if half_life == 3.0 else 1]
     assert inside / 300 == pytest.approx(on_page, abs=0.011)
     assert (0.74 if process == "mostly" else 0.815) <= inside / 300 <= 0.985
     assert blank <= 5

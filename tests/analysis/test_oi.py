@@ -185,7 +185,7 @@ PAGE |= {"noise 0.9": "φ = 0.9 under noise of three shocks"}
 def test_trends_of_270_steps_cover_as_the_page_says(process: str, row: str) -> None:
     """The table of docs/market-structure.md: 300 series each; at most 8 % miss, under noise 15."""
     found = _trend_counts(process, 270, 300)
-    assert found == pytest.approx(coverage_on_page("market-structure.md", row), abs=0.011)
+    assert found == pytest.approx(coverage_on_page("trend_coverage", row), abs=0.011)
     assert found[2] <= (0.15 if process.startswith("noise") else 0.08)
 
 

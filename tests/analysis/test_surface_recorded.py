@@ -1,4 +1,4 @@
-import re
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from derivdata.analysis.status import Status
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 from tests.measured import fits
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "methods" / "surfaces.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "methods" / "surface_fits.csv"
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +49,9 @@ def test_every_expiry_is_free_or_refused_with_a_reason(options, fitted):
 
 def documented():
     """The table of docs/methods/surfaces.md: method and weights, then its figures."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    lines = re.findall(r"^\| (`\w+`.*?) \| (\d.*) \|$", text, flags=re.MULTILINE)
-    return {name: [float(cell.rstrip(" %")) for cell in cells.split("|")] for name, cells in lines}
+    with DOCUMENT.open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return {name: [float(cell.rstrip(" %")) for cell in cells] for name, *cells in rows}
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def rows(table: str) -> dict[str, list[str]]:
 
 
 def written(table: str, figures: Mapping[str, Sequence[str]], where: str) -> str:
-    """The table with new figures in the last column of each measured guarantee, and the machine in its header."""
+    """The table with new figures in the last column, and the machine in its header."""
     head, *lines = csv.reader(io.StringIO(table))
     for line in lines:
         if line[0] in figures:
