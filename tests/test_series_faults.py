@@ -1,9 +1,14 @@
 """Parts of series that their peers contradict, on figures worked out by hand."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 
+from derivdata.tables.history_rows import rate_changes
 from derivdata.tables.series_faults import SeriesFault, exchanged_levels, frozen_runs, peer_changes
+from tests.support.shared import shared_path
 
 HOUR = 3_600_000_000
 ROWS = 240
@@ -68,3 +73,35 @@ def test_venues_that_change_places_are_found() -> None:
     values = walks()
     values[[0, 3], 100:] = values[[3, 0], 100:]
     assert exchanged_levels(*rows(values)) == [(100, 3 * ROWS + 100)]
+
+
+def test_rates_that_change_their_sign_or_are_zero_are_in_the_same_unit() -> None:
+    """As on Bluefin and Kalshi in August 2026: -8 bps with hours at 1 bps, and 0 at first."""
+    rng = np.random.default_rng(4)
+    values = rng.normal(1.0, 0.2, (5, ROWS))
+    values[1] = rng.normal(-8.0, 0.5, ROWS)
+    values[1, 100:180] = 1.0
+    values[3, :60] = 0.0
+    assert peer_changes(*rows(values), is_rate=True) == []
+    values[1, 100:180] = rng.normal(-1.0, 0.02, 80)
+    [fault] = peer_changes(*rows(values), is_rate=True)
+    assert fault.row == ROWS + 100
+    assert fault.factor == pytest.approx(1 / 8, rel=0.1)
+
+
+def test_recorded_rates_have_no_fault_but_a_feed_that_stood_still() -> None:
+    """BTC and ETH on 39 venues, 10 to 15 August 2026: TxFlow repeats one rate for 16 and 24 hours."""
+    recorded = json.loads(shared_path("data/funding_snapshots_2026/snapshots.json").read_text())
+    stamps = pd.to_datetime([row[0] for row in recorded["rows"]], utc=True).as_unit("us").asi8
+    for first, stop in [(0, 72), (0, 287), (60, 204), (87, 287), (190, 262)]:
+        for place, _ in enumerate(recorded["symbols"]):
+            rates = np.array([row[1 + place] for row in recorded["rows"][first:stop]], dtype=np.float64)
+            series = np.repeat(np.arange(rates.shape[1]), len(rates))
+            values = rates.T.reshape(-1)
+            known = np.isfinite(values)
+            times = np.tile(stamps[first:stop], rates.shape[1])[known]
+            given = (series[known], np.zeros(known.sum(), dtype=np.int64), times, values[known])
+            assert peer_changes(*given, is_rate=True) == []
+            assert rate_changes(given[0], given[3]) == []
+            still = {recorded["venues"][given[0][run.row]] for run in frozen_runs(*given, is_rate=True)}
+            assert still <= {"txflow"}

@@ -203,9 +203,9 @@ def _coded(columns: Sequence[Any]) -> tuple[_Array, list[str]]:
 
 
 def _has_rows_of_all(column: pd.Categorical) -> bool:
-    """Return whether every row has a word and every category a row, so that codes number the words."""
+    """Return whether the rows are in the order of the categories, and every category has a row."""
     codes = column.codes
-    if not codes.size or codes.min() < 0:
+    if not codes.size or codes[0] < 0 or (codes[1:] < codes[:-1]).any():
         return False
     return bool(np.bincount(codes, minlength=len(column.categories)).all())
 
@@ -545,6 +545,9 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
         for high in common[_is_near(ratios, _REPEATED_TOLERANCE) & (ratios > 1)].tolist():
             of_low = np.flatnonzero(np.abs(rates - low) <= 1e-6 * low + 5e-7)
             of_high = np.flatnonzero(np.abs(rates - high) <= 1e-6 * high + 5e-7)
+            among_high = rates[of_high[0] : of_high[-1] + 1]
+            if _is_tick(low, rates) and not _is_tick(high, among_high):
+                continue  # both are multiples of the step to which the venue rounds
             for before, after in ((of_low, of_high), (of_high, of_low)):
                 if before[-1] >= after[0]:
                     continue
@@ -555,6 +558,12 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
                     factor = high / low if after is of_high else low / high
                     return UnitChange(int(before[-1]) + 1, factor, int(rates.size - before[-1] - 1))
     return None
+
+
+def _is_tick(step: float, rates: _Array) -> bool:
+    """Return whether all rates are multiples of a rate: a venue rounds them to it."""
+    multiples = rates[np.isfinite(rates)] / step
+    return bool((np.abs(multiples - np.rint(multiples)) < 1e-4).all())
 
 
 def _may_repeat(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:

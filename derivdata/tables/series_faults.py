@@ -82,6 +82,8 @@ def peer_changes(
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(sizes + floors[series])
     known &= np.isfinite(logs)
+    if is_rate:
+        known &= sizes > 0.0  # a rate of 0 is 0 in every unit
     begin = int(times.min())
     span = max(int(times.max() - times.min()), 1)
     block = np.minimum((times - begin) * _BLOCKS // span, _BLOCKS - 1)
@@ -99,8 +101,15 @@ def peer_changes(
                 rows = np.flatnonzero(series == code)
                 start = int(rows[np.searchsorted(block[rows], part[0])])
                 end = int(rows[0] + np.searchsorted(block[rows], part[1]))
-                faults.append(SeriesFault(start, end - start, float(np.exp(change))))
+                if not is_rate or _has_one_sign(values, range(start, end), rows):
+                    faults.append(SeriesFault(start, end - start, float(np.exp(change))))
     return faults
+
+
+def _has_one_sign(values: _Array, part: range, rows: _Array) -> bool:
+    """Return whether a part of a series is mostly of the sign of its other rows: a unit keeps the sign."""
+    rest = np.concatenate([values[rows[0] : part.start], values[part.stop : rows[-1] + 1]])
+    return float(np.nanmedian(values[part.start : part.stop])) * float(np.nanmedian(rest)) >= 0.0
 
 
 def _low_sizes(series: _Array, values: _Array, count: int) -> _Array:
