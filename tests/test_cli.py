@@ -39,8 +39,8 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["serve", "/no/such/archive"], "/no/such/archive"),
         (["serve", "sample", "--now", "soon"], "--now='soon'"),
-        (["serve", "sample", "--workers", "0"], "workers=0: at least one process must answer"),
-        (["serve", "venues", "--workers", "2"], "one process asks the venues"),
+        (["serve", "sample", "--workers", "0"], "workers must be at least 1, got 0"),
+        (["serve", "venues", "--workers", "2"], "workers must be 1 for venues"),
         (["serve", "sample", "--key", "gold=k"], "gold"),
         (["report", "sample", "--window", "10y"], "10y"),
         (["import", "funding_history", "/no/such/file.csv", "--to", "/tmp/none"], "/no/such/file.csv"),

@@ -55,7 +55,7 @@ def test_a_window_that_is_too_long_is_refused_and_the_one_that_is_named_fits(
     ask, store = asked
     start = pd.Timestamp(END) - pd.Timedelta(days, "D")
     error = ask.error(path, 400, **params, start=start.isoformat(), end=END)["error"]
-    assert "more than the 1 MiB of one answer" in error
+    assert "exceed the limit of 1 MiB" in error
     assert store.days < 12, "at most three days were looked at, each with its surroundings"
     number, unit = re.findall(r"at most (\d+) (days|minutes) at once", error)[0]
     longest = pd.Timedelta(int(number), unit)
@@ -76,7 +76,9 @@ def test_an_answer_that_the_looked_at_days_did_not_show_is_refused_all_the_same(
     monkeypatch.setattr(encoding, "_may_be_large", lambda *_: False)
     params = {"symbol": "BTC", "resolution": "raw", "start": "2026-06-10", "end": END}
     error = ask.error("/funding/historical", 400, **params)["error"]
-    assert re.search(r"the answer would have \d+ MiB, more than .* ask for at most \d+ (days|minutes)", error)
+    assert re.search(
+        r"the response would have \d+ MiB and exceed .* request at most \d+ (days|minutes)", error
+    )
 
 
 @pytest.mark.parametrize("days", [0.2, 3.9])

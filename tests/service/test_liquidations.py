@@ -104,11 +104,11 @@ def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
             ("09", 100.0, 0.0),
             ("10", 0.0, 20.0),
         ]
-        assert body["notices"] == ["3.00 USD of liquidations are left out: their side is not known"]
+        assert body["notices"] == ["3.00 USD of liquidations without a side are left out"]
         body = sided.body(
             "/liquidations/history", start="2026-06-30T09:00Z", end="2026-06-30T10:00Z", resolution="raw"
         )
         assert body["resolution"] == "1m"
         assert body["notices"] == [
-            "resolution=raw is not served: sums of liquidations are by 1m at the finest"
+            "resolution=raw is not available: the finest step of sums of liquidations is 1m"
         ]

@@ -72,7 +72,7 @@ def test_a_tool_answers_as_the_endpoint_does() -> None:
 @pytest.mark.parametrize(
     ("tier", "name", "arguments", "words"),
     [
-        ("dev", "oi_exchanges-sumary", {}, "there is no tool 'oi_exchanges-sumary'; did you mean"),
+        ("dev", "oi_exchanges-sumary", {}, "unknown tool 'oi_exchanges-sumary'; did you mean"),
         ("dev", "funding_historical", {}, "symbol"),
         (
             "dev",

@@ -21,7 +21,7 @@ def test_surfaces_at_hours(ask: Caller, days: int) -> None:
     assert body["hours"] == own == list(body["snapshots"])
     step = {2: "1h", 7: "4h", 90: "1d"}[days]
     assert body["resolution"] == step
-    thinned = f"of a range of {days}d the surface is given by {step}, not 1h"
+    thinned = f"the surface of a range of {days}d has a step of {step}, not 1h"
     assert (thinned in body["notices"]) == (days != 2)
     assert [len(rows) for rows in body["snapshots"].values()] == [3, 2]
     assert body["snapshots"][own[1]][0] == {

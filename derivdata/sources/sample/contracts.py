@@ -122,7 +122,7 @@ def open_interest(symbol: str, exchange: str, curve: Forwards) -> Floats:
 def listed(
     first: int, last: int, names: Sequence[str] | None, venues: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Return the columns of what was listed or gone at ``first <= time < last`` [µs]."""
+    """Return the columns of contracts listed or delisted at ``first <= time < last`` [µs]."""
     told = [*_perpetuals(names, venues), *_futures(first, last, names, venues)]
     columns = ["symbol", "exchange", "instrument_name", "since", "until", "perpetual"]
     frame = pd.DataFrame(told, columns=columns)

@@ -2,7 +2,7 @@
 
 A pair's premium is its symbol's base rate plus a spread of its own, both Ornstein–Uhlenbeck (the base with
 fat tails and, for smaller symbols, squeezes). A free venue shows the premium; the others
-``p + clamp(1 − p, ±band)``. A payment is the mean of what was formed over its interval.
+``p + clamp(1 − p, ±band)``. A payment is the mean rate over its interval.
 """
 
 from __future__ import annotations

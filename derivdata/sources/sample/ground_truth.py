@@ -39,7 +39,7 @@ def truth(
     start: times.Instant | None = None,
     end: times.Instant | None = None,
 ) -> pd.DataFrame:
-    """Return what the sample was made from.
+    """Return the parameters of the sample.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
 def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the hourly spot prices with ``first <= time < last`` [µs].
 
-    A spot price is the venue's index, but for a distance of its own. One in USD is of the same coins by the
+    A spot price is the venue's index plus a distance of its own. A price in USD is of the same coins by the
     price of USDT, an Ornstein–Uhlenbeck path about 1.
     """
     every = select(names, venues)

@@ -87,7 +87,7 @@ STEPS = DAY_US // STEP_US
 
 
 def day(stamp: pd.Timestamp | str) -> int:
-    """Return days since 1970 of a date or of the day that an instant lies in."""
+    """Return days since 1970 of a date or of the day of a time."""
     if isinstance(stamp, str):
         stamp = pd.Timestamp(stamp, tz="UTC")
     return times.us(stamp) // DAY_US

@@ -42,7 +42,7 @@ _OI = noise.key("onchain", "open interest")
 
 
 class _Markets(NamedTuple):
-    """Markets of a family: what stands in their columns, one value a market, and names of their noise."""
+    """Markets of a family: their columns with one value a market, and names of their noise."""
 
     columns: Mapping[str, Sequence[str]]
     names: tuple[str, ...]

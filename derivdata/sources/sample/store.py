@@ -33,7 +33,7 @@ from derivdata.support.files import package_digest
 from derivdata.tables import TABLES
 
 _VERSION = 7
-"""Counts every change of what the sample answers."""
+"""Version of the sample; every change of its figures increases it."""
 
 _LONG_SECONDS = 0.2
 """Processor time from which on what was made is kept on disk."""
@@ -189,7 +189,7 @@ class Sample:
 
 
 def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return what was made for a key by any process, or make it, and keep it on disk if that takes long."""
+    """Return the value of a key, made by any process, or make it; slow values are stored on disk."""
     name = hashlib.blake2b(repr(key).encode()).hexdigest()
     files = AnswerFiles(cache_folder() / "sample", _version())
     if (record := files.record(name)) is not None:

@@ -77,15 +77,15 @@ def start(
     archive: str | None = None,
     venues: Sequence[str] | None = None,
 ) -> RunningService:
-    """Run the service in a thread of this process; it answers when this returns.
+    """Start the service in a thread of this process; it accepts requests when this returns.
 
-    `source` is ``"sample"``, ``"venues"``, an archive's path, or a store. `now` is a clock that stands still,
-    by default the store's own; with `live` it is the machine's, and the clock of the venues always moves.
-    `keys` maps keys to tiers, by default one key of Team. `port` 0 takes a free port. A request may take
-    `request_seconds` to arrive. For the rest see `app` and `open_store`.
+    `source` is ``"sample"``, ``"venues"``, the path of an archive, or a store. `now` fixes the clock, by
+    default at the store's own time; with `live` it is the machine's clock. The clock of the venues always
+    moves. `keys` maps keys to tiers, by default one key of Team. `port` 0 takes a free port. A request may
+    take `request_seconds` to arrive. `app` and `open_store` describe the other parameters.
 
     Raises `ArchiveError`, `OSError` or `ValueError`: the source cannot be read, the host or port cannot be
-    listened on, or a tier, key or instant is none.
+    bound, or a tier, key or time is invalid.
     """
     store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
     clock = clock_of(store, now, live=live)
@@ -138,19 +138,21 @@ def serve(
     allow_hosts
         As for `start`.
     workers
-        How many processes answer; see `derivdata.sources.service.workers`. For an archive or the sample.
+        Number of processes; see `derivdata.sources.service.workers`. For an archive or the sample.
     page
         Whether ``/status`` shows the state of the service, without a key.
 
     Raises
     ------
     ArchiveError, OSError, ValueError
-        As `start`; there are no workers, or several for the venues.
+        As `start`; `workers` is below 1, or above 1 for the venues.
     """
     if workers < 1:
-        raise ValueError(f"workers={workers}: at least one process must answer")
+        raise ValueError(f"workers must be at least 1, got {workers}")
     if workers > 1 and source == VENUES:
-        raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
+        raise ValueError(
+            "workers must be 1 for venues; serve the archive that they fill with several workers"
+        )
     if page and workers > 1:
         raise ValueError("the status page needs one worker")
     store = open_store(source)

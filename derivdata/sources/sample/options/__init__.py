@@ -1,1 +1,1 @@
-"""Options: what is listed when, quoted around a surface model whose parameters are public."""
+"""Options: listings, and quotes around a surface model with public parameters."""

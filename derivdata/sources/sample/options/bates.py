@@ -15,14 +15,14 @@ in units of the forward. Two things make that integral short:
 - *Two scales.* Shortly before expiry the paths without a jump spread over √(vT), a hundredth, and those with
   one over δ, a tenth. M is their sum, ``e^(−λT) M₀ + (M − e^(−λT) M₀)``; each has a grid of its own.
 - *A lognormal as control variate.* From each part we take that of a lognormal of the same mass and mean,
-  whose options Black's formula gives. What is left vanishes at ``u = ±i/2``, so that the poles of
+  whose options Black's formula gives. The remainder vanishes at ``u = ±i/2``, so that the poles of
   ``1/(u² + ¼)`` go, and the midpoint rule converges geometrically.
 
 All strikes of an expiry share one characteristic function, and the sum over equally spaced nodes is a
 polynomial in ``e^(−ik du)``, by Horner's rule. Against adaptive quadrature it errs by less than 1e-11.
 
 **Parameters** are those of Bakshi, Cao and Chen (1997, table III, "SVJ", all options) for the S&P 500, with
-log returns s times as large: sx follows the model with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, but for the
+log returns s times as large: sx follows the model with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, except for the
 drift. The scale s makes the long-run variance ``θ + λ(μ² + δ²)`` that of the symbol's price path; v moves,
 and slowly also θ and λ. Their mean jump of −5 % is of the relative jump; here it is μ, that of the log jump.
 No form that the library fits contains these smiles: shortly before expiry the jumps lift the far wings.
@@ -89,7 +89,7 @@ PUBLISHED = Bates(
 """Bakshi, Cao and Chen's estimate, their mean relative jump as that of the log jump, v at its mean."""
 
 LEAST_PRICE = 1e-9
-"""Least price out of the money, in units of the forward: what is cheaper has the volatility of this price."""
+"""Lowest price out of the money, in units of the forward; cheaper options get its volatility."""
 
 
 def diffusive_variance(model: Bates, years: Floats) -> Floats:

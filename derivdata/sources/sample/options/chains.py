@@ -253,7 +253,7 @@ def _quotes(
     high = mark + half
     low_tick = _ticks(symbol, exchange, low)
     high_tick = _ticks(symbol, exchange, high)
-    # What lies on the tick but for rounding stays there.
+    # A price on the tick, up to rounding, stays there.
     bid = np.floor(low / low_tick + 1e-9) * low_tick
     ask = np.maximum(np.ceil(high / high_tick - 1e-9), 1.0) * high_tick
     unit = "coin" if _is_inverse(symbol, exchange) else "usd"

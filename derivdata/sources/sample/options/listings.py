@@ -72,7 +72,7 @@ _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 
 
 def session(microseconds: Ints) -> Ints:
-    """Return the trading day that instants lie in: the day on which it began."""
+    """Return the trading day of times: the day on which it began."""
     return np.asarray((microseconds - EXPIRY_US) // DAY_US)
 
 
@@ -90,7 +90,7 @@ def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
 
 @lru_cache(maxsize=64)
 def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
-    """Return what a venue lists for a symbol during a trading day."""
+    """Return the options that a venue lists for a symbol during a trading day."""
     own = symbols().name.index(symbol)
     stream = noise.key("option", symbol, exchange)
     opened = expiries(trading_day, _KINDS[exchange])
@@ -198,7 +198,7 @@ def _streams(symbol: str) -> Keys:
 
 
 def spot(symbol: str, time: Ints) -> Floats:
-    """Return the spot price at some instants [µs], which is that of the five minutes they lie in."""
+    """Return the spot price at some times [µs], which is constant over five minutes."""
     since = time - ANCHOR_DAY * DAY_US
     months, place = np.unique(since // (_MONTH * DAY_US), return_inverse=True)
     path = np.stack([_month(symbol, month) for month in months.tolist()])

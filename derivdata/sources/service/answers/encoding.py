@@ -1,4 +1,4 @@
-"""Encode responses as JSON without a Python loop over rows, and refuse those that would be too large.
+"""Encode responses as JSON without a Python loop over rows, and refuse responses that are too large.
 
 Every column becomes a list of JSON tokens (each distinct time or category is written once), and rows are
 joined from them. Missing values are ``null``. The size of a response over a long window is estimated from the
@@ -49,7 +49,7 @@ def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
 
 
 def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
-    """Write a JSON object per row of a wide frame, after its ``timestamp``; what is missing has no field."""
+    """Write a JSON object per row of a wide frame, after its ``timestamp``; missing values are left out."""
     fields = [b",%b:" % encode(name) for name in wide.columns]
     objects = []
     for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):
@@ -104,7 +104,7 @@ def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
 
 
 LARGEST = 48 << 20
-"""Most bytes of one answer: what the library's own client takes."""
+"""Largest size of a response in bytes, the limit of the library's own client."""
 
 _DAY = pd.Timedelta(1, "D")
 _ROW = 160
@@ -159,13 +159,13 @@ def _days(window: AnswerWindow) -> float:
 
 
 def _refusal(window: AnswerWindow | None, per_day: float) -> Refusal:
-    limit = f"the {LARGEST >> 20} MiB of one answer"
+    limit = f"the limit of {LARGEST >> 20} MiB"
     if window is None:
-        return bad_request(f"the answer would have more than {limit}: ask for fewer rows")
+        return bad_request(f"the response would exceed {limit}; request fewer rows")
     size = per_day * _days(window) / (1 << 20)
     fits = _MARGIN * LARGEST / per_day * _DAY
     longest = f"{fits // _DAY} days" if fits >= _DAY else f"{fits // pd.Timedelta(1, 'min')} minutes"
     return bad_request(
-        f"the answer would have {size:.0f} MiB, more than {limit}: ask for at most {longest} at once, "
-        "or at a coarser resolution"
+        f"the response would have {size:.0f} MiB and exceed {limit}; request at most {longest} at once "
+        "or a coarser resolution"
     )

@@ -62,12 +62,12 @@ def history(context: RequestContext) -> dict[str, Any]:
     used = params["resolution"] or ("1h" if window.requested < _DAY else "1d")
     notices = []
     if used == "raw":
-        notices = [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
+        notices = [f"resolution=raw is not available: the finest step of sums of liquidations is {_FINEST}"]
         used = _FINEST
     sums = _history(view, window, used, params["symbol"])
     lost = sums["unknown_usd"].sum()
     if lost > 0:
-        notices.append(f"{lost:.2f} USD of liquidations are left out: their side is not known")
+        notices.append(f"{lost:.2f} USD of liquidations without a side are left out")
     sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
     venues = encoding.objects(sums[["long_usd", "short_usd"]])
     named = list(map(b"%b:%b".__mod__, zip(encoding.tokens(sums["exchange"]), venues, strict=True)))
@@ -107,7 +107,7 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
 def _cover(
     view: View, body: dict[str, Any], start: pd.Timestamp, end: pd.Timestamp, **chosen: Sequence[str] | None
 ) -> list[str]:
-    """Add to an answer when each venue was asked, of a store that knows; return what is to be noticed."""
+    """Add the coverage of requests to the body, if the store records it, and return its notices."""
     if start >= end:
         return []
     coverage = requested_spans(view, start, end, **chosen)
@@ -149,7 +149,7 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
-    """Value by bucket, venue and side; buckets whose start lies in the window."""
+    """Return value by bucket, venue and side, of buckets that start in the window."""
     length = times.RESOLUTIONS[step]
 
     def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:

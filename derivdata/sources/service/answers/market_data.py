@@ -1,4 +1,4 @@
-"""Order books, trading hours and the local tables: answers that show one table as it is.
+"""Order books, trading hours and the local tables: each response shows one table.
 
 The document describes neither books nor depth; their shape is ours. The local tables, such as prices over
 time, are the local service's alone.
@@ -68,14 +68,14 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
     window = context.window()
     pair = [params["symbol"]], [params["exchange"]]
     frame, used = view.around(StoredColumn(_DEPTH, "bid_depth_usd"), window, params["resolution"], *pair)
-    parts = {}
+    values_by_name = {}
     for depth in _DEPTHS:
-        one = frame[frame["depth_bps"] == depth]
+        band = frame[frame["depth_bps"] == depth]
         for column in ("bid_depth_usd", "ask_depth_usd"):
-            depths = view.combined(one, StoredColumn(_DEPTH, column), window, used)
+            depths = view.combined(band, StoredColumn(_DEPTH, column), window, used)
             values = depths.set_index("time")[column]
-            parts[column.replace("depth", f"depth_{depth}bps")] = values.round(2)
-    joined = pd.concat(parts, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
+            values_by_name[column.replace("depth", f"depth_{depth}bps")] = values.round(2)
+    joined = pd.concat(values_by_name, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
     return {
         **_pair(params),
         "data": encoding.rows(joined),
@@ -105,8 +105,8 @@ def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
     window = context.window()
     chosen = ([params["symbol"]], params["exchanges"])
     stated = {n: params[n] for n in TABLES[name].key if n in params} | {"unit": endpoint.unit}
-    only = [(n, word) for n, word in stated.items() if n not in ("symbol", "unit")]
-    column = StoredColumn(name, added=endpoint.rows == "added", only=only[0] if only else None)
+    filters = [(n, word) for n, word in stated.items() if n not in ("symbol", "unit")]
+    column = StoredColumn(name, added=endpoint.rows == "added", only=filters[0] if filters else None)
     left_out: list[str] = []
     if endpoint.rows == "single":
         frame = view.rows(Query(name, window.start, window.end, *chosen))[column.columns]
@@ -123,7 +123,7 @@ def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def catalog(context: RequestContext) -> dict[str, Any]:
-    """``GET /local/catalog``: what the source holds up to its clock, by table and venue."""
+    """``GET /local/catalog``: rows of the source up to its clock, by table and venue."""
     view = context.view
     held = [_held(view, name) for name in sorted(view.store.tables())]
     return {
@@ -168,8 +168,8 @@ def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> 
     rows = rows.astype({"symbol": "str", "exchange": "str"})
     rows = rows.merge(pairs[["exchange", "symbol"]].astype("str")).drop_duplicates().sort_values("time")
     gaps = rows.groupby("exchange")["time"].diff().dt.total_seconds() / 3600
-    found: dict[str, float] = gaps.groupby(rows["exchange"]).median().dropna().to_dict()
-    return found
+    medians: dict[str, float] = gaps.groupby(rows["exchange"]).median().dropna().to_dict()
+    return medians
 
 
 def market_hours(context: RequestContext) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def market_hours(context: RequestContext) -> dict[str, Any]:
             axis=1
         )
         if not same.any():
-            raise bad_request(f"exchange={name!r} is no id, short name or market identifier code")
+            raise bad_request(f"exchange must be an id, short name or market identifier code, got {name!r}")
         chosen |= same
     venues = [_exchange(rows) for _, rows in calendar[chosen].groupby("exchange_id", sort=True)]
     return {"timestamp": encoding.stamp(view.now), "exchanges": venues}

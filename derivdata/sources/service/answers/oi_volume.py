@@ -118,7 +118,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
 
 
 def notices(window: AnswerWindow, rows: Any, left_out: list[str]) -> list[str]:
-    """Return what the window, the rows left out and an empty answer have to say."""
+    """Return the notices of the window, of rows that were left out, and of an empty response."""
     return window.notices + left_out + ([] if len(rows) else ["no data in this range"])
 
 
@@ -167,7 +167,7 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     view.need(OI.column.table)
     view.need(VOLUME.column.table)
     if days > _MOST_DAYS:
-        raise bad_request(f"window_days={days} is not a number of days from 1 to {_MOST_DAYS}")
+        raise bad_request(f"window_days must be from 1 to {_MOST_DAYS}, got {days}")
     if context.tier == "dev" and days > _DEV_DAYS:
         error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)

@@ -1,7 +1,7 @@
 """HIP-3 dexes, HIP-4 outcome markets and builders: sums over single traders.
 
-An answer is data: the base table that it reads, and the parts of its body, made of the same rows filtered by
-what the request names. Candles and the open interest of outcomes have windows of their own.
+A response is declared as data: the base table that it reads, and the sections of its body. All sections use
+the same rows, filtered by the parameters. Candles and the open interest of outcomes have their own windows.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Selected(NamedTuple):
     frame: pd.DataFrame
 
 
-_Part: TypeAlias = Callable[[_Selected], Mapping[str, Any]]
+_Section: TypeAlias = Callable[[_Selected], Mapping[str, Any]]
 """Makes one or several fields of a body."""
 
 
@@ -91,17 +91,17 @@ def _summed(
     return rows.assign(**{count.name: distinct.to_numpy().astype("int64")})
 
 
-def _totals(name: str, figures: Mapping[str, str], count: _Count | None = None) -> _Part:
+def _totals(name: str, figures: Mapping[str, str], count: _Count | None = None) -> _Section:
     """Add up all rows: a field of its own, or fields of the body where `name` is empty."""
 
-    def part(selected: _Selected) -> Mapping[str, Any]:
+    def section(selected: _Selected) -> Mapping[str, Any]:
         frame = selected.frame
         sums = {wire: round(frame[column].sum().item(), 4) for column, wire in figures.items()}
         if count is not None:
             sums[count.name] = len(frame.drop_duplicates([*count.columns]))
         return {name: sums} if name else sums
 
-    return part
+    return section
 
 
 def _ranked(
@@ -113,10 +113,10 @@ def _ranked(
     shown: int | None = None,
     total: str = "",
     numbered: bool = False,
-) -> _Part:
+) -> _Section:
     """Rank groups by the first figure, ties by name; `total` counts them before any limit."""
 
-    def part(selected: _Selected) -> Mapping[str, Any]:
+    def section(selected: _Selected) -> Mapping[str, Any]:
         rows = _summed(selected.frame, by.split(), figures, count)
         first = [next(iter(figures.values())), rows.columns[0]]
         names = {"dex": "dex_name"} if by == "dex" else {}
@@ -127,7 +127,7 @@ def _ranked(
         top = ordered if limit is None else ordered.head(limit)
         return {name: encoding.rows(top)} | ({total: len(rows)} if total else {})
 
-    return part
+    return section
 
 
 def _stamped(selected: _Selected) -> pd.DataFrame:
@@ -136,7 +136,7 @@ def _stamped(selected: _Selected) -> pd.DataFrame:
     return selected.frame.assign(timestamp=selected.frame["time"].dt.floor("1h" if hourly else "1D"))
 
 
-def _series(name: str, figures: Mapping[str, str]) -> _Part:
+def _series(name: str, figures: Mapping[str, str]) -> _Section:
     return lambda selected: {name: encoding.rows(_summed(_stamped(selected), ["timestamp"], figures))}
 
 
@@ -156,10 +156,10 @@ def _breakdown(selected: _Selected) -> Mapping[str, Any]:
     return {"symbols": [*map(str, wide.columns)], "data": data}
 
 
-def _held(name: str, key: str, names: str = "") -> _Part:
+def _held(name: str, key: str, names: str = "") -> _Section:
     """Take open interest at the end of every day and now: in all under `name`, and by values of a column."""
 
-    def part(selected: _Selected) -> Mapping[str, Any]:
+    def section(selected: _Selected) -> Mapping[str, Any]:
         days = selected.frame.assign(day=selected.frame["time"].dt.floor("1D"))
         last = days.sort_values("time", kind="stable").drop_duplicates(["dex", "symbol", "day"], keep="last")
         rows = _summed(last, [key, "day"], _HELD).sort_values([key, "day"])
@@ -167,7 +167,7 @@ def _held(name: str, key: str, names: str = "") -> _Part:
         fields = {name: encoding.rows(_summed(last, ["day"], _HELD)), f"by_{key}": by_key}
         return fields | ({names: list(by_key)} if names else {})
 
-    return part
+    return section
 
 
 _leaders = partial(_ranked, "data", "address", shown=_TRADERS_SHOWN, total="total_traders")
@@ -175,7 +175,7 @@ _USERS = _Count("unique_users")
 _TRADERS = _Count("unique_traders")
 _HIP3_ALL = _totals("summary", _DEX, _USERS), _series("timeseries", _OVER_TIME)
 _HIP4_ALL = _totals("summary", _OUTCOME, _TRADERS), _outcomes_by_day
-_PARTS: dict[str, tuple[str, tuple[_Part, ...]]] = {
+_SECTIONS: dict[str, tuple[str, tuple[_Section, ...]]] = {
     "/hip3-analytics/dashboard": (_HIP3, (*_HIP3_ALL, _ranked("by_dex", "dex", _DEX, _USERS))),
     "/hip3-analytics/dex-detail": (
         _HIP3,
@@ -212,7 +212,7 @@ _PARTS: dict[str, tuple[str, tuple[_Part, ...]]] = {
         ),
     ),
 }
-"""Path of an endpoint to the base table of its answer and the parts of it."""
+"""Path of an endpoint to the base table of its response and the sections of its body."""
 
 _ECHOED = {
     "/hip3-analytics/dex-detail": {"dex_name": "dex"},
@@ -224,18 +224,18 @@ _ECHOED = {
 
 
 def _answer(context: RequestContext, path: str) -> dict[str, Any]:
-    table, parts = _PARTS[path]
+    table, sections = _SECTIONS[path]
     window = context.window()
     selected = _Selected(context, window, _filtered(context, _past(context.view, table, window)))
     body = {field: context.params[name] for field, name in _ECHOED.get(path, {}).items()}
-    for part in parts:
-        body |= part(selected)
+    for section in sections:
+        body |= section(selected)
     name = context.params.get("range") or "7d"
     return {"success": True, "period": name, "range": name, **body, "notices": window.notices}
 
 
 def _past(view: View, table: str, window: AnswerWindow) -> pd.DataFrame:
-    """Read the rows of a base table whose quarter of an hour lies in the window and is over."""
+    """Read the rows of a base table whose quarter of an hour is in the window and has ended."""
     view.need(table)
     return view.rows(Query(table, window.start, min(window.end, view.now - _QUARTER + INSTANT)))
 
@@ -265,11 +265,11 @@ def _listed(view: View, table: str, *columns: str) -> frozenset[tuple[str, ...]]
     """Return every combination of some columns of a table in the store."""
     view.need(table)
 
-    def found() -> frozenset[tuple[str, ...]]:
+    def combinations() -> frozenset[tuple[str, ...]]:
         rows = view.rows(Query(table, view.store.start, view.horizon, columns=columns)).drop_duplicates()
         return frozenset(rows.astype(str).itertuples(index=False, name=None))
 
-    return view.once(f"names in {table}", found)
+    return view.once(f"names in {table}", combinations)
 
 
 def _require(exists: bool, otherwise: str) -> None:
@@ -282,8 +282,8 @@ def candles(context: RequestContext) -> dict[str, Any]:
     view = context.view
     params = context.params
     dex, _, symbol = params["coin"].rpartition(":")
-    known = (dex, symbol) in _listed(view, _CANDLES, "dex", "symbol")
-    _require(known, f"unknown coin {params['coin']!r}; coins are written like xyz:TSLA")
+    is_listed = (dex, symbol) in _listed(view, _CANDLES, "dex", "symbol")
+    _require(is_listed, f"unknown coin {params['coin']!r}; coins are written like xyz:TSLA")
     step = times.RESOLUTIONS[params["interval"]]
     limit = params["limit"] or _CANDLES_SHOWN
     window = context.window()
@@ -327,7 +327,7 @@ def oi_eod(context: RequestContext) -> dict[str, Any]:
     return {"success": True, "data": encoding.rows(rows), "notices": window.notices}
 
 
-ANSWERS: Answers = {path: partial(_answer, path=path) for path in _PARTS} | {
+ANSWERS: Answers = {path: partial(_answer, path=path) for path in _SECTIONS} | {
     "/hip3-analytics/candles": candles,
     "/hip4-analytics/oi-eod": oi_eod,
 }

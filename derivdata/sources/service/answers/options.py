@@ -26,7 +26,7 @@ _OURS = tuple(
     "rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume interest_rate "
     "quoted_at".split()
 )
-"""Columns of ours, which the hosted service does not have."""
+"""Columns that the hosted service does not have."""
 
 _COLUMNS = tuple(
     f"instrument_name expiry strike side iv {' '.join(_GREEKS)} open_interest underlying_price".split()
@@ -36,7 +36,7 @@ _CAP_DAYS = 90
 _STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
 _LONGEST = "1d"
 _ATM = ("time", "expiry", "strike", "iv", "underlying_price")
-"""What `at_the_money` reads of a chain, and returns."""
+"""Columns of a chain that `at_the_money` reads and returns."""
 
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = [stamp[1:-1].decode() for stamp in encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))]
     snapshots = encoding.split(encoding.objects(frame[names]), pd.Series(stamps, dtype=object))
-    thinned = f"of a range of {context.params['range']} the surface is given by {step}, not 1h"
+    thinned = f"the surface of a range of {context.params['range']} has a step of {step}, not 1h"
     return _envelope(context) | {
         "hours": list(snapshots),
         "snapshots": snapshots,
@@ -206,16 +206,16 @@ def _instants(micros: Indices) -> pd.DatetimeIndex:
 
 
 def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
-    """Return the newest chain of a pair, which may be empty; refuse one that nobody has (400, 404)."""
+    """Return the newest chain of a pair, which may be empty; refuse a pair that does not exist (400, 404)."""
     view.need("options_snapshot")
     chain = view.latest("options_snapshot", view.now, windows.HOLD, [symbol], [exchange])
     if chain.empty and exchange not in endpoints.OPTIONS_MATRIX.get(symbol, ()):
-        raise bad_request(f"no options of {symbol} on {exchange}; there is no fallback to another venue")
+        raise bad_request(f"no options of {symbol} on {exchange}; request a venue that lists them")
     return chain
 
 
-def _joined(parts: list[pd.DataFrame], table: Table) -> pd.DataFrame:
-    filled = [part for part in parts if len(part)]
+def _joined(frames: list[pd.DataFrame], table: Table) -> pd.DataFrame:
+    filled = [frame for frame in frames if len(frame)]
     return pd.concat(filled, ignore_index=True) if filled else table.empty()
 
 

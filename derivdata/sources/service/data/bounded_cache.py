@@ -19,7 +19,7 @@ class BoundedCache(Generic[T]):
         self._entries: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
-        """Return what is kept under a key, or None."""
+        """Return the value of a key, or None."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)

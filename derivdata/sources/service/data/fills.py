@@ -13,7 +13,7 @@ from derivdata.sources.service.data.view import View
 
 TABLES = ("liquidations_fills", "liquidations_events")
 LEAD = pd.Timedelta(1, "h")
-"""Longest time over which the fills of one order are looked for."""
+"""Longest time between the fills of one order."""
 
 _ORDER = ["exchange", "order_id"]
 
@@ -28,13 +28,13 @@ def events(
 ) -> pd.DataFrame:
     """Return the orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
 
-    Fills are looked for on both sides of the window, up to the clock, so that an order is whole and lies in
-    one of two windows that meet. One that the store holds both whole and as fills is taken whole.
+    Fills on both sides of the window, up to the clock, are read too. So an order is complete, and belongs to
+    one of two adjacent windows. If the store has both the order and its fills, the order is used.
     """
-    whole_orders, parts = (
+    whole_orders, fills = (
         view.rows(Query(table, start - LEAD, end + LEAD, symbols, venues)) for table in reversed(TABLES)
     )
-    orders = consolidate(parts)
+    orders = consolidate(fills)
     if len(whole_orders) and len(orders):
         both = pd.concat([whole_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
         orders = tables.TABLES["liquidations_events"].conform(both)
@@ -48,13 +48,13 @@ def order_values(
 ) -> pd.DataFrame:
     """Return time, venue, side and value of the orders that `events` returns, in any order of rows."""
     columns = ["exchange", "order_id", "time", "side", "value_usd"]
-    whole_orders, parts = (
+    whole_orders, fills = (
         view.rows(Query(table, start - LEAD, end + LEAD, symbols, columns=columns))
         for table in reversed(TABLES)
     )
-    if len(whole_orders) and len(parts):  # some orders are in both, and count once
+    if len(whole_orders) and len(fills):  # some orders are in both, and count once
         return events(view, start, end, symbols=symbols)[["exchange", "time", "side", "value_usd"]]
-    orders = whole_orders if parts.empty else _values(parts)
+    orders = whole_orders if fills.empty else _values(fills)
     return orders[(orders["time"] >= start) & (orders["time"] < end)]
 
 

@@ -105,7 +105,7 @@ def never_requested(
 
 
 def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
-    """Return the spans as they stand in an answer."""
+    """Return the spans as a response shows them."""
     return {
         name: [[times.iso(w.start), times.iso(w.end)] for w in windows]
         for name, windows in coverage.spans.items()
@@ -130,7 +130,7 @@ def _of_each(
     start: pd.Timestamp,
     end: pd.Timestamp,
 ) -> list[times.Window]:
-    """Return when a venue was asked for every symbol, of which `own` have entries beside those of all."""
+    """Return when a venue was asked for every symbol; symbols in `own` also have their own entries."""
     # Symbols without entries of their own have the windows of all, which those of the others include.
     if symbols is None or not set(symbols) <= set(own):
         return _union(rows[rows["symbol"].isna()], start, end)

@@ -1,8 +1,7 @@
-"""The answer that a thread is making: corrections of its rows, and whether somebody still waits for it.
+"""Corrections of the rows of the current response, and cancellation when its clients have left.
 
-An answer is made by one thread from many reads, some remembered from earlier answers, so each correction is
-noted where it happens. Where all clients are gone, the work ends: long loops call `check` between their
-steps.
+One thread makes a response from many reads, some of them cached from earlier responses. So each correction is
+recorded where it happens. Long loops call `check` between their steps, which ends the work without clients.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def note_read(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 class Cancelled(Exception):
-    """The work that this thread does is wanted by nobody."""
+    """No client waits any longer for the work of this thread."""
 
 
 def cancelled_by(event: threading.Event) -> None:
@@ -67,7 +66,7 @@ def cancelled_by(event: threading.Event) -> None:
 
 
 def check() -> None:
-    """Raise `Cancelled` where all clients that waited for the work of this context are gone."""
+    """Raise `Cancelled` if all clients that waited for the work of this context have left."""
     event = _event.get()
     if event is not None and event.is_set():
         raise Cancelled

@@ -71,7 +71,7 @@ class Store(Protocol):
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Add up a column over the symbols of each venue, by resolution and instant.
 
-        Columns are exchange, resolution, time; ``value``, the sum of what is not missing; ``symbols``, of how
+        Columns are exchange, resolution, time; ``value``, the sum without missing values; ``symbols``, of how
         many that is; ``symbol_hash``, the exclusive or of hashes of their names.
         """
 

@@ -1,4 +1,4 @@
-"""A store as it stands at the service's clock: what every answer reads through.
+"""A store at the service's clock, through which every response reads.
 
 Nothing later than the clock is seen; volume is known when its step is over. Each read adds the corrections of
 its rows to those of the answer under way. What several answers are made of is made once (`View.once`). A
@@ -34,7 +34,7 @@ _LONGEST = pd.Timedelta(1, "D")
 _SAME_SUBJECT = {"funding_history": "funding_settlements", "funding_settlements": "funding_history"}
 _CACHED_BYTES = 128 << 20
 _SMALL = 4096
-"""Bytes that are counted for a result, beside those of its frames."""
+"""Bytes counted for a result in addition to its frames."""
 
 _KEYS = ("symbol", "exchange", "time")
 _STEPS_OVER = ("volume_history", "volume_taker")
@@ -233,7 +233,7 @@ class View:
         return Series(_joined([series.frame for series in whole]), finest, notices)
 
     def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
-        """Return what is made (with its rows) of parts of a window, which grow or shrink with these."""
+        """Return the results for blocks of a window; the length of a block depends on the rows before it."""
         results: list[T] = []
         start = window.start
         days = self.first_days
@@ -267,7 +267,7 @@ class View:
                 pd.MultiIndex.from_frame(shown[[*_KEYS]])
             )
             values = np.append(beside[column.second].to_numpy(dtype=np.float64), np.nan)
-            shown = shown.assign(**{column.second: values[places]})  # the last one where there is none
+            shown = shown.assign(**{column.second: values[places]})  # the last value if the row has none
         return Series(shown[column.columns], step, notices), rows
 
     def around(

@@ -37,7 +37,7 @@ def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
 
 
 def steps(frame: pd.DataFrame) -> list[str]:
-    """List the resolutions that rows state, each once; the empty one stands for rows that state none."""
+    """List the distinct resolutions of rows; an empty text means that a row states none."""
     named = pd.Categorical(frame["resolution"])
     names = [*map(str, named.categories), ""]
     if len(named) and len(names) == 2 and named.codes.min() == 0:
@@ -106,8 +106,8 @@ def samples(frame: pd.DataFrame, by: list[str], step: pd.Timedelta, horizon: pd.
     """Take the newest row of each step and series at the step's end; input with instants in order.
 
     Changes of means over steps have two thirds of the variance of the changes between their ends, so prices
-    are sampled. A value stands for the step that it lies in alone: repeating it in later steps would be a
-    return of zero that nobody saw.
+    are sampled. A value counts for its own step only: repeating it in later steps would add a
+    return of zero that was not observed.
     """
     end = frame["time"].dt.ceil(step)  # a value at the end itself belongs to it
     newest = ~frame[by].assign(end=end).duplicated(keep="last")
@@ -156,7 +156,7 @@ def _labelled(frame: pd.DataFrame, rows: Ints, starts: Ints, value: str, values:
 
 DEV_DAYS = 30
 INSTANT = pd.Timedelta(1, "us")
-"""Length of an instant: what is stamped with the clock's own time belongs to the past."""
+"""Length of an instant: a row with the clock's own time belongs to the past."""
 
 _WEEK = pd.Timedelta(7, "D")
 _DAY = pd.Timedelta(1, "D")

@@ -226,7 +226,7 @@ def _too_large() -> Refusal:
 
 
 def _bodiless(receive: Receive) -> Receive:
-    """Return what is received after the body was read: an empty body, then what comes."""
+    """Return the next message after the body was read: first an empty body, then messages of the client."""
     given = False
 
     async def after() -> Message:

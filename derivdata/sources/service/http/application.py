@@ -218,7 +218,7 @@ class _Service:
         """Answer one request: from the cache, or made in its turn while the client stays."""
         answer = self._cache.get(key) or await self._made(request, key, caller, make)
         if answer is None:
-            return Response(status_code=499)  # nobody is there to read it
+            return Response(status_code=499)  # the client has left
         if _accepts_gzip(request) and answer.worth_compressing and not answer.is_compressed:
             await run_in_threadpool(answer.compressed)
         self._cache.put(key, answer)
@@ -302,7 +302,7 @@ class _Service:
         return await self._answered(request, ("/status", view.store.identity, view.now), caller, make, html)
 
     def _ledger(self) -> pd.DataFrame | None:
-        """Return what was collected of each venue, where the source is an archive."""
+        """Return the collected tables of each venue, if the source is an archive."""
         from derivdata.sources.archive import Archive
         from derivdata.sources.collect.reporting import status
 

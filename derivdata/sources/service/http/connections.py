@@ -1,7 +1,7 @@
 """HTTP protocol of the service: httptools and uvloop where they are installed, else plain Python.
 
-A connection on which a request started and does not end is closed after a while, and so is one whose client
-takes nothing of its answer; uvicorn would wait for ever.
+A connection is closed if its request does not end in time, or if its client does not read the response.
+uvicorn alone would wait indefinitely.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 REQUEST_SECONDS = 30.0
-"""How long a request may take to arrive, from its first byte (or the connection) to its last header, and for
-how long a client may take nothing of its answer."""
+"""Seconds from the first byte of a request (or the connection) to its last header, and seconds in which a
+client must read a part of its response."""
 
 
 class _CountedTransport:

@@ -75,11 +75,11 @@ def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
     return {"type": "object", "properties": fields | more, "required": [*required, *more]}
 
 
-def rows(place: str, table: str, drop: str = "", more: Schema | None = None, /, **beside: Schema) -> Schema:
-    """Describe rows in the field `place` (``{}``: a list by venue) without what stands `beside` them."""
+def rows(place: str, table: str, drop: str = "", more: Schema | None = None, /, **outside: Schema) -> Schema:
+    """Describe rows in the field `place` (``{}``: a list by venue); `outside` are fields outside the rows."""
     name, by_venue, _ = place.partition("{}")
-    listed = array(row(table, " ".join([drop, *beside, *["exchange"] * bool(by_venue)]), **(more or {})))
-    return record(**{name: mapping(listed) if by_venue else listed}, **beside)
+    listed = array(row(table, " ".join([drop, *outside, *["exchange"] * bool(by_venue)]), **(more or {})))
+    return record(**{name: mapping(listed) if by_venue else listed}, **outside)
 
 
 def _sometimes(schema: Schema, **fields: Schema) -> Schema:

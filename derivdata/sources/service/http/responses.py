@@ -20,7 +20,7 @@ from derivdata.sources.service.data.bounded_cache import BoundedCache
 _SMALL = 1024
 _PIECE = 1 << 17
 _ENTRY = 1024
-"""Bytes of an entry beside its body and its key: objects, the place in the dictionary."""
+"""Bytes of an entry in addition to its body and key: objects and the dictionary slot."""
 
 
 class EncodedBody:

@@ -49,7 +49,7 @@ class WorkQueue:
         self._at_once = at_once
         self._most_waiting = most_waiting
         self._jobs: dict[Hashable, Job] = {}
-        # Callers in the order in which they wait; a job that several ask for stands in the queue of each.
+        # Callers in the order in which they wait; a job that several request is in the queue of each.
         self._waiting: OrderedDict[Hashable, OrderedDict[Hashable, Job]] = OrderedDict()
         self._running: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -118,7 +118,7 @@ class WorkQueue:
             job.result.cancel()
         except Exception as problem:  # raised again in every client that waits for the result
             job.result.set_exception(problem)
-            job.result.exception()  # where all clients are gone, nobody else looks at it
+            job.result.exception()  # all clients have left, so nothing else reads it
         else:
             job.result.set_result(answer)
         finally:

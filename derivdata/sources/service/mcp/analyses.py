@@ -242,7 +242,7 @@ TOOLS: dict[str, AnalysisTool] = {
         liquidation_cascades,
     ),
     "analysis_exposure": AnalysisTool(
-        "Where does the open interest of options lie: max pain by expiry, put/call ratio, zero gamma?",
+        "At which strikes is the open interest of options: max pain by expiry, put/call ratio, zero gamma?",
         {"symbol": {**_SYMBOL, "default": "BTC"}, "exchange": _VENUE},
         (),
         option_exposure,

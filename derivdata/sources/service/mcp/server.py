@@ -182,7 +182,7 @@ class _Tools:
         operations = await self._operations()
         names = [*operations, *analyses.TOOLS]
         if asked.name not in names:
-            return self._refused(f"there is no tool {asked.name!r}{did_you_mean(asked.name, names)}")
+            return self._refused(f"unknown tool {asked.name!r}{did_you_mean(asked.name, names)}")
         given = asked.arguments or {}
         if asked.name in analyses.TOOLS:
             return await self._analysis(asked.name, given)
