@@ -320,4 +320,4 @@ def _decimals(field: str, values: list[str | float | None]) -> Array:
                 raise ValueError(f"{value!r} is not a number")
         return floats(values)  # type: ignore[arg-type]
     except ValueError as problem:
-        raise SchemaError(f"/funding.{field}: {problem}; see the answer with dd.raw('/funding')") from None
+        raise SchemaError(f"/funding.{field}: {problem}; see the response with dd.raw('/funding')") from None

@@ -86,7 +86,7 @@ def test_doubled_keys_are_found_zones_wanted_and_parts_joined() -> None:
     frame.attrs["provenance"] = {"source": "test"}
     assert attrs_of(HISTORY.conform(frame)) == {"provenance": {"source": "test"}}
     naive = frame.assign(time=frame["time"].dt.tz_localize(None))
-    with pytest.raises(SchemaError, match="instants without a zone"):
+    with pytest.raises(SchemaError, match="times without a zone"):
         HISTORY.conform(naive)
     tokyo = frame.assign(time=frame["time"].dt.tz_convert("Asia/Tokyo"))
     pd.testing.assert_frame_equal(HISTORY.conform(tokyo), frame, check_flags=False)

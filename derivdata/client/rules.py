@@ -64,7 +64,7 @@ def check(answer: CheckedAnswer, rules: Collection[str] | None = None) -> list[s
         count = len(notices) + len(answer.facts)
         for breach in rule.breaches(answer):
             if rule.outcome == "error":
-                raise SchemaError(f"{path}: {breach}; see the answer with dd.raw({path!r}, ...)")
+                raise SchemaError(f"{path}: {breach}; see the response with dd.raw({path!r}, ...)")
             notices.append(breach)
         is_changed = any(answer.columns[name] is not values for name, values in before.items())
         if is_changed or len(notices) + len(answer.facts) > count:

@@ -108,5 +108,5 @@ def _part(name: str, value: Any) -> Iterator[dict[str, Any]]:
 
 def _object(name: str, item: Any) -> Mapping[str, Any]:
     if not isinstance(item, Mapping):
-        raise SchemaError(f"{name} holds {item!r:.60} among objects; see the answer with dd.raw(path, ...)")
+        raise SchemaError(f"{name} holds {item!r:.60} among objects; see the response with dd.raw(path, ...)")
     return item

@@ -76,7 +76,7 @@ def test_trading_hours_by_id_short_name_and_code(ask: Caller) -> None:
     both = ask.body("/rwa/market-hours", exchange="XNYS,LSE")["exchanges"]
     assert [e["id"] for e in both] == ["lse", "nyse"]
     assert (
-        "no id, short name or market identifier code"
+        "an id, short name or market identifier code, got"
         in ask.error("/rwa/market-hours", 400, exchange="binance")["error"]
     )
 

@@ -251,7 +251,7 @@ def unreadable(request: Request, message: str) -> SchemaError:
     """Return the error of an answer that cannot be read, which is not kept."""
     SESSION.forget(request)
     message = plain_text(message, 2 * NOTICE_LENGTH)
-    return SchemaError(f"{request.path}: {message}; see the answer with dd.raw({request.path!r}, ...)")
+    return SchemaError(f"{request.path}: {message}; see the response with dd.raw({request.path!r}, ...)")
 
 
 def request_of(endpoint: Endpoint, params: Mapping[str, Any], *, strict: bool = True) -> Request:

@@ -360,7 +360,7 @@ class Archive(ArchiveReader):
         try:
             rows = table.conform(frame)
         except SchemaError as problem:
-            text = str(problem).replace("; see the answer with dd.raw(path, ...)", "")
+            text = str(problem).replace("; see the response with dd.raw(path, ...)", "")
             raise SchemaError(
                 f"{text}; nothing was appended (dd.tables.TABLES[{table.name!r}] lists the columns)"
             ) from None

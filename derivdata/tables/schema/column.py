@@ -45,22 +45,22 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the library's one vocabulary: its kind, unit and meaning.
+    """One column of the library's vocabulary: its kind, unit and meaning.
 
     Attributes
     ----------
     allowed
-        The words that it may hold beside missing; empty where any may stand.
+        The allowed words, in addition to missing; empty if any word is allowed.
     least
-        The smallest number that is possible; None where any number is.
+        The smallest possible number; None if any number is possible.
     positive
         Whether zero is impossible, too.
     most
-        The largest number that is possible: beyond it lies a wrong unit, or what a source writes for
-        "undefined". None where any number is.
+        The largest possible number. A larger one has a wrong unit, or is a placeholder of the source for
+        "undefined". None if any number is possible.
     default
-        The word that rows without a value get: in a column of a key that earlier versions did not have, or
-        where text may be empty, which CSV does not tell from missing. None where such rows stay missing.
+        The word for rows without a value, in a key column that earlier versions did not have, or where text
+        may be empty, which CSV does not distinguish from missing. None if such rows stay missing.
     """
 
     kind: Kind
@@ -74,18 +74,13 @@ class Column:
 
     def outside(self, values: Array) -> Iterator[tuple[Array, str]]:
         """Yield the numbers that are impossible, as a mask, with the reason."""
-        with np.errstate(invalid="ignore"):
-            if self.least is not None:
-                below = values <= self.least if self.positive else values < self.least
-                is_zero = self.least == 0.0
-                why = (
-                    "is not above 0"
-                    if self.positive
-                    else "is negative"
-                    if is_zero
-                    else f"is below {self.least:g}"
-                )
-                yield below, why
+        with np.errstate(invalid="ignore"):  # comparisons with NaN are false
+            if self.least is not None and self.positive:
+                yield values <= self.least, "is not above 0"
+            elif self.least == 0.0:
+                yield values < 0.0, "is negative"
+            elif self.least is not None:
+                yield values < self.least, f"is below {self.least:g}"
             if self.most is not None:
                 yield values > self.most, f"is above {self.most:g}, which is impossible"
 
@@ -98,25 +93,32 @@ def cast_columns(
     wire: Mapping[str, str] | None = None,
     optional: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return a table's columns, each in its dtype, rows as they come."""
-    cast_ones: dict[str, Any] = {}
+    """Return a table's columns, each in its dtype, in the order of the given rows."""
+    result: dict[str, Any] = {}
     for name, column in columns.items():
         source = name if wire is None else wire.get(name, name)
         if source in given:
             values = given[source]
             if column.default is not None:
                 values = _with_default(column, values)
-            cast_ones[name] = cast(table, name, column, values)
+            result[name] = cast(table, name, column, values)
         elif name in optional:
-            size = len(next(iter(given.values()))) if isinstance(given, Mapping) else len(given)
-            is_number = column.kind is Kind.NUMBER
-            empty = [column.default] * size
-            missing = np.full(size, np.nan) if is_number else cast(table, name, column, empty)
-            cast_ones[name] = missing
+            size = _row_count(given)
+            if column.kind is Kind.NUMBER:
+                result[name] = np.full(size, np.nan)
+            else:
+                result[name] = cast(table, name, column, [column.default] * size)
         else:
             as_sent = f" (wire {source!r})" if source != name else ""
-            raise SchemaError(f"{table}.{name}{as_sent} is missing; see the answer with dd.raw(path, ...)")
-    return cast_ones
+            raise SchemaError(f"{table}.{name}{as_sent} is missing; see the response with dd.raw(path, ...)")
+    return result
+
+
+def _row_count(table: Any) -> int:
+    """Return the number of rows of a mapping of columns or of a frame."""
+    if isinstance(table, Mapping):
+        return len(next(iter(table.values())))
+    return len(table)
 
 
 def _with_default(column: Column, values: Any) -> pd.Series:
@@ -127,10 +129,10 @@ def _with_default(column: Column, values: Any) -> pd.Series:
 
 
 def cast(table: str, name: str, column: Column, values: Any) -> Any:
-    """Convert values to the column's dtype; a Series that has it already comes back as it is."""
+    """Convert values to the column's dtype; a Series of that dtype is returned unchanged."""
     is_cast = isinstance(values, pd.Series) and values.dtype == column.kind.dtype
     try:
-        # Categories that are cast may still be unsorted or unused, so that text is always looked at.
+        # Categories of the right dtype may still be unsorted or unused, so text is always processed.
         result = values if is_cast and column.kind is not Kind.TEXT else _CASTS[column.kind](values)
         if column.kind is Kind.NUMBER and np.isinf(result).any():
             raise ValueError("a value is infinite")
@@ -142,16 +144,16 @@ def cast(table: str, name: str, column: Column, values: Any) -> Any:
     except (ValueError, TypeError, OverflowError) as problem:
         raise SchemaError(
             f"{table}.{name} is not {column.kind.name.lower()}: {str(problem)[:200]}; "
-            "see the answer with dd.raw(path, ...)"
+            "see the response with dd.raw(path, ...)"
         ) from None
     return result
 
 
 def written_as_text(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """Return a frame whose text columns hold digits where a reader of a file made them whole numbers.
+    """Return a frame with digits in text columns that a reader of a file parsed as whole numbers.
 
-    Such a reader makes floats of whole numbers where some are missing; floats that may be rounded, or of a
-    column without missing values ("1E5"), stay as they are and are refused.
+    Such a reader makes floats of whole numbers if some are missing. Other floats, which may be rounded or
+    written as "1E5", are left unchanged and refused later.
     """
     changed = {}
     for name, column in columns.items():
@@ -159,8 +161,8 @@ def written_as_text(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.Da
             continue
         values = frame[name]
         if values.dtype.kind == "f" and values.isna().any():
-            known = values.dropna().to_numpy(np.float64)
-            if not ((np.floor(known) == known) & (np.abs(known) < _LARGEST_EXACT)).all():
+            numbers = values.dropna().to_numpy(np.float64)
+            if not ((np.floor(numbers) == numbers) & (np.abs(numbers) < _LARGEST_EXACT)).all():
                 continue
             values = values.astype("Int64")
         if values.dtype.kind in "iu":
@@ -169,15 +171,15 @@ def written_as_text(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.Da
 
 
 def text(values: Any) -> Any:
-    """Return categories, sorted and only those in use, so that equal tables have equal dtypes."""
+    """Return categories, sorted and without unused ones, so that equal tables have equal dtypes."""
     array = values.array if isinstance(values, pd.Series) else values
     if not isinstance(array, pd.Categorical):
         values = array = _categorical(array)
     words = array.categories
     codes = array.codes
-    used = np.zeros(len(words) + 1, dtype=bool)  # the last place is for −1, what is missing
+    used = np.zeros(len(words) + 1, dtype=bool)  # the last place is for −1, missing values
     used[codes[:1]] = True
-    used[codes[1:][codes[1:] != codes[:-1]]] = True  # runs of equal neighbours are looked at once
+    used[codes[1:][codes[1:] != codes[:-1]]] = True  # once for each run of equal neighbours
     used = used[:-1]
     if used.all() and words.dtype == "str" and words.is_monotonic_increasing and not array.ordered:
         return values
@@ -196,7 +198,7 @@ def coded(words: Iterable[str], codes: Array) -> pd.Categorical:
 
 
 def repeated(value: Any, size: int) -> Any:
-    """Repeat `value` in every one of `size` rows, as cheaply as its kind allows."""
+    """Repeat `value` in `size` rows, as a constant of its kind."""
     if isinstance(value, str):
         return coded([value], np.zeros(size, dtype=np.int8))
     if isinstance(value, pd.Timestamp):
@@ -235,7 +237,7 @@ def _refuse_others(values: Any) -> None:
 
 
 def _only(values: Any, kinds: frozenset[type]) -> bool:
-    """Return whether a list holds these kinds of value and no other, not even a derived kind."""
+    """Return whether a list holds values of these types only, without subclasses."""
     return isinstance(values, list) and set(map(type, values)) <= kinds
 
 
@@ -246,7 +248,7 @@ def floats(values: Sequence[float | None]) -> Array:
 
 
 def packed(values: Sequence[Any]) -> Array | None:
-    """Return numbers as an array, faster than numpy does; None where one is missing or is no number."""
+    """Return numbers as an array, faster than numpy does; None if a value is missing or not a number."""
     room = bytearray(8 * len(values))
     try:
         struct.pack_into(f"{len(values)}d", room, 0, *values)
@@ -292,15 +294,18 @@ def _count(values: Any) -> Any:
 
 
 def ranks(values: Any) -> Any:
-    """Convert whole numbers, some of them text; other text ("500+") is beyond the ranks and missing."""
+    """Convert whole numbers, some of them text; other text ("500+") has no rank and becomes missing."""
     if isinstance(getattr(values, "dtype", None), pd.Int64Dtype):
         return values
-    return _count(
-        [
-            int(v) if isinstance(v, str) and v.isdecimal() else None if isinstance(v, str) else v
-            for v in values
-        ]
-    )
+    numbers: list[Any] = []
+    for value in values:
+        if not isinstance(value, str):
+            numbers.append(value)
+        elif value.isdecimal():
+            numbers.append(int(value))
+        else:
+            numbers.append(None)
+    return _count(numbers)
 
 
 def _time(values: Any) -> Any:
@@ -315,10 +320,10 @@ def _time(values: Any) -> Any:
         if not _only(values, _PLAIN_TEXT):
             numbers = [v for v in values if isinstance(v, bool | int | float) and v == v]
             if numbers:
-                raise TypeError(f"expected an instant, got {numbers[0]!r}")
+                raise TypeError(f"expected a time, got {numbers[0]!r}")
         return times.parse(values).array
     if values.tz is None and not values.isna().all():
-        raise ValueError("instants without a zone: say which with .dt.tz_localize('UTC')")
+        raise ValueError("times without a zone; state it with .dt.tz_localize('UTC')")
     return times.utc(values).as_unit("us").array
 
 

@@ -1,4 +1,4 @@
-"""Tables of payloads that no document describes: every field that arrives becomes a column."""
+"""Tables of payloads without a documented schema: every field of a row becomes a column."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _DECIMAL = re.compile(r"[+-]?((0|[1-9]\d*)?\.\d+|(0|[1-9]\d*)(\.\d*)?[eE][+-]?\d
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table whose columns are those that arrive, typed by one rule.
+    """A table whose columns are the fields of its rows, typed by one rule.
 
-    The rule, for the values that a column has: all true or false, a flag; all numbers or numerals in text,
-    a float; in a column named like a time, all instants, an instant; a list or an object, its JSON text;
-    else text. A column named like an id is text; so is one with a whole number that a float would change,
-    or with a numeral of more than 15 digits or a zero in front. What a row lacks is missing. Columns stand in
-    the order in which they first arrive, wire names kept; ``part`` comes first and names the part of the
-    answer where the row stood.
+    The rule looks at all values of a column. Only true and false make a flag. Only numbers, or text of
+    digits, make a float. Times in a column with the name of a time make a time. A list or an object becomes
+    its JSON text. Everything else is text. A column with the name of an id is text, and so is one with a
+    whole number that a float would change, with more than 15 digits, or with a leading zero. A field that a
+    row lacks is missing. Columns are in the order of their first appearance, under their wire names.
+    ``part`` comes first and names the part of the response that contained the row.
 
     Attributes
     ----------
@@ -50,20 +50,22 @@ class OpenTable:
         """Build the frame of `rows`."""
         wrong = [row for row in rows if not isinstance(row, Mapping)]
         if wrong:
-            raise SchemaError(f"{self.name}: a row is {wrong[0]!r:.60} and no object; see dd.raw(path, ...)")
+            raise SchemaError(
+                f"{self.name}: expected an object for each row, got {wrong[0]!r:.60}; see dd.raw(path, ...)"
+            )
         names = list(dict.fromkeys(name for row in rows for name in row))
         return pd.DataFrame({name: _typed(name, [row.get(name) for row in rows]) for name in names})
 
 
 def _typed(name: str, values: list[Any]) -> Any:
-    there = [v for v in values if v is not None]
-    if there and all(isinstance(v, bool) for v in there):
+    present = [v for v in values if v is not None]
+    if present and all(isinstance(v, bool) for v in present):
         return pd.array(values, dtype="boolean")
     if _IDS.fullmatch(name):  # a name, though it may be written as a number
         return pd.array([_written(v) for v in values], dtype="str")
-    if there and all(_is_number(v) for v in there):
+    if present and all(_is_number(v) for v in present):
         return np.array([np.nan if v is None else float(v) for v in values])
-    if name in _TIME_NAMES and all(isinstance(v, str) for v in there):
+    if name in _TIME_NAMES and all(isinstance(v, str) for v in present):
         with suppress(ValueError):
             return times.parse(values)
     return pd.array([_written(v) for v in values], dtype="str")

@@ -1,4 +1,4 @@
-"""Tables: one row per key, declared columns and dtypes, rows in order and none twice."""
+"""Tables: one row per key, declared columns and dtypes, sorted rows without duplicates."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Table:
     wire
         Column to wire name, where they differ.
     optional
-        Columns that an answer may lack; they are then missing in every row.
+        Columns that a response may lack; they are then missing in every row.
     order
         Columns that rows are sorted by; the key by default.
     doc
@@ -68,39 +68,39 @@ class Table:
         return self.frame(self.joined([]))
 
     def rows(self, rows: Sequence[Struct], **constants: Any) -> dict[str, Any]:
-        """Return wire-named columns from decoded structs, with `constants` repeated beside them.
+        """Return wire-named columns from decoded structs, and `constants` repeated in every row.
 
-        What a struct has no field for, or what no row gives (`msgspec.UNSET`), is left out, so that `build`
-        can say what is missing.
+        Columns without a field in the struct, or without a value in any row (`msgspec.UNSET`), are left out,
+        so that `build` can name them.
         """
         # Batches stay in the processor's cache while all their fields are read.
         batches = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
         return self.batches(batches) | {n: repeated(v, len(rows)) for n, v in constants.items()}
 
     def batches(self, batches: Iterable[Sequence[Struct]]) -> dict[str, Any]:
-        """Return the columns of structs that come in batches, none of them needed when the next come."""
+        """Return the columns of structs that come in batches; a batch is released before the next one."""
         return gather(batches, {self.wire.get(n, n): column.kind for n, column in self.columns.items()})
 
     def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
         """Build the table from wire-named columns of equal length; unknown names are dropped."""
         return self.frame(self.joined([self.typed(columns)]))
 
-    def typed(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the table's columns of wire-named ones, each in its dtype, rows as they came."""
-        return cast_columns(self.name, self.columns, part, wire=self.wire, optional=self.optional)
+    def typed(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the table's columns from wire-named ones, each in its dtype, rows in the given order."""
+        return cast_columns(self.name, self.columns, columns, wire=self.wire, optional=self.optional)
 
     def some(self, names: Sequence[str], given: Any) -> pd.DataFrame:
-        """Return some columns of a mapping or frame, each in its dtype, rows as they come and unchecked."""
+        """Return some columns of a mapping or frame, each in its dtype, rows unsorted and unchecked."""
         chosen = {name: self.columns[name] for name in names}
         return pd.DataFrame(cast_columns(self.name, chosen, given, optional=self.optional), copy=False)
 
-    def joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return typed columns of several parts as one, sorted and checked; no parts give no rows."""
-        if not parts:
-            parts = [cast_columns(self.name, self.columns, {name: [] for name in self.columns})]
-        if len(parts) == 1:
-            return self._checked(parts[0])
-        return self._checked({name: _joined([part[name] for part in parts]) for name in self.columns})
+    def joined(self, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return typed columns of several tables as one, sorted and checked; without tables, no rows."""
+        if not tables:
+            tables = [cast_columns(self.name, self.columns, {name: [] for name in self.columns})]
+        if len(tables) == 1:
+            return self._checked(tables[0])
+        return self._checked({name: _joined([table[name] for table in tables]) for name in self.columns})
 
     def frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
         """Return columns that are sorted and checked as a frame."""
@@ -109,14 +109,14 @@ class Table:
         return frame
 
     def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Make a frame with the library's names this table: cast, ordered, sorted, checked.
+        """Convert a frame with the library's names to this table: cast, order and sort it, and check it.
 
         Parameters
         ----------
         frame
             A table of pandas, polars, pyarrow, DuckDB, ibis or narwhals, lazy ones included, read from any
             format. Columns may be in the index. Whole numbers in a column of text become their digits:
-            readers of CSV take identifiers for numbers. ``read_csv`` also preserves zeros in front.
+            readers of CSV parse identifiers as numbers. ``read_csv`` also preserves leading zeros.
 
         Returns
         -------
@@ -139,9 +139,9 @@ class Table:
         return result
 
     def read_csv(self, file: Any) -> pd.DataFrame:
-        """Read the table from a CSV file, as ``to_csv`` of pandas or another library writes it.
+        """Read the table from a CSV file that ``to_csv`` of pandas or another library wrote.
 
-        Text stays as it is written ("007", "NA", "NULL"), and numbers are exact; an empty field is missing.
+        Text is not interpreted ("007", "NA", "NULL"), and numbers are exact. An empty field is missing.
 
         Parameters
         ----------
@@ -162,9 +162,9 @@ class Table:
         return self.conform(pd.read_csv(file, dtype=texts, keep_default_na=False, na_values=[""], **_EXACT))
 
     def to_pandera(self) -> Any:
-        """Return a `pandera.pandas.DataFrameSchema`, which checks such a table in a pipeline of the user.
+        """Return a `pandera.pandas.DataFrameSchema` that checks this table in your own pipeline.
 
-        It has the dtypes, the words and bounds of columns, and the key: never missing, no two rows alike.
+        It has the dtypes, the allowed words and bounds of columns, and the key: never missing, no duplicates.
 
         Returns
         -------
@@ -190,11 +190,11 @@ class Table:
 
     @cached_property
     def _labels(self) -> pd.Index:
-        """Names of the columns, which take longer to make than a short frame without them."""
+        """Names of the columns, cached because making them takes longer than making a short frame."""
         return pd.Index([*self.columns], dtype="str")
 
     def _checked(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return columns in the table's order of rows; no two share a key and none lacks a part of it."""
+        """Return columns in the table's order of rows; raise if a key is missing or occurs twice."""
         ordered = dict(columns)
         sizes = {name: len(values) for name, values in ordered.items()}
         if len(set(sizes.values())) > 1:
@@ -215,9 +215,9 @@ class Table:
         return ordered
 
     def _refuse_doubles(self, columns: Mapping[str, Any], tied: Array) -> None:
-        """Refuse duplicates, of a pager that repeats a page or a venue that sends a row twice.
+        """Refuse duplicates: a pager repeated a page, or a venue sent a row twice.
 
-        `tied` says which rows equal the one before in key and order.
+        `tied` marks rows that equal the previous one in key and order.
         """
         labels = [bare(columns[name]) for name in self.key if self.columns[name].kind is Kind.LABEL]
         if set(self.order) <= set(self.key):
@@ -231,17 +231,17 @@ class Table:
             raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
 
 
-def _joined(parts: list[Any]) -> Any:
-    if isinstance(parts[0].dtype, pd.CategoricalDtype):
-        return text(pd.api.types.union_categoricals([bare(part) for part in parts]))
-    return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True)
+def _joined(columns: list[Any]) -> Any:
+    if isinstance(columns[0].dtype, pd.CategoricalDtype):
+        return text(pd.api.types.union_categoricals([bare(column) for column in columns]))
+    return pd.concat([pd.Series(column, copy=False) for column in columns], ignore_index=True)
 
 
 def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
-    """Return the order in which rows ascend by some columns, and which rows then equal the one before.
+    """Return the order in which rows ascend by some columns, and which rows then equal the previous one.
 
-    None instead of places where they ascend already. A column counts only where all before it are equal, so
-    it is not even ranked once no two neighbours are.
+    The order is None if the rows ascend already. A column counts only where all columns before it are equal,
+    so it is not ranked once no two neighbours are equal.
     """
     tied = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:
@@ -260,7 +260,7 @@ def bare(column: Any) -> Any:
 
 
 def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
-    """Sort rows that are out of order: each column sorts those that the ones before it left equal."""
+    """Sort rows: each column sorts the rows that are equal in all columns before it."""
     rank = np.arange(len(columns[0]))
     tied = np.ones(max(rank.size - 1, 0), dtype=bool)
     for column in columns:
@@ -268,7 +268,7 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
         codes = _codes(column.take(rank[unsettled]))
         group = np.cumsum(np.append(True, ~tied))[unsettled]
         if group.size and group[-1] < 2**16:
-            group = group.astype(np.uint16)  # ascending, so that all are small: 16 bits sort in linear time
+            group = group.astype(np.uint16)  # few groups: numpy sorts 16 bits in linear time
         if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
             order = np.lexsort((codes, group))
             rank[unsettled] = rank[unsettled[order]]
@@ -279,7 +279,7 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
 
 
 def _codes(column: Any) -> Array:
-    """Return numbers that rank as the values do; categories are sorted."""
+    """Return numbers in the order of the values; categories are sorted already."""
     values = bare(column)
     if isinstance(values, pd.Categorical):
         return np.asarray(values.codes)
@@ -293,9 +293,9 @@ def _codes(column: Any) -> Array:
 
 
 def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Return columns by field, without those that the structs lack or that no row gives (`msgspec.UNSET`).
+    """Return columns by field, without those that the structs lack or that no row sets (`msgspec.UNSET`).
 
-    A column is Arrow text or numbers where its kind is one of these and every value is, else a list.
+    A column is an Arrow array of text or numbers if its kind and all its values are, else a list.
     """
     arrays: dict[str, list[Any]] = {name: [] for name in kinds}
     for rows in batches:
@@ -305,13 +305,13 @@ def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> di
         for place, name in enumerate(fields):
             if name in arrays:
                 arrays[name].append(_arrow(values[place :: len(fields)], kinds[name]))
-    none_yet = not any(arrays.values())
-    columns = {name: _whole_column(parts) for name, parts in arrays.items() if parts or none_yet}
+    is_empty = not any(arrays.values())
+    columns = {name: _whole_column(chunks) for name, chunks in arrays.items() if chunks or is_empty}
     return {name: values for name, values in columns.items() if values is not None}
 
 
 def _arrow(values: list[Any], kind: Kind) -> Any:
-    if values[0] is UNSET:  # Arrow has no such value: it would look at each before it says so
+    if values[0] is UNSET:  # Arrow would check each value before it refuses them
         return values
     numbers = packed(values) if kind in (Kind.NUMBER, Kind.COUNT) else None
     if numbers is not None:
@@ -322,11 +322,13 @@ def _arrow(values: list[Any], kind: Kind) -> Any:
         return values
 
 
-def _whole_column(parts: list[Any]) -> Any:
-    """Join the parts; None where rows are there and all are unset."""
-    if parts and not any(isinstance(part, list) for part in parts):
-        return pa.chunked_array(parts)
-    if parts and all(isinstance(part, list) and part.count(UNSET) == len(part) for part in parts):
+def _whole_column(chunks: list[Any]) -> Any:
+    """Join the chunks of a column; return None if no row sets it."""
+    if chunks and not any(isinstance(chunk, list) for chunk in chunks):
+        return pa.chunked_array(chunks)
+    if chunks and all(isinstance(chunk, list) and chunk.count(UNSET) == len(chunk) for chunk in chunks):
         return None
-    values = [value for part in parts for value in (part if isinstance(part, list) else part.to_pylist())]
+    values: list[Any] = []
+    for chunk in chunks:
+        values += chunk if isinstance(chunk, list) else chunk.to_pylist()
     return [None if value is UNSET else value for value in values]
