@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 from tests.reliability.promises import PAGE, PROMISES, rows, written
@@ -17,6 +18,7 @@ def page() -> str:
 def test_each_promise_is_a_row_with_a_figure_and_what_was_broken_to_see_it_fail() -> None:
     assert tuple(rows(page())) == PROMISES
     assert all(all(cells) for cells in rows(page()).values())
+    assert {len(line) for line in csv.reader(io.StringIO(page()))} == {5}
     said = "".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("test_*.py"))
     assert [name for name in PROMISES if f'"{name}"' not in said] == []
     with (PAGE.parent / "guards.csv").open(encoding="utf-8", newline="") as file:
