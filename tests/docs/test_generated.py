@@ -13,7 +13,7 @@ import derivdata as dd
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables import endpoints
 from derivdata.tables.definitions import OPEN_TABLES
-from tests.docs.test_pages import DOCS
+from tests.docs.test_pages import DOCS, PAGES
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,22 @@ from tests.docs.test_pages import DOCS
 def test_a_page_includes_its_tables(page: str, tables: list[str]) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     assert re.findall(r"^```\{include\} (?:\.\./)?generated/(\w+)\.md$", text, flags=re.M) == tables
+
+
+def test_every_table_of_a_page_is_a_file_with_rows_of_one_length() -> None:
+    included = []
+    for page in PAGES:
+        for name in re.findall(
+            r"^```\{csv-table\}\n:file: (.+)$", page.read_text(encoding="utf-8"), flags=re.M
+        ):
+            path = page.parent / name
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = list(csv.reader(file))
+            assert len(rows) > 1, path
+            assert len({len(row) for row in rows}) == 1, path
+            included.append(path)
+    stored = {*DOCS.glob("*.csv"), *DOCS.glob("methods/*.csv"), *DOCS.glob("development/*.csv")}
+    assert {path.resolve() for path in included} == stored - {DOCS / "api_conformance.csv"}
 
 
 def test_every_endpoint_has_a_section_with_its_parameters() -> None:
