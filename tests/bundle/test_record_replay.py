@@ -354,6 +354,21 @@ def test_a_full_disk_leaves_what_was_there(
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+def test_a_disk_that_is_full_from_the_first_response_on_leaves_no_bundle(
+    service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    recording = bundle.record(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("derivdata.client.bundle.writing.os.write", full)
+        with pytest.raises(errors.BundleError, match="No space left"):
+            dd.funding.history("ETH", "2h")
+    recording.close()
+    assert list(path.parent.iterdir()) == []
+
+
 def test_a_disk_that_is_full_at_the_end_leaves_the_journal(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ class Writer:
         self._versions = versions()
         self._file: int | None = None
         self._end = 0
+        self._has_failed = False  # to write a response
 
     def __len__(self) -> int:
         return sum(map(len, self._answers.values()))
@@ -109,8 +110,11 @@ class Writer:
         self._repeats[request] = 0
 
     def finish(self) -> None:
-        """Put the bundle in the place of the journal."""
+        """Put the bundle in the place of the journal; remove it where no response could be written."""
         if self._file is None:
+            return
+        if self._has_failed and not self._answers:
+            self._remove()
             return
         beside = self._beside()
         try:
@@ -128,10 +132,8 @@ class Writer:
             self.abandon()  # before: Windows replaces no file that is open
             beside.replace(self.path)
         except OSError as error:
-            if not self._answers:  # a file without any answer would pass for a recording
-                with suppress(OSError):
-                    self.abandon()
-                    self.path.unlink()
+            if not self._answers:
+                self._remove()
             self.abandon()
             raise self._unwritable(error) from None
         except Exception:
@@ -140,6 +142,14 @@ class Writer:
         finally:  # after an interrupt the journal stays open, so that this can be called again
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
+
+    def _remove(self) -> None:
+        """Remove the file: without a response it would pass for a recording."""
+        with suppress(OSError, BundleError):
+            self._check_place()
+            self.abandon()
+            self.path.unlink()
+        self.abandon()
 
     def abandon(self) -> None:
         """Close the file as it is."""
@@ -176,6 +186,7 @@ class Writer:
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
+            self._has_failed = True
             with suppress(OSError):  # half a frame would be read as one of a writer that was killed
                 os.ftruncate(self._file, self._end)
             raise self._unwritable(error) from None
