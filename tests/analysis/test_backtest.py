@@ -71,7 +71,8 @@ def test_a_pair_worked_out_on_paper() -> None:
     assert (trade["net_usd"], trade["reason"], trade["missing_hours"]) == (-20.0, "rule", 0.0)
     np.testing.assert_allclose(result["equity_usd"], 1e6 + np.array([-40.0, 0.0, 20.0, -20.0, -20.0]))
     assert result["max_drawdown"].item() == pytest.approx(40 / 1e6)
-    assert result["long_venue"].values.tolist() == [[0, 0, 0, -1, -1]]
+    assert result["long_venue"].values.tolist() == [["alpha"] * 3 + [""] * 2]
+    assert result["short_venue"].values.tolist() == [["beta"] * 3 + [""] * 2]
     assert result["turnover"].item() == pytest.approx(400_000 / 1e6 / (32 / 8760))
 
 
@@ -366,7 +367,7 @@ def test_latency_hides_the_newest_rates() -> None:
 def held_by(rule: Any, rates: xr.DataArray, **options: Any) -> list[tuple[str, str] | None]:
     result = backtest.carry(rates, rule, backtest.Costs(fee_bps=0.0), **options)
     legs = zip(result["long_venue"].values[0], result["short_venue"].values[0], strict=True)
-    return [None if long < 0 else (VENUES[long], VENUES[short]) for long, short in legs]
+    return [(long, short) if long else None for long, short in legs]
 
 
 RISING = [[[0.0] * 8, [1.0, 2.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0], [0.0, 0.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0]]]

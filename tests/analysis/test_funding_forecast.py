@@ -88,7 +88,8 @@ def test_names_of_venues_mean_nothing() -> None:
         )
         for long, short in ((0, 1), (3, 2)):
             pairs = _pair(given, names[long], names[short]), _pair(found, others[long], others[short])
-            xr.testing.assert_allclose(*(one.drop_vars(["long", "short"]) for one in pairs), rtol=1e-9)
+            figures = [one.drop_vars(["pair", "long", "short"]) for one in pairs]
+            xr.testing.assert_allclose(*figures, rtol=1e-9)
 
 
 @pytest.mark.parametrize("beyond", [0.0, 12.0])

@@ -10,6 +10,7 @@ from derivdata.analysis import backtest, funding
 from derivdata.analysis.funding import sizing
 from derivdata.analysis.funding.sizing import moves_of
 from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.pair_index import pair_coordinates
 from tests.measured import portfolio as measured
 
 LIMITS = sizing.Limits(np.inf, 1.0, 0.01, np.full(3, 0.01), np.ones(3), 0.1, 1.0)
@@ -192,11 +193,11 @@ def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_sh
     """Gamma pays 6 bps more, and is short against coins."""
     forecasts, marks = made()
     forecasts = forecasts.isel(pair=~((forecasts["long"] == "beta") | (forecasts["short"] == "beta")).values)
-    legs = {
-        leg: forecasts[leg].copy(data=np.where(forecasts[leg] == "alpha", "spot", "gamma"))
-        for leg in ("long", "short")
-    }
-    forecasts, marks = forecasts.assign_coords(legs), marks.assign_coords(exchange=["spot", "beta", "gamma"])
+    legs = [np.where(forecasts[leg] == "alpha", "spot", "gamma") for leg in ("long", "short")]
+    forecasts, marks = (
+        forecasts.assign_coords(pair_coordinates(*legs)),
+        marks.assign_coords(exchange=["spot", "beta", "gamma"]),
+    )
     start = forecasts["time"].values[-30]
     sizes = funding.portfolio(forecasts, marks, capital=1e5, maintenance={"gamma": 0.01}, start=start)
     spot = sizes.sel(exchange="spot")
@@ -267,7 +268,11 @@ def test_forecasts_of_funding_only_and_foreign_sizes_are_refused() -> None:
     forecasts, marks = made(rows=90)
     with pytest.raises(ValueError, match="of funding only"):
         funding.portfolio(forecasts.drop_vars("price_bps"), marks, capital=1e5)
-    for lacking in (forecasts.drop_attrs(), forecasts.drop_vars("short"), forecasts.drop_vars("hold_hours")):
+    for lacking in (
+        forecasts.drop_attrs(),
+        forecasts.drop_vars(["long", "short"]),
+        forecasts.drop_vars("hold_hours"),
+    ):
         with pytest.raises(ValueError, match="forecasts lack long, short, hold_hours or attrs"):
             funding.portfolio(lacking, marks, capital=1e5)
     with pytest.raises(ValueError, match="'BTC' along 'symbol'"):

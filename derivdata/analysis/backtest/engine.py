@@ -101,7 +101,7 @@ def carry(
         Over ``time``: ``equity_usd``, ``drawdown`` (fraction of the peak), ``refused_entries`` (once
         more at each row). Over ``symbol`` and ``time``, of each row: ``funding_usd``, ``price_usd``,
         ``fees_usd``, ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and
-        ``short_venue`` (places in ``exchange``, −1 for none; not of a `Portfolio`). Over ``trade``: see
+        ``short_venue`` (empty text for none; not of a `Portfolio`). Over ``trade``: see
         `trades`. Single figures: ``net_usd``, ``apr`` (simple), ``sharpe`` (annualised, of the returns of
         whole UTC days, taken as independent), ``sharpe_adjusted`` (for their dependence: Lo 2002),
         ``max_drawdown``, ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``,

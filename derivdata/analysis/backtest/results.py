@@ -67,7 +67,8 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         for (name, words), part in zip(FIGURES.items(), figures, strict=True)
     }
     equity, drawdown = equity_of(journal.earned[:, 0], account.capital)
-    codes = {"long_name": "place in exchange, -1 for none"}
+    held = {"long_name": "venue, empty where no pair is held"}
+    names = np.array([*market.venues, ""], dtype=object)  # the last one is for the place −1
     variables |= {
         "equity_usd": ("time", equity, {"units": USD_UNIT}),
         "drawdown": ("time", drawdown, {"units": "fraction"}),
@@ -83,7 +84,7 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
     if not isinstance(rule, Portfolio):
         result.attrs |= {"leg_usd": account.leg_usd, "leverage": account.leverage}
         for place, name in enumerate(("long_venue", "short_venue")):
-            result[name] = (("symbol", "time"), journal.legs[:, place].T, codes)
+            result[name] = (("symbol", "time"), names[journal.legs[:, place].T], held)
     return result.assign(_totals(result, market))
 
 

@@ -14,6 +14,7 @@ from derivdata.analysis.funding.pair_forecasts import ENDS, NET, PARTS, forecast
 from derivdata.analysis.funding.pairs import pair_costs
 from derivdata.analysis.funding.period_history import History, summed_history, whole_periods
 from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.pair_index import pair_coordinates
 from derivdata.analysis.panels import (
     Panel,
     figures_of,
@@ -85,7 +86,8 @@ def forecast_carry(
         ``net_bps`` (mean), ``net_median_bps``, ``net_low_bps`` and ``net_high_bps`` (between which the
         outcome lies with probability `level`), ``probability_net_positive``, ``gross_bps`` (mean before
         cost), ``cost_bps``, ``decisions`` (what the past ones are worth: the time that their outcomes span
-        over the hold), ``status``; coordinates ``long`` and ``short`` along ``pair``, ``hold_hours``, and
+        over the hold), ``status``; coordinates ``pair`` (``"okx/bybit"``), ``long`` and ``short``, by which
+        ``sel(long="okx", short="bybit")`` selects, ``hold_hours``, and
         ``time``, the end of the last whole period, from which the pair is held. With `prices` also
         ``funding_bps`` and ``price_bps``, the parts of ``gross_bps``, with `parts` each with ``_low_bps`` and
         ``_high_bps``. NaN with status ``gap`` where a leg is not known within the last day or in more than a
@@ -211,10 +213,9 @@ def forecasts_at(
     )
     result = result.rename(at="time").assign_coords(
         time=history.amounts["time"].to_numpy()[at],
-        long=("pair", names[long]),
-        short=("pair", names[short]),
         hold_hours=hours_of(hold, "hold"),
     )
+    result = result.assign_coords(pair_coordinates(names[long], names[short]))
     result["cost_bps"] = ("pair", cost, {"units": BPS_UNIT})
     of = of_what(result)
     for name, words in _LONG_NAMES.items():

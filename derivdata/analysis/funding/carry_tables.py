@@ -55,7 +55,8 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
         raise ValueError("forecast is of many instants: choose one, forecast.isel(time=-1)")
     if "pair" not in forecast.dims:
         forecast = forecast.expand_dims("pair")
-    frame = forecast[numbers].reset_coords(drop=False).drop_vars("time", errors="ignore").to_dataframe()
+    figures = forecast[numbers].drop_indexes([leg for leg in ("long", "short") if leg in forecast.xindexes])
+    frame = figures.reset_coords(drop=False).drop_vars("time", errors="ignore").to_dataframe()
     require_columns(frame, "forecast", others=("long", "short"))
     frame = frame.reset_index().rename(columns={"probability_net_positive": "chance"})
     years = frame["hold_hours"] / HOURS_PER_YEAR

@@ -23,6 +23,7 @@ from derivdata.analysis.funding.sizing import (
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_labels, require_variables, with_symbol
 from derivdata.analysis.labelling import origin_attrs
+from derivdata.analysis.pair_index import pair_coordinates
 from derivdata.analysis.panels import (
     Panel,
     hours,
@@ -308,6 +309,6 @@ def _labelled(
         "status": ("time", status, flag_attrs(FundingStatus)),
     }
     labels = {"symbol": pairs.symbols, "exchange": pairs.venues, "time": pairs.times[first:]}
-    legs = {leg: forecasts[leg].variable for leg in ("long", "short")}
     attrs = {"capital_usd": capital} | origin_attrs(forecasts)
-    return xr.Dataset(variables, labels | legs | {"hold_hours": forecasts["hold_hours"].item()}, attrs)
+    result = xr.Dataset(variables, labels | {"hold_hours": forecasts["hold_hours"].item()}, attrs)
+    return result.assign_coords(pair_coordinates(forecasts["long"].values, forecasts["short"].values))

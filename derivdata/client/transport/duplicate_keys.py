@@ -97,7 +97,7 @@ def _check_object(part: _Text) -> None:
     if length != len(part):  # a member was dropped, or there is space between members
         return _parse(part)
     for value in members.values():
-        if value[:1] in (b"{", b"["):
+        if bytes(value[:1]) in (b"{", b"["):
             _check(value)
     return None
 
