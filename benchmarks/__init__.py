@@ -1,1 +1,1 @@
-"""How fast the library is, beside named peers on the same bytes or arrays: ``python -m benchmarks``."""
+"""How fast the library is, next to named peers on the same bytes or arrays: ``python -m benchmarks``."""

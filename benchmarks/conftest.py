@@ -50,7 +50,7 @@ def make() -> Iterator[Callable[[Row], Made]]:
 
 
 class _Stage:
-    """Where one row stands at a time."""
+    """Where one row is at a time."""
 
     def __init__(self) -> None:
         self._row: Row | None = None

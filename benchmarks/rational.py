@@ -20,7 +20,7 @@ def _compile(module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
     return {name: vars(module)[name] for name in own}
 
 
-# The core's own switch for numba (an environment variable) leaves out these functions, which it calls.
+# The core's own switch for numba (an environment variable) omits these functions, which it calls.
 _errors = _compile(sys.modules["cody_special.erf_cody"], {})
 _normal = _compile(sys.modules["cody_special.normaldistribution"], {"erfc_cody": _errors["erfc_cody"]})
 vars(cody_special).update({name: _normal[name] for name in ("inverse_norm_cdf", "norm_cdf", "norm_pdf")})

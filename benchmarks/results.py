@@ -91,7 +91,7 @@ that a side starts.
 
 
 def table(figures: Mapping[str, Any]) -> str:
-    """The rows as Markdown: times, growth, and what was found beside."""
+    """The rows as Markdown: times, growth and peers."""
     read = [_read(cases) for cases in _groups(figures)]
     rows = [each for each in read if isinstance(each, _Row)]
     growing = [each for each in read if isinstance(each, _Growth)]

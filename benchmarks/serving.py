@@ -1,4 +1,4 @@
-"""One body for every request: ``python -m benchmarks.serving FILE`` prints its port and answers."""
+"""One body for every request: ``python -m benchmarks.serving FILE`` prints its port and responses."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _VENUES = [name for name in fakes.VENUES if name != "derive"]
 
 
 class _Kept:
-    """A session that gives the answers of another one again."""
+    """A session that gives the responses of another one again."""
 
     answers: dict[str, KeylessReply]
 
@@ -37,7 +37,7 @@ class _Kept:
     def send(
         self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
     ) -> KeylessReply:
-        """Give the answer that this request had the first time."""
+        """Give the response that this request had the first time."""
         key = f"{url} {sorted(params.items())} {sorted((post or {}).items())}"
         if key not in self.answers:
             self.answers[key] = self._first.send(method, url, params, post=post)
@@ -48,7 +48,7 @@ class _Kept:
 
 
 class Minute:
-    """All that venues answer at one instant, and collectors that read it; use it as a context."""
+    """All that venues answer at one time, and collectors that read it; use it as a context."""
 
     def __init__(self, folder: Path, contracts: int = CONTRACTS) -> None:
         self._folder, self._number = folder, 0
@@ -65,7 +65,7 @@ class Minute:
 
     @property
     def bodies(self) -> list[bytes]:
-        """All bodies, the lists of contracts too, which are asked for once an hour."""
+        """All bodies, the lists of contracts too, which are requested once an hour."""
         return [reply.body for reply in _Kept.answers.values()]
 
     def collector(self) -> Collector:

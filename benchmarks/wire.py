@@ -97,7 +97,7 @@ def _order(
 
 
 def chain(instruments: int, *, expiries: int = 15, seed: int = 4) -> bytes:
-    """``GET /options/snapshot``: calls and puts of some expiries, strikes beside the forward."""
+    """``GET /options/snapshot``: calls and puts of some expiries, strikes next to the forward."""
     rng = np.random.default_rng(seed)
     strikes = instruments // (2 * expiries)
     rows = [

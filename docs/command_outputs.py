@@ -36,7 +36,7 @@ def write_files(page: str) -> None:
 
 
 def commands(code: str) -> list[list[str]]:
-    """Return the arguments of each command ``derivdata`` of a block; comments are left out."""
+    """Return the arguments of each command ``derivdata`` of a block; comments are omitted."""
     lines = code.replace("\\\n", " ").splitlines()
     words = [shlex.split(line, comments=True) for line in lines]
     return [line[1:] for line in words if line and line[0] == "derivdata"]

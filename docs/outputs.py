@@ -43,7 +43,7 @@ __all__ = ["hide_machine", "is_drawing", "last_assigned", "setup", "values_of", 
 
 FOLDER = Path(__file__).parent / "outputs"
 RECORDINGS = (Path(__file__).parents[1] / "notebooks" / "longs_in_the_week_of_ftx.ddz",)
-"""Beside the notebook of a reader who follows the tutorial."""
+"""Next to the notebook of a reader who follows the tutorial."""
 README = Path(__file__).parents[1] / "README.md"
 _PLACE_OF_README = "<!-- docs/outputs.py puts the README here. -->\n"
 _LIGHT_AND_DARK = re.compile(r"^!\[([^\]]*)\]\(images/report\.png\)$", flags=re.M)
@@ -97,7 +97,7 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
             dd.connect("sample")
             write_files(source[0])
             shared = _Run(page, names, itertools.count(1), simulations)
-            # A picture that stands in the page for readers elsewhere is drawn by a block here.
+            # A picture that is in the page for readers elsewhere is drawn by a block here.
             drawn = tuple(dd.plot.__all__)
             text = _IMAGE.sub(lambda found: "" if found[1].startswith(drawn) else found[0], source[0])
             source[0] = _FENCE.sub(lambda found: _block(found, shared), text)

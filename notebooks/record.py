@@ -1,7 +1,7 @@
 """Record what the notebooks ask for, and store their outputs: ``python notebooks/record.py [NAME ...]``.
 
 Each notebook's cells run against the sample, or against an archive of recorded data, while a bundle of its
-name is recorded beside it; then they run from the bundle, and what they show is written into the notebook.
+name is recorded next to it; then they run from the bundle, and what they show is written into the notebook.
 With ``--outputs`` only the second step is done. It also writes the card of a notebook's result (`CARDS`).
 """
 
@@ -157,7 +157,7 @@ def main(names: Sequence[str]) -> None:
     for notebook in NOTEBOOKS:
         if chosen and notebook.stem not in chosen:
             continue
-        asks = not notebook.with_suffix(".csv").exists()  # the others read figures that lie beside them
+        asks = not notebook.with_suffix(".csv").exists()  # the others read figures that lie next to them
         if asks and "--outputs" not in names:
             record(notebook)
         store(notebook)

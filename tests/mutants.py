@@ -188,7 +188,7 @@ def survives(mutant: Mutant, tests: set[str], times: Mapping[str, float], tree: 
 
 
 def copied(folder: Path, number: int) -> Path:
-    """Copy the package and its tests, with the recorded data beside it where this checkout has it."""
+    """Copy the package and its tests, with the recorded data next to it where this checkout has it."""
     tree = folder / str(number) / "derivdata"
     ignored = shutil.ignore_patterns(".git", ".venv*", ".*_cache", "__pycache__", ".coverage*", ".mutants*")
     shutil.copytree(ROOT, tree, ignore=ignored)

@@ -13,7 +13,7 @@ from derivdata.sources.service.refusal import Refusal
 
 
 def every_exception() -> set[type[BaseException]]:
-    """Every exception class of the package but the service's `Refusal`, which becomes an answer at once."""
+    """Every exception class of the package but the service's `Refusal`, which becomes a response at once."""
     modules = (module.name for module in pkgutil.walk_packages(derivdata.__path__, "derivdata."))
     return {
         kind

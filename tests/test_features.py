@@ -1,4 +1,4 @@
-"""The matrix of figures: each value is the one that was known at its instant, and stays it."""
+"""The matrix of figures: each value is the one that was known at its time, and stays it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _sample(found: xr.Dataset) -> None:
 
 
 def rows_of(table: pd.DataFrame, venue: str) -> pd.Series:
-    """The one column of numbers of BTC at a venue, by instant."""
+    """The one column of numbers of BTC at a venue, by time."""
     there = table[(table["symbol"] == "BTC") & (table["exchange"] == venue)].set_index("time")
     return there.select_dtypes("float64").iloc[:, 0].tz_localize(None)
 

@@ -1,4 +1,4 @@
-"""Every fetcher returns its table, with the values that stand on the wire."""
+"""Every fetcher returns its table, with the values that are on the wire."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ VALUES: dict[str, list[Any]] = {
     "oi.exchanges market_share": [0.75, 0.25],
     "oi.exchanges symbol_count": [420, 250],
     "oi.exchanges change_7d": [-2.25, None],
-    "oi.exchanges time": [ANSWERED] * 2,  # an answer without a time takes the server's Date
+    "oi.exchanges time": [ANSWERED] * 2,  # a response without a time takes the server's Date
     "oi.sparklines oi_usd": [3e10, 2.95e10, 2.9e10, 2.85e10, 2.8e10, 2.75e10, 2.7e10] + [1e10] * 6 + [1.1e10],
     "oi.history oi_usd": [1.25e10, 1.3e10, 4.5e9],
     "oi.history time": [FIRST, NOON_OF_FIRST, FIRST],
@@ -171,9 +171,11 @@ VALUES: dict[str, list[Any]] = {
     "rwa.market_hours end": [at("2026-06-30T20:00"), at("2026-07-01"), at("2026-07-04T04:00")],
     "rwa.market_hours next_session_start": [at("2026-06-30T13:30")] * 3,
 }
-"""By fetcher and column, what stands on the wire."""
+"""By fetcher and column, what is on the wire."""
 
-OPEN: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows with the one of the answer's top
+OPEN: list[
+    tuple[str, str, tuple[Any, ...], dict[str, Any], int]
+] = [  # rows with the one of the response's top
     ("hip3", "dashboard", ("7d",), {}, 4),
     ("hip3", "dex_detail", ("xyz", "7d"), {}, 4),
     ("hip3", "by_dex", ("7d",), {}, 2),
@@ -248,7 +250,7 @@ def test_open_fetcher_keeps_every_field(
 
 
 def _fields(body: Any) -> set[str]:
-    """Every name of a field anywhere in the answer."""
+    """Every name of a field anywhere in the response."""
     if isinstance(body, dict):
         return set(body) | {name for value in body.values() for name in _fields(value)}
     return {name for item in body for name in _fields(item)} if isinstance(body, list) else set()

@@ -26,7 +26,7 @@ def answering(body: Any) -> AbstractContextManager[list[Request]]:
 
 
 def one_by_one(series: dict[str, list[dict[str, Any]]]) -> list[tuple[str, pd.Timestamp, float]]:
-    """The slow reference: venue, instant and rate of every point inside the window that has a rate."""
+    """The slow reference: venue, time and rate of every point inside the window that has a rate."""
     rows = [
         (venue, pd.Timestamp(point.get("timestamp") or point["t"]).tz_convert("UTC"), float(point["y"]))
         for venue, points in series.items()
@@ -96,7 +96,7 @@ def agreeing(body: dict[str, Any]) -> dict[str, Any]:
 )
 def test_snapshot_is_what_reading_pair_by_pair_gives(body: dict[str, Any]) -> None:
     with answering(body), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataNotice)  # the answers' own time is years before their Date
+        warnings.simplefilter("ignore", DataNotice)  # the responses' own time is years before their Date
         frame = dd.funding.snapshot()
     columns = ["symbol", "exchange", "rate_bps_8h", "rate_native", "interval_hours", "oi_rank"]
     found = frame[columns].astype(object).where(frame[columns].notna(), None)
@@ -115,7 +115,7 @@ def test_a_native_rate_that_is_no_number_is_a_schema_error() -> None:
 
 
 def point(place: int, rate: float | None, form: str) -> dict[str, Any]:
-    """Instants half an hour apart from midnight, as the API writes them now, before, or in both ways."""
+    """Times half an hour apart from midnight, as the API writes them now, before, or in both ways."""
     stamp = pd.Timestamp("2026-01-01") + pd.Timedelta(30, "min") * place
     written = f"{stamp.isoformat()}Z" if form != "zone" else f"{stamp.isoformat()}+00:00"
     fields = {"both": {"timestamp": written, "t": written}, "older": {"t": written}}

@@ -1,4 +1,4 @@
-"""Values that stand on the wire of the endpoints that the document names without describing."""
+"""Values that are on the wire of the endpoints that the document names without describing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are not what was asked for: fields that are absent, instants that are none, other subjects."""
+"""Answers that are not what was requested: fields that are absent, times that are none, other subjects."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() 
 
 
 def by_span(covered: pd.Timestamp, body: Any) -> Reply:
-    """A tier that refuses what ends before an instant."""
+    """A tier that refuses what ends before a time."""
 
     def reply(request: Request) -> tuple[int, Any]:
         query = dict(request.query)

@@ -30,7 +30,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LARGEST_KB = 400
 STORED = {"did_the_picks_pay"}
-"""Notebooks on figures that were made from recorded data and lie beside them, without a bundle."""
+"""Notebooks on figures that were made from recorded data and lie next to them, without a bundle."""
 BUNDLED = [path for path in NOTEBOOKS if path.stem not in STORED]
 each_bundled = pytest.mark.parametrize("notebook", BUNDLED, ids=[path.stem for path in BUNDLED])
 each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])

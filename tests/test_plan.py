@@ -1,4 +1,4 @@
-"""What a large fetch would ask for, counted by hand and against what is asked."""
+"""What a large fetch would ask for, counted by hand and against what is requested."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ WINDOW = ("2025-09-01", "2026-06-30")
 
 
 def test_requests_and_seconds_are_counted_by_hand() -> None:
-    """Fifty venues leave 5,000 hours to an answer; cuts since 1970 lie at hours 490,000 and 495,000.
+    """Fifty venues leave 5,000 hours to a response; cuts since 1970 lie at hours 490,000 and 495,000.
 
-    Two symbols make 6 requests; at 1.8 a second five waits of 0.5556 s and one answer of 0.3 s.
+    Two symbols make 6 requests; at 1.8 a second five waits of 0.5556 s and one response of 0.3 s.
     """
     rows = dd.plan(["BTC", "ETH"], *WINDOW).set_index("fetcher")
     assert rows.loc["funding.history", "requests"] == 6

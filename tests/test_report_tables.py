@@ -54,7 +54,7 @@ def find(tables: list[list[list[str]]], *columns: str, place: int = 0) -> list[l
 
 
 def same(rows: list[list[str]], expected: list[list[str]]) -> None:
-    """Compare cells; numbers with a decimal to 0.02, for the answer is a minute younger than the quotes."""
+    """Compare cells; numbers with a decimal to 0.02, for the response is a minute younger than the quotes."""
     assert [[re.sub(r"[\d.]*\.\d+", "#", cell) for cell in row] for row in rows] == [
         [re.sub(r"[\d.]*\.\d+", "#", cell) for cell in row] for row in expected
     ]

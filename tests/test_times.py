@@ -1,4 +1,4 @@
-"""Instants, windows, lookbacks and wire formats; the clock is handed in and never the machine's."""
+"""Times, windows, lookbacks and wire formats; the clock is handed in and never the machine's."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_windows_that_are_reversed_empty_or_of_more_than_a_century_are_refused()
 
 
 def _one_by_one(text: str) -> pd.Timestamp | None:
-    """The slow reference: one text at a time; None where it is no instant."""
+    """The slow reference: one text at a time; None where it is no time."""
     try:
         stamp = pd.to_datetime(pd.Series([text], dtype=object), format="ISO8601", utc=True).iloc[0]
     except ValueError:

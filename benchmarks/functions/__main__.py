@@ -37,7 +37,7 @@ def main(parts: list[str]) -> int:
                 continue
             try:
                 taken = seconds(name)
-            except Exception as problem:  # the others are asked all the same
+            except Exception as problem:  # the others are requested all the same
                 print(f"          failed  {name}: {problem!r}", flush=True)
                 failed = True
                 continue

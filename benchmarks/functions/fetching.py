@@ -1,4 +1,4 @@
-"""Questions to what fetches: each answer is in the cache already, so that only the client's work counts."""
+"""Questions to what fetches: each response is in the cache already, so that only the client's work counts."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def settled(symbols: int = 30) -> xr.DataArray:
 
 @functools.cache
 def usd(name: str = "oi_usd", symbols: int = 30) -> xr.DataArray:
-    """Amounts in USD beside `rates`."""
+    """Amounts in USD next to `rates`."""
     found: xr.DataArray = np.exp(panel(symbols, 720, 1, 2) + 15.0).rename(name)
     return found.assign_attrs(units="USD")
 

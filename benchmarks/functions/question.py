@@ -9,7 +9,7 @@ __all__ = ["Question"]
 
 
 class Question(NamedTuple):
-    """A usual question: in words, and how it is asked; its inputs are made once, when it is first asked."""
+    """A usual question in words and the call for it; its inputs are made once, at the first call."""
 
     words: str
     ask: Callable[[], Any]

@@ -1,4 +1,4 @@
-"""First requests of histories that the local service sums from an archive, beside a desk's pandas script."""
+"""First requests of histories that the local service sums from an archive, next to a desk's pandas script."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Ask = Callable[[View], Any]
 
 
 def _ask(path: str, **texts: str) -> _Ask:
-    """Make an answer as the service does, of whatever view."""
+    """Make a response as the service does, of whatever view."""
     endpoint = _ENDPOINTS[path]
 
     def ask(view: View) -> Any:
@@ -82,7 +82,7 @@ def _totals(folder: Path) -> Made:
 
 
 def _equal(folder: Path, pandas: Callable[[], Any]) -> Check:
-    """Compare the answer with the script's sums."""
+    """Compare the response with the script's sums."""
     store = dd.open_archive(folder)
     view = View(store, store.now)
     body = ANSWERS["/oi/exchange-totals"](

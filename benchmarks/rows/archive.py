@@ -78,7 +78,7 @@ def _append(folder: Path) -> Made:
 
 
 def _peaks() -> list[Check]:
-    """Most memory beside the rows themselves, of ten million and of twice as many: both fill all writers."""
+    """Most memory next to the rows themselves, of ten million and of twice as many: both fill all writers."""
     these, four = (peak_bytes_of("append", str(rows)) / 1e6 for rows in (10_000_000, 20_000_000))
     value = f"{these:.0f} MB; {four:.0f} MB with twice the rows"
     return [Check("peak memory beside the rows", value, "twice ≤ 1.25 × these", four <= 1.25 * these)]
@@ -173,7 +173,7 @@ def _write_by_month(rows: pd.DataFrame, folder: Path) -> None:
 
 
 def _month(folder: Path) -> Made:
-    """The append of an hour that closes a month of files by day, beside the same rows rewritten."""
+    """The append of an hour that closes a month of files by day, next to the same rows rewritten."""
     archive = _filled(folder, 720)
     frame = _hour(archive)
     frame["time"] += pd.Timedelta(31, "D")
@@ -191,7 +191,7 @@ _REWRITE = "pandas: read_parquet of the same rows in one file, and to_parquet"
 
 
 def _sql(folder: Path) -> Made:
-    """A statement that opens a database of its own, beside one whose database is open already."""
+    """A statement that opens a database of its own, next to one whose database is open already."""
     archive = _filled(folder, 720)
     files = sorted(map(str, (folder / "archive-720" / "funding_history").rglob("*.parquet")))
     asked = (

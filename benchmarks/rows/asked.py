@@ -86,7 +86,7 @@ _OF_PANELS: dict[str, tuple[Callable[[], xr.DataArray], int, Callable[[xr.DataAr
 """Input of the question, symbols of the smallest of the growing inputs, and the function."""
 
 _SLOW = {"analysis.backtest.sweep": 120, "analysis.funding.pick_record": 90}
-"""Of these only the first instants where the input grows."""
+"""Of these only the first times where the input grows."""
 
 _OF_CHAINS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "analysis.chain.clean": chain.clean,

@@ -1,4 +1,4 @@
-"""A million implied volatilities, beside vollib's core one by one and fast-vollib in arrays."""
+"""A million implied volatilities, next to vollib's core one by one and fast-vollib in arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer that is in the cache already, to a table."""
+"""A response that is in the cache already, to a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A panel of 3.4 GB in chunks with two workers, beside the same in memory with xarray."""
+"""A panel of 3.4 GB in chunks with two workers, next to the same in memory with xarray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analysis of a panel of 43 venues, 100 symbols and 10,000 hours (0.34 GB), beside xarray with bottleneck."""
+"""Analysis of a panel of 43 venues, 100 symbols and 10,000 hours (0.34 GB), peer xarray with bottleneck."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _ours(rates: xr.DataArray) -> xr.DataArray:
 
 
 def _zscore_errors(rates: xr.DataArray) -> list[Check]:
-    """Largest errors on the rates, and on the same beside a level that takes four of their digits."""
+    """Largest errors on the rates, and on the same next to a level that takes four of their digits."""
     hard = (rates + 1e4).assign_attrs(rates.attrs)
     found = []
     for name, given in (("as they are", rates), ("1e4 higher", hard)):

@@ -1,4 +1,4 @@
-"""What options say of the price, and what positions in them are worth: beside differences and loops."""
+"""What options say of the price, and what positions in them are worth: next to differences and loops."""
 
 from __future__ import annotations
 

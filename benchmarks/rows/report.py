@@ -25,7 +25,7 @@ def _report(folder: Path, symbols: tuple[str, ...]) -> Made:
         made["bytes"] = float(len(dd.report(symbols, out=folder / "report.html").read_bytes()))
         made["seconds"] = time.process_time() - began
 
-    report()  # the sample makes its data, and the cache keeps the answers
+    report()  # the sample makes its data, and the cache keeps the responses
 
     def checks() -> list[Check]:
         most, megabytes = _MOST_SECONDS[symbols], made["bytes"] / 1e6 / len(symbols)

@@ -1,4 +1,4 @@
-"""Answers of the local service, beside a bare Starlette route that returns the same bytes."""
+"""Answers of the local service, next to a bare Starlette route that returns the same bytes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _service(folder: Path) -> tuple[service.RunningService, Callable[[str], byte
 
 
 def _path(days: int, seconds: int) -> str:
-    """Some days of one symbol; the seconds make it one that nobody asked for."""
+    """Some days of one symbol; the seconds make it one that no one asked for."""
     start = times.iso(_END - pd.Timedelta(days, "D") - pd.Timedelta(seconds, "s"))
     return f"/funding/historical?symbol=SYM0000&start={start}&end={times.iso(_END)}&resolution=1h"
 

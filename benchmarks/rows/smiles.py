@@ -1,4 +1,4 @@
-"""Smiles fitted all at once, beside scipy one slice or one surface at a time."""
+"""Smiles fitted all at once, next to scipy one slice or one surface at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Surfaces of ten expiries fitted all at once, beside scipy one by one over the same free numbers."""
+"""Surfaces of ten expiries fitted all at once, next to scipy one by one over the same free numbers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _history(_: Path) -> Made:
 
 
 def _peaks() -> list[Check]:
-    """Most memory beside the rows of a history in one call, and of a fourth of it."""
+    """Most memory next to the rows of a history in one call, and of a fourth of it."""
     checks = []
     for what in ("smiles", "surface.from_chain"):
         few, all_ = (peak_bytes_of("chains", str(days), what) / 1e6 for days in (_DAYS // 4, _DAYS))

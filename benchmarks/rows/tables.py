@@ -1,4 +1,4 @@
-"""From the bytes of an answer to a table: decode and build, no HTTP."""
+"""From the bytes of a response to a table: decode and build, no HTTP."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ START = np.datetime64("2026-01-01T00:00", "us")
 
 
 def times(hours: Any) -> np.ndarray:
-    """Instants some hours after `START`."""
+    """Times some hours after `START`."""
     return START + np.round(np.asarray(hours, dtype=float) * 3.6e9).astype("timedelta64[us]")
 
 

@@ -171,7 +171,7 @@ NEUTRAL = {"scale_change": 1.0, "peer_scale": 1.0, "peer_sign": 1.0}
 LEAST = {"×2 from the middle on": 0.8, "values late by an interval": 0.2, "30 rows of another symbol": 0.8}
 """Share that is found at least; nine tenths of the others."""
 DAYS = 90
-"""Length of the windows in which faults are looked for, beside the whole recording."""
+"""Length of the windows in which faults are looked for, next to the whole recording."""
 
 
 def window(table: pd.DataFrame, attempt: int) -> pd.DataFrame:

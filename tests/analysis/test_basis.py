@@ -18,7 +18,7 @@ def panel(
 
 
 def test_basis_by_hand() -> None:
-    """100.1 over 100 is 10 bps, 99.9 is −10; only instants and venues that both have."""
+    """100.1 over 100 is 10 bps, 99.9 is −10; only times and venues that both have."""
     price = panel([[100.1, 99.9, 50.0], [101.0, 102.0, 103.0]], ["okx", "zo"], [0, 1, 2])
     index = panel([[100.0, 100.0, np.nan, 1.0]], ["okx"], [0, 1, 2, 3])
     found = basis.against(price, index)
@@ -38,7 +38,7 @@ def test_basis_by_hand() -> None:
 
 
 def test_open_interest_in_coins_by_hand() -> None:
-    """1,000 USD at 50 are 20 coins; without a price at the instant there is no figure."""
+    """1,000 USD at 50 are 20 coins; without a price at the time there is no figure."""
     held = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
     price = panel([[50.0, 0.0]], ["okx"], [0, 1])
     found = oi.in_coins(held, price)

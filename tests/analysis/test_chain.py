@@ -140,7 +140,7 @@ class TestClean:
             chain.forwards(frame)
         assert chain.clean(frame, iv_unit="percent")["iv"].tolist() == pytest.approx([0.6, 0.55])
         wild = options(*({"strike": 90.0 + 5 * i, "iv": 6.0} for i in range(5)))
-        stated = chain.clean(wild, iv_unit="decimal", iv_max=20.0)  # a unit that is stated is believed
+        stated = chain.clean(wild, iv_unit="decimal", iv_max=20.0)  # a unit that is stated is accepted
         assert float(surfaces.from_chain(stated)["n"].sum()) > 0
         frame = options({}, {"strike": 90.0}, {"strike": 110.0}, {"exchange": "okx", "iv": 60.0})
         with pytest.raises(ValueError, match="percent"):

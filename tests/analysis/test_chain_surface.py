@@ -10,7 +10,7 @@ START = pd.Timestamp("2026-03-01T00:00", tz="UTC")
 
 
 def options(at=START, days=(1.25, 8.25, 30.25), iv=0.6, symbol="BTC", spread=None):
-    """A market of one volatility at one instant; forwards rise from 100 by 0.01 a day."""
+    """A market of one volatility at one time; forwards rise from 100 by 0.01 a day."""
     rows = []
     for length in days:
         years, forward = max(length, 0.01) / 365, 100 + 0.01 * length

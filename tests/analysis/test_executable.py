@@ -84,7 +84,7 @@ def test_fees_are_capped_and_those_of_a_future_are_the_venues():
     row = vertical(dear(market("usd"), 2.0, 1.6), fee_rate=0.01, fee_cap=0.1)
     assert row["gross_usd"] == pytest.approx(2.0 - 1.6)
     assert row["fees_usd"] == pytest.approx(0.2 + 0.16)
-    # Deribit's 0.05 % of 100 USD, beside two options at 0.03 %: 0.11 USD.
+    # Deribit's 0.05 % of 100 USD, next to two options at 0.03 %: 0.11 USD.
     table = market("usd", width=0.0).assign(exchange="deribit")
     futures = pd.DataFrame({"expiry": [NEAR], "bid_usd": [103.0], "ask_usd": [103.1]})
     row = chain.executable(table, futures=futures, fee_cap=1.0).query("kind == 'parity'").iloc[0]
@@ -110,7 +110,7 @@ def test_fees_are_the_venues_where_they_are_known(venue):
 
 
 def test_box_and_parity_lock_in_the_difference_of_forwards():
-    """The 110 call bid as if the forward were 104; its put is asked at the model's price."""
+    """The 110 call bid as if the forward were 104; its put is requested at the model's price."""
     price = float(black76.price(104.0, 110.0, 30 / 365, 0.5, "call"))
     table = market("usd", width=0.0)
     table = table[table["strike"].isin([80.0, 110.0])]

@@ -90,7 +90,7 @@ class TestToyChain:
         assert [found[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
 
     def test_a_history_has_gamma_vanna_and_charm_of_one_per_cent_a_point_and_a_day(self, toy: pd.DataFrame):
-        """Of each option on its own at two instants; a fall of spot by day is a second, higher chain."""
+        """Of each option on its own at two times; a fall of spot by day is a second, higher chain."""
         later = toy.assign(time=NOW + pd.Timedelta("1D"), underlying_price=104.0)
         found = exposure.history(pd.concat([toy, later]), by=["strike", "side"])
         assert found.sizes["time"] == 2
@@ -197,7 +197,7 @@ class TestZeroGamma:
 
 
 class TestMissing:
-    """What is not known is left out and counted, and an empty side is no zero."""
+    """What is not known is omitted and counted, and an empty side is no zero."""
 
     def rows(self) -> list[dict[str, Any]]:
         return [

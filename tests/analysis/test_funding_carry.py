@@ -118,7 +118,7 @@ def test_the_break_even_is_that_of_what_stays():
 
 
 def test_of_noise_beside_it_only_the_share_that_stays_counts():
-    """Half-life 9 periods: variance 1 / (1 − φ²) = 7 beside noise of 4: 7 / 11 of a deviation stay."""
+    """Half-life 9 periods: variance 1 / (1 − φ²) = 7 next to noise of 4: 7 / 11 of a deviation stay."""
     rng = np.random.default_rng(3)
     stays = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(6_000))
     spread = 5.0 + stays + 2.0 * rng.standard_normal(stays.size)

@@ -111,7 +111,7 @@ def test_noise_hides_neither_the_half_life_nor_its_share() -> None:
 
 
 def test_pure_noise_tells_nothing_whether_or_not_the_interval_is_asked_for() -> None:
-    """Each of ten series may leave out infinity or a single step by chance, half of them hardly."""
+    """Each of ten series may omit infinity or a single step by chance, half of them hardly."""
     panel = market(np.random.default_rng(2).standard_normal((10, 1, 270)))
     status = funding.half_life(panel, resamples=99)["status"].values
     assert ((status & FundingStatus.CANNOT_TELL) > 0).sum() >= 5

@@ -133,7 +133,7 @@ def test_the_order_of_dims_and_labels_means_nothing(name):
         if dim in ("symbol", "exchange", "long", "short", "first", "second") and dim in turned.dims
     }
     back = turned.sel(labels).transpose(*expected.dims)
-    # The dims of a Dataset may stand in another order than those of its variables.
+    # The dims of a Dataset may be in another order than those of its variables.
     xr.testing.assert_allclose(back, expected.transpose(*expected.dims), rtol=1e-9, atol=1e-12)
     for figure in turned.data_vars.values() if isinstance(turned, xr.Dataset) else [turned]:
         kept = [dim for dim in ("time", "symbol", "exchange") if dim in figure.dims]

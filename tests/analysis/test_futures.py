@@ -12,7 +12,7 @@ NEAR, FAR = START + pd.Timedelta("73D"), START + pd.Timedelta("146D")  # 0.2 and
 
 
 def rows(*cells: tuple[str, pd.Timestamp, float, float, float], at: pd.Timestamp = START) -> pd.DataFrame:
-    """Rows of one instant on okx: contract, expiry, price, index, open interest."""
+    """Rows of one time on okx: contract, expiry, price, index, open interest."""
     names = ["instrument_name", "expiry", "price_usd", "index_price_usd", "oi_usd"]
     return pd.DataFrame(cells, columns=names).assign(symbol="BTC", exchange="okx", time=at)
 
@@ -37,7 +37,7 @@ def test_the_basis_of_each_expiry_is_against_the_index_of_its_own_quote() -> Non
     assert figure.get_title(loc="left").startswith("BTC on okx: +12.50 % a year to 2026-07-26, contango")
     with pytest.raises(ValueError, match="no row with an index and time left"):
         term_structure(TABLE, least="300d")
-    naive = TABLE.assign(time=TABLE["time"].dt.tz_localize(None))  # of instants without a zone: UTC
+    naive = TABLE.assign(time=TABLE["time"].dt.tz_localize(None))  # of times without a zone: UTC
     assert_identical(term_structure(naive), term_structure(TABLE))
 
 

@@ -146,7 +146,7 @@ def test_a_hedged_straddle_at_flat_volatility_earns_its_gamma():
     chains["bid_usd"] = chains["ask_usd"]
     surfaces = surface.from_chain(chains)
     leg = [OptionLeg(side, 1.0, "7d") for side in ("call", "put")]
-    # The last two days are left out: near the expiry gamma jumps from hour to hour.
+    # The last two days are omitted: near the expiry gamma jumps from hour to hour.
     result = backtest.options(
         chains,
         Roll(leg),

@@ -124,7 +124,7 @@ def test_clamped_ends_and_an_open_last_bucket_come_from_what_was_asked() -> None
 
 
 def test_points_are_counted_from_the_window_that_was_asked() -> None:
-    """A day of hours in a window of two days and four hours; one instant, whose step the table states."""
+    """A day of hours in a window of two days and four hours; one time, whose step the table states."""
     row = only(series(list(range(24))), start="2025-12-31", end="2026-01-02T04:00")
     assert row[["expected", "present", "missing", "gaps"]].tolist() == [52, 24, 28, 2]
     assert row["longest_gap_hours"] == 24, "before the first; 5 after the last"
@@ -283,7 +283,7 @@ def test_rows_of_another_symbol_are_found_where_they_are_no_floor() -> None:
 
 @pytest.mark.parametrize("key", ["kind", "instrument_name"])
 def test_kinds_and_contracts_of_a_price_are_series_of_their_own(key: str) -> None:
-    """Mark and index at one instant are no duplicates; a spike of one mark shows against the other marks."""
+    """Mark and index at one time are no duplicates; a spike of one mark shows against the other marks."""
     time = pd.date_range("2026-01-01", periods=200, freq="h", tz="UTC", unit="us")
     walk = 100.0 * np.exp(np.cumsum(np.random.default_rng(5).normal(0.0, 0.002, 200)))
     parts = []

@@ -265,7 +265,7 @@ def test_filters_of_pairs_look_at_every_hour_that_a_payment_stands_for():
     assert shorts(panel, oi_usd=amounts, min_oi_usd=5.0) == "bcccbbbb"
     ages = xr.where(listed, 1.0, 9.0).assign_attrs(units="h")
     assert shorts(panel, age_hours=ages, max_age="2h") == "bcccbbbb"
-    # Marks beside the payments only: those of one hour are compared with each other.
+    # Marks next to the payments only: those of one hour are compared with each other.
     marks = xr.where(panel.notnull() | (at > at[1]), 100.0, np.nan).drop_vars("interval_hours")
     marks[2, 1], marks[2, 6] = 0.91, 0.91
     assert shorts(panel, prices=marks.assign_attrs(units="USD")) == "bccccbcc"

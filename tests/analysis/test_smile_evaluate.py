@@ -75,7 +75,7 @@ def test_too_steep_a_wing_and_too_low_a_vertex_fail():
 
 
 def test_ssvi_conditions_and_limits():
-    """Gatheral and Jacquier's two conditions of an SSVI slice, theorem 4.2, beside the check of its curve."""
+    """Gatheral and Jacquier's conditions of an SSVI slice, theorem 4.2, against the check of its curve."""
     table = pd.read_csv(known_path("ssvi_conditions"))
     theta, rho, phi = (table[name].to_numpy() for name in ("theta", "rho", "phi"))
     raw = ssvi_to_raw(*(xr.DataArray(x, dims="case") for x in (theta, rho, theta * phi)))

@@ -15,7 +15,7 @@ WEEKEND = {"weekend_weight": 0.5}
 def flat(
     days: tuple[float, ...], total: tuple[float, ...], at: pd.Timestamp = FRIDAY, forward: float = 100.0
 ) -> xr.Dataset:
-    """Smiles without slope or bend of these total variances, so many days after an instant."""
+    """Smiles without slope or bend of these total variances, so many days after a time."""
     zero = np.zeros(len(days))
     years = np.array(days) / 365
     made = surface.from_essvi(total, zero, zero, years, forward=forward + zero)
@@ -84,7 +84,7 @@ def test_an_index_between_two_expiries_follows_the_clock() -> None:
 
 
 def test_what_the_fit_found_is_a_clock() -> None:
-    """Variance of 0.3 a business year and an event of 0.002, fitted, give back an expiry left out."""
+    """Variance of 0.3 a business year and an event of 0.002, fitted, give back an expiry omitted."""
     days = np.array([1, 2, 3, 4, 5, 8, 15, 22, 29, 57])
     at = pd.Timestamp("2026-01-01T08:00")
     ends = (at + pd.to_timedelta(days, "D")).to_numpy().astype("datetime64[us]")

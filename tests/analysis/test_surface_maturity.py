@@ -281,7 +281,7 @@ def test_term_structure_of_flat_expiries():
 
 
 def dated(three):
-    """The three expiries as instants, with forwards."""
+    """The three expiries as times, with forwards."""
     stamps = pd.Timestamp("2026-01-01T08:00") + pd.to_timedelta(three["year_fraction"].to_numpy() * 365, "D")
     return three.assign_coords(
         expiry=stamps.as_unit("us").to_numpy(), forward=("expiry", [100_000.0, 102_000.0, 105_000.0])

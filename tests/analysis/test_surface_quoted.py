@@ -29,7 +29,7 @@ def test_bid_and_ask_never_make_a_fit_worse() -> None:
 
 
 def test_a_quote_without_bid_and_ask_counts_as_the_widest_that_has_them() -> None:
-    """Beside quotes with both sides it moves the smile a little, and belongs to the range of k."""
+    """Next to quotes with both sides it moves the smile a little, and belongs to the range of k."""
     k, t = np.linspace(-0.3, 0.3, 13), np.array([0.25])
     iv = (0.5 - 0.1 * k + 0.4 * k**2)[None]
     half = np.linspace(0.01, 0.03, 13)[None]

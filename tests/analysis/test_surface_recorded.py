@@ -79,7 +79,7 @@ def test_an_index_of_the_chains_lies_near_its_strip(january):
     np.testing.assert_allclose(record["index"], strip["index"], rtol=1e-12)
     seen = surface.history(january, tenors=["30d"])
     np.testing.assert_allclose(seen["strip_index"], strip["index"].transpose(*seen["strip_index"].dims))
-    # What the wings hold beyond the quotes: nothing is counted twice, and 2 points at most are left out.
+    # What the wings hold beyond the quotes: nothing is counted twice, and 2 points at most are omitted.
     assert bool((whole["index"] > strip["index"]).all())
     np.testing.assert_allclose(whole["index"], strip["index"], atol=0.02)
 

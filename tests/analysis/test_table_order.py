@@ -12,7 +12,7 @@ import derivdata as dd
 from tests.reliability.calls import CALLS, chains, function, made, panels
 from tests.support.records import assert_identical
 
-# Rows of one instant and value are taken in the order in which they came, which shows what a page repeats;
+# Rows of one time and value are taken in the order in which they came, which shows what a page repeats;
 # figures of a book stand leg by leg.
 _KEEPS_ORDER = ("quality", "analysis.position.")
 
@@ -48,7 +48,7 @@ def _same(first: Any, second: Any) -> None:
     if isinstance(first, (xr.DataArray, xr.Dataset)):
         xr.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
     elif isinstance(first, pd.DataFrame):
-        # A table made of a table's rows may keep their order: what stands in a row is the same.
+        # A table made of a table's rows may keep their order: what is in a row is the same.
         keys = [
             name
             for name in ("symbol", "exchange", "time", "expiry", "strike", "side", "trade", "entry")

@@ -149,7 +149,7 @@ def test_binance_states_the_rate():
 
 
 def test_max_pain_by_volume_and_ratio_by_index_value(both):
-    """All volume is at one strike below and one above: nobody is paid between the two."""
+    """All volume is at one strike below and one above: no one is paid between the two."""
     one = listed(101_000.0, "coin")
     traded = ((one["strike"] == 80_000.0) & (one["side"] == "put")) | (
         (one["strike"] == 120_000.0) & (one["side"] == "call")

@@ -243,7 +243,7 @@ def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():
 
 
 def test_a_range_of_a_surface_that_carries_its_strip_is_one_of_the_integral():
-    """The strip has been summed over the quotes; what lies within ±0.1 of it nobody could say."""
+    """The strip has been summed over the quotes; what lies within ±0.1 of it no one could say."""
     k = np.linspace(-0.4, 0.4, 17)
     made = surface.fit(k[None], 0.2 + 0.0 * k[None], np.array([1.0]))
     assert variance.model_free(made).attrs["method"] == "strip"

@@ -303,7 +303,7 @@ def test_payments_with_fields_of_many_venues_ask_for_the_venue_only(
 
 
 def test_running_rates_of_coinapi_need_the_interval_only(tmp_path: Path) -> None:
-    """The fraction 0.0001 of 4 hours is 2 bps in 8 hours; a row of another metric is left out."""
+    """The fraction 0.0001 of 4 hours is 2 bps in 8 hours; a row of another metric is omitted."""
     row = {
         "entry_time": "2026-03-01T00:00:01Z",
         "recv_time": "2026-03-01T00:00:00Z",

@@ -105,7 +105,7 @@ def test_contexts_of_hyperliquid_are_prices_rates_and_coins(tmp_path: Path) -> N
 
 
 def test_tickers_and_liquidations_of_tardis(tmp_path: Path) -> None:
-    """Instants are µs; `buy` closed a short; amounts of BTCUSD_PERP are contracts of 100 USD."""
+    """Times are µs; `buy` closed a short; amounts of BTCUSD_PERP are contracts of 100 USD."""
     row = (
         "okex-swap,BTC-USDT-SWAP,1591574399413000,1591574399500000,1591603200000000,0.0001,,5,9750.5,9751,\n"
     )

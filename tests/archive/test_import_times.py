@@ -1,4 +1,4 @@
-"""Instants of files: zones, the hours when clocks change, numbers since 1970."""
+"""Times of files: zones, the hours when clocks change, numbers since 1970."""
 
 from __future__ import annotations
 

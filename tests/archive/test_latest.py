@@ -24,7 +24,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chains(days: int) -> pd.DataFrame:
-    """Chains of two venues, at irregular instants, of two to four options each."""
+    """Chains of two venues, at irregular times, of two to four options each."""
     draw = np.random.default_rng(5)
     stamps = START + pd.to_timedelta(np.sort(draw.integers(0, days * 86_400, 30 * days)), "s")
     rows = [

@@ -341,7 +341,7 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
 def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer is lost, and the store takes the manifest after everyone has looked whether it has."""
+    """The response is lost, and the store takes the manifest after everyone has looked whether it has."""
     archive = of_two_files(bucket, monkeypatch)
     late: list[Callable[[], None]] = []
 
@@ -423,7 +423,7 @@ def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
 
 
 def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The put ends between the answer to the look and its keeping: the next look must ask again.
+    """The put ends between the response to the look and its keeping: the next look must ask again.
 
     Or it ends right after the age of a look was found small: that one is answered.
     """

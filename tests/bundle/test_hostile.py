@@ -124,7 +124,7 @@ def test_an_encrypted_member_and_another_way_of_packing_are_refused(offset: int,
 
 
 def with_body(path: Path, size: int) -> Path:
-    """A bundle of one answer whose body is that many zeros."""
+    """A bundle of one response whose body is that many zeros."""
     body = b"0" * size
     entry = {
         "method": "GET", "path": "/x", "query": [], "status": 200, "headers": {}, "date": None,

@@ -1,4 +1,4 @@
-"""The sample recorded, replayed and saved: tables come back equal, and each answer makes its table again."""
+"""The sample recorded, replayed and saved: tables are equal, and each response gives its table again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Market = tuple[Path, dict[str, Any]]
 
 SAVED = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]
 ELSEWHERE = {"oi_sparklines", *(f"options_{name}_history" for name in ("atm", "overview", "surface"))}
-"""Of an answer that is another table's too, of parts of answers, and surfaces."""
+"""Of a response that is another table's too, of parts of responses, and surfaces."""
 
 
 def fetched() -> dict[str, Any]:

@@ -64,7 +64,7 @@ class Bucket:
     Attributes
     ----------
     asked
-        The paths that were asked for, without lists.
+        The paths that were requested, without lists.
     broken
         Paths that are answered with a status, and after how many requests the host goes silent.
     """

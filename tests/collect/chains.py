@@ -52,7 +52,7 @@ class Option(NamedTuple):
 
     @property
     def date(self) -> datetime:
-        """The instant of the expiry."""
+        """The time of the expiry."""
         return datetime.fromtimestamp(self.expiry, UTC)
 
     @property

@@ -1,4 +1,4 @@
-"""Clocks for tests: one that stands still but for waits, and one that runs for many threads at once."""
+"""Clocks for tests: one advances only by waits, the other runs for many threads at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.003
 
 
 class SimulatedClock:
-    """A clock that stands still but for waits, which take no time: those of all threads add up."""
+    """A clock that advances only by waits, which take no time; those of all threads add up."""
 
     def __init__(self, now: str) -> None:
         self._now, self._lock, self._stopped = pd.Timestamp(now, tz="UTC"), threading.Lock(), False
@@ -40,7 +40,7 @@ class SimulatedClock:
 
 
 class EventClock:
-    """A clock of many threads: it goes on to the next instant that one waits for when all wait.
+    """A clock of many threads: it goes on to the next time that one waits for when all wait.
 
     Threads of collecting are known by their names: of a channel it is that which reads. The thread that made
     the clock takes part too; others that ran before it, such as a service of other tests, do not.
@@ -88,7 +88,7 @@ class EventClock:
             self._changed.notify_all()
 
     def _go_on(self) -> bool:
-        """Go to the next instant if every thread waits and none has something to receive."""
+        """Go to the next time if every thread waits and none has something to receive."""
         if any(not source.empty() for source in self._sources.values()):
             return False
         names = {t.ident: t.name for t in threading.enumerate() if t not in self._earlier}

@@ -1,4 +1,4 @@
-"""Fake venues that are asked without sockets, their clock, and an archive; a module says `NOW` and `LAST`."""
+"""Fake venues without sockets, their clock, and an archive; a module defines `NOW` and `LAST`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.collect.fakes import Fakes, SimulatedClock
 
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> SimulatedClock:
-    """A clock that stands at the module's `NOW` and moves by what is waited for."""
+    """A clock that is at the module's `NOW` and moves by what is waited for."""
     return SimulatedClock(getattr(request.module, "NOW", "2026-01-20T10:30:30"))
 
 

@@ -22,7 +22,7 @@ OI_HISTORIES = {"binance": 420, "okx": 60, "gateio": 60}
 
 _WHOLE = ("gateio", "huobi", "bitget", "bybit", "mexc", "kucoin", "kraken", "dydx")
 WHOLE = {"funding_history": ("binance", *_WHOLE, "okx", "phemex"), "oi_history": _WHOLE}
-"""Venues whose trouble is not about a table, beside binance, whose open interest is asked for singly."""
+"""Venues whose trouble is not about a table, next to binance, whose open interest is requested singly."""
 _DOWN = (503, {}, {"msg": "maintenance"})
 _FAULTS: dict[str, tuple[str, Any]] = {
     "binance": ("/dapi/v1/premiumIndex", "silence"),
@@ -70,19 +70,19 @@ _SPOILED: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("backpack", "/"): _half,
     ("phemex", "/md/v3/ticker/24hr/all"): lambda body: body | {"result": []},
 }
-"""By venue, and what stands in its path and parameters."""
+"""By venue, and what is in its path and parameters."""
 TROUBLES = [*dict.fromkeys([*_FAULTS, *_LIMITS, *(name for name, _ in _SPOILED), "deribit"])]
-"""Venues with a trouble of their own, deribit a clock 90 s ahead, beside a contract that all delist."""
+"""Venues with a trouble of their own, deribit a clock 90 s ahead, next to a contract that all delist."""
 
 
 class Hostile(Fakes):
     """Venues that misbehave, each in its own way, from `first` until `over`.
 
-    Each answer about now goes on to tell of OLD, delisted in the middle of that time.
+    Each response about now goes on to tell of OLD, delisted in the middle of that time.
     """
 
     first = over = pd.Timestamp(0, tz="UTC")
-    unit_over = over  # when okx counts in its own unit again: what lasts for an hour is believed
+    unit_over = over  # when okx counts in its own unit again: what lasts for an hour is accepted
 
     def trouble(self, first: pd.Timestamp, over: pd.Timestamp, symbols: Sequence[str]) -> None:
         """Say when, and what contracts there are; before and after it all venues are well."""
@@ -124,7 +124,7 @@ def collect_until(
     names: Sequence[str] = TABLES,
     unconfirmed: bool = False,
 ) -> list[Minute]:
-    """Collect until an instant, as a process does from its start to its end."""
+    """Collect until a time, as a process does from its start to its end."""
     minutes: list[Minute] = []
 
     def count(minute: Minute) -> None:

@@ -40,7 +40,7 @@ ERROR_200 = {venue: json.loads(body) for venue, body, _, reason in ERRORS if rea
 
 
 class Dropped(Exception):
-    """The venue hangs up without an answer."""
+    """The venue hangs up without a response."""
 
 
 class Answer(NamedTuple):
@@ -65,7 +65,7 @@ class Fakes:
     random_faults
         The part of each venue's requests that fail, each in a way of its venue: the same ones in every run.
     held, delays
-        What to wait for before an answer, and how long one takes [s, without sockets], by the beginning of
+        What to wait for before a response, and how long one takes [s, without sockets], by the beginning of
         venue and path.
     skew, skews
         How far the venues' clocks are ahead; those of some, in what they say of their rows too.
@@ -80,11 +80,11 @@ class Fakes:
     outages
         By venue, when it is down for maintenance.
     out_of_reach
-        Venues at whose address nobody listens.
+        Venues at whose address no one listens.
     symbols
         Bases of the contracts that bulk answers tell of; histories are of BTC and ETH.
     extras
-        Whether they tell of pre-market and test symbols too, and leave out fields of one contract.
+        Whether they tell of pre-market and test symbols too, and omit fields of one contract.
     chains
         Whether deribit, bybit and binance list options; okx always has three.
     """
@@ -379,7 +379,7 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _none(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    """Answer nothing beside lists, books and payments."""
+    """Answer nothing next to lists, books and payments."""
     raise KeyError(place)
 
 

@@ -47,7 +47,7 @@ def history(fakes: Any, exchange: str, place: str, params: Row) -> Any:
 
 
 def _listed(fakes: Any, exchange: str, shape: Row, params: Row) -> list[Row]:
-    """Return what the venue lists by now of the contract that is asked for, with what a row may name."""
+    """Return what the venue lists by now of the contract that is requested, with what a row may name."""
     name = str(params[shape.get("symbol", "symbol")]).rpartition(":")[2]
     cut = shape.get("cut", 0)
     if not name.endswith(shape.get("ends", "")):

@@ -56,7 +56,7 @@ def liquidated(symbol: str, start: float, end: float) -> list[Event]:
 
 
 def inverse(symbol: str) -> str:
-    """The name of a symbol's inverse contract in `events`: its trades are others, at other instants."""
+    """The name of a symbol's inverse contract in `events`: its trades are others, at other times."""
     return f"{symbol} inverse"
 
 

@@ -16,18 +16,18 @@ MARK = 50_000.0
 
 
 def long_share(symbol: str, kind: str, second: int) -> float:
-    """The part that is long in the step that begins at an instant, 0.3 to 0.7 in steps of a thousandth."""
+    """The part that is long in the step that begins at a time, 0.3 to 0.7 in steps of a thousandth."""
     return 0.3 + (second // 300 * 13 + len(kind) + ord(symbol[0])) % 401 / 1000
 
 
 def taken(symbol: str, second: int) -> tuple[float, float]:
-    """USD that takers bought and sold in the step that begins at an instant."""
+    """USD that takers bought and sold in the step that begins at a time."""
     number = second // 300 + ord(symbol[0])
     return 1000.0 + number * 7 % 900, 2000.0 + number * 11 % 700
 
 
 def gate(symbol: str, second: int, mark: float) -> Row:
-    """What gate tells beside open interest: ratios, and contracts of 0.0001 coins."""
+    """What gate tells next to open interest: ratios, and contracts of 0.0001 coins."""
     longs = (long_share(symbol, kind, second) for kind in KINDS)
     ratios = {name: long / (1 - long) for name, long in zip(_GATE, longs, strict=True)}
     sizes = zip(("long_taker_size", "short_taker_size"), taken(symbol, second), strict=True)
@@ -75,7 +75,7 @@ def _bybit(_: str, params: Row, now: int) -> Any:
 
 
 def _okx(place: str, params: Row, now: int) -> Any:
-    begin, end = int(params["begin"]), int(params["end"])  # both are left out
+    begin, end = int(params["begin"]), int(params["end"])  # both are omitted
     seconds = [s for s in _steps({}, now, HOUR, 1, "", "")[-1440:] if begin < s * 1000 < end]
     seconds = seconds[-int(params["limit"]) :][::-1]
     if place.endswith("taker-volume-contract"):
@@ -145,7 +145,7 @@ def _spot(_: str, params: Row, now: int) -> Any:
 
 
 def spot(second: int) -> float:
-    """The spot price of every coin at an instant."""
+    """The spot price of every coin at a time."""
     return 40_000.0 + (second - T0) / HOUR
 
 
@@ -169,7 +169,7 @@ def _kraken_marks(_: str, params: Row, now: int) -> Any:
 
 
 def traded(second: int) -> Row:
-    """A trade of an option, one each 10 minutes; each sixth shares its instant with the one after."""
+    """A trade of an option, one each 10 minutes; each sixth shares its time with the one after."""
     number = second // 600
     return {
         "trade_id": str(number),
@@ -184,7 +184,7 @@ def traded(second: int) -> Row:
 
 
 def dvol(second: int) -> float:
-    """The volatility index at the end of the hour that begins at an instant [%]."""
+    """The volatility index at the end of the hour that begins at a time [%]."""
     return 40.0 + second // HOUR % 23 / 10
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from tests.collect.truth import HOUR, Truth, interval
 
 _SHAPES: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-"""By venue and path, the body and the row of each contract that stands in it as ``=rows``."""
+"""By venue and path, the body and the row of each contract that is in it as ``=rows``."""
 
 OKX_STRIKES = (40000, 50000, 60000)
 RUNNING_BPS = {
@@ -237,7 +237,7 @@ def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bo
         status = "FINAL_SETTLEMENT" if gone else "ACTIVE"
         body["markets"]["OLD-USD"] = {**last, "ticker": "OLD-USD", "status": status}
     elif exchange == "kucoin" and place == "/api/v1/contracts/active":
-        last = body["data"][-2]  # the linear one; the inverse one stands after it
+        last = body["data"][-2]  # the linear one; the inverse one is after it
         status = "Closed" if gone else "Open"
         body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": status})
     marks = _OLD.get(f"{'binance' if exchange == 'aster' else exchange} {place}")
@@ -260,7 +260,7 @@ def with_extras(exchange: str, place: str, params: Row, body: Any) -> Any:
 
 
 def _usual(rows: list[Row]) -> Row:
-    """Return the row of a contract as most are, of USDT where rows of inverse ones stand beside it."""
+    """Return the row of a contract as most are, of USDT where rows of inverse ones are next to it."""
     return next((row for row in rows if any("USDT" in str(value) for value in row.values())), rows[0])
 
 

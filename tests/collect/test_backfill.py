@@ -162,8 +162,8 @@ def test_a_long_walk_tells_requests_done_of_how_many(fill: Any, fakes: Fakes) ->
 @pytest.mark.parametrize(
     ("venue", "kinds", "resolution"),
     [
-        ("deribit", {"index": None}, "1h"),  # beside the payments
-        ("gateio", {"mark": 0.0}, "5m"),  # beside the open interest
+        ("deribit", {"index": None}, "1h"),  # next to the payments
+        ("gateio", {"mark": 0.0}, "5m"),  # next to the open interest
         ("binance", {"mark": 0.0, "last": 1.0, "index": -2.0}, "1h"),
         *((venue, {"mark": 0.0, "index": -2.0}, "1h") for venue in ("bybit", "okx")),
     ],

@@ -34,11 +34,11 @@ def test_once_keeps_one_row_of_each_contract_of_each_venue(made: Any, archive: A
     assert rows["funding_history"] == len(FOUR) * 2
     market = _rows(archive, "markets_symbol_exchanges")
     assert market.loc[("binance", "BTC"), "price_usd"] == dict(fakes.states())["BTC"][2]
-    assert market.loc[("binance", "BTC"), "volume_24h_usd"] == 100_000  # of another answer, in the same row
+    assert market.loc[("binance", "BTC"), "volume_24h_usd"] == 100_000  # of another response, in the same row
     assert market.loc[("okx", "BTC"), "price_24h_change_pct"] == pytest.approx(100.0)
     chain = _rows(archive, "options_snapshot")
     assert len(chain) == 6  # three of BTC, three of ETH
-    assert chain["time"].groupby("symbol", observed=True).nunique().tolist() == [1, 1]  # one instant
+    assert chain["time"].groupby("symbol", observed=True).nunique().tolist() == [1, 1]  # one time
     assert set(chain["open_interest"]) == {7.0}
     prices = _rows(archive, "prices_history")
     assert set(prices.loc[("binance", "BTC"), "kind"]) == {"mark", "index", "last"}
@@ -164,7 +164,7 @@ def test_an_older_answer_lends_its_volume_but_not_its_price(made, archive, fakes
     collector = made("binance")
     collector.once()
     clock.wait(60)
-    collector.once()  # the 24 hours are asked every 5 minutes only
+    collector.once()  # the 24 hours are requested every 5 minutes only
     market = _rows(archive, "markets_symbol_exchanges").loc[("binance", "BTC")]
     assert market["volume_24h_usd"].tolist() == [100_000, 100_000]
     kinds = _rows(archive, "prices_history").loc[("binance", "BTC")]["kind"]
@@ -177,7 +177,7 @@ def test_an_older_answer_lends_its_volume_but_not_its_price(made, archive, fakes
 def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collect(
     made, archive, fakes
 ) -> None:
-    """Inverse and delisted contracts stand beside forty, whose last lacks what a venue may leave out."""
+    """Inverse and delisted contracts are next to forty, whose last lacks what a venue may omit."""
     fakes.symbols, fakes.extras = (*SYMBOLS, *(f"C{number:02}" for number in range(38))), True
     fakes.delisted = True
     tables = ["funding_history", "oi_history", "markets_symbol_exchanges", "futures_history"]
@@ -187,7 +187,7 @@ def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collec
     rates, held = (_rows(archive, table).reset_index() for table in tables[:2])
     for table in (rates, held):
         told = {str(venue): sorted(of) for venue, of in table.groupby("exchange", observed=True)["symbol"]}
-        # Deribit is asked for a currency, and lists the others inverse, too
+        # Deribit is requested a currency, and lists the others inverse, too
         of_futures = [venue for venue in VENUES if venue != "coinbase"]
         assert told == {v: sorted(SYMBOLS if v == "deribit" else fakes.symbols) for v in of_futures}
     wanted = [RUNNING_BPS[venue] for venue in rates["exchange"]]
@@ -301,7 +301,7 @@ def test_a_user_is_told_which_request_got_no_answer(archive, fakes, clock) -> No
 def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
     made, archive, fakes, clock
 ) -> None:
-    """Beside a row that contradicts itself, which is named each time."""
+    """Next to a row that contradicts itself, which is named each time."""
     fakes.symbols = ("BTC", "ETH", "SOL")
     collector, said = made("bybit", names=["markets_symbol_exchanges"]), list[str]()
     collector.once()
@@ -398,7 +398,7 @@ def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(made, archiv
 
 
 def _rates_of_cryptocom(fakes: Fakes, lost: set[str]) -> list[tuple[str, pd.Timestamp]]:
-    """Refuse the hourly rates of some contracts, a request each; return what is asked, and when."""
+    """Refuse the hourly rates of some contracts, a request each; return what is requested, and when."""
     asked: list[tuple[str, pd.Timestamp]] = []
 
     def refusing(params: dict[str, Any], body: Any) -> Any:

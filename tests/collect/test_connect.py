@@ -72,7 +72,7 @@ def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: Si
 
 
 def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
-    """Okx answers nobody; a read of both waits for it, and what it asked of bybit is there already."""
+    """Okx answers no one; a read of both waits for it, and what it asked of bybit is there already."""
     store = read_through.open_venues(None, ["bybit", "okx"])
     window = [pd.Timestamp(day, tz="UTC") for day in ("2026-01-12", "2026-01-15")]
 
@@ -127,7 +127,7 @@ def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(fakes, clock) 
 
 
 def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clock: SimulatedClock) -> None:
-    """As without a network: an empty table would say that nobody pays funding."""
+    """As without a network: an empty table would say that no one pays funding."""
     fakes.refusals = {"bybit": (503, {}, {})}
     dd.connect("venues", venues=["bybit"])
     with pytest.warns(DataNotice, match="503"), pytest.raises(NotFound, match="holds no funding_history"):
@@ -168,7 +168,7 @@ def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) ->
 
 
 def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(fakes: Fakes) -> None:
-    """Each history is asked in a session of its own; the venue counts all of them together."""
+    """Each history is requested in a session of its own; the venue counts all of them together."""
     dd.connect("venues", venues=["bybit"])
     dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     listed, polled = _asked(fakes, "instruments-info"), len(fakes.log)
@@ -308,7 +308,7 @@ def test_venues_whose_open_interest_is_not_polled_are_named_once(fakes: Fakes) -
 
 
 def test_prices_are_those_of_polls_and_of_histories(fakes: Fakes) -> None:
-    """Gate reports its mark beside its open interest; bybit's past mark is missing, and a notice says so."""
+    """Gate reports its mark next to its open interest; bybit's past mark is missing, and a notice says so."""
     dd.connect("venues", venues=["gateio", "bybit"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)

@@ -59,7 +59,7 @@ class Many(Fakes):
         return super()._body(exchange, place, params)
 
     def asked(self) -> list[tuple[str, pd.Timestamp]]:
-        """Symbols whose open interest was asked for, and when."""
+        """Symbols whose open interest was requested, and when."""
         found = [
             (params["symbol"], at) for _, place, params, at in self.log if place.endswith("/openInterest")
         ]

@@ -27,7 +27,7 @@ NOW = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
 DAY = ("2026-01-19", "2026-01-20")
 VENUES = [*FAKED]
 FEW = ["bybit", "deribit", "hyperliquid"]
-"""Venues of the report in the gate: two of them have options, whose chains are never of one instant."""
+"""Venues of the report in the gate: two of them have options, whose chains are never of one time."""
 
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "funding.snapshot": ((), {}),
@@ -88,7 +88,7 @@ LISTS = {"funding.metadata", "markets.exchanges", "oi.exchanges", "oi.sparklines
 
 @pytest.fixture(scope="module")
 def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fakes, read_through.ReadThrough]]:
-    """All venues, which were polled twice, and what keeps their answers."""
+    """All venues, which were polled twice, and what keeps their responses."""
     folder = tmp_path_factory.mktemp("venues")
     clock = SimulatedClock(f"{NOW:%Y-%m-%dT%H:%M:%S}")
     fakes = Fakes(int(NOW.timestamp()) + 86_400, clock.utc)

@@ -47,7 +47,7 @@ def run(bucket: Bucket, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> An
 
 
 def test_metrics_are_open_interest_and_three_ratios(run: Any, bucket: Bucket, archive: Archive) -> None:
-    """To 2026-06-24 a row is labelled with its own instant, and from then on five minutes earlier."""
+    """To 2026-06-24 a row is labelled with its own time, and from then on five minutes earlier."""
     bucket.put_zip(day_file("2026-06-24"), metrics("BTCUSDT", "2026-06-24"))
     bucket.put_zip(day_file("2026-06-25"), metrics("BTCUSDT", "2026-06-25", first="00:00", coins=500.0))
     done = run("2026-06-24T00:05", "2026-06-26T00:05")
@@ -192,7 +192,7 @@ def test_payments_with_and_without_a_header_at_their_hour(run: Any, bucket: Buck
 def test_dated_futures_have_the_index_of_their_hours_and_expired_ones_are_found(
     run: Any, bucket: Bucket, archive: Archive
 ) -> None:
-    """Bars open at 1,000 and 100 more each hour; the perpetual's files stand beside and are no futures."""
+    """Bars open at 1,000 and 100 more each hour; the perpetual's files next to them are not futures."""
     for name in ("BTCUSDT", "BTCUSDT_240329", "BTCUSDT_240628"):
         path = f"{UM}/monthly/klines/{name}/1h/{name}-1h-2024-03.zip"
         bucket.put_zip(path, bars(name, "2024-03-29", "2024-03-30"))

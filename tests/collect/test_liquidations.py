@@ -198,7 +198,7 @@ def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(fill: A
 
 
 def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(fill, archive) -> None:
-    """The list cuts its instant to the second, which lies before the gap."""
+    """The list cuts its time to the second, which lies before the gap."""
     events = _events(START, END)
     single = next(one[1] for one in events if one[1].ms % 1000 > 200 and events.count(one) == 1)
     gap = pd.Timestamp(single.ms - 100, unit="ms", tz="UTC")

@@ -193,7 +193,7 @@ def test_a_channel_of_binary_frames_is_named_and_polled_instead(served: Fakes) -
 
 
 def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) -> None:
-    """Prices are polled for it, though nobody asked for them."""
+    """Prices are polled for it, though no one asked for them."""
     ms = int(time.time() * 1000)
     rows = [{"T": ms, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": price} for price in ("2500", "45000", "1e6")]
     server = Pushing([[{"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": ms, "data": rows}]], 1)

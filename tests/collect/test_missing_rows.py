@@ -1,4 +1,4 @@
-"""Rows that venues do not list: incomplete windows, and gaps that a second answer confirms."""
+"""Rows that venues do not list: incomplete windows, and gaps that a second response confirms."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_gap_is_confirmed_by_a_second_answer(
     assert gaps(archive, answered=False) == [window]
     fakes.log.clear()
     fill(PAYMENTS, "binance")
-    # The answer must have the next payment, too.
+    # The response must have the next payment, too.
     assert all(float(request["endTime"]) >= window[1].timestamp() * 1000 for request in requests(fakes))
     assert gaps(archive, answered=True) == [window]
     confirmed = archive.requests().query("source == 'confirmed_gap'")
@@ -90,7 +90,7 @@ def test_a_payment_that_is_listed_late_completes_the_window(
     without(fakes, "2026-01-20T16:00")
     fill(PAYMENTS, "binance")
     assert gaps(archive, answered=False) == [(hour("2026-01-20T16:00"), hour("2026-01-21"))]
-    assert gaps(archive, answered=True) == []  # another answer than the one before
+    assert gaps(archive, answered=True) == []  # another response than the one before
     fakes.altered.clear()
     assert fill(PAYMENTS, "binance").failed == []
     rows = archive.read(PAYMENTS, hour("2026-01-20"), hour("2026-01-26"))

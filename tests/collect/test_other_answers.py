@@ -37,7 +37,7 @@ Lie = Callable[[dict[str, Any], Any], Any]
 
 
 def about_ether(params: dict[str, Any], body: Any) -> Any:
-    """A cache that ignores which contract is asked for."""
+    """A cache that ignores which contract is requested."""
     return json.loads(json.dumps(body).replace("BTC", "ETH")) if "BTC" in str(params) else body
 
 
@@ -53,7 +53,7 @@ def first_pages() -> Lie:
 
 
 def rows_in(value: Any) -> list[list[Any]]:
-    """The lists of an answer that hold rows, at any depth."""
+    """The lists of a response that hold rows, at any depth."""
     if isinstance(value, list):
         return [value] if value and isinstance(value[0], dict | list) else []
     return [rows for item in value.values() for rows in rows_in(item)] if isinstance(value, dict) else []
@@ -84,7 +84,7 @@ def every_second(rows: list[Any]) -> None:
 
 
 def stale(rows: list[Any]) -> None:
-    """A copy of what was asked for forty days ago."""
+    """A copy of what was requested forty days ago."""
     for row in rows:
         row["fundingTime"] = row["fundingTime"] - 40 * 86_400_000
 
@@ -219,7 +219,7 @@ def test_a_contract_without_payments_is_no_failure_where_another_one_has_some(
 
 
 def test_a_window_in_the_life_of_a_contract_is_not_empty(fill, archive, fakes, monkeypatch) -> None:
-    """Ether was paid before and bitcoin is: a week without a payment is an answer about something else."""
+    """Ether was paid before and bitcoin is: a week without a payment is a response about something else."""
     assert fill(FUNDING, "bybit", symbols=["ETH"], end="2026-01-10").failed == []
     honest = fakes.payments
     monkeypatch.setattr(fakes, "payments", lambda venue, s: [] if s == "ETH" else honest(venue, s))
@@ -247,7 +247,7 @@ def test_a_window_is_held_to_the_rows_that_the_series_had_last(
 
 
 def test_a_series_may_rise_from_nothing(fill: Any, archive: Archive, fakes: Fakes) -> None:
-    """A contract that nobody held has no figure to which its next rows could be held."""
+    """A contract that no one held has no figure to which its next rows could be held."""
     fakes.altered["openInterestHist"] = scaled(0.0, "sumOpenInterestValue")
     assert fill("oi_history", "binance", symbols=["ETH"], start="2026-01-30", end="2026-01-31").failed == []
     fakes.altered.clear()
@@ -357,7 +357,7 @@ def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(archive, fak
     ],
 )
 def test_a_list_is_held_to_the_one_before(changed: dict[str, Any], held: list[str], news: list[str]) -> None:
-    """What makes a contract another one is believed when the next list tells it again."""
+    """What makes a contract another one is accepted when the next list tells it again."""
     before, doubted = Instrument("X", "X", "USDT", 1.0), dict[str, Instrument]()
     for again in (False, True):
         told = Records(instruments=[before._replace(**changed)])

@@ -1,4 +1,4 @@
-"""Histories are refilled beside the minutes: a slow or dead venue holds up neither a minute nor the end."""
+"""Histories are refilled next to the minutes: a slow or dead venue holds up neither a minute nor the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refilling(made: Any) -> Any:
 
 @pytest.fixture
 def threads(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Venues that are asked by many threads, whose clock goes on when all wait."""
+    """Venues that are requested by many threads, whose clock goes on when all wait."""
     clock = EventClock(BEFORE_THE_HOUR)
     asked: Any = faked(LAST, clock, monkeypatch)  # instead of those of a clock that stands
     asked.clock = clock

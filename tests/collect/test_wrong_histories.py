@@ -1,6 +1,6 @@
 """Histories of venues that are well formed and wrong: refused, named, without effect or listed.
 
-Every change of `CHANGES` is made to the answers of each history of `HISTORIES` that has room for it.
+Every change of `CHANGES` is made to the responses of each history of `HISTORIES` that has room for it.
 A backfill reads them into an archive, and its rows are compared with those of the unchanged answers.
 """
 

@@ -23,7 +23,7 @@ def interval(exchange: str, second: int) -> int:
 
 
 class Truth:
-    """What happened: payments and open interest of each contract, the same wherever it is asked.
+    """What happened: payments and open interest of each contract, the same wherever it is requested.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Truth:
         return number * 300, 1000 + number * 31 % 500 + len(symbol), 50000.0 + number * 17 % 100
 
     def index(self, second: int) -> float:
-        """The index price at an instant."""
+        """The index price at a time."""
         return 49_900.0 + second // HOUR * 13 % 100
 
     def bars(self, symbol: str) -> list[tuple[int, float]]:

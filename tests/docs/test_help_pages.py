@@ -18,7 +18,7 @@ PACKAGE = Path(dd.__file__).parent
 
 
 def literals(node: ast.AST) -> Iterator[str]:
-    """The texts of a module; ``…`` stands for what is filled in, and for what a sum of texts adds."""
+    """The texts of a module; ``…`` represents what is filled in, and for what a sum of texts adds."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.value
@@ -27,7 +27,7 @@ def literals(node: ast.AST) -> Iterator[str]:
 
 
 def quoted(page: str) -> list[str]:
-    """What the first column of the tables quotes, but for names of errors and statuses."""
+    """What the first column of the tables quotes, except names of errors and statuses."""
     cells = re.findall(r"^\| (`.+?) \|", page, flags=re.M)
     found = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
     return [text for text in found if not re.fullmatch(r"HTTP \d+|\w+(Error|Recorded)", text)]

@@ -1,6 +1,6 @@
 """What the pages show runs as shown, on the sample, and prints what they say.
 
-A block that cannot run stands after a comment ``<!-- not run: why -->``; one after
+A block that cannot run is after a comment ``<!-- not run: why -->``; one after
 ``<!-- site only: why -->`` runs when the site is built.
 """
 

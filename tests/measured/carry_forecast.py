@@ -193,7 +193,7 @@ def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
 
 
 def main(options: Sequence[str] = ()) -> int:
-    """Print the tables; with ``--record`` only write the picks beside the notebook that shows them.
+    """Print the tables; with ``--record`` only write the picks next to the notebook that shows them.
 
     With ``--history`` only that by length of history, with ``--pairs`` that of two venues alone.
     """

@@ -1,4 +1,4 @@
-"""One call for every figure, from which none can be left out."""
+"""One call for every figure, from which none can be omitted."""
 
 from __future__ import annotations
 

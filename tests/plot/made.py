@@ -132,7 +132,7 @@ def delivery_prices() -> pd.DataFrame:
 
 
 def delivered() -> xr.DataArray:
-    """Probabilities of twenty deliveries: two in each tenth but for the first, whose lie in the second."""
+    """Probabilities of twenty deliveries: two in each tenth except the first, whose lie in the second."""
     places = np.repeat(np.arange(10) / 10, 2) + 0.05
     return xr.DataArray(np.where(places < 0.1, 0.15, places), dims="expiry")
 

@@ -1,4 +1,4 @@
-"""Carry figures: gross beside net, break-even, and money beside what is not money."""
+"""Carry figures: gross next to net, break-even, and money next to what is not money."""
 
 from __future__ import annotations
 

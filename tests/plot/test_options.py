@@ -103,7 +103,7 @@ def test_expiries_without_a_strip_leave_the_lower_picture_empty() -> None:
 
 
 def test_the_day_before_stands_at_the_same_expiries() -> None:
-    """Two expiries were at 48 and 52 % a day before; one that is not listed any more is left out."""
+    """Two expiries were at 48 and 52 % a day before; one that is not listed any more is omitted."""
     expiries = [made.QUOTED + pd.Timedelta(days, "D") for days in (7, 30, 5)]
     before = pd.DataFrame(
         {"time": made.QUOTED - pd.Timedelta(1, "D"), "expiry": expiries, "iv": [0.48, 0.52, 0.9]}

@@ -115,7 +115,7 @@ def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> 
 
 
 def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
-    """Of b, which pays every eight hours beside a's every hour, the payment of hour 40 is missing."""
+    """Of b, which pays every eight hours next to a's every hour, the payment of hour 40 is missing."""
     hours = pd.date_range("2026-06-01", periods=96, freq="1h")
     rates = xr.DataArray(
         np.vstack([np.ones(96), np.where(np.arange(96) % 8 == 0, 2.0, np.nan)]),

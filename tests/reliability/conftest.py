@@ -18,7 +18,7 @@ __all__ = ["fake", "opened"]  # fixtures of the transport tests
 _figures = pytest.StashKey[dict[str, list[str]]]()
 
 PATIENT = Limits(connect=300.0, read=300.0, answer=300.0, budget=1500.0, patience=1500.0)
-"""No machine is so slow that an answer that is on its way is given up."""
+"""No machine is so slow that a response that is on its way is given up."""
 
 Measured = Callable[[str, str], None]
 Use = Callable[..., Connection]

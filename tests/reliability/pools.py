@@ -198,7 +198,7 @@ def orphaned(how: str) -> str:
 
 
 def replayed(source: str, folder: Path, count: int) -> int:
-    """Replay in forked workers what the parent recorded; return how many answers were right."""
+    """Replay in forked workers what the parent recorded; return how many responses were right."""
     dd.connect(source, cache="off")
     with dd.record(folder / "all.ddz"):
         for n in range(count):
@@ -209,7 +209,7 @@ def replayed(source: str, folder: Path, count: int) -> int:
 
 
 def keyless(source: str, count: int) -> list[int]:
-    """Request over one venue session from forked children; return how many answers of each were right."""
+    """Request over one venue session from forked children; return how many responses of each were right."""
     session = KeylessSession()
     session.send("GET", f"{source}/echo/0", {})  # an open socket to share
     return _told_by_children(lambda child: _echoes(session, source, child * count, count))
@@ -224,7 +224,7 @@ def venues(folder: Path) -> dict[str, Any]:
     """Read from forked children of a process that is connected to fake venues; return what each was told.
 
     The state is stale when they are forked, and another thread polls and fills: a child that asked by itself
-    would do so at once, over sockets of its parent, or wait for a lock that nobody releases.
+    would do so at once, over sockets of its parent, or wait for a lock that no one releases.
     """
     clock, last = SimulatedClock("2026-01-20T10:30:30"), 1768953600
     with Fakes(last, clock.utc) as fakes:

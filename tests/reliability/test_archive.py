@@ -140,7 +140,7 @@ def _appended(archive: Archive, symbol: str, holder: int) -> bool:
         return archive.append(FUNDING, rates([symbol], ["okx"])) == 96
     except ArchiveError as problem:
         said = str(problem)
-    # It may have been stopped in the instant before it wrote down who it is.
+    # It may have been stopped in the time before it wrote down who it is.
     told = rf"process ({holder}|unknown) has held the writer's lock for over 0\.05 s; nothing was written"
     assert re.search(told, said), said
     return False

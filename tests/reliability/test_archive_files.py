@@ -49,7 +49,7 @@ def others(path: Path) -> None:
 
 
 def neighbour(archive: Archive) -> Archive:
-    """Another archive beside it."""
+    """Another archive next to it."""
     second = open_archive(archive.path.parent / "neighbour")
     second.append(FUNDING, rates(["SOL"], ["okx"], start=pd.Timestamp("2026-03-01", tz="UTC")))
     return second

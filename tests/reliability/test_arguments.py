@@ -128,7 +128,7 @@ DRAWN: st.SearchStrategy[Any] = st.one_of(
     st.lists(st.one_of(st.floats(), st.integers(), st.text(max_size=4), st.none()), max_size=4),
     st.dictionaries(st.text(max_size=4), st.floats(), max_size=3),
 )
-"""Values that nobody thought of."""
+"""Values that no one thought of."""
 
 
 def _of_frame(frame: pd.DataFrame) -> dict[str, Make]:
@@ -282,7 +282,7 @@ def tally() -> Counter[str]:
 
 @contextlib.contextmanager
 def _connected_as_before(name: str) -> Iterator[None]:
-    """Undo what a call does to who answers; one that changes it is made where nobody does yet."""
+    """Undo what a call does to who answers; one that changes it is made where no one does yet."""
     if name not in _CONNECTING:
         yield
         return

@@ -111,9 +111,9 @@ FORGED: dict[str, list[Any]] = {
 
 
 def forged(contents: dict[str, bytes]) -> Iterator[list[tuple[str, bytes]]]:
-    """The members of every forgery: fields of other values or left out, bodies of other bytes.
+    """The members of every forgery: fields of other values or omitted, bodies of other bytes.
 
-    Each is a zip whose own sums are right; `about` alone may be left out.
+    Each is a zip whose own sums are right; `about` alone may be omitted.
     """
     bodies = [(name, data) for name, data in contents.items() if name.startswith("bodies/")]
     for where, values in FORGED.items():

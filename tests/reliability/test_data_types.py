@@ -29,7 +29,7 @@ from tests.reliability.calls import CALLS, function
 from tests.reliability.promises import SOAK
 
 Change: TypeAlias = Callable[[pd.DatetimeIndex], Any]
-"""Makes the labels or the values of a column of other type from instants in UTC."""
+"""Makes the labels or the values of a column of other type from times in UTC."""
 
 ZONES = ("UTC", "Asia/Tokyo", "America/New_York", "Asia/Kolkata")
 
@@ -66,7 +66,7 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CHANGE_THE_CONNECTION = {"connect", "record", "replay", "open_archive", "cache_clear", "bundle_diff", "raw"}
 
 _DAYS_ONLY = {"venues.facts"}
-"""Functions whose argument is a calendar day, not an instant."""
+"""Functions whose argument is a calendar day, not a time."""
 
 
 def _text(stamp: pd.Timestamp, zone: str = "UTC") -> str | None:
@@ -78,7 +78,7 @@ def _arrow(stamps: pd.DatetimeIndex) -> pd.Index:
 
 
 def _changed(value: Any, change: str) -> Any:
-    """Return an argument with its instants of another zone, unit or type; None where it has none."""
+    """Return an argument with its times of another zone, unit or type; None where it has none."""
     if isinstance(value, pd.DataFrame):
         return _changed_frame(value, change)
     if isinstance(value, xr.DataArray | xr.Dataset):

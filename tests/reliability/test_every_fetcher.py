@@ -26,7 +26,7 @@ from tests.transport.conftest import KEY
 SEVERAL = ["BTC", "ETH", "SOL", "DOGE"]
 THREADS = 8
 TWO = replace(PATIENT, tries=2)
-"""So that half of the questions that four answers are needed for fail, most of them midway."""
+"""So that half of the questions that four responses are needed for fail, most of them midway."""
 
 LASTING: dict[str, type[errors.DerivdataError]] = {
     "400": errors.BadRequest,
@@ -125,7 +125,7 @@ def test_every_fetcher_is_called() -> None:
 def test_every_fetcher_gives_its_whole_table_or_an_error(
     use: Use, truth: dict[str, Any], measured: Measured
 ) -> None:
-    """At half of all answers bad, and two tries: a quarter of the questions for one answer fail."""
+    """At half of all responses bad, and two tries: a quarter of the questions for one response fail."""
     rounds, tally = count(1, 40), Counter[str]()
     for round_ in range(rounds):
         use(f"any=0.5:{round_}", cache="off", limits=TWO)

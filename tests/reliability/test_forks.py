@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server that says what it was asked, some answers late so that answers overlap."""
+    """A server that says what it was asked, some responses late so that answers overlap."""
 
     def answer(asked: Asked) -> Reply:
         if asked.path[-1] in "05":

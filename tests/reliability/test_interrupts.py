@@ -1,4 +1,4 @@
-"""Ctrl-C at random instants of a fetch: nothing hangs, and nothing is wrong afterwards."""
+"""Ctrl-C at random times of a fetch: nothing hangs, and nothing is wrong afterwards."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Answers that are plausible and wrong: each lie is found by its rule, and none stays in the cache.
 
-Between the client and the sample the JSON of an answer is changed: by the lies of a list, each to fetchers
+Between the client and the sample the JSON of a response is changed: by the lies of a list, each to fetchers
 whose answers have room for it, and by changes of each number and word in turn. `UNSEEN` holds the fields of
-which nothing in an answer can tell.
+which nothing in a response can tell.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ Body = dict[str, Any]
 
 
 Change = Callable[[Body, Body], object]
-"""Changes an answer in place, given the parameters of its request."""
+"""Changes a response in place, given the parameters of its request."""
 
 
 class Unfit(Exception):
-    """The answer has no room for this lie."""
+    """The response has no room for this lie."""
 
 
 def need(condition: object) -> None:
@@ -58,7 +58,7 @@ def need(condition: object) -> None:
 
 
 def only(condition: Callable[[Body], object], change: Change) -> Change:
-    """A change of the answers that fulfil a condition."""
+    """A change of the responses that fulfil a condition."""
 
     def made(body: Body, query: Body) -> None:
         need(condition(body))
@@ -71,7 +71,7 @@ def only(condition: Callable[[Body], object], change: Change) -> Change:
 
 
 def rows_of(body: Body) -> list[Body]:
-    """The objects that an answer's lists hold, at any depth."""
+    """The objects that a response's lists hold, at any depth."""
     found: list[Body] = []
 
     def walk(value: Any, *, row: bool) -> None:
@@ -373,7 +373,7 @@ def other_range(body: Body, query: Body) -> None:
         body[name] = "77d"
 
 
-# Lies about figures, which other figures of the same answer disprove.
+# Lies about figures, which other figures of the same response disprove.
 
 
 def each(field: str, change: Callable[[Any], Any], body: Body, query: Body, *, every: int = 1) -> None:
@@ -385,7 +385,7 @@ def each(field: str, change: Callable[[Any], Any], body: Body, query: Body, *, e
 
 
 def rows_at(body: Body, query: Body) -> list[list[Body]]:
-    """Lists of rows at instants; those of a table whose answer names its resolution."""
+    """Lists of rows at times; those of a table whose answer names its resolution."""
     need("resolution" in body and "success" not in body and "snapshots" not in body)
     lists = [value for value in [*body.values(), *series_values(body)] if isinstance(value, list)]
     found = [rows for rows in lists if len(rows) > 3 and isinstance(rows[0], dict)]
@@ -402,7 +402,7 @@ def series_values(body: Body) -> list[Any]:
 
 
 def halved(body: Body, query: Body) -> None:
-    """A row in the middle of each step, beside the others."""
+    """A row in the middle of each step, next to the others."""
     for rows in rows_at(body, query):
         step = (stamp_of(rows[1]) - stamp_of(rows[0])) / 2
         for row in [*rows[:-1]]:
@@ -427,14 +427,14 @@ def thinned(body: Body, query: Body) -> None:
 
 
 def coarser(body: Body, query: Body) -> None:
-    """Days, where hours were asked for."""
+    """Days, where hours were requested."""
     resolution("1d", body, query)
     for rows in [value for value in [*body.values(), *series_values(body)] if isinstance(value, list)]:
         rows[:] = [row for row in rows if stamp_of(row).hour == 0]
 
 
 def second_name(name: str, body: Body, query: Body) -> None:
-    """Another spelling of a venue, beside it."""
+    """Another spelling of a venue, next to it."""
     need("exchanges" not in query and "exchange" not in query)
     for rows in body.values():
         for row in rows if isinstance(rows, list) else ():
@@ -803,7 +803,7 @@ UNREAD = {
 """Lies about fields that are no part of the table, or are no rates in it: 2,048 is a price like another."""
 
 MISSING = "missing rows"
-"""What is compared with all responses to one question, beside the rules about each of them."""
+"""What is compared with all responses to one question, next to the rules about each of them."""
 
 NOTICES = {rule.name for rule in RULES if rule.outcome == "notice"} | {MISSING}
 """Rules whose breach leaves the table."""
@@ -811,7 +811,7 @@ NOTICES = {rule.name for rule in RULES if rule.outcome == "notice"} | {MISSING}
 
 @dataclass
 class Liar:
-    """The sample behind a change of its answers, in this process or as a server.
+    """The sample behind a change of its responses, in this process or as a server.
 
     Attributes
     ----------
@@ -934,7 +934,7 @@ def truth(name: str, liar: Liar) -> tuple[Any, list[str], str]:
 
 
 def fits(lie: Lie, name: str, liar: Liar) -> bool:
-    """Whether an answer has room for a lie."""
+    """Whether a response has room for a lie."""
     path = truth(name, liar)[2]
     body = json.loads(liar.honest[path])
     before = copy.deepcopy(body)
@@ -982,7 +982,7 @@ def test_a_lie_is_found(title: str, liar: Liar) -> None:
 def test_a_lie_is_not_kept(
     name: str, upstream: Liar, server: str, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What broke a rule is asked for again, and an honest answer is the table."""
+    """What broke a rule is requested again, and an honest answer is the table."""
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
     refused = [title for title, lie in LIES.items() if lie.rule and lie.rule not in NOTICES]
     read = [LIES[title] for title in refused if (name, title) not in UNREAD]
@@ -1001,7 +1001,7 @@ def test_a_lie_is_not_kept(
 def test_a_lie_that_a_killed_process_left_in_the_cache_is_found_when_it_is_read(
     upstream: Liar, server: str, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer is stored before it is checked: a process may end in between."""
+    """A response is stored before it is checked: a process may end in between."""
     upstream.change = LIES["another symbol"].change
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
     with monkeypatch.context() as killed:
@@ -1070,14 +1070,14 @@ def test_an_odd_answer_breaks_no_rule_by_accident(title: str, liar: Liar) -> Non
 
 
 class Place(NamedTuple):
-    """A value in an answer: its field, without the numbers of rows, and the way to it."""
+    """A value in a response: its field, without the numbers of rows, and the way to it."""
 
     field: str
     steps: tuple[str | int, ...]
 
 
 def places(body: Body) -> list[Place]:
-    """Every field of an answer once, in the second row of each list and the first part of each map."""
+    """Every field of a response once, in the second row of each list and the first part of each map."""
     found: dict[str, Place] = {}
     for place in every_place(body, (), ()):
         if place.field not in found or not at(body, found[place.field].steps):  # a zero has no other size
@@ -1147,7 +1147,7 @@ def as_number(value: Any) -> float | int | None:
 
 
 def moved(text: str) -> str:
-    """An instant a step later; another word."""
+    """A time a step later; another word."""
     if not re.match(r"\d{4}-\d\d-\d\d", text):
         return text + "x"
     later = pd.Timestamp(text) + pd.Timedelta(1, "D" if len(text) == 10 else "h")
@@ -1187,7 +1187,7 @@ def told(name: str, change: Change, liar: Liar) -> str:
 UNSEEN: dict[str, str] = json.loads(
     (Path(__file__).parents[1] / "baseline" / "unseen_changes.json").read_text("utf-8")
 )
-"""By fetcher and field, the changes of a lone value of which nothing in its answer can tell."""
+"""By fetcher and field, the changes of a lone value of which nothing in its response can tell."""
 
 MOST_BLIND = 0.1
 """The part of all fields of which no change is seen, at most."""

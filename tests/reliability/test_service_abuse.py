@@ -131,7 +131,7 @@ def any_path(chance: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[Caller]:
-    """The same service, that nobody else asks."""
+    """The same service, that no one else asks."""
     local = service.start("sample", keys={KEY: "team"})
     session = requests.Session()
     session.headers["X-Api-Key"] = KEY
@@ -141,7 +141,7 @@ def quiet() -> Iterator[Caller]:
 
 
 def test_64_clients_at_once_are_answered_right(served: Served, quiet: Caller, measured: Measured) -> None:
-    """Every answer is the one that the same service gives to who asks alone."""
+    """Every response is the one that the same service gives to who asks alone."""
     seconds = 20
     until = time.monotonic() + seconds
     statuses: Counter[int] = Counter()
@@ -206,7 +206,7 @@ OVERSIZED = {
 
 
 def status_of(answer: bytes) -> int:
-    """The status that an answer begins with; 0 for a connection that was closed without one."""
+    """The status that a response begins with; 0 for a connection that was closed without one."""
     return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
@@ -252,7 +252,7 @@ def test_no_trick_of_a_path_leads_anywhere(served: Served, measured: Measured) -
 
 
 def test_slow_clients_slow_nobody(served: Served, measured: Measured) -> None:
-    """Half requests that never end, and large answers, each another, that nobody reads."""
+    """Half requests that never end, and large responses, each another, that no one reads."""
     many, start, each = count(40, 256), "2026-05-01" if not SOAK else "2026-03-01", count(4, 1)
     symbols = [row["symbol"] for row in json.loads(served.get("/markets/symbols")[1])["symbols"]]
     large = [

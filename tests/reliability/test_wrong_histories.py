@@ -65,7 +65,7 @@ CALLS: dict[str, Call] = {
 
 
 def lists_of(body: Body) -> list[list[Body]]:
-    """Return the lists of rows at instants, those of one venue each where the body has them so."""
+    """Return the lists of rows at times, those of one venue each where the body has them so."""
     found: list[list[Body]] = []
     for name in ("series", "data"):
         value = body.get(name)

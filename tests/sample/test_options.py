@@ -35,7 +35,7 @@ def volatilities(symbol, exchange, instant):
 
 
 def priced(symbol, exchange, instant):
-    """The chain, beside the true volatility and the true value in units of the forward."""
+    """The chain, next to the true volatility and the true value in units of the forward."""
     table = chain(symbol, exchange, instant).merge(
         volatilities(symbol, exchange, instant), on=["expiry", "strike"], suffixes=("", "_true")
     )

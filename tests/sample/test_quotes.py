@@ -23,7 +23,7 @@ LOCAL = [endpoint for endpoint in ENDPOINTS if endpoint.rows]
 
 @pytest.mark.parametrize("endpoint", LOCAL, ids=[endpoint.table for endpoint in LOCAL])
 def test_a_local_table_is_made_stored_served_and_fetched(endpoint: Endpoint, tmp_path: Path) -> None:
-    """Every row of the sample comes back by the table's name, but for prices between full hours."""
+    """Every row of the sample comes back by the table's name, except prices between full hours."""
     name, window = endpoint.table, ("2026-03-01", "2026-03-03")
     steps = {} if endpoint.rows == "single" else {"resolution": "1h"}
     dd.connect("sample")
@@ -86,7 +86,7 @@ def test_the_last_price_is_a_best_price_of_the_book() -> None:
 
 
 def test_dated_futures_are_the_forwards_of_options_on_them_and_follow_the_truth() -> None:
-    """Of deribit and binance; a forward over spot is ``e^(bT)``, one b for all expiries of an instant."""
+    """Of deribit and binance; a forward over spot is ``e^(bT)``, one b for all expiries of a time."""
     hour = pd.Timestamp("2026-03-25T07:00Z")
     rows = STORE.read("futures_history", hour, hour + pd.Timedelta("1h"), symbols=["BTC"])
     chain = STORE.read(
@@ -108,7 +108,7 @@ def test_dated_futures_are_the_forwards_of_options_on_them_and_follow_the_truth(
 
 
 def test_positioning_follows_the_published_law() -> None:
-    """Of all pairs at ten instants that are weeks apart: venues of a symbol share x, and z is their own."""
+    """Of all pairs at ten times that are weeks apart: venues of a symbol share x, and z is their own."""
     instants = pd.date_range("2025-10-01 07:00", freq="21D", periods=10, tz="UTC")
     rows = pd.concat([STORE.read("positioning_history", t, t + pd.Timedelta("1min")) for t in instants])
     rows["log"] = np.log(rows["long_share"] / rows["short_share"])

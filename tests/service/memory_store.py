@@ -52,7 +52,7 @@ class MemoryStore:
         if query.venues is not None:
             keep &= frame["exchange"].isin(query.venues)
         rows = table.conform(frame[keep]) if keep.any() else self.empty[query.table]
-        # Rows come in any order with `columns`: backwards here, so that nobody relies on another.
+        # Rows come in any order with `columns`: backwards here, so that no one relies on another.
         return rows if query.columns is None else rows.iloc[::-1].reset_index(drop=True)[[*query.columns]]
 
     def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def hashed(symbol: str) -> int:
 
 
 def sums_of(rows: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Sums over the symbols of each venue, resolution and instant; hashes of those that have a value."""
+    """Sums over the symbols of each venue, resolution and time; hashes of those that have a value."""
     names = np.array([hashed(symbol) for symbol in rows["symbol"].astype(str)], np.uint64)
     there = names * rows[value].notna().to_numpy(np.uint64)
     keys = ["exchange", "resolution", "time"]

@@ -17,7 +17,7 @@ def test_what_free_sees_and_what_is_left_out(ask: Caller) -> None:
     assert body["symbols"] == ["BTC", "ETH"]
     assert body["funding_rates"] == {"binance": {"BTC": 1.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.1}}
     assert set(body["oi_rankings"]) <= {"BTC", "ETH"}
-    # What has expired is not active; greeks that a venue never gives are left out.
+    # What has expired is not active; greeks that a venue never gives are omitted.
     bare = ask.body("/options/snapshot", exchange="okx", symbol="ETH")["instruments"][0]
     assert "delta" not in bare
 

@@ -110,7 +110,7 @@ def test_a_body_without_end_is_refused(local: service.RunningService, method: st
     chunk = b"10000\r\n" + b"x" * (1 << 16) + b"\r\n"
     sent = head("Transfer-Encoding: chunked", method=method)
     came = talk(local, sent, then=chunk, times=1 << 14)
-    assert came.startswith(b"HTTP/1.1 413 ") or came == b""  # or reset before the answer could be read
+    assert came.startswith(b"HTTP/1.1 413 ") or came == b""  # or reset before the response could be read
 
 
 def test_bodies_are_refused_unread_where_they_are_too_long(local: service.RunningService) -> None:
@@ -132,7 +132,7 @@ def test_half_a_request_is_closed(local: service.RunningService, sent: bytes) ->
 
 
 def test_a_client_that_takes_nothing_is_closed() -> None:
-    """The rest of its answer goes with it: 64 MiB are more than the sockets hold."""
+    """The rest of its response goes with it: 64 MiB are more than the sockets hold."""
     piece, gone = b"x" * (1 << 17), threading.Event()
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
@@ -177,7 +177,7 @@ def test_answers_are_refused_until_there_is_room(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
-    """The rest of what is made then is nobody's; the client asks again after a second."""
+    """The rest of what is made then is no one's; the client asks again after a second."""
     asked, end = threading.Event(), threading.Event()
 
     class Waiting(MemoryStore):
@@ -204,7 +204,7 @@ def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
     ("counts", "aborted"),
     [
         ([(100, 900), (101, 899), (101, 899)], False),  # one byte in 40 s
-        ([(100, 50), (150, 900)], False),  # all of one answer was taken, and most of the next is not
+        ([(100, 50), (150, 900)], False),  # all of one response was taken, and most of the next is not
         ([(100, 0), (100, 0)], False),  # nothing is there to take
         ([(100, 900), (100, 950), (100, 950)], True),
     ],

@@ -1,4 +1,4 @@
-"""What holds for every answer: headers, methods, compression, errors, the root."""
+"""What holds for every response: headers, methods, compression, errors, the root."""
 
 from __future__ import annotations
 

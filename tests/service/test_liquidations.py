@@ -64,7 +64,7 @@ def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill() -> None:
         )
         assert before["data"] == []
         assert [row["exchanges"]["binance"]["long_usd"] for row in after["data"]] == [110.0]
-        # Six hours from 18:00 end at midnight: the first of the steps in which the answer is read.
+        # Six hours from 18:00 end at midnight: the first of the steps in which the response is read.
         since = int(pd.Timestamp("2026-06-29 18:00", tz="UTC").timestamp() * 1000) - 1
         events = straddled.body("/liquidations/events", since=since)["events"]
         assert [(e["oid"], e["usd_value"], e["fill_count"]) for e in events] == [

@@ -64,14 +64,14 @@ def test_steps_of_a_day_are_left_out_where_hours_are_asked_for(mixed: Caller) ->
 
 @pytest.mark.parametrize("path", ["/volume/BTC/timeseries", "/volume/exchange-totals"])
 def test_finer_than_anything_held_is_the_finest_that_is(mixed: Caller, path: str) -> None:
-    """Rows by the day and by the hour: asked for minutes or for raw rows, the answer is by the hour."""
+    """Rows by the day and by the hour: asked for minutes or for raw rows, the response is by the hour."""
     for asked in ("5m", "raw"):
         body = mixed.body(path, resolution=asked, **WINDOW)
         assert (len(body["data"]), body["resolution"], body["notices"]) == (6, "1h", [LEFT_OUT])
 
 
 def test_a_venue_over_time_is_at_the_step_that_both_figures_can_have() -> None:
-    """Volume by the day beside open interest by the hour: both by the day."""
+    """Volume by the day next to open interest by the hour: both by the day."""
     hours = market.every("1h", "2026-06-28 00:00", "2026-06-29 23:00")
     days = market.every("1D", "2026-06-28", "2026-06-29")
     frames = {

@@ -1,4 +1,4 @@
-"""An answer without rows says whether any venue was asked for its window: no rows and not asked differ."""
+"""A response without rows says whether any venue was requested its window: no rows and not asked differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service described by itself: every answer is what its OpenAPI document says."""
+"""The service described by itself: every response is what its OpenAPI document says."""
 
 from __future__ import annotations
 

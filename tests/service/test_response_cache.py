@@ -25,7 +25,7 @@ def test_the_oldest_asked_for_goes_first_and_what_is_too_large_at_once() -> None
 
 
 def test_keys_count_as_bodies_do() -> None:
-    """1,000 requests of 56 kB each with answers of 236 bytes: 16 of them are kept in 1 MB, not 4,000."""
+    """1,000 requests of 56 kB each with responses of 236 bytes: 16 of them are kept in 1 MB, not 4,000."""
     kept = ResponseCache(limit=1_000_000)
     for number in range(1_000):
         kept.put(("/funding", f"{number}," * 14_000), EncodedBody(b"x" * 236))

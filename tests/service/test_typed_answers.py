@@ -13,7 +13,7 @@ from tests.service.conftest import Caller
 CASES: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("typed_answers.json").read_text(encoding="utf-8")
 )
-"""Requests, and by place in the answer what is there; ``why`` says how it was worked out."""
+"""Requests, and by place in the response what is there; ``why`` says how it was worked out."""
 
 
 def at(body: Any, place: str) -> Any:

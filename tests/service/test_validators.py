@@ -1,4 +1,4 @@
-"""A client that has a response already is told so: tags, times, 304."""
+"""A client that has a response already is informed so: tags, times, 304."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ VALUES = st.sampled_from([1.0, 2.5, 1e6, 12345.67, 0.0])
 
 @st.composite
 def histories(draw: st.DrawFn) -> pd.DataFrame:
-    """Rows of two venues: mostly all symbols at every instant of a grid, with whatever may happen to them."""
+    """Rows of two venues: mostly all symbols at every time of a grid, with whatever may happen to them."""
     step = draw(st.sampled_from([5, 30, 60]))
     count = draw(st.integers(4, 60))
     parts = []

@@ -46,7 +46,7 @@ COLUMNS = [StoredColumn("oi_history", "oi_usd"), StoredColumn("volume_history", 
 
 
 def difference(found: Series, expected: Series) -> str:
-    """What differs between two series, but for the last digits of floats, and cents of each symbol."""
+    """What differs between two series, except the last digits of floats, and cents of each symbol."""
     if (found.used, found.notices) != (expected.used, expected.notices):
         return f"{found.used, found.notices} instead of {expected.used, expected.notices}"
     kinds = {"exchange": object, "value": float, "symbol_count": int}
@@ -88,7 +88,7 @@ def test_the_same_totals_are_made_once_unless_their_work_was_cancelled() -> None
 
 
 def test_forgotten_results_are_made_again() -> None:
-    """Of results of 40 MB three are kept; the one that was asked for longest ago goes first."""
+    """Of results of 40 MB three are kept; the one that was requested longest ago goes first."""
     store = Counting()
     view, made = View(store, store.now), []
 

@@ -23,7 +23,7 @@ WINDOWS = [{"start": f"2026-06-{day}T00:00Z", "end": f"2026-06-{day}T01:00Z"} fo
 
 
 class SlowStore(MemoryStore):
-    """Volume is read only once it may be; a request that waits notices when nobody wants it any more."""
+    """Volume is read only once it may be; a request that waits notices when no one wants it any more."""
 
     def __init__(self) -> None:
         frames = {"volume_history": market.volume(), "oi_history": market.open_interest()}
@@ -95,7 +95,7 @@ def test_those_who_ask_for_the_same_share_the_work() -> None:
 
 
 def test_work_that_nobody_waits_for_ends() -> None:
-    """Eight clients go: three answers that were being made end, the five that waited are never started."""
+    """Eight clients go: three responses that were being made end, the five that waited are never started."""
     store = SlowStore()
     with callers(store, 1) as (client,), ExitStack() as kept:
         with ExitStack() as gone:

@@ -1,4 +1,4 @@
-"""Which window and which resolution an answer has, by tier and clock."""
+"""Which window and which resolution a response has, by tier and clock."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.service.conftest import PATIENCE
 
 
 class Work:
-    """Notes who begins, and makes each answer once it may."""
+    """Notes who begins, and makes each response once it may."""
 
     def __init__(self) -> None:
         self.started: list[str] = []

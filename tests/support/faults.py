@@ -1,11 +1,11 @@
 """The local service with faults on demand, to test what stands between a service and its user.
 
 A request says what shall go wrong with it, in the query (``?fault=503``) or before its path, which holds
-for all that is asked of one base address (``http://127.0.0.1:8080/fault:503``). Items parted by ``;`` are
+for all that is requested of one base address (``http://127.0.0.1:8080/fault:503``). Items parted by ``;`` are
 for one try after the other, the last for all that follow: ``503;reset;ok`` is well from the third try on.
 
 ====================== =================================================================================
-``ok``                 the answer as it is
+``ok``                 the response as it is
 ``503``, ``429=2``     that status; ``Retry-After: 2``
 ``html``, ``html=502`` a page instead of JSON, with status 200 or another
 ``garbled``            a body that is said to be compressed and is not
@@ -92,7 +92,7 @@ def _item(plan: str, target: str, tried: int) -> tuple[str, str]:
 
 
 def _whole(right: requests.Response) -> Reply:
-    """An answer as it was sent, compressed or not."""
+    """A response as it was sent, compressed or not."""
     own = ("Content-Length", "Content-Type", "Date")
     headers = {name: value for name, value in right.headers.items() if name.title() not in own}
     return Reply(

@@ -1,4 +1,4 @@
-"""Instants as tables hold them."""
+"""Times as tables hold them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def output_text(cell: dict[str, Any]) -> str:
 
 
 def assertions(cell: dict[str, Any]) -> Iterator[str]:
-    """Yield the messages of the assertions of a code cell in lower case; magics are left out."""
+    """Yield the messages of the assertions of a code cell in lower case; magics are omitted."""
     source = re.sub(r"^\s*[%!].*$", "", "".join(cell["source"]), flags=re.MULTILINE)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assert) and isinstance(node.msg, ast.Constant):

@@ -1,4 +1,4 @@
-"""Published numbers, kept in `tests/data`, and recorded market data, beside the project or nowhere."""
+"""Published numbers, kept in `tests/data`, and recorded market data, next to the project or nowhere."""
 
 from __future__ import annotations
 

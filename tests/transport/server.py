@@ -61,7 +61,7 @@ class Server:
 
 @contextmanager
 def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Iterator[Server]:
-    """A server whose every answer is `answer` of the request; by https with the certificate of `tls`."""
+    """A server whose every response is `answer` of the request; by https with the certificate of `tls`."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -125,7 +125,7 @@ def endless(head: bytes, piece: bytes) -> Reply:
 
 
 def send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
-    """Write one answer."""
+    """Write one response."""
     if reply.raw is not None:
         reply.raw(handler)
         handler.close_connection = True

@@ -32,7 +32,7 @@ BRIEF = replace(FUNDING, fresh_seconds=1.0)
 
 
 def counting(**extra: Any) -> Callable[[Asked], Reply]:
-    """Every answer says which one it is."""
+    """Every response says which one it is."""
     count = iter(range(1_000_000))
     return lambda _: Reply.json({"n": next(count), **extra})
 
@@ -208,7 +208,7 @@ def test_a_cached_answer_is_the_answer(opened: Open) -> None:
 
 
 def test_a_forged_record_that_swells_is_a_miss() -> None:
-    """A right seal does not make 1 GiB of zeros an answer of 10 bytes."""
+    """A right seal does not make 1 GiB of zeros a response of 10 bytes."""
     swollen = cache.dump(head("k", b"0" * 10), b"0" * 10)
     found = cache.read(swollen, "k")
     assert found is not None

@@ -45,7 +45,7 @@ class FakeLocal:
 
 @dataclass
 class Starts:
-    """A starter that remembers what it was asked for."""
+    """A starter that remembers what it was requested."""
 
     url: str
     asked: list[tuple[str, pd.Timestamp | None]] = field(default_factory=list)

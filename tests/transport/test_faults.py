@@ -115,7 +115,7 @@ def test_a_refusal_without_a_tier_claims_none_of_the_key(
 
 
 def answers(replies: list[Reply]):  # type: ignore[no-untyped-def]
-    """The replies in turn, the last one for ever."""
+    """The replies in turn, the last one indefinitely."""
     left = iter(replies)
 
     def answer(_: Asked) -> Reply:

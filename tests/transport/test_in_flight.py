@@ -1,4 +1,4 @@
-"""Several requests under way at once: how many, in which order their answers come, who shares one."""
+"""Several requests under way at once: how many, in which order their responses come, who shares one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.transport.server import Asked, Reply, serving
 
 
 class Crowd:
-    """A server that knows how many it serves at a time, and answers after the first only eight at once."""
+    """A server that knows how many it serves at a time, and responses after the first only eight at once."""
 
     def __init__(self, at_once: int, fails: str = "") -> None:
         self.most = self.now = 0
@@ -119,7 +119,7 @@ def test_a_first_error_ends_it_before_others_are_sent() -> None:
 def test_an_answer_and_an_error_reach_all_who_wait_and_the_error_is_not_kept(
     cache: str, opened: Open, joiners: Joiners
 ) -> None:
-    """Sixteen threads at a time: each answer comes once the fifteen others wait for it."""
+    """Sixteen threads at a time: each response comes once the fifteen others wait for it."""
     replies = iter([Reply(b"<html>")])
 
     def slow(_: Asked) -> Reply:

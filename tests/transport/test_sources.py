@@ -1,4 +1,4 @@
-"""Which source an answer is of, of which data, and by which clock: what the cache may still use."""
+"""Which source a response is of, of which data, and by which clock: what the cache may still use."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_marks_are_looked_up_once_in_two_seconds(opened: Open, fake: FakeTim
 
 
 def machine(at: pd.Timestamp, fake: FakeTime) -> object:
-    """Timing of a machine whose clock stands at an instant."""
+    """Timing of a machine whose clock is at a time."""
     stands: datetime = at.to_pydatetime()
     return replace(fake.timing, machine=lambda: stands)
 
@@ -144,7 +144,7 @@ def test_a_server_ahead_of_this_machine_closes_no_window(
 
 
 def dated(folder: Path, opened: Open, dates: list[pd.Timestamp]) -> str:
-    """Cache one answer for each date; return the server's address."""
+    """Cache one response for each date; return the server's address."""
     given = iter(dates)
     with serving(lambda _: Reply.json({}, date=next(given))) as server:
         connection = opened(server.url)

@@ -1,4 +1,4 @@
-"""What each venue is asked, against a quarter of the limits that it publishes; what of them a run used."""
+"""Requests to each venue, against a quarter of its published limits, and the share that a run used."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ WEIGHTS = {
 CONTRACTS = {"grvt": 120, "ethereal": 50, "binance": 700, "bingx": 1100, "edgex": 300, "cryptocom": 400}
 """Contracts of venues that tell a state of one contract a request."""
 SYMBOLS = 10
-"""Symbols whose liquidations are asked for one by one."""
+"""Symbols whose liquidations are requested one by one."""
 EXPIRIES = {"binance": 60, "derive": 40}
-"""Requests of a chain that is asked by expiry."""
+"""Requests of a chain that is requested by expiry."""
 
 
 def _requests(endpoint: VenueEndpoint) -> float:

@@ -35,7 +35,7 @@ from tests.venues.test_read import CASES, context_of
 
 _MINUTE = pd.Timedelta(1, "min")
 _STEPS = {1.0: 3600, 1e3: 3_600_000, 1e6: 3_600_000_000, 1e9: 3_600_000_000_000}
-"""An hour in the units in which venues write instants: seconds to nanoseconds."""
+"""An hour in the units in which venues write times: seconds to nanoseconds."""
 _ROWS = 6
 _GATE = 12
 """In the gate one of so many fields."""
@@ -141,7 +141,7 @@ def _but_id(fills: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_part(honest: pd.DataFrame, told: pd.DataFrame) -> bool:
-    """Whether rows are some of the honest ones, but for figures that are missing."""
+    """Whether rows are some of the honest ones, except figures that are missing."""
     before, after = (
         frame.astype(object).where(frame.notna(), None).to_dict("records") for frame in (honest, told)
     )
@@ -172,7 +172,7 @@ def told_of(name: str) -> Told:
 
 
 def changes(body: Any, place: Place) -> dict[str, Change]:
-    """The changes that a value has room for, but for its absence; an instant also moves by an hour."""
+    """The changes that a value has room for, except its absence; a time also moves by an hour."""
     value = at(body, place.steps)
     if not place.steps or (place.steps == ("$",) and not isinstance(value, list)):
         return {}

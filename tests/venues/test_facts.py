@@ -1,4 +1,4 @@
-"""Facts of venues: dated, with a source each, and equal to the recorded answers where these are at hand."""
+"""Facts of venues: dated, with a source each, and equal to the recorded responses where these are at hand."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _places(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:
-    """What may stand in the place of a value that is wrong there."""
+    """Wrong values to put in the place of a right one."""
     yield "null", None
     if not isinstance(value, bool):
         yield "flag", True
@@ -87,7 +87,7 @@ def _read(told: Told, text: str) -> Records | None:
 
 
 def _wrong_rows(sound: Records, found: Records) -> list[str]:
-    """Records of a damaged body that the sound one does not have, but for values that are missing."""
+    """Records of a damaged body that the sound one does not have, except values that are missing."""
     wrong = []
     for name in ("states", "payments", "oi", "prices", "liquidations", "books", "options"):
         known = getattr(sound, name)

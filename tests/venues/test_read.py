@@ -16,7 +16,7 @@ from derivdata.errors import DataNotice, SchemaError, VenueError
 from derivdata.sources import venues
 
 AT = "2026-03-02T08:00:00Z"
-MS = 1_772_438_400_000  # the same instant
+MS = 1_772_438_400_000  # the same time
 HOUR = 3_600_000
 
 PREMIUM = {
@@ -44,7 +44,7 @@ CASES = [*TYPED, *(case for case in CORPUS if case["venue"] not in _OTHERS)]
 
 
 def context_of(case: dict[str, Any]) -> dict[str, Any]:
-    """What other answers told: values, and the rows of frames."""
+    """What other responses told: values, and the rows of frames."""
     told: dict[str, Any] = case.get("context", {})
     return {name: pd.DataFrame(value) if isinstance(value, list) else value for name, value in told.items()}
 
@@ -370,7 +370,7 @@ def _contexts(*marks_and_means: tuple[float, float]) -> str:
 
 
 def test_one_crashing_coin_does_not_cost_the_others_their_rows() -> None:
-    """The coin stands at less than a tenth of its mean of the day, BTC near its own."""
+    """The coin is at less than a tenth of its mean of the day, BTC near its own."""
     request = "/info metaAndAssetCtxs"
     frames = venues.read("hyperliquid", request, _contexts((50_000.0, 50_100.0), (0.9, 10.0)), at=AT)
     assert frames["oi_history"]["oi_usd"].tolist() == [500_000.0, 9.0]

@@ -85,7 +85,7 @@ EIGHT_HOURS = (
     "kucoin/funding_history.json",
     "mexc/funding_rate_history.json",
 )
-"""Bodies whose interval no stored answer names: 8 hours there."""
+"""Bodies whose interval no stored response names: 8 hours there."""
 FOUR_HOURS = ("kraken/historical_funding_rates_inverse.json",)
 """Bodies of too few payments to confirm their interval: 4 hours there."""
 
@@ -141,7 +141,7 @@ def request_of(file: str) -> str:
 
 @cache
 def context_of(file: str) -> dict[str, Any]:
-    """What other answers told."""
+    """What other responses told."""
     context: dict[str, Any] = {}
     for other in CONTEXTS.get(file, ()):
         context |= read(other)

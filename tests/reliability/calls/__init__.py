@@ -1,6 +1,6 @@
 """One valid call of every public function, small enough to be made thousands of times.
 
-Arguments that stand at their default are left out.
+Arguments that are at their default are omitted.
 """
 
 from __future__ import annotations

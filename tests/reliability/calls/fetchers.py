@@ -1,4 +1,4 @@
-"""Calls of what fetches, of what stands at the top, of units, of tables and of venues."""
+"""Calls of what fetches, of what is at the top, of units, of tables and of venues."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FETCHERS: dict[str, dict[str, Any]] = {
     "hip4.leaderboard": {"window": "1d", "limit": 2},
     "builders.dashboard": {"window": "1d"},
 }
-"""A call of every fetcher with an answer of one request, small and not empty."""
+"""A call of every fetcher with a response of one request, small and not empty."""
 
 CALLS: Calls = {
     "instruments": lambda: {"symbols": "BTC", "venues": ["okx"]},

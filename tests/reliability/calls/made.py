@@ -80,7 +80,7 @@ def backtested() -> xr.Dataset:
 
 @functools.cache
 def books() -> pd.DataFrame:
-    """Books of two instants."""
+    """Books of two times."""
     levels = [("bid", 1, 99.9), ("bid", 2, 99.0), ("ask", 1, 100.1), ("ask", 2, 101.0)]
     rows = pd.DataFrame(levels, columns=["side", "level", "price_usd"])
     both = pd.concat([rows.assign(time=AS_OF), rows.assign(time=AS_OF - pd.Timedelta(1, "h"))])
