@@ -9,7 +9,8 @@ error that a venue sends with HTTP 200 is an error, and never an empty table.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import parse_qsl
@@ -193,11 +194,23 @@ def read(
     endpoint, reading = _opened(venue, request, body, at=at, context=context)
     if endpoint is None:
         return {}
-    venue = reading.exchange
     rows = _rows(endpoint, reading)
     for why in rows.left_out:
         warn_caller(f"left out: {why}")
-    same = [e for e in VENUES[venue].endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
+    return _tabulate(endpoint, reading, rows, by_coin=by == "coin")
+
+
+def _tabulate(
+    endpoint: VenueEndpoint,
+    reading: Reading,
+    rows: Records,
+    *,
+    by_coin: bool = False,
+    only: Collection[str] | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Return the tables that an endpoint fills, or `only` some of them."""
+    venue = VENUES[reading.exchange]
+    same = [e for e in venue.endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
     names = list(dict.fromkeys(table for e in same for table in e.tables))
     names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
     states = any(state.settle_h is not None for state in rows.states)
@@ -205,11 +218,13 @@ def read(
     told = rows.rates or any(state.rate is not None and state.next_payment for state in rows.states)
     names += ["funding_rates"] * bool(told)
     names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
+    if only is not None:
+        names = [name for name in names if name in only]
 
     def listed(item: Instrument) -> float | None:
-        return reading.interval(item) or VENUES[venue].usual_hours(item)
+        return reading.interval(item) or venue.usual_hours(item)
 
-    return frames(venue, rows, names, at=reading.at, listed=listed, by_coin=by == "coin")
+    return frames(reading.exchange, rows, names, at=reading.at, listed=listed, by_coin=by_coin)
 
 
 def records(
@@ -229,6 +244,8 @@ def records(
 
 def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
     """Read a body; refuse one whose contracts are all of the margin that another path of the venue is for."""
+    if endpoint.method == "WS":
+        _require_channel(endpoint, reading)
     rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     margin = _margin_at(reading.exchange, endpoint.path)
     told: tuple[Any, ...] = (*rows.states, *rows.payments, *rows.oi, *rows.liquidations)
@@ -237,6 +254,29 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
         other = "linear" if items[0].inverse is False else "inverse"
         reading.fail(f"expected {margin} contracts, got {items[0].name}, which is {other}")
     return rows
+
+
+def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
+    """Refuse a frame that states another channel than the one it is read as."""
+    place = VENUES[reading.exchange].channel_at
+    if not place:
+        return
+    for channel in dict.fromkeys(reading.pushed(str | None, place, None)):
+        if channel is not None and not _is_channel(reading.exchange, endpoint, channel):
+            reading.fail(f"the frame is of the channel {channel!r}: read it as that channel")
+
+
+@lru_cache(maxsize=4096)
+def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
+    """Return whether a channel is an endpoint's, or another of its venue's that has the same frames."""
+    # Lighter writes the first "/" of a channel as ":", and Kraken sends the first trades as trade_snapshot
+    name = channel.replace(":", "/").removesuffix("_snapshot")
+    if name.startswith("incremental_"):  # Deribit's begins with a whole ticker, and names no interval
+        name = f"{name.removeprefix('incremental_')}.raw"
+    # OKX has the same frames at other depths and paces, such as books5 and books-l2-tbt
+    name = re.sub(r"^books[-\w]+$", "books", name)
+    alike = [e for e in VENUES[venue].endpoints if e.method == "WS" and e.read == endpoint.read]
+    return any(e.pattern.fullmatch(name) or fnmatchcase(name, e.path) for e in (endpoint, *alike))
 
 
 @lru_cache(maxsize=512)

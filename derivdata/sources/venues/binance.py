@@ -198,6 +198,8 @@ def tickers(reading: Reading) -> Records:
     records = Records()
     for row in reading.rows(_TICKER):
         with reading.row():
+            if row.name.endswith(("-C", "-P")):  # the tickers of options have the same fields
+                reading.fail(f"expected a future or a perpetual, got the option {row.name}")
             item = reading.instrument(row.name, named)
             state = reading.state(item, row)
             if item.inverse:

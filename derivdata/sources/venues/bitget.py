@@ -211,4 +211,5 @@ VENUE = Venue(
     budget=5.0,
     ping=("ping", 25.0),
     terms="API terms of 2023-09 are written for key holders; a clause on public data was not seen.",
+    channel_at="arg.channel",
 )

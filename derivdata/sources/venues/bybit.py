@@ -359,4 +359,5 @@ VENUE = Venue(
     ping=('{"op":"ping"}', 20.0),
     stream=Stream("allLiquidation.{symbol}", partial(connections, "allLiquidation"), b'"topic"'),
     terms="No text on public data was found: for the user's own use. Refuses some countries.",
+    channel_at="topic",
 )

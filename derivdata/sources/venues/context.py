@@ -142,6 +142,9 @@ def dexes(exchange: str, names: list[str]) -> dict[str, Any]:
     return {"dex": names, "venue": [hip3_contract(exchange, f"{name}:")[0] for name in names]}
 
 
+_NO_ROWS = pd.DataFrame()
+
+
 class Context:
     """The context from other answers of the venue about its contracts: frames of `read`, or single values.
 
@@ -164,8 +167,10 @@ class Context:
         self.mark_price = _positive(given, "mark_price")
         self.named: str | None = given.get("instrument")
         frames = {name: _of(given.get(name), name, exchange) for name in _FRAMES}
-        listed = (_instrument(row) for row in frames["instruments"].to_dict("records"))
-        self.instruments = {item.name: item for item in listed}
+        self.instruments: dict[str, Instrument] = {}
+        if len(frames["instruments"]):
+            listed = map(_instrument, frames["instruments"].to_dict("records"))
+            self.instruments = {item.name: item for item in listed}
         self.intervals = _hours(frames["intervals"])
         self._lists_intervals = "intervals" in given
         self._unlisted = given.get("margins_without_intervals", ())
@@ -202,7 +207,7 @@ def _positive(given: Mapping[str, Any], name: str) -> float | None:
 
 def _of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
     if frame is None:
-        return pd.DataFrame()
+        return _NO_ROWS
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"context[{name!r}] must be a frame, not {type(frame).__name__}")
     return frame[frame["exchange"] == exchange] if "exchange" in frame else frame

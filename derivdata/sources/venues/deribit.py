@@ -375,4 +375,5 @@ VENUE = Venue(
     socket="wss://www.deribit.com/ws/api/v2",
     terms='Terms of service, article 4.6 (2021-01-29): market data "for personal use only", no forwarding.',
     hourly=True,
+    channel_at="params.channel",
 )

@@ -199,4 +199,5 @@ VENUE = Venue(
     ),
     named_only=True,
     hourly=True,
+    channel_at="params.channel",
 )

@@ -181,4 +181,5 @@ VENUE = Venue(
     refusal(_Fault, lambda code: "region" if "GEO" in code.upper() else None),
     budget=2.5,
     hourly=True,
+    channel_at="channel",
 )

@@ -161,4 +161,5 @@ VENUE = Venue(
     ENDPOINTS,
     refusal(_Coded, {"RATE_LIMIT": "limit", "TOO_MANY_REQUESTS": "limit"}.get),
     budget=2.0,  # no limit is published; clients meet 429
+    channel_at="channel",
 )

@@ -187,6 +187,7 @@ class Venue:
     # The same of limits that the venue counts apart, by the name in `VenueEndpoint.pool`
     pools: Mapping[str, float] = field(default_factory=dict, compare=False)
     socket: str = ""
+    channel_at: str = ""  # where a frame states its channel, as a path of names; empty where frames do not
     # Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping
     ping: tuple[str, float] = ("", 20.0)
     stream: Stream | None = field(default=None, compare=False)

@@ -385,4 +385,5 @@ VENUE = Venue(
     headers={"X-Gate-Size-Decimal": "1"},
     stream=Stream("futures.public_liquidates", _connections, b'"event":"update"', is_default=False),
     terms="API terms of 2025-10 are written for key holders; a clause on public data was not seen.",
+    channel_at="channel",
 )

@@ -318,7 +318,10 @@ class _Bar(Wire):
 
 
 def mark_klines(reading: Reading) -> Records:
-    """Read mark prices at the start of each bar."""
+    """Read mark prices at the start of each bar; bars of rates and of other prices have the same shape."""
+    channel = reading.part(str | None, "ch", None)
+    if channel is not None and ".mark_price." not in channel:
+        reading.fail(f"expected bars of mark prices, got those of {channel}")
     rows = [(1000 * row.id, row.open) for row in reading.rows(_Bar, "data")]
     return reading.prices(rows, reading.instrument(reading.asked("contract_code"), _named), "mark", "1h")
 
@@ -428,4 +431,5 @@ VENUE = Venue(
     stream=Stream(
         "public.*.liquidation_orders", lambda *_: [Socket(_SOCKET, [_SUBSCRIBE])], b'"notify"', _answer
     ),
+    channel_at="topic",
 )

@@ -297,6 +297,7 @@ VENUE = Venue(
     socket="wss://api.hyperliquid.xyz/ws",
     ping=('{"method":"ping"}', 50.0),
     hourly=True,
+    channel_at="channel",
 )
 
 

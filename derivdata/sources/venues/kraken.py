@@ -344,4 +344,5 @@ VENUE = Venue(
     socket="wss://futures.kraken.com/ws/v1",
     hourly=True,
     is_inverse_hourly=False,  # PI_ contracts paid every 4 hours in 2022 (recorded body of 2022-06-28)
+    channel_at="feed",
 )

@@ -313,4 +313,5 @@ VENUE = Venue(
     socket=SOCKET,
     stream=Stream("trade/{market_id}", _connections, b'"liquidation_trades"', answer),
     hourly=True,
+    channel_at="channel",
 )

@@ -73,6 +73,7 @@ class _Funding(Wire):
     nextFundingRate: str | None = None
     prevFundingTime: Stamp | None = None
     settFundingRate: str | None = None
+    realizedRate: str | None = None  # of payments alone
     settState: str | None = None
 
 
@@ -86,6 +87,8 @@ def funding_rates(reading: Reading) -> Records:
     is_of_all = reading.params.get("instId", "ANY") == "ANY" and reading.place != _RATE_CHANNEL
     for row in reading.pushed(_Funding, "data"):
         with reading.row():
+            if row.realizedRate is not None:
+                reading.fail(f"{row.instId} has a realizedRate: expected the running rate, got a payment")
             item = reading.instrument(row.instId, _named)
             if not item.perpetual or row.fundingRate == "" or (is_of_all and row.instType != "SWAP"):
                 continue
@@ -532,4 +535,5 @@ VENUE = Venue(
     ping=("ping", 25.0),
     stream=Stream("liquidation-orders", lambda *_: [Socket(_SOCKET, [_SUBSCRIBE])], b'"data"'),
     terms="API agreement of 2026-03-26 covers all endpoints; its clause on data was not seen.",
+    channel_at="arg.channel",
 )

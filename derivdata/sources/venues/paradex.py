@@ -158,4 +158,5 @@ VENUE = Venue(
     ENDPOINTS,
     refusal(_Fault, lambda code: "limit" if "RATE_LIMIT" in code else None),
     budget=6.0,
+    channel_at="params.channel",
 )
