@@ -135,7 +135,7 @@ def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: py
     archive.append(FUNDING, rates())
     assert b"testing" not in pickle.dumps(archive)
     again = open_archive(archive.location)
-    reads = counted(monkeypatch, "read_range")
+    reads = counted(monkeypatch, "read_pieces")
     found = again.panel(
         FUNDING, "rate_bps_8h", start=START, end=START + pd.Timedelta("4D"), step="1h", chunks=48
     )
@@ -152,7 +152,7 @@ def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.M
     """The end of a file, once, and the blocks in which the series lies: here the same one."""
     archive = open_archive(f"s3://{bucket}/derivs")
     archive.append(FUNDING, rates(["A", "B", "C"], hours=48, start=START))
-    reads = counted(monkeypatch, "read_range")
+    reads = counted(monkeypatch, "read_pieces")
     again = open_archive(archive.location)
     for _ in range(2):
         rows = again.read(FUNDING, *EVER, symbols=["B"], venues=["okx"])
@@ -262,7 +262,7 @@ def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pyt
 def test_a_store_that_cannot_be_reached_is_one_clear_error(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ObjectStore, "read_range", Mock(side_effect=ConnectionError("no route")))
+    monkeypatch.setattr(ObjectStore, "read_pieces", Mock(side_effect=ConnectionError("no route")))
     with pytest.raises(ArchiveError, match=r"s3://.*\.parquet: cannot be read: no route"):
         archive.read(FUNDING, *EVER)
 

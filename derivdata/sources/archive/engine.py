@@ -52,17 +52,47 @@ def checked_bytes(
     if kept is not None and all(number in kept for number in range(first, last)):
         data = b"".join(kept[number] for number in range(first, last))
         return data[start - at : end - at]
-    data = storage.read_range(file.path, at, until)
-    if len(data) != until - at:
+    pieces = storage.read_pieces(file.path, (at, start, end, until))
+    if sum(map(len, pieces)) != until - at:
         raise OSError("it was cut off")
-    view = memoryview(data)
-    for number in range(first, last):
-        block = view[(number - first) * BLOCK_BYTES : (number + 1 - first) * BLOCK_BYTES]
-        if f"{zlib.crc32(block):08x}" != file.blocks[8 * number : 8 * number + 8]:
-            raise OSError("the checksum of a block does not match")
-        if kept is not None and len(kept) < _KEPT_BLOCKS:
-            kept[number] = bytes(block)
-    return bytes(view[start - at : end - at])
+    _require_checksums(file, first, pieces)
+    if kept is not None:
+        whole = b"".join(pieces)
+        for number in range(first, last):
+            if len(kept) < _KEPT_BLOCKS:
+                offset = number * BLOCK_BYTES - at
+                kept[number] = whole[offset : offset + BLOCK_BYTES]
+    return pieces[1]
+
+
+def _require_checksums(file: DataFile, first: int, pieces: Sequence[bytes]) -> None:
+    """Compare the blocks of a file with their checksums; `pieces` follow each other from block `first` on.
+
+    The middle piece is what a query reads. A copy of it for each whole block would take longer than the
+    checksums.
+    """
+    number = first
+    left = BLOCK_BYTES
+    checksum = 0
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            part = rest[:left]
+            rest = rest[left:]
+            checksum = zlib.crc32(part, checksum)
+            left -= len(part)
+            if left == 0:
+                _require_checksum(file, number, checksum)
+                number += 1
+                left = BLOCK_BYTES
+                checksum = 0
+    if left < BLOCK_BYTES:  # the last block of a file may be shorter
+        _require_checksum(file, number, checksum)
+
+
+def _require_checksum(file: DataFile, number: int, checksum: int) -> None:
+    if f"{checksum:08x}" != file.blocks[8 * number : 8 * number + 8]:
+        raise OSError("the checksum of a block does not match")
 
 
 class _Served(NamedTuple):

@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +130,11 @@ class LocalFolder:
         (self.folder / path).write_bytes(data)
         sync(self.folder / path)
 
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return some bytes of a file, or as many as there are."""
-        with open(f"{self.folder}/{path}", "rb") as file:
-            file.seek(start)
-            return file.read(end - start)
+    def read_pieces(self, path: str, bounds: Sequence[int]) -> list[bytes]:
+        """Return the bytes of a file between neighbouring bounds, or as many as there are."""
+        with open(f"{self.folder}/{path}", "rb", buffering=0) as file:
+            file.seek(bounds[0])
+            return [_read_whole(file, end - start) for start, end in pairwise(bounds)]
 
     def unique(self, digest: str) -> str:
         """Return the digest: under the lock no other writer makes the same file."""
@@ -326,6 +328,17 @@ class Merging:
     def release(self) -> None:
         """Release the lock if it is held."""
         self._lock.release()
+
+
+def _read_whole(file: FileIO, size: int) -> bytes:
+    """Return the next bytes of a file, or as many as there are: one call may read fewer."""
+    data = file.read(size)
+    while len(data) < size:
+        more = file.read(size - len(data))
+        if not more:
+            break
+        data += more
+    return data
 
 
 def _acquired(lock: FolderLock) -> bool:
