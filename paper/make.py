@@ -7,6 +7,7 @@ table, which ``derivdata rerun`` computes again. The table of fits comes from th
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import re
@@ -76,14 +77,14 @@ def carry_table() -> str:
 
 def fit_table() -> str:
     """Three rows of the table on the page of measured fits."""
-    page = (ROOT / "docs" / "methods" / "surfaces.md").read_text(encoding="utf-8")
+    with (ROOT / "docs" / "methods" / "surface_fits.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row[0]: row for row in csv.reader(file)}
     lines = [
         "| method | all quotes | 25 delta | 10 delta | inside bid and ask | crossings | CPU [s] |",
         "|:--|--:|--:|--:|--:|--:|--:|",
     ]
     for method in METHODS:
-        [row] = [line for line in page.splitlines() if line.startswith(f"| {method} |")]
-        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        cells = rows[method]
         lines.append("| " + " | ".join([cells[0], *(cells[place] for place in COLUMNS.values())]) + " |")
     return "\n".join(lines)
 

@@ -213,4 +213,4 @@ def test_info_lists_the_tables_of_an_archive(tmp_path: Path, capsys: pytest.Capt
     assert line.split()[1] == "2"
     assert "2024-03-01 01:00" in line
     assert main(["info", str(tmp_path / "none")]) == 1
-    assert "there is no archive here" in capsys.readouterr().err
+    assert "no archive here" in capsys.readouterr().err

@@ -100,7 +100,7 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
             "of an archive, got 'Sample'; did you mean 'sample'?",
         ),
         (lambda: dd.analysis.fundings, "no attribute 'fundings'; did you mean 'funding'?"),
-        (lambda: dd.venues.facts(["huoby"]), "venues='huoby' is no venue; did you mean 'huobi'?"),
+        (lambda: dd.venues.facts(["huoby"]), "venues='huoby' is not a venue; did you mean 'huobi'?"),
         (lambda: dd.venues.read("binnance", "any", "{}"), "did you mean 'binance'?"),
         (lambda: dd.panel(RATES, "rate_bps8h"), "no column 'rate_bps8h'; did you mean 'rate_bps_8h'?"),
         (

@@ -72,7 +72,8 @@ def names(value: str | Sequence[str], argument: str) -> list[str]:
     if not all(isinstance(name, str) and name for name in listed):
         raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
     if any("," in name for name in listed):
-        raise ValueError(f"{argument}={value!r}: give several names as a list, one text each")
+        separate = [name.strip() for text in listed for name in text.split(",")]
+        raise ValueError(f"{argument}={value!r} has several names in one text: pass a list, {separate!r}")
     if not listed or len(set(listed)) < len(listed):
         raise ValueError(f"{argument} must name at least one, and each once: {listed!r}")
     return listed

@@ -315,7 +315,7 @@ def venue_of(name: str, argument: str = "venue") -> str:
         return slug
     near = difflib.get_close_matches(slug, _KNOWN_VENUES, n=1, cutoff=0.8)
     if near and len(slug) >= _SHORTEST_MISSPELT:
-        raise ValueError(f"{argument}={name!r} is no venue; did you mean {near[0]!r}?")
+        raise ValueError(f"{argument}={name!r} is not a venue; did you mean {near[0]!r}?")
     return name
 
 

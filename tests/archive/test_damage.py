@@ -17,7 +17,7 @@ from tests.archive.rates import EVER, START, rates, said, say
 
 
 def test_places_that_hold_no_archive(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="nowhere: there is no archive here"):
+    with pytest.raises(ArchiveError, match="nowhere: no archive here"):
         open_archive(tmp_path / "nowhere", create=False)
     open_archive(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()

@@ -245,9 +245,9 @@ def test_it_is_served_like_a_folder(archive: Archive) -> None:
 
 def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ArchiveError, match=r"s3://bucket-\d+/none: there is no archive here"):
+    with pytest.raises(ArchiveError, match=r"s3://bucket-\d+/none: no archive here"):
         open_archive(f"s3://{bucket}/none", create=False)
-    with pytest.raises(ArchiveError, match="there is no archive here"):
+    with pytest.raises(ArchiveError, match="no archive here"):
         dd.connect(f"s3://{bucket}/none")
     files().pipe_file(f"{bucket}/notes/todo.txt", b"write")
     with pytest.raises(ArchiveError, match=r"not an archive: it has no archive\.json, but holds 'todo.txt'"):

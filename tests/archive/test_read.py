@@ -30,7 +30,7 @@ def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
         archive.read("funding_histories", *EVER)
     with pytest.raises(ValueError, match="symbols: table funding_metadata has no column 'symbol'"):
         archive.read("funding_metadata", *EVER, symbols=["BTC"])
-    with pytest.raises(ValueError, match="is not an instant"):
+    with pytest.raises(ValueError, match="is not a time"):
         archive.read("funding_history", "soon", EVER[1])  # type: ignore[arg-type]
 
 

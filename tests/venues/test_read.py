@@ -310,7 +310,7 @@ def test_a_venue_may_have_another_of_its_names() -> None:
     assert rows["funding_settlements"]["exchange"].tolist() == ["gateio"]
     assert dd.venues.read("orderly", "any", "{}") == {}
     assert set(dd.venues.facts(["okex", "HTX"])["exchange"]) == {"okx", "huobi"}
-    with pytest.raises(ValueError, match="venue='binanec' is no venue; did you mean 'binance'"):
+    with pytest.raises(ValueError, match="venue='binanec' is not a venue; did you mean 'binance'"):
         dd.venues.read("binanec", "/x", "[]")
 
 

@@ -38,7 +38,7 @@ def pair_costs(fee_bps: float | Mapping[str, float], venues: Sequence[str]) -> F
     if isinstance(fee_bps, Mapping):
         absent = [name for name in venues if name not in fee_bps]
         if absent:
-            raise ValueError(f"fee_bps names no fee of a trade on {', '.join(absent)}")
+            raise ValueError(f"fee_bps has no fee for {', '.join(absent)}: add the bps of one trade")
         each = np.array([float(fee_bps[name]) for name in venues])
     else:
         each = np.full(len(venues), float(fee_bps))

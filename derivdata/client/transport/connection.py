@@ -424,7 +424,7 @@ def _is_in_cassette() -> bool:
 
 
 def _not_cached(request: Request) -> NoReturn:
-    raise NotCached(str(request), "not in the cache: ask for it once without offline=True")
+    raise NotCached(str(request), "not in the cache: fetch it once without offline=True")
 
 
 @lru_cache(maxsize=1024)

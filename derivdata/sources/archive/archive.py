@@ -84,7 +84,7 @@ def open_archive(
     clean(storage)
     if manifests.load(storage) is None and not create:
         raise ArchiveError(
-            f"{storage}: there is no archive here: make one with derivdata import or dd.open_archive"
+            f"{storage}: no archive here: create one with derivdata import or dd.open_archive"
             f"{_meant(str(path))}"
         )
     return Archive(storage, lock_timeout=lock_timeout)
