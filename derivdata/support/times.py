@@ -105,9 +105,7 @@ def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
     try:
         stamp = pd.Timestamp(value if not isinstance(value, str) or _ISO.match(value) else "not ISO")
     except (ValueError, OverflowError):
-        raise ValueError(
-            f"{name}={value!r} is not a time: write it like '2026-01-31T08:00'{also}"
-        ) from None
+        raise ValueError(f"{name}={value!r} is not a time: write it like '2026-01-31T08:00'{also}") from None
     if stamp is pd.NaT:
         raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
     stamp = utc(stamp)
