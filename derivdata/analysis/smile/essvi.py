@@ -28,7 +28,7 @@ import xarray as xr
 from derivdata.analysis.labelling import named
 from derivdata.analysis.smile.evaluate import Method, assemble
 from derivdata.analysis.smile.quotes import SmileQuotes, SurfaceQuotes
-from derivdata.analysis.smile.search import Index, Linearised, Minimum, diagonal, errors, minimise
+from derivdata.analysis.smile.search import Dense, Index, Linearised, Minimum, diagonal, minimise
 from derivdata.analysis.smile.svi import Raw
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
@@ -152,7 +152,7 @@ def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
 def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
     """Return the best SSVI slice of each smile alone, free of butterflies."""
     scale = np.sqrt(quotes.weight / (4.0 * quotes.t[:, None]))
-    alone = SurfaceQuotes(*(part[:, None] for part in (quotes.k, quotes.w, scale, quotes.w, quotes.w)))
+    alone = SurfaceQuotes(*(part[:, None] for part in (quotes.k, quotes.w, scale)))
     slices, minimum = fit_essvi(alone, linear_start(alone))
     return ssvi_to_raw(*natural(slices[:, 0])), minimum
 
@@ -190,7 +190,9 @@ class _Problem(NamedTuple):
         scale = np.maximum(own, 1e-12 * own.max(axis=0) + 1e-300)
         size = np.einsum("set,set->s", *[self.quotes.scale * self.quotes.w] * 2)
         nothing = _EXACT**2 * size
-        return Linearised(x, normal[..., 3, 3].sum(axis=1), nothing, gram, -(pulls @ flat)[:, 0].T, scale)
+        return Linearised(
+            x, normal[..., 3, 3].sum(axis=1), nothing, Dense(gram), -(pulls @ flat)[:, 0].T, scale
+        )
 
 
 def _coordinates(slices: Floats) -> Floats:
@@ -276,7 +278,7 @@ def _residual_rows(slices: Floats, quotes: SurfaceQuotes) -> Floats:
     even = half * width * quotes.k
     odd = half * theta * quotes.k + 0.5 * quotes.k
     out = np.empty((*root.shape[:2], 4, root.shape[2]))
-    out[:, :, 3], factor = errors(quotes, 0.5 * (theta + tilt + root))
+    out[:, :, 3], factor = quotes.errors(0.5 * (theta + tilt + root))
     out[:, :, 0] = factor * (0.5 + half * (theta + tilt))
     out[:, :, 1] = factor * (even + odd)
     out[:, :, 2] = factor * (even - odd)

@@ -1,7 +1,7 @@
 """SVI slices of all expiries fitted together, free of butterflies and of calendar arbitrage.
 
-Five parameters a slice, those of `derivdata.analysis.smile.search`, so that total variance is
-positive by construction. The conditions are inequalities:
+Five parameters a slice, those of `derivdata.analysis.smile.floor_form`, so that total variance is positive by
+construction. The conditions are inequalities:
 
 * butterfly: Durrleman's ``g(k) >= 0`` at 61 places of every slice, out to 30 deviations, and wing slopes
   below 2, which is the limit of g at infinity;
@@ -24,14 +24,23 @@ butterfly-free slices), hence the inequalities. Corbetta et al. (arXiv:1804.0492
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from derivdata.analysis.smile.butterfly import certified, check_slices, product
+from derivdata.analysis.smile.floor_form import (
+    SIZE,
+    density,
+    density_jet,
+    floor_from_raw,
+    floor_to_raw,
+    variance,
+    variance_jet,
+)
 from derivdata.analysis.smile.quotes import SurfaceQuotes
-from derivdata.analysis.smile.search import JointProblem, floor_to_raw, joint_problem, minimise, pressed
+from derivdata.analysis.smile.search import Banded, Index, Linearised, minimise
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arrays import Bools, Floats, Indices, Ints
 
@@ -40,6 +49,15 @@ _FIRST_STEPS = 25
 _STEPS = 12
 _TOLERANCE = 1e-6
 _FIRMNESS = (1.0, 30.0)  # factors of force and margins; what the first leaves unproved begins again
+
+_BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
+_CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
+_MARGINS = (1e-3, 1e-4, 1e-5)  # of g; of volatility; of √slope
+_FORCE = 1e-2
+_FORCE_GROWTH = 3.0
+_STEEPEST = np.sqrt(2.0 * (1.0 - 1e-6))
+_SLOPES = (1, 2)  # variables that are roots of the wings' slopes
+_ROW = np.arange(SIZE)[:, None] + np.arange(2 * SIZE)
 
 
 class JointFit(NamedTuple):
@@ -66,9 +84,9 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
         if not left.size:
             break
         begin = Raw(*(part[left] for part in filled))
-        problem, x = joint_problem(quotes.rows(left), np.where(live, t, 1.0)[left], live[left], begin)
-        firm = problem._replace(force=firmness * problem.force, margin=firmness * problem.margin)
-        _search(firm, x, left, result)
+        at = np.where(live, t, 1.0)[left]
+        problem, x = joint_problem(quotes.rows(left), at, live[left], begin, firmness)
+        _search(problem, x, left, result)
     return result
 
 
@@ -79,8 +97,8 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
         ended = minimise(problem, x, steps=_STEPS if turn else _FIRST_STEPS, tolerance=_TOLERANCE)
         x = ended.x
         result.nfev[going] = result.nfev[going] + ended.nfev
-        values = problem.constraints(x)
-        flat = floor_to_raw(problem.slices(x).reshape(5, -1))
+        values = problem.constraints(problem.slices(x))
+        flat = floor_to_raw(problem.slices(x).reshape(SIZE, -1))
         raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
         done = problem.holds(values)
         if done.any():
@@ -88,11 +106,237 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
         for part, value in zip(result.raw, raw, strict=True):
             part[going[done]] = value[done]
         result.free[going[done]] = True
-        problem = pressed(problem, values).rows(~done)
+        problem = problem.pressed(values).rows(~done)
         x = x[:, ~done]
         going = going[~done]
         if not going.size:
             break
+
+
+class Constraints(NamedTuple):
+    """Values of conditions: of g, of rises in volatility, of rises of wings in √slope."""
+
+    g: Floats
+    gap: Floats
+    wings: Floats
+
+    def rows(self, index: Index) -> Constraints:
+        """Return those of these surfaces only."""
+        return Constraints(self.g[index], self.gap[index], self.wings[index])
+
+
+class JointProblem(NamedTuple):
+    """Quotes and conditions of surfaces; variables of slice i are rows ``5 i`` to ``5 i + 4`` of x.
+
+    A condition is to be at least its margin. `at_least` is that moved by its multiplier over the force, and
+    −∞ where there is no expiry.
+    """
+
+    quotes: SurfaceQuotes
+    live: Bools
+    places_g: Floats
+    places_gap: Floats
+    gap_unit: Floats
+    force: Floats
+    margin: Floats
+    at_least: Constraints
+    low: Floats
+    high: Floats
+    reach: Floats
+
+    def rows(self, index: Index) -> Self:
+        """Return these surfaces only."""
+        first = {
+            name: getattr(self, name)[index]
+            for name in ("live", "places_g", "places_gap", "gap_unit", "force", "margin")
+        }
+        last = {name: getattr(self, name)[:, index] for name in ("low", "high", "reach")}
+        at_least = self.at_least.rows(index)
+        return self._replace(quotes=self.quotes.rows(index), at_least=at_least, **first, **last)
+
+    def slices(self, x: Floats) -> Floats:
+        """Variables as ``(5, surfaces, expiries)``."""
+        return np.ascontiguousarray(x.reshape(-1, SIZE, x.shape[1]).transpose(1, 2, 0))
+
+    def constraints(self, slices: Floats) -> Constraints:
+        """Values of all conditions."""
+        g = density(slices[..., None], self.places_g)
+        gap = variance(slices[:, :, 1:, None], self.places_gap)
+        gap -= variance(slices[:, :, :-1, None], self.places_gap)
+        gap *= self.gap_unit
+        wings = np.moveaxis(slices[1:3, :, 1:] - slices[1:3, :, :-1], 0, -1)
+        return Constraints(g, gap, wings)
+
+    def lacks(self, values: Constraints) -> Constraints:
+        """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""
+        least = self.at_least
+        return Constraints(
+            np.maximum(least.g - values.g, 0.0),
+            np.maximum(least.gap - values.gap, 0.0),
+            np.maximum(least.wings - values.wings, 0.0),
+        )
+
+    def holds(self, values: Constraints) -> Bools:
+        """Tell whether every condition holds at its places, margins left aside."""
+        pairs = self.live[:, 1:, None]
+        slices = ((values.g >= 0.0) | ~self.live[..., None]).all(axis=(1, 2))
+        gaps = ((values.gap >= 0.0) | ~pairs).all(axis=(1, 2))
+        wings = ((values.wings >= 0.0) | ~pairs).all(axis=(1, 2))
+        return np.asarray(slices & gaps & wings)
+
+    def pressed(self, values: Constraints) -> Self:
+        """Return the problem with the multipliers that `values` call for, more force, and a wider margin."""
+        lacks = self.lacks(values)
+        margin = self.margin * np.where(self.holds(values), 2.0, 1.0)
+        multiplier = Constraints(*(lack / _FORCE_GROWTH for lack in lacks))  # over the new force
+        at_least = _at_least(self.live, margin, multiplier)
+        return self._replace(at_least=at_least, force=self.force * _FORCE_GROWTH, margin=margin)
+
+    def evaluate(self, x: Floats) -> Linearised:
+        """Products of all residuals, those of the quotes and those of the conditions.
+
+        ``own`` holds the products of derivatives and, last, of the residual of each slice, and ``neighbours`` those
+        of derivatives of a slice and the next one.
+        """
+        slices = self.slices(x)
+        lacks = self.lacks(self.constraints(slices))
+        own, loss = self._quote_products(slices)
+        neighbours = np.zeros((len(own), own.shape[1] - 1, SIZE, SIZE))
+        self._add_butterflies(own, slices, lacks.g)
+        self._add_crossings(own, neighbours, slices, lacks.gap)
+        self._add_wings(own, neighbours, lacks.wings)
+        for lack in lacks:
+            loss += self.force * np.square(lack).sum(axis=(1, 2))
+        grad = -own[..., :SIZE, -1].reshape(len(own), -1).T
+        bands = _bands(own[..., :SIZE, :SIZE], neighbours)
+        squares = bands[:, :, 0].T
+        # Places without an expiry move nothing: a trace of damping keeps them where they are.
+        scale = np.maximum(squares, 1e-12 * squares.max(axis=0) + 1e-300)
+        return Linearised(x, loss, np.full(len(own), 1e-20), Banded(bands), grad, scale)
+
+    def _quote_products(self, slices: Floats) -> tuple[Floats, Floats]:
+        """Return products of each slice's quotes, ``(surfaces, expiries, 6, 6)``, and each surface's loss."""
+        w, by_w = variance_jet(slices[..., None], self.quotes.k)
+        error, factor = self.quotes.errors(w)
+        rows = np.empty((*self.live.shape, SIZE + 1, w.shape[-1]))
+        np.multiply(np.moveaxis(by_w, 0, 2), factor[:, :, None], out=rows[..., :SIZE, :])
+        rows[..., -1, :] = error
+        products = np.asarray(rows @ rows.swapaxes(-1, -2))
+        return products, products[..., -1, -1].sum(axis=1)
+
+    def _add_butterflies(self, own: Floats, slices: Floats, lack: Floats) -> None:
+        """Add the products of g where a slice has too little of it: at a few places of a few slices."""
+        surface, expiry, place = np.nonzero(lack)
+        if not surface.size:
+            return
+        root = np.sqrt(self.force)[surface]
+        _, slope = density_jet(slices[:, surface, expiry], self.places_g[surface, expiry, place])
+        rows = np.vstack([slope * root, -root * lack[surface, expiry, place]]).T
+        _add_products(own, rows, rows, surface, expiry)
+
+    def _add_crossings(self, own: Floats, neighbours: Floats, slices: Floats, lack: Floats) -> None:
+        """Add the products of rises in volatility where a slice lies too little above the one before."""
+        surface, pair, place = np.nonzero(lack)
+        if not surface.size:
+            return
+        root = np.sqrt(self.force)[surface]
+        k = self.places_gap[surface, pair, place]
+        unit = root * self.gap_unit[surface, pair, place]
+        residual = -root * lack[surface, pair, place]
+        _, by_earlier = variance_jet(slices[:, surface, pair], k)
+        _, by_later = variance_jet(slices[:, surface, pair + 1], k)
+        earlier = np.vstack([-unit * by_earlier, residual]).T
+        later = np.vstack([unit * by_later, residual]).T
+        _add_products(own, earlier, earlier, surface, pair)
+        _add_products(own, later, later, surface, pair + 1)
+        _add_products(neighbours, earlier[:, :SIZE], later[:, :SIZE], surface, pair)
+
+    def _add_wings(self, own: Floats, neighbours: Floats, lack: Floats) -> None:
+        """Add the products of rises of the wings' slopes, whose derivatives are −1 and 1."""
+        force = self.force[:, None]
+        for side, variable in enumerate(_SLOPES):
+            pull = force * lack[:, :, side]
+            square = force * (lack[:, :, side] > 0.0)
+            own[:, :-1, variable, variable] += square
+            own[:, 1:, variable, variable] += square
+            neighbours[:, :, variable, variable] -= square
+            own[:, :-1, variable, -1] += pull
+            own[:, 1:, variable, -1] -= pull
+
+
+def _add_products(into: Floats, left: Floats, right: Floats, surface: Indices, place: Indices) -> None:
+    """Add products of rows ``(rows, variables)`` to the slices that they belong to, in whose order they are."""
+    group = surface * into.shape[1] + place
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    products = np.add.reduceat(left[:, :, None] * right[:, None, :], first, axis=0)
+    into[surface[first], place[first]] += products
+
+
+def _bands(own: Floats, neighbours: Floats) -> Floats:
+    """Return the diagonals of the matrix of all expiries, as `Banded` has them."""
+    surfaces, expiries = own.shape[:2]
+    # Of each variable the products with those of its own and of the next slice.
+    wide = np.zeros((surfaces, expiries, SIZE, 3 * SIZE))
+    wide[..., :SIZE] = own
+    wide[:, :-1, :, SIZE : 2 * SIZE] = neighbours
+    return wide[:, :, np.arange(SIZE)[:, None], _ROW].reshape(surfaces, expiries * SIZE, 2 * SIZE)
+
+
+def _at_least(live: Bools, margin: Floats, multiplier: Constraints) -> Constraints:
+    """Return margins moved by multipliers over the force; −∞ where there is no expiry."""
+    pairs = live[:, 1:, None]
+    masks = (live[..., None], pairs, pairs)
+    moved = [
+        np.where(mask, least * margin[:, None, None] + part, -np.inf)
+        for least, part, mask in zip(_MARGINS, multiplier, masks, strict=True)
+    ]
+    return Constraints(*moved)
+
+
+def joint_problem(
+    quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw, firmness: float
+) -> tuple[JointProblem, Floats]:
+    """Return the problem with units of each slice's own deviation, and where its search begins.
+
+    `firmness` multiplies the force and the margins of its conditions.
+    """
+    count, expiries = live.shape
+    middle = np.where(live, total_variance(0.0, start), 1.0)
+    width = np.sqrt(middle)
+    # Weights of mean 1: the force of a condition must not depend on the unit of the weights.
+    weight = 4.0 * quotes.w * t[..., None] * np.square(quotes.scale)
+    quoted = np.maximum((quotes.scale > 0.0).sum(axis=(1, 2)), 1)
+    mean = weight.sum(axis=(1, 2)) / quoted
+    scale = quotes.scale / np.sqrt(np.where(mean > 0.0, mean, 1.0))[:, None, None]
+    places_gap = width[:, 1:, None] * _CALENDAR
+    later = total_variance(places_gap, Raw(*(part[:, 1:, None] for part in start)))
+    one = np.ones_like(width)
+    low = np.stack([1e-6 * middle, 0.0 * one, 0.0 * one, -20.0 * width, np.log(0.02 * width)])
+    high = np.stack([np.inf * one, _STEEPEST * one, _STEEPEST * one, 20.0 * width, np.log(100.0 * width)])
+    reach = np.stack([np.inf * one, 0.3 * one, 0.3 * one, width, 0.7 * one])
+
+    def stacked(part: Floats) -> Floats:
+        return part.transpose(2, 0, 1).reshape(SIZE * expiries, count)
+
+    variables = floor_from_raw(Raw(*(part.reshape(-1) for part in start))).reshape(SIZE, count, expiries)
+    margin = np.full(count, firmness)
+    nothing = Constraints(
+        np.zeros((count, expiries, _BUTTERFLY.size)),
+        np.zeros((count, expiries - 1, _CALENDAR.size)),
+        np.zeros((count, expiries - 1, 2)),
+    )
+    problem = JointProblem(
+        quotes._replace(scale=scale),
+        live,
+        width[..., None] * _BUTTERFLY,
+        places_gap,
+        0.5 / np.sqrt(later * t[:, 1:, None]),
+        np.full(count, firmness * _FORCE),
+        margin,
+        _at_least(live, margin, nothing),
+        *map(stacked, (low, high, reach)),
+    )
+    return problem, stacked(variables)
 
 
 def never_below(earlier: Raw, later: Raw) -> Bools:

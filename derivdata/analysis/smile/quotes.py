@@ -13,6 +13,7 @@ from derivdata.analysis.labelling import named
 from derivdata.support.arrays import Bools, Floats, Indices
 
 Weights = Literal["equal", "vega", "price", "variance"]
+_INSIDE = 1e-3  # share of a residual between bid and ask that counts: a millionth of the squared loss
 _NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile by itself
 
 
@@ -38,18 +39,31 @@ class SmileQuotes(NamedTuple):
 class SurfaceQuotes(NamedTuple):
     """Quotes of surfaces as total variances ``(surfaces, expiries, strikes)``, scale 0 where there is none.
 
-    `low` and `high` are those of bid and ask, and `w` lies between them; or all are the quote.
+    `low` and `high` are those of bid and ask, and `w` lies between them; None where no quote has a side.
     """
 
     k: Floats
     w: Floats
     scale: Floats
-    low: Floats
-    high: Floats
+    low: Floats | None = None
+    high: Floats | None = None
 
     def rows(self, index: Indices | Bools) -> SurfaceQuotes:
         """Return the quotes of these surfaces only."""
-        return SurfaceQuotes(*(part[index] for part in self))
+        return SurfaceQuotes(*(None if part is None else part[index] for part in self))
+
+    def errors(self, w: Floats) -> tuple[Floats, Floats]:
+        """Return scaled residuals of model variances `w`, and the factor of their derivative by `w`.
+
+        What lies outside bid and ask counts in full; the thousandth of the way to the middle that is left
+        inside makes the minimum unique.
+        """
+        if self.low is None or self.high is None:
+            return (w - self.w) * self.scale, self.scale
+        outside = w - np.clip(w, self.low, self.high)
+        inside = (self.low < w) & (w < self.high)
+        residual = outside + _INSIDE * (w - self.w - outside)
+        return residual * self.scale, np.where(inside, _INSIDE, 1.0) * self.scale
 
 
 class Scaling(NamedTuple):

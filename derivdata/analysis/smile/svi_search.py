@@ -17,16 +17,15 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from derivdata.analysis.smile.floor_form import floor_from_raw, floor_to_raw, variance_jet
 from derivdata.analysis.smile.quotes import SmileQuotes, scaled_quotes
 from derivdata.analysis.smile.search import (
+    Dense,
     Index,
     Linearised,
     Minimum,
     diagonal,
-    floor_from_raw,
-    floor_to_raw,
     gain,
-    jet,
     minimise,
     times,
 )
@@ -254,7 +253,7 @@ class SviProblem(NamedTuple):
             part[3] *= -bend
             part[3] -= tilt * part[0]
             part[4] *= bend * np.exp(2.0 * x[4])
-        return Linearised(x, loss, _FLOOR**2 * self.slices.s0, gram, residual, _projected(gram))
+        return Linearised(x, loss, _FLOOR**2 * self.slices.s0, Dense(gram), residual, _projected(gram))
 
 
 def _projected(gram: Floats) -> Floats:
@@ -373,13 +372,13 @@ class _FloorProblem(NamedTuple):
 
     def evaluate(self, x: Floats) -> Linearised:
         """Residual and Jacobian products at `x`."""
-        (value, _, _), (slope, _, _) = jet(x[..., None], self.k)
+        value, slope = variance_jet(x[..., None], self.k)
         error = self.w - value
         weighted = self.weight * slope
         gram = np.vecdot(weighted[:, None], slope)
         loss = np.vecdot(self.weight * error, error)
         nothing = 1e-28 * np.vecdot(self.weight, np.square(self.w))
-        return Linearised(x, loss, nothing, gram, np.vecdot(weighted, error), diagonal(gram) + 1e-300)
+        return Linearised(x, loss, nothing, Dense(gram), np.vecdot(weighted, error), diagonal(gram) + 1e-300)
 
 
 def _scan(slices: Scaled) -> tuple[Floats, Floats]:

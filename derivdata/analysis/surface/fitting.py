@@ -114,6 +114,8 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     k = np.where(here, k, 0.0)
     low = np.where(has_bid | has_ask, floor * floor * t, w)
     high = np.where(has_ask, ceiling * ceiling * t, np.where(has_bid, np.inf, w))
+    if not (low < high).any():
+        return SurfaceQuotes(k, w, scale)
     return SurfaceQuotes(k, w, scale, low, high)
 
 
@@ -380,8 +382,8 @@ def _joint(
     quotes = quotes_of(ordered, np.arange(len(live)), count)
     at = ordered.t[:, :count]
     begin = Raw(*(part[:, :count] for part in start))
-    joint = fit_joint(quotes._replace(low=quotes.w, high=quotes.w), at, live, begin)
-    if (quotes.low < quotes.high).any():
+    joint = fit_joint(quotes._replace(low=None, high=None), at, live, begin)
+    if quotes.low is not None:
         # From the fit to the middles: between bid and ask nothing leads the search.
         spent = joint.nfev
         place = joint.free[:, None] & live
