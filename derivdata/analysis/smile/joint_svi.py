@@ -195,8 +195,8 @@ class JointProblem(NamedTuple):
     def evaluate(self, x: Floats) -> Linearised:
         """Products of all residuals, those of the quotes and those of the conditions.
 
-        ``own`` holds the products of derivatives and, last, of the residual of each slice, and ``neighbours`` those
-        of derivatives of a slice and the next one.
+        ``own`` holds the products of derivatives and, last, of the residual of each slice, ``neighbours``
+        those of derivatives of a slice and the next one.
         """
         slices = self.slices(x)
         lacks = self.lacks(self.constraints(slices))
@@ -265,7 +265,7 @@ class JointProblem(NamedTuple):
 
 
 def _add_products(into: Floats, left: Floats, right: Floats, surface: Indices, place: Indices) -> None:
-    """Add products of rows ``(rows, variables)`` to the slices that they belong to, in whose order they are."""
+    """Add products of rows ``(rows, variables)`` to their slices; rows of one slice follow each other."""
     group = surface * into.shape[1] + place
     first = np.flatnonzero(np.diff(group, prepend=-1))
     products = np.add.reduceat(left[:, :, None] * right[:, None, :], first, axis=0)
@@ -279,7 +279,8 @@ def _bands(own: Floats, neighbours: Floats) -> Floats:
     wide = np.zeros((surfaces, expiries, SIZE, 3 * SIZE))
     wide[..., :SIZE] = own
     wide[:, :-1, :, SIZE : 2 * SIZE] = neighbours
-    return wide[:, :, np.arange(SIZE)[:, None], _ROW].reshape(surfaces, expiries * SIZE, 2 * SIZE)
+    bands = wide[:, :, np.arange(SIZE)[:, None], _ROW].reshape(surfaces, expiries * SIZE, 2 * SIZE)
+    return bands if expiries > 1 else np.ascontiguousarray(bands[..., :SIZE])
 
 
 def _at_least(live: Bools, margin: Floats, multiplier: Constraints) -> Constraints:
