@@ -13,6 +13,7 @@ Optimization, chapter 17): a condition ``c >= margin`` adds the residual ``√ρ
 after each search its multiplier becomes ``λ = max(0, λ + ρ (margin − c))``. Multipliers find the force that a
 condition needs; penalties alone would have to be infinite, and the search would crawl.
 
+After the first search only the places nearest to their margins are looked at, until the next multipliers.
 The grids guide the search; they prove nothing. What comes out is checked without them: slices by
 `derivdata.analysis.smile.butterfly` (a polynomial of degree 10) or by a search of the whole line,
 neighbours by the roots of a quartic (`never_below`). Surfaces that fail are searched on with more force and a
@@ -52,6 +53,8 @@ _FIRMNESS = (1.0, 30.0)  # factors of force and margins; what the first leaves u
 
 _BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
 _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
+_NEAR_G = 10  # places of each slice, and of each pair, that a search after the first one looks at
+_NEAR_GAP = 16
 _MARGINS = (1e-3, 1e-4, 1e-5)  # of g; of volatility; of √slope
 _FORCE = 1e-2
 _FORCE_GROWTH = 3.0
@@ -92,9 +95,11 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
 
 def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) -> None:
     """Search the surfaces `going`, and put those that are proved free into `result`."""
+    search = problem
     for turn in range(_ROUNDS):
         x = np.clip(x, problem.low, problem.high)
-        ended = minimise(problem, x, steps=_STEPS if turn else _FIRST_STEPS, tolerance=_TOLERANCE)
+        steps = _STEPS if turn else _FIRST_STEPS
+        ended = minimise(search, x, steps=steps, tolerance=_TOLERANCE)
         x = ended.x
         result.nfev[going] = result.nfev[going] + ended.nfev
         values = problem.constraints(problem.slices(x))
@@ -111,6 +116,7 @@ def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) 
         going = going[~done]
         if not going.size:
             break
+        search = problem.near(values.rows(~done))
 
 
 class Constraints(NamedTuple):
@@ -166,6 +172,22 @@ class JointProblem(NamedTuple):
         gap *= self.gap_unit
         wings = np.moveaxis(slices[1:3, :, 1:] - slices[1:3, :, :-1], 0, -1)
         return Constraints(g, gap, wings)
+
+    def near(self, values: Constraints) -> Self:
+        """Return the problem with conditions only at the places that are nearest to their margins."""
+        g = np.argpartition(values.g - self.at_least.g, _NEAR_G, axis=-1)[..., :_NEAR_G]
+        gap = np.argpartition(values.gap - self.at_least.gap, _NEAR_GAP, axis=-1)[..., :_NEAR_GAP]
+        least = Constraints(
+            np.take_along_axis(self.at_least.g, g, -1),
+            np.take_along_axis(self.at_least.gap, gap, -1),
+            self.at_least.wings,
+        )
+        return self._replace(
+            places_g=np.take_along_axis(self.places_g, g, -1),
+            places_gap=np.take_along_axis(self.places_gap, gap, -1),
+            gap_unit=np.take_along_axis(self.gap_unit, gap, -1),
+            at_least=least,
+        )
 
     def lacks(self, values: Constraints) -> Constraints:
         """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""

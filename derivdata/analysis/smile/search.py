@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsbmv
 from scipy.linalg.lapack import dpbsv
 
 from derivdata.support.arrays import Bools, Floats, Ints
@@ -128,14 +129,10 @@ class Banded(NamedTuple):
 
     def times(self, step: Floats) -> Floats:
         """Return each matrix times its vector."""
-        own = np.ascontiguousarray(step.T)
-        size = own.shape[1]
-        total = self.bands[:, :, 0] * own
-        for d in range(1, self.bands.shape[2]):
-            below = self.bands[:, : size - d, d]
-            total[:, d:] += below * own[:, : size - d]
-            total[:, : size - d] += below * own[:, d:]
-        return total.T
+        count, size, width = self.bands.shape
+        matrix = self.bands.reshape(count * size, width).T
+        product = dsbmv(width - 1, 1.0, matrix, step.T.ravel(), lower=1)
+        return np.asarray(product).reshape(count, size).T
 
     def solve(self, right: Floats, free: Bools) -> Floats:
         """Solve for the free variables."""
