@@ -32,8 +32,25 @@ HOUR_UNIT = "h"
 USD_UNIT = "USD"
 APR_UNIT = "1/year"
 APY_UNIT = "1/year compounded"
+VOLATILITY_UNIT = "1/√year"
+PERCENT_UNIT = "%"
+VOLATILITY_SPELLINGS = (VOLATILITY_UNIT, "1/sqrt(year)")
+"""Labels of a decimal volatility: files written before version 0.2 have the second one."""
 
-Unit: TypeAlias = Literal["bps_8h", "native", "bps", "apr", "apy"]
+Unit: TypeAlias = Literal[
+    "bps_8h",
+    "native",
+    "bps",
+    "apr",
+    "apy",
+    "bps/8h",
+    "fraction per interval",
+    "1/year",
+    "1/year compounded",
+    "1/√year",
+    "1/sqrt(year)",
+    "%",
+]
 
 # What each unit names its result, and the label it bears.
 _LABELS = {
@@ -42,8 +59,15 @@ _LABELS = {
     "bps": ("amount_bps", BPS_UNIT),
     "apr": ("apr", APR_UNIT),
     "apy": ("apy", APY_UNIT),
+    "volatility": ("volatility", VOLATILITY_UNIT),
+    "percent": ("volatility_pct", PERCENT_UNIT),
 }
+_NAMES = {label: unit for unit, (_, label) in _LABELS.items()} | dict.fromkeys(
+    VOLATILITY_SPELLINGS, "volatility"
+)
 _OF_A_LENGTH = ("native", "bps", "apy")
+_VOLATILITIES = ("volatility", "percent")
+_PERCENT = {"volatility": 1.0, "percent": 100.0}
 
 
 @typed
@@ -57,7 +81,9 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     old, new
         ``"bps_8h"`` [bps of notional per 8 hours], ``"native"`` [fraction of notional per payment],
         ``"bps"`` [bps of notional, accrued over `hours`], ``"apr"`` [fraction per 365 days, simple] or
-        ``"apy"`` [the same, compounded at every payment].
+        ``"apy"`` [the same, compounded at every payment]; or the label that a result has in its ``units``:
+        ``"bps/8h"``, ``"fraction per interval"``, ``"1/year"``, ``"1/year compounded"``. Volatilities are
+        ``"1/√year"``, also written ``"1/sqrt(year)"``, or ``"%"``, as indices are published.
     hours
         The length that ``"native"``, ``"bps"`` and ``"apy"`` rest on: the hours between payments, or those
         over which the amount accrues. Numbers that fit `values`.
@@ -71,7 +97,7 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     ------
     ValueError
         `hours` is missing where a unit rests on it, or given where none does; `values` says another unit
-        than `old`, so that nothing is converted twice.
+        than `old`, so that nothing is converted twice; a volatility meets a rate.
 
     Examples
     --------
@@ -81,16 +107,25 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     0.1095
     >>> dd.units.convert(1.0, "bps_8h", "bps", hours=30 * 24)
     90.0
+    >>> dd.units.convert(45.0, "%", "1/√year")
+    0.45
     """
-    resting = [unit for unit in (old, new) if unit in _OF_A_LENGTH]
+    from_unit = _NAMES.get(old, old)
+    to_unit = _NAMES.get(new, new)
+    if (from_unit in _VOLATILITIES) != (to_unit in _VOLATILITIES):
+        raise ValueError(f"{old!r} and {new!r}: one is of a volatility, the other of a rate of funding")
+    resting = [unit for unit in (from_unit, to_unit) if unit in _OF_A_LENGTH]
     if resting and hours is None:
         raise ValueError(
             f"hours is missing: {resting[0]!r} rests on a length of time, as the hours between payments"
         )
     if hours is not None and not resting:
         raise ValueError(f"hours says nothing between {old!r} and {new!r}: leave it out")
-    name, unit = _LABELS[new]
-    return _labelled(_from_rate(_rate(values, old, hours), new, hours), name, unit, values, _LABELS[old][1])
+    if from_unit in _VOLATILITIES:
+        result = values * (_PERCENT[to_unit] / _PERCENT[from_unit])
+    else:
+        result = _from_rate(_rate(values, from_unit, hours), to_unit, hours)
+    return _labelled(result, *_LABELS[to_unit], values, from_unit)
 
 
 def _rate(values: Any, old: str, hours: Any) -> Any:
@@ -120,7 +155,7 @@ def _from_rate(rate: Any, new: str, hours: Any) -> Any:
     return rate
 
 
-def _labelled(result: Any, name: str, unit: str, source: Any, needed: str) -> Any:
+def _labelled(result: Any, name: str, unit: str, source: Any, from_unit: str) -> Any:
     """Label what was computed from `source`; numbers and arrays without labels stay as they are.
 
     xarray keeps attributes through arithmetic since its version 2025.11, and did not before: without this an
@@ -129,10 +164,12 @@ def _labelled(result: Any, name: str, unit: str, source: Any, needed: str) -> An
     Raises
     ------
     ValueError
-        `source` says another unit than `needed`.
+        `source` says another unit than `from_unit`.
     """
     attrs = dict(source.attrs) if hasattr(source, "assign_attrs") else {}
-    if attrs.get("units", needed) != needed:
+    needed = _LABELS[from_unit][1]
+    stated = attrs.get("units", needed)
+    if _NAMES.get(stated, stated) != from_unit:
         raise ValueError(
             f"values are in {attrs['units']!r} and this converts from {needed!r}: are they converted already?"
         )

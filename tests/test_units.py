@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -95,3 +96,41 @@ def test_a_length_is_asked_for_where_a_unit_rests_on_it_and_nowhere_else():
 def test_a_series_is_renamed_and_a_frame_left_as_it_is():
     assert units.convert(pd.Series([1.0], name="rate_bps_8h"), "bps_8h", "apr").name == "apr"
     assert units.convert(pd.DataFrame({"a": [1.0]}), "bps_8h", "apr").columns.tolist() == ["a"]
+
+
+@pytest.mark.parametrize("label", ["1/√year", "1/sqrt(year)"])
+def test_volatilities_are_converted_by_either_spelling(label: str) -> None:
+    assert units.convert(0.45, label, "%") == 45.0
+    index = xr.DataArray([45.0, np.nan], dims="time", attrs={"units": "%"})
+    decimal = units.convert(index, "%", label)
+    np.testing.assert_array_equal(decimal.values, [0.45, np.nan])
+    assert decimal.attrs["units"] == "1/√year"
+    stored = xr.DataArray([0.45], dims="time", attrs={"units": label})
+    assert units.convert(stored, "1/√year", "%").item() == 45.0
+
+
+def test_a_unit_is_named_by_the_label_that_results_have() -> None:
+    rate = xr.DataArray([1.0], dims="time", attrs={"units": "bps/8h"})
+    assert units.convert(rate, "bps/8h", "1/year").item() == units.convert(1.0, "bps_8h", "apr")
+    yearly = units.convert(1.0, "bps/8h", "1/year compounded", hours=8)
+    assert yearly == units.convert(1.0, "bps_8h", "apy", hours=8)
+    assert units.convert(0.0001, "fraction per interval", "bps/8h", hours=1) == units.convert(
+        0.0001, "native", "bps_8h", hours=1
+    )
+
+
+def test_a_volatility_is_not_converted_to_a_rate() -> None:
+    with pytest.raises(ValueError, match="one is of a volatility, the other of a rate"):
+        units.convert(0.5, "1/√year", "apr")
+    with pytest.raises(ValueError, match="are they converted already"):
+        units.convert(xr.DataArray([45.0], dims="time", attrs={"units": "%"}), "1/√year", "%")
+
+
+def test_the_package_spells_each_unit_of_volatility_once() -> None:
+    package = Path(str(units.__file__)).parent
+    spelled = [
+        path.name
+        for path in sorted(package.rglob("*.py"))
+        if "sqrt(year)" in path.read_text(encoding="utf-8")
+    ]
+    assert spelled == ["units.py"]

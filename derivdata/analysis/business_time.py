@@ -161,7 +161,7 @@ def fit(
 
 def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.DataArray) -> xr.Dataset:
     per_year = "1/year"
-    per_root = "1/sqrt(year)"
+    per_root = "1/√year"
     names = {
         "weekend_weight": "1", "weekend_weight_low": "1", "weekend_weight_high": "1",
         "start_variance": per_year, "long_variance": per_year, "reversion": per_year,

@@ -28,7 +28,7 @@ __dir__ = __all__.copy
 _YEAR = HOURS_PER_YEAR / 24.0
 _INDEX_OUT = ("index", "lower", "upper", "near_days", "next_days", "near_share", "status")
 _INDEX_UNITS = (
-    dict.fromkeys(("index", "lower", "upper"), "1/sqrt(year)")
+    dict.fromkeys(("index", "lower", "upper"), "1/√year")
     | dict.fromkeys(("near_days", "next_days"), "days")
     | {"near_share": "1"}
 )
@@ -133,7 +133,7 @@ _OUT = ("total_variance", "inside", "lower", "upper", "k_low", "k_high", "status
 _UNITS = (
     dict.fromkeys(("total_variance", "inside", "lower", "upper", "wing_share"), "1")
     | dict.fromkeys(("k_low", "k_high"), "log-moneyness")
-    | {"vol": "1/sqrt(year)"}
+    | {"vol": "1/√year"}
 )
 _MUCH = 0.1
 _SLICES = 4096

@@ -12,6 +12,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_times
 from derivdata.support.arrays import Array
+from derivdata.support.text import warn_caller
 from derivdata.tables.panels import panel, provenance
 
 if TYPE_CHECKING:
@@ -339,13 +340,20 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     return written
 
 
+_NO_SOURCE = (
+    "the figure cannot state its source: its data has no provenance, which pandas.concat, merge and CSV "
+    "drop; join tables with dd.concat, or give source= (a table with provenance, or text)"
+)
+
+
 def stated(*data: Any, source: Any = None) -> tuple[str, str]:
     """Return the text of the footer, and the address that an attribution names."""
     provenances = [provenance(one) for one in (*data, source) if "provenance" in getattr(one, "attrs", {})]
     if isinstance(source, str):
         provenances = [one | {"source": source, "as_of": None} for one in provenances or [{}]]
     if not provenances:
-        return "source not stated", ""  # `pandas.concat` and many analyses drop the provenance
+        warn_caller(_NO_SOURCE)
+        return "source not stated", ""
     sources = dict.fromkeys(s["source"] for s in provenances)
     last = max((s["as_of"] for s in provenances if s["as_of"]), default=None)
     words = [f"source: {', '.join(sources)}"]

@@ -10,10 +10,10 @@ import pandas as pd
 
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import has_zone
+from derivdata.units import VOLATILITY_SPELLINGS
 
 _TIMES = ("time", "start", "end", "expiry")
 _NAMES = ("symbol", "exchange", "side", "instrument_name")
-_DECIMAL_UNIT = "1/sqrt(year)"
 _LARGEST_MEDIAN_IV = 15.0  # options in their last hours trade at up to 1,500 %; 15 % is rare
 
 
@@ -72,7 +72,7 @@ def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> Non
 
     Lazy arrays are not read.
     """
-    if getattr(iv, "attrs", {}).get("units") == _DECIMAL_UNIT:
+    if getattr(iv, "attrs", {}).get("units") in VOLATILITY_SPELLINGS:
         return
     if getattr(iv, "chunks", None) is not None:
         return

@@ -180,7 +180,7 @@ class TestLimits:
         # (S - K)/S has second derivative -2K/S³.
         greeks = black76.greeks(120.0, 100.0, 0.0, 0.5, "call", premium="inverse")
         assert greeks["gamma"] == pytest.approx(-2 * 100.0 / 120.0**3, rel=1e-14)
-        decimal = xr.DataArray([30.0, 1e3, 1e100], dims="iv", attrs={"units": "1/sqrt(year)"})
+        decimal = xr.DataArray([30.0, 1e3, 1e100], dims="iv", attrs={"units": "1/√year"})
         got = black76.price(100.0, xr.DataArray([50.0, 200.0], dims="k"), 1.0, decimal, "call").T
         np.testing.assert_allclose(got, 100.0, rtol=1e-15)
 

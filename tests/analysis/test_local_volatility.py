@@ -18,7 +18,7 @@ def test_without_smiles_it_is_the_forward_volatility():
     found = surface.local_volatility(flat, 0.0, [0.05, 0.1, 0.15, 0.2])
     np.testing.assert_allclose(found["local_variance"], [0.2, 0.2, 0.3, 0.3], rtol=1e-6)
     np.testing.assert_allclose(found["local_vol"] ** 2, found["local_variance"], rtol=1e-14)
-    assert found["local_vol"].attrs["units"] == "1/sqrt(year)"
+    assert found["local_vol"].attrs["units"] == "1/√year"
     assert not np.isnan(surface.local_volatility(flat, 0.1, 0.3, extrapolate="flat_vol")["local_vol"])
     assert np.isnan(surface.local_volatility(flat, 0.1, 0.3)["local_vol"])
 

@@ -17,7 +17,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from derivdata import plot
+from derivdata import errors, plot
 from derivdata.plot.style import dress, stated
 from tests.plot import made
 from tests.plot.cases import CASES
@@ -141,7 +141,10 @@ def test_a_figure_stays_in_the_axes_given(name: str) -> None:
 
 def test_footers_name_sources_and_attribution_or_say_that_nothing_is_stated() -> None:
     pair = made.carry("low", "high", "7d")
-    [footer] = footers(plot.carry(pair).get_figure(root=True))
+    with pytest.warns(errors.DataNotice, match="join tables with dd.concat, or give source=") as notices:
+        [footer] = footers(plot.carry(pair).get_figure(root=True))
+    assert len(notices) == 1
+    assert notices[0].filename == __file__
     assert footer.get_text() == "source not stated"
     table = made.funding()
     credit = "Funding rate data provided by https://data.example.org"

@@ -200,5 +200,5 @@ def implied_vol(
     arrays = formulas.fitting(price, forward, strike, year_fraction, side, interest_rate, names=names)
     iv, status = apply(kernel, arrays, [np.float64, np.int32])
     return ImpliedVol(
-        formulas.named(iv, "iv", units="1/sqrt(year)"), formulas.named(status, "status", **flag_attrs())
+        formulas.named(iv, "iv", units="1/√year"), formulas.named(status, "status", **flag_attrs())
     )

@@ -159,14 +159,14 @@ def attribution(
     result = result.assign(
         residual_share=(abs(total["residual"]) / size).assign_attrs(units="1"),
         forward_change=d_forward.assign_attrs(units="USD"),
-        vol_change=(iv_after - iv).assign_attrs(units="1/sqrt(year)"),
+        vol_change=(iv_after - iv).assign_attrs(units="1/√year"),
         days=(passed * DAYS_PER_YEAR).assign_attrs(units="days"),
     )
     if price is not None:
         result["settlement_price"] = price.assign_attrs(units="USD")
     if steps is not None:
         moved = [now - then for now, then in zip(steps, [iv, *steps[:-1]], strict=True)]
-        result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/sqrt(year)")
+        result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/√year")
     status = (one.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
     return labelled.assign_attrs(_origin(before, after))

@@ -117,7 +117,7 @@ def scenarios(
     result["status"] = status.transpose(..., *order).drop_attrs().assign_attrs(flag_attrs())
     order = [dim for dim in ("leg", "spot_change", "vol_change", "days") if dim in result.dims]
     result = result.transpose("currency", ..., *order)
-    units = {"spot_change": "fraction", "vol_change": "1/sqrt(year)", "days": "days"}
+    units = {"spot_change": "fraction", "vol_change": "1/√year", "days": "days"}
     for name, unit in units.items():
         result[name].attrs["units"] = unit
     return with_labels(result, surface)

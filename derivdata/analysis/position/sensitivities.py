@@ -274,7 +274,7 @@ def greeks(
         result[variable].attrs = {"units": _UNITS[variable]}
     result = result.assign(
         forward=placed.forward.assign_attrs(units="USD"),
-        iv=iv.assign_attrs(units="1/sqrt(year)"),
+        iv=iv.assign_attrs(units="1/√year"),
         year_fraction=placed.year_fraction.where(placed.expires).assign_attrs(units="years"),
         status=placed.status(k).drop_attrs().assign_attrs(flag_attrs()),
     )

@@ -52,7 +52,7 @@ FACTS = {
     "status": np.int32,
 }
 """What every fit says of a slice beside its parameters, by type."""
-_UNITS = {"rmse_vol": "1/sqrt(year)", "k_min": "log-moneyness", "k_max": "log-moneyness"}
+_UNITS = {"rmse_vol": "1/√year", "k_min": "log-moneyness", "k_max": "log-moneyness"}
 
 
 class Method(IntEnum):
@@ -176,7 +176,7 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
     require_variables(fit, "fit", ("year_fraction",))
     w = total_variance(fit, log_moneyness, extrapolate=extrapolate)
     found = elementwise(lambda t, w: np.sqrt(w / t), fit["year_fraction"], w)
-    return found.rename("iv").assign_attrs(units="1/sqrt(year)")
+    return found.rename("iv").assign_attrs(units="1/√year")
 
 
 @typed

@@ -185,14 +185,14 @@ def _fitted(
     model = smile.iv(surface, k, extrapolate=True)
     error = abs(model - iv)
     largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN where there are no strikes
-    surface["largest_error_vol"] = largest.assign_attrs(units="1/sqrt(year)")
+    surface["largest_error_vol"] = largest.assign_attrs(units="1/√year")
     if spread is not None and quoted:
         off = (error / spread.where(spread > 0.0)).max("strike")
         surface["largest_error_spreads"] = off.assign_attrs(units="1")
         outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
-        surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/sqrt(year)")
+        surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/√year")
         half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
-        surface["atm_half_spread_vol"] = half.assign_attrs(units="1/sqrt(year)")
+        surface["atm_half_spread_vol"] = half.assign_attrs(units="1/√year")
         level = smile.iv(surface, 0.0, extrapolate=True)
         low, high = (at_the_money_of(k, quotes[name], "strike") for name in ("iv_bid", "iv_ask"))
         marked = at_the_money_of(k, iv, "strike")
@@ -346,7 +346,7 @@ def history(
     fixed = at_tenors(surface, tenors, points, conventions, clock=clock, more=True)
     level = fixed["level"]
     fixed = fixed.drop_vars("level")
-    for name, unit in (("forward", "USD"), ("skew", "1/sqrt(year)")):
+    for name, unit in (("forward", "USD"), ("skew", "1/√year")):
         fixed[name].attrs = {"units": unit}
     if "time" in fixed.dims:
         fixed = fixed.assign(_dynamics(level, fixed["skew"], fixed["forward"]))
@@ -373,7 +373,7 @@ def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) ->
         enough = (count > 2) & (square > 0.0)
         slope = ((x * y).sum("time") / square).where(enough)
         spread = (x**2 * (y - slope * x) ** 2).sum("time") * count / (count - 2).where(enough)
-        unit = "1/sqrt(year)" if name == "spot_beta" else "1"
+        unit = "1/√year" if name == "spot_beta" else "1"
         parts = {name: slope, f"{name}_error": (spread**0.5 / square).where(enough)}
         result |= {each: part.assign_attrs(units=unit) for each, part in parts.items()}
     return result

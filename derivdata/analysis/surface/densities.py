@@ -149,7 +149,7 @@ def local_volatility(
         result = result.assign_coords(maturity=t["maturity"])
     result = result.transpose(*weighted.dims)
     result = result.assign_attrs(origin_attrs(surface))
-    return with_units(result, {"local_variance": "1/year", "local_vol": "1/sqrt(year)"})
+    return with_units(result, {"local_variance": "1/year", "local_vol": "1/√year"})
 
 
 def _slope_in_time(

@@ -24,7 +24,7 @@ _UNITS = {
     "forward": "USD",
     "strike_usd": "USD",
     "log_moneyness": "log-moneyness",
-    "iv": "1/sqrt(year)",
+    "iv": "1/√year",
     "delta": "1",
     "year_fraction": "years",
 }
@@ -95,7 +95,7 @@ def iv(
     cut = at_maturity(surface, t, extrapolate=extrapolate, clock=clock)
     w = cut.total_variance(k)
     found = volatility(w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max)), t)
-    return found.rename("iv").assign_attrs(units="1/sqrt(year)")
+    return found.rename("iv").assign_attrs(units="1/√year")
 
 
 @typed

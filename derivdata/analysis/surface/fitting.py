@@ -235,7 +235,7 @@ def fit(
         "strip_variance": (variance, "1"),
         "strip_low": (low, "log-moneyness"),
         "strip_high": (high, "log-moneyness"),
-        "atm_error_vol": (error, "1/sqrt(year)"),
+        "atm_error_vol": (error, "1/√year"),
     }
     return surface.assign(
         {name: part.reset_coords(drop=True).assign_attrs(units=unit) for name, (part, unit) in more.items()}

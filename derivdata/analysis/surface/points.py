@@ -166,7 +166,7 @@ def points_of(
     out = {point: _value(kind, size, vols) for point, (kind, size) in parsed.items()}
     out["status"] = _status(cut, places)
     result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
-    result = with_units(result, dict.fromkeys(set(out) - {"status"}, "1/sqrt(year)"))
+    result = with_units(result, dict.fromkeys(set(out) - {"status"}, "1/√year"))
     return result.assign_attrs(delta=delta, atm=atm)
 
 
@@ -197,7 +197,7 @@ def _errors(cut: Maturity, points: Sequence[str], conventions: dict[str, Any]) -
                 square if side == "before" else square.where(cut.share_after > 0.0, 0.0)
             )
     return {
-        f"{point}_error": (square**0.5).reset_coords(drop=True).assign_attrs(units="1/sqrt(year)")
+        f"{point}_error": (square**0.5).reset_coords(drop=True).assign_attrs(units="1/√year")
         for point, square in squares.items()
     }
 

@@ -145,7 +145,7 @@ def forward_variance(
     k = bare(log_moneyness, "log_moneyness")
     result = _between(*(cut.total_variance(k) for cut in cuts), *times)
     status = (cuts[0].status | cuts[1].status | result["status"]).astype(np.int32)
-    return with_units(result.assign(status=status), {"variance": "1/year", "vol": "1/sqrt(year)"})
+    return with_units(result.assign(status=status), {"variance": "1/year", "vol": "1/√year"})
 
 
 @typed
@@ -192,7 +192,7 @@ def term_structure(
     )[name]  # fmt: skip
     week, month, quarter = (fixed.isel(tenor=i, drop=True) for i in range(3))
     out = out.assign(status=status.astype(np.int32), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
-    per_root = dict.fromkeys((name, "forward_vol", "slope_90d_30d"), "1/sqrt(year)")
+    per_root = dict.fromkeys((name, "forward_vol", "slope_90d_30d"), "1/√year")
     units = {"forward_variance": "1/year", "total_variance": "1", "ratio_7d_30d": "1"} | per_root
     return with_units(out, units).assign_coords({each: surface.coords[each] for each in surface.coords})
 
