@@ -59,6 +59,13 @@ _UNITS = {
     "contract_coin": "coin",  # what a linear contract is of
     "contract_usd": "USD",  # what an inverse one is of
     "multiplier": "coin",  # that one unit of the symbol stands for
+    "stream_connections": "connections",  # WebSockets of one address
+    "stream_connections_per_second": "connections/s",  # of one address
+    "stream_connections_per_5_minutes": "connections/5 min",
+    "stream_channels": "channels",  # of one connection
+    "stream_messages_per_second": "messages/s",  # that one connection may send, subscriptions among them
+    "stream_messages_per_hour": "messages/h",
+    "stream_message_bytes": "bytes",
 }
 _SOURCES = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=list[_Source])
 

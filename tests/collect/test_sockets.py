@@ -22,6 +22,7 @@ from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.state_streams import STATE_STREAMS
 from tests.collect.fakes import SimulatedClock
 
 MS = 1_772_438_400_000
@@ -345,6 +346,42 @@ def test_the_headers_of_a_venue_are_sent_with_the_handshake() -> None:
     stream.stop()
     server.shutdown()
     assert told[0] == "1"
+
+
+@pytest.mark.parametrize(
+    ("venue", "connections", "waits"),
+    [
+        ("okx", 3, [1 / 3, 1 / 3]),  # 3 a second
+        ("bitget", 302, [300.0]),  # 300 in 5 minutes: the 301st waits until the first is as old
+        ("derive", 20, []),  # no limit is known
+    ],
+)
+def test_connections_are_opened_within_the_limits_of_the_venue(
+    venue: str, connections: int, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:00")
+    stream = VenueStream(VENUES[venue], STATE_STREAMS[venue][0], lambda: ([BTC], {}), clock)
+    waited: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        return bool(clock.wait(seconds))
+
+    monkeypatch.setattr(stream._stopping, "wait", wait)
+    for _ in range(connections):
+        stream._keep_to_connections()
+    assert waited == pytest.approx(waits)
+
+
+def test_messages_are_sent_at_the_pace_of_the_venue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bitget accepts 10 a second."""
+    stream = VenueStream(
+        VENUES["bitget"], STATE_STREAMS["bitget"][0], lambda: ([BTC], {}), SimulatedClock("2026-01-20T10:00")
+    )
+    waited: list[float] = []
+    monkeypatch.setattr(stream._stopping, "wait", waited.append)
+    stream._wait_for("stream_messages_per_second")
+    assert waited == [0.1]
 
 
 def test_a_channel_is_broken_while_it_cannot_be_read_and_whole_again_after_a_frame() -> None:

@@ -199,7 +199,7 @@ def test_subscriptions_of_a_connection_stay_below_its_length() -> None:
     ("venue", "channels", "of_channels", "of_message"),
     [  # the venue's limits: channels of a connection, bytes of their list, bytes of a message
         ("bitget", 49, None, 4096),
-        ("okx", None, 65_536, 65_536),
+        ("okx", 480, 65_536, 65_536),
         ("deribit", None, None, 32_768),
     ],
 )

@@ -26,6 +26,7 @@ from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.support.text import import_extra
 from derivdata.support.times import Window
+from derivdata.tables.venue_facts import fact_value
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _OPEN_SECONDS = 10.0
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
+_CONNECTION_WINDOW = pd.Timedelta(5, "min")
 _HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
 _PING = pd.Timedelta(10, "s")
 _UNREAD = pd.Timedelta(20, "s")
@@ -85,6 +87,7 @@ class VenueStream:
         self.left_out = ""  # figures of states that are doubtful, of the last time that it was drained
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
+        self._opened: list[pd.Timestamp] = []  # when connections were opened, those of the last minutes
         self._heard: list[pd.Timestamp] = []  # the last sign of life of each connection
         self._unacknowledged: list[int] = []  # subscriptions of each connection
         self._names: set[str] = set()  # of the contracts that are listened to
@@ -161,13 +164,15 @@ class VenueStream:
         with contextlib.ExitStack() as opened:
             options = {"open_timeout": _OPEN_SECONDS, "max_size": _LARGEST, "user_agent_header": _AGENT}
             options["additional_headers"] = dict(self.venue.headers)
-            sockets = [
-                opened.enter_context(self._client.connect(self._address or address, **options))
-                for address, _ in needed
-            ]
-            for socket, (_, messages) in zip(sockets, needed, strict=True):
-                for message in messages:
+            sockets: list[ClientConnection] = []
+            for address, messages in needed:
+                self._keep_to_connections()
+                socket = opened.enter_context(self._client.connect(self._address or address, **options))
+                for place, message in enumerate(messages):
+                    if place:
+                        self._wait_for("stream_messages_per_second")
                     socket.send(message)
+                sockets.append(socket)
             now = self._clock.utc()
             with self._lock:
                 self._unacknowledged = [len(messages) for _, messages in needed]
@@ -177,6 +182,23 @@ class VenueStream:
                     self._states.forget()
             self._listen_together(sockets, Context(context, self.venue.exchange))
             return self._clock.utc() - now
+
+    def _keep_to_connections(self) -> None:
+        """Wait until the venue's limits allow another connection."""
+        now = self._clock.utc()
+        recent = [at for at in self._opened if now - at < _CONNECTION_WINDOW]
+        if recent and now - recent[-1] < pd.Timedelta(1, "s"):
+            self._wait_for("stream_connections_per_second")
+        allowed = fact_value(self.venue.exchange, "stream_connections_per_5_minutes")
+        if allowed and len(recent) >= allowed:
+            self._stopping.wait((recent[-int(allowed)] + _CONNECTION_WINDOW - now).total_seconds())
+        self._opened = [*recent, self._clock.utc()]
+
+    def _wait_for(self, limit: str) -> None:
+        """Wait for as long as one message or connection takes at a limit of the venue."""
+        allowed = fact_value(self.venue.exchange, limit)
+        if allowed:
+            self._stopping.wait(1 / allowed)
 
     def _listen_together(self, sockets: list[ClientConnection], context: Context) -> None:
         """Listen until a connection ends, or the venue lists other contracts than those subscribed to."""

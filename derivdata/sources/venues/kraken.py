@@ -42,7 +42,11 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of PF_XBTUSD (linear, coins) or PI_XBTUSD (inverse, USD); others are dated."""
+    """Return the contract of PF_XBTUSD (linear, coins) or PI_XBTUSD (inverse, USD); others are dated.
+
+    Bodies of 2021 write names in lower case (JKorf/Kraken.Net, FuturesExchangeData/GetSymbolsAsync.txt).
+    """
+    name = name.upper()
     kind, pair, *_ = (*name.split("_"), "")
     base = pair.removesuffix("USD")
     perpetual = kind in ("PF", "PI") and name.endswith("USD")

@@ -13,6 +13,7 @@ import msgspec
 
 from derivdata.sources.venues import bybit, edgex, lighter
 from derivdata.sources.venues.endpoint import Socket, Stream
+from derivdata.tables.venue_facts import fact_value
 
 _TOPICS = 100
 """Contracts that one message subscribes to, at most."""
@@ -67,11 +68,9 @@ def _marks(address: str) -> Stream:
     return Stream(channel, _of_all(f"{address}/{channel}"), b"markPriceUpdate")
 
 
-_OKX_CHANNELS = 600
-"""Channels of a connection, whose names may have 64 KB together (venue's pages, 2025-11: network, subscribe).
-
-It accepts 480 subscriptions an hour.
-"""
+_OKX_CHANNELS = 480
+"""Channels of a connection: it accepts 480 subscriptions an hour, and the venue does not say whether each
+channel of a request counts. Each connection subscribes once; other contracts are a new connection."""
 
 
 def _okx(channel: str) -> Stream:
@@ -82,18 +81,9 @@ def _okx(channel: str) -> Stream:
     return Stream(channel, connections, b'"data"')
 
 
-_BITGET_BYTES = 4096
-"""The longest message that Bitget accepts (its WebSocket page, read 2026-11; 100 contracts have 7,000).
-
-This is the limit of v2, whose channel is used. Messages of v3 may have 20 topics (venue's pages, 2026-11).
-"""
-_BITGET_CHANNELS = 48
-"""Channels of a connection: the venue recommends fewer than 50 (its change log, read 2025-11).
-
-It accepts 10 messages a second, pings among them.
-"""
-_DERIBIT_BYTES = 32_000
-"""The longest frame that Deribit accepts (error -32600 of its list of errors, read 2025-11)."""
+def _limit(venue: str, fact: str) -> int:
+    """Return a limit of a venue's streams from its facts, 0 where none is known."""
+    return int(fact_value(venue, fact) or 0)
 
 
 def _bitget(names: list[str]) -> str:
@@ -147,8 +137,8 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
             _of_contracts(
                 "wss://ws.bitget.com/v2/ws/public",
                 _bitget,
-                largest=_BITGET_BYTES,
-                of_connection=_BITGET_CHANNELS,
+                largest=_limit("bitget", "stream_message_bytes"),  # of v2; v3 has 20 topics a message
+                of_connection=_limit("bitget", "stream_channels"),
             ),
             b'"data"',
         ),
@@ -161,7 +151,11 @@ STATE_STREAMS: dict[str, tuple[Stream, ...]] = {
     "deribit": (
         Stream(
             "ticker.{instrument_name}.agg2",
-            _of_contracts("wss://www.deribit.com/ws/api/v2", _deribit, largest=_DERIBIT_BYTES),
+            _of_contracts(
+                "wss://www.deribit.com/ws/api/v2",
+                _deribit,
+                largest=_limit("deribit", "stream_message_bytes"),
+            ),
             b'"subscription"',
         ),
     ),

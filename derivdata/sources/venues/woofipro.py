@@ -55,7 +55,7 @@ def _contract(reading: Reading, row: _Listing) -> Instrument:
         symbol=item.symbol,
         quote=item.quote,
         perpetual=item.perpetual,
-        active=row.trading in (None, "", "TRADING"),
+        active=row.trading in (None, "", "TRADING", "ACTIVE"),  # the last in ccxt 4.5.90, modetrade.py
     )
 
 
