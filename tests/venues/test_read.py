@@ -354,6 +354,18 @@ def test_the_list_of_okx_states_an_x_perp_with_its_last_day() -> None:
     assert item["delisted"] == pd.Timestamp("2031-04-04T08:00Z")
 
 
+def test_a_pushed_change_of_a_future_of_bybit_has_its_expiry() -> None:
+    row = {"symbol": "BTC-27MAR26", "markPrice": "50010", "indexPrice": "50000"}
+    whole = {**row, "lastPrice": "50000", "deliveryTime": "2026-03-27T08:00:00Z"}
+    for kind, data in (("snapshot", whole), ("delta", row)):
+        frame = {"topic": "tickers.BTC-27MAR26", "type": kind, "ts": MS, "data": data}
+        told = venues.records("bybit", "tickers.BTC-27MAR26", json.dumps(frame), at=AT)
+        item = told.states[0].instrument
+        assert item.expiry is not None
+        assert pd.Timestamp(item.expiry, unit="us") == pd.Timestamp("2026-03-27T08:00")
+        assert not item.perpetual
+
+
 def test_depth_is_the_value_near_the_mid_price_and_missing_where_the_book_ends_before() -> None:
     body = {
         "T": MS,

@@ -131,7 +131,8 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
         reading.fail(f"{row.name} has a fundingRateTimestamp: expected the running rate, got a payment")
     if row.stage:
         return []
-    is_dated = row.rate == "" or row.due in ("", "0")
+    # A frame that tells only what changed has neither of the two fields: the name of a future has its date
+    is_dated = not item.perpetual or row.rate == "" or row.due in ("", "0")
     amount = _one_side(reading, row.both, row.one)
     mark = reading.number(row.mark)
     value = amount if item.inverse else reading.number(row.one_usd)

@@ -10,10 +10,10 @@ from functools import partial
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, refusal
-from derivdata.sources.venues.readers import payments
+from derivdata.sources.venues.readers import closed, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records
-from derivdata.sources.venues.shapes import Figures, Level, Paid, spelled
+from derivdata.sources.venues.shapes import Closed, Figures, Level, Paid, spelled
 from derivdata.sources.venues.wire import Wire
 
 
@@ -128,6 +128,9 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, None, body.bid, body.ask)])
 
 
+_TRADE = spelled(Closed[str, int], name="m", time="T", side="S", amount="q", price="p", kind="tT", number="i")
+_LONGS = {"SELL": "long", "BUY": "short"}  # by the taker's side: the liquidation of a long position sells
+
 _endpoint = partial(VenueEndpoint, "extended")
 _of_market = partial(_endpoint, symbol="market")
 
@@ -142,6 +145,12 @@ ENDPOINTS = (
         "oi_history", "/info/{market}/open-interests", open_interests, params={"interval": "P1H"},
         paging=Paging(limit=300, span_hours=300), confirmed=False,
         note="hourly; one client spells the hour PT1H, and whether a stamp is an hour's start is not known",
+    ),
+    _of_market(
+        "liquidations", "/info/markets/{market}/trades",
+        closed(_TRADE, "data", _named, _LONGS, only="LIQUIDATION", filled=True), confirmed=False,
+        paging=Paging(descending=True, start="", end="", limit=50, limit_name=""),
+        note="the newest trades of a contract; that the side is the taker's is not confirmed",
     ),
     _of_market("book", "/info/markets/{market}/orderbook", book, note="every level; no instant of its own"),
 )  # fmt: skip
