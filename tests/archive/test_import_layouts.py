@@ -166,6 +166,23 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     "ccxt fetch_long_short_ratio_history": {
         "positioning_history": {"kind": "accounts", "long_share": 0.6, "long_short_ratio": 1.5}
     },
+    "coinalyze open-interest-history": {"oi_history": {"exchange": "binance", "oi_usd": 6041490500.5}},
+    "coinalyze liquidation-history in USD": {
+        "liquidations_history": {"exchange": "binance", "long_usd": 33500.5, "short_usd": 1900.25}
+    },
+    "coinalyze long-short-ratio-history": {
+        "positioning_history": {"kind": "accounts", "long_share": 0.6, "long_short_ratio": 1.5}
+    },
+    "coinalyze ohlcv-history": {
+        "prices_history": {"exchange": "binance", "kind": "last", "price_usd": 67000.5}
+    },
+    "cryptofeed liquidations": {
+        "liquidations_fills": {"symbol": "BTC", "exchange": "binance", "side": "long", "value_usd": 33500.0}
+    },
+    # 0.8375 USD an hour of a coin at 67,000 USD are 0.125 bps an hour.
+    "drift fundingRates": {
+        "funding_settlements": {"exchange": "drift", "rate_bps_8h": 1.0, "interval_hours": 1.0}
+    },
     "coinglass open-interest/history": {"oi_history": {"exchange": "okx", "oi_usd": 2010033500.5}},
     "coinglass global-long-short-account-ratio/history": {
         "positioning_history": {"kind": "accounts", "long_share": 0.75, "long_short_ratio": 3.0}
@@ -202,6 +219,10 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         }
     },
     "deribit DVOL": {"volatility_index_published": {"symbol": "BTC", "index_pct": 50.1, "resolution": "1h"}},
+    "deribit DVOL as lists": {"volatility_index_published": {"symbol": "BTC", "index_pct": 50.1}},
+    "gate REST funding_rate": {
+        "funding_settlements": {"symbol": "BTC", "exchange": "gateio", "rate_bps_8h": 1.0}
+    },
     "gate funding_applies": {
         "funding_settlements": {"symbol": "BTC", "exchange": "gateio", "rate_bps_8h": 1.0}
     },
@@ -421,6 +442,8 @@ def _served(table: str, rows: pd.DataFrame) -> pd.DataFrame:
         return dd.prices.history(symbol, *window, kind=str(rows["kind"].iloc[0]), resolution="raw")
     if table in ("positioning_history", "volume_taker", "options_trades", "volatility_index_published"):
         return _served_flows(table, rows, symbol, window)
+    if table == "liquidations_history":
+        return dd.liquidations.history(symbol, *window)
     family = {"funding_history": dd.funding, "oi_history": dd.oi, "futures_history": dd.futures}[table]
     return family.history(symbol, *window, resolution="raw")
 
@@ -475,7 +498,6 @@ CANDLES = "timestamp,open,high,low,close\n1772323200000,{0},{0},{0},{1}\n"
         ("binance-BTCUSDT-funding.csv", "funding_history"),
         ("binance-BTCUSDT-open_interest.csv", "oi_history"),
         ("BTCUSDT_oi.csv", "oi_history"),
-        ("binance-ETHUSDT-premium.csv", "funding_history"),
         ("binance-ETH-USDT-volatility-index.csv", "volatility_index_published"),
     ],
 )
@@ -487,6 +509,19 @@ def test_candles_of_something_else_are_not_prices(tmp_path: Path, name: str, tab
     with pytest.raises(Unclear, match=f"--table {table}"):
         import_files(None, path, tmp_path / "to")
     assert not (tmp_path / "to" / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["binance-ETHUSDT-premium.csv", "premiumIndexKlines/BTCUSDT/1h/BTCUSDT-1h-2026-03.csv"]
+)
+def test_a_premium_is_neither_a_price_nor_a_rate(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = "open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume,"
+    header += "taker_buy_quote_volume,ignore"
+    path.write_text(f"{header}\n1772323200000,0.0001,0.0001,0.0001,0.0001,0,1772326799999,0,12,0,0,0\n")
+    with pytest.raises(Unclear, match="which no table holds: leave it out"):
+        import_files(None, path, tmp_path / "to")
 
 
 def test_candles_are_of_the_price_at_their_label(tmp_path: Path) -> None:

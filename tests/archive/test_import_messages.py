@@ -198,7 +198,7 @@ def test_a_dry_run_and_an_import_print_the_same_understanding(
     ],
 )
 def test_names_of_markets(name: str, symbol: str, venue: str, kind: str) -> None:
-    from derivdata.sources.archive.importing.instruments import market_of
+    from derivdata.sources.archive.importing.market_names import market_of
 
     market = market_of(name)
     assert (market.symbol, market.venue, market.kind) == (symbol, venue, kind)

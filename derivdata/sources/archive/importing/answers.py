@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 import pandas as pd
 
-from derivdata.errors import DerivdataError
+from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
 from derivdata.sources.archive.importing.asking import Unclear, names_in_path
+from derivdata.sources.archive.importing.bodies import records_of
+from derivdata.sources.archive.importing.column_names import plain_name
 from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.sources.archive.importing.plan import Given
 from derivdata.sources.archive.importing.readers import explained
@@ -44,8 +46,22 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     stated = given.set.get("exchange", writer)
     wanted = [stated] if stated in VENUES else [*VENUES] if stated is None else []
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
+    named = stated or names_in_path(source).get("exchange")
+    if not answers and named in VENUES:
+        answers = _of_coin(source, named, body, given)
+    if (
+        len(answers) == 1
+        and stated is None
+        and _is_unnamed(body)
+        and not _names_path(source, answers[0].path)
+    ):
+        raise Unclear(
+            f"{source}: its rows have no names. They may be a response of {answers[0].venue} "
+            f"{answers[0].path}: say --from {answers[0].venue} if they are",
+            "--from",
+            [answers[0].venue],
+        )
     if len(answers) > 1:
-        named = names_in_path(source).get("exchange")
         answers = [answer for answer in answers if answer.venue == named] or answers
     if len(answers) > 1:
         names = [answer.venue for answer in answers]
@@ -56,6 +72,54 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
             names,
         )
     return answers[0] if answers else None
+
+
+_MOST_UNNAMED = 5
+"""Values of a row without names that may be of several responses; rows of candles have more."""
+
+
+def _is_unnamed(body: bytes) -> bool:
+    """Return whether the rows of a response are short lists, whose values have no names."""
+    try:
+        rows = records_of(msgspec.json.decode(body)).rows
+    except (msgspec.DecodeError, ArchiveError):
+        return False
+    return bool(rows) and isinstance(rows[0], list) and len(rows[0]) <= _MOST_UNNAMED
+
+
+def _names_path(source: Source, path: str) -> bool:
+    """Return whether the name of a file has the last word of a response's path."""
+    last = path.partition("?")[0].rsplit("/", 1)[-1]
+    return plain_name(last) in plain_name(source.name)
+
+
+_SPELLINGS = (
+    "{}-PERP",
+    "{}-PERPETUAL",
+    "{}USDT",
+    "{}-USD",
+    "{}-USDT",
+    "{}_USDT",
+    "{}-USDT-SWAP",
+    "{}USDTM",
+    "PF_{}USD",
+    "PERP_{}_USDC",
+    "{}_USDT_Perp",
+)
+"""How venues write the perpetual of a coin, where a response does not name its contract."""
+
+
+def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Answer]:
+    """Return the reading of a response of one contract, of which the caller or the path states the coin."""
+    coin = given.set.get("symbol", names_in_path(source).get("symbol"))
+    if coin is None or not coin.isalnum():
+        return []
+    for spelling in _SPELLINGS:
+        named = given._replace(set={**given.set, "symbol": spelling.format(coin)})
+        answers = _of_venue(venue, body, named)
+        if answers:
+            return answers
+    return []
 
 
 def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:

@@ -22,6 +22,8 @@ class Unclear(ArchiveError):
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 _FOLDERS = 4
+_COINS = frozenset("BTC ETH SOL XRP BNB DOGE ADA AVAX LTC BCH".split())
+"""Coins that a word of a file's name states alone; other coins need their quote currency."""
 
 
 def names_in_path(source: Source) -> dict[str, str]:
@@ -33,5 +35,7 @@ def names_in_path(source: Source) -> dict[str, str]:
     stem = parts[-1].split(".")[0]
     pairs = re.findall(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])", stem)
     symbols = {contract(pair.replace("_", "-")).symbol for pair in pairs}
+    if not symbols:
+        symbols = {word for word in _WORD.split(stem.upper()) if word in _COINS}
     named = {"exchange": venues, "symbol": symbols}
     return {name: words.pop() for name, words in named.items() if len(words) == 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -13,6 +14,9 @@ import pyarrow as pa
 
 from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.column_names import meaning_of
+from derivdata.sources.archive.importing.market_names import market_of
+from derivdata.tables.contracts import VENUES, venue_slug
 
 _DEPTH = 6
 """How deep the rows of an answer may lie."""
@@ -29,7 +33,8 @@ _MORE = (
 """Fields of an answer that say that other pages follow."""
 _SPLIT = ({"columns", "data"}, {"columns", "index", "data"})
 BY_KEY = "key"
-"""Name of the column of what stands before each record, in an object of records by symbol."""
+"""Name of the column of keys of an object of records by symbol, venue or time, where they say neither."""
+_KEY_OF_TIME = re.compile(r"\d{4}-\d{2}-\d{2}.*|\d{10}|\d{13}")
 
 
 @dataclass
@@ -113,6 +118,9 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
         return _Found(_flat(body))
     if not isinstance(body, dict):
         return _Found([body])
+    book = _book(body)
+    if book is not None:
+        return _Found(book)
     if {*body} in _SPLIT and isinstance(body["columns"], list):
         return _Found([dict(zip(body["columns"], row, strict=True)) for row in body["data"]])
     refuse_error(body)
@@ -120,8 +128,35 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
     if place is None:
         return _Found([_plain(body)])
     fields, rows = place
+    if rows and isinstance(rows[0], dict) and any(meaning_of(name) == "time" for name in rows[0]):
+        # The time of a response is not that of its rows.
+        fields = {name: value for name, value in fields.items() if meaning_of(name) != "time"}
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
     return _Found([{**fields, **row} if isinstance(row, dict) else row for row in rows], notices)
+
+
+_BOOK_SIDES = (("bids", "bid"), ("asks", "ask"))
+
+
+def _book(body: dict[str, Any], fields: dict[str, Any] | None = None) -> list[Any] | None:
+    """Return the levels of an order book, best first on each side; None for another body.
+
+    A level is a list that begins with price and amount, or a record.
+    """
+    plain = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
+    fields = {**(fields or {}), **plain}
+    if not all(isinstance(body.get(name), list) for name, _ in _BOOK_SIDES):
+        inner = [value for value in body.values() if isinstance(value, dict)]
+        return _book(inner[0], fields) if len(inner) == 1 else None
+    rows: list[Any] = []
+    for name, side in _BOOK_SIDES:
+        for number, level in enumerate(body[name], 1):
+            if isinstance(level, list) and len(level) >= 2:
+                level = {"price": level[0], "size": level[1]}
+            if not isinstance(level, dict):
+                return None
+            rows.append({**fields, "side": side, "level": number, **level})
+    return rows
 
 
 def refuse_error(body: dict[str, Any]) -> None:
@@ -171,12 +206,14 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
     """Return the rows of an object of records, or lists of records, by symbol, or of one list a column."""
     values = [*body.values()]
     if len(body) > 1 and all(isinstance(v, dict) for v in values) and _alike(values):
-        return [{BY_KEY: key, **_plain(value)} for key, value in body.items()]
+        name = _name_of_keys(body)
+        return [{name: key, **_plain(value)} for key, value in body.items()]
     if not all(isinstance(v, list) for v in values):
         return None
     if len(body) > 1 and all(_is_of_records(v) or not v for v in values):
+        name = _name_of_keys(body)
         return [
-            {BY_KEY: key, **row} if isinstance(row, dict) else [key, *row]
+            {name: key, **row} if isinstance(row, dict) else [key, *row]
             for key, rows in body.items()
             for row in _flat(rows)
         ]
@@ -185,18 +222,27 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
     return None
 
 
+def _name_of_keys(body: dict[str, Any]) -> str:
+    """Return the name of the column of an object's keys: what they all are."""
+    if all(_KEY_OF_TIME.fullmatch(key) for key in body):
+        return "time"
+    if all(venue_slug(key) in VENUES for key in body):
+        return "exchange"
+    kinds = {market_of(key).kind for key in body}
+    return "symbol" if kinds <= {"perpetual", "symbol", "option", "future"} else BY_KEY
+
+
 def _below(
     body: dict[str, Any], fields: dict[str, Any], depth: int
 ) -> tuple[dict[str, Any], list[Any]] | None:
     """Return the records of an object in an object; at the top an object next to a status is one record."""
-    for value in body.values():
-        if not isinstance(value, dict):
-            continue
+    inner = [value for value in body.values() if isinstance(value, dict) and value]
+    for value in inner:
         found = _list_in(value, depth + 1)
         if found is not None:
             return {**fields, **found[0]}, found[1]
-        if depth == 0 and len(body) <= 4 and not set(fields) - _STATUS and value:
-            return {}, [_plain(value)]
+    if inner and depth == 0 and len(body) <= 4 and not set(fields) - _STATUS:
+        return {}, [_plain(inner[0])]
     return None
 
 
@@ -218,8 +264,30 @@ def _is_of_records(value: Any) -> bool:
 
 
 def _flat(rows: Sequence[Any]) -> list[Any]:
-    """Return rows with the fields of objects in them next to their own, ``greeks.delta``."""
-    return [_plain(row) if isinstance(row, dict) else row for row in rows]
+    """Return rows with the fields of objects in them next to their own, ``greeks.delta``.
+
+    A record with one list of records, such as a symbol with its history, becomes a row of each of these.
+    """
+    result: list[Any] = []
+    for row in rows:
+        if not isinstance(row, dict):
+            result.append(row)
+            continue
+        history = _history(row)
+        if history is None:
+            result.append(_plain(row))
+            continue
+        fields = _plain({name: value for name, value in row.items() if value is not history})
+        result += [{**fields, **_plain(inner)} for inner in history]
+    return result
+
+
+def _history(row: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the one list of records in a record; None without one or with several."""
+    lists = [value for value in row.values() if isinstance(value, list) and value]
+    if len(lists) != 1 or not all(isinstance(inner, dict) for inner in lists[0]):
+        return None
+    return lists[0]
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

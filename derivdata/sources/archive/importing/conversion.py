@@ -22,6 +22,7 @@ from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing import instruments
 from derivdata.sources.archive.importing.finishing import REASON
 from derivdata.sources.archive.importing.intervals import interval_hours
+from derivdata.sources.archive.importing.market_names import venue_of_word
 from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.unit_conversion import convert_units
@@ -38,7 +39,6 @@ from derivdata.sources.archive.importing.values import (
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.columns import MOST_PAID
-from derivdata.tables.contracts import venue_slug
 from derivdata.tables.schema import Column, Kind
 
 RANK = "quote_rank"
@@ -106,12 +106,21 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
     for name in {*plan.values} & {*columns}:
         columns[name] = columns[name].replaced(partial(_replaced, plan.values[name]))
     if "exchange" in columns:
-        columns["exchange"] = columns["exchange"].replaced(venue_slug)
+        columns["exchange"] = columns["exchange"].replaced(venue_of_word)
+        _refuse_totals(columns["exchange"], rejections)
     instruments.read_names(columns, plan, rejections)
     for name, column in plan.table.columns.items():
         if column.allowed and name in columns:
             _hold_to(columns, name, column, rejections, plan)
     return columns
+
+
+_TOTALS = ("all", "total", "aggregated", "aggregate")
+
+
+def _refuse_totals(venues: Words, rejections: Rejections) -> None:
+    """Reject rows that add up venues, which vendors list among these."""
+    rejections.reject(venues.is_in(_TOTALS), "exchange is a total of several venues: leave it out")
 
 
 def _replaced(words: Mapping[str, str], text: str) -> str:

@@ -300,8 +300,12 @@ def _fixed_point(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(price_usd=_unscaled(frame["price_usd"]), resolution="raw")
 
 
-_CME_COINS = {"BTC": 5.0, "MBT": 0.1, "ETH": 50.0, "MET": 0.1}
-"""Coins of a contract of CME by its root (cmegroup.com, contract specifications, 2026)."""
+_CME_COINS = {"BTC": 5.0, "MBT": 0.1, "BFF": 0.02, "ETH": 50.0, "MET": 0.1}
+"""Coins of a contract of CME by its root.
+
+Page "Micro cryptocurrency futures and options" of cmegroup.com (MBT, MET, BFF), its specifications of bitcoin
+options (BTC), and CoinDesk of 2023-10-30 (all but BFF), as stored in 2026.
+"""
 _MOST_CONTRACTS = 1e9
 
 
@@ -352,6 +356,35 @@ def _percent_shares(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(long_share=frame["long_share"] / 100, short_share=frame["short_share"] / 100)
 
 
+_RATE_UNITS_OF_DRIFT = 1e9
+_PRICE_UNITS_OF_DRIFT = 1e6
+
+
+def _hourly_amounts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take Drift's funding of one coin [USD an hour] as a rate of its price.
+
+    Both are whole numbers, of 1e-9 and 1e-6 USD, in the program's own records and decimals in later ones.
+    """
+    amount = frame["amount"]
+    price = frame["price"]
+    if (price == price.round()).all():
+        amount = amount / _RATE_UNITS_OF_DRIFT
+        price = price / _PRICE_UNITS_OF_DRIFT
+    reasons = pd.Series(None, frame.index, dtype=object)
+    reasons[(price.isna() | (price <= 0)).to_numpy()] = "the oracle's price is missing"
+    rate = units.convert((amount / price).to_numpy(), "native", "bps_8h", hours=1.0)
+    return frame.assign(rate_bps_8h=rate).assign(**{REASON: reasons})
+
+
+def _levels(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rank the prices of each side of a book from the best one."""
+    book = [name for name in ("symbol", "exchange", "time", "side") if name in frame]
+    is_bid = (frame["side"].astype(object) == "bid").to_numpy()
+    distance = pd.Series(np.where(is_bid, -frame["price_usd"], frame["price_usd"]), frame.index)
+    keys = [frame[name].astype(object) if frame[name].dtype == "category" else frame[name] for name in book]
+    return frame.assign(level=distance.groupby(keys, sort=False).rank(method="first"))
+
+
 ADJUST: dict[str, Adjust] = {
     "paid_at": paid_at,
     "metrics": _metrics,
@@ -372,5 +405,7 @@ ADJUST: dict[str, Adjust] = {
     "fixed_point": _fixed_point,
     "cme_statistics": _cme_statistics,
     "percent_shares": _percent_shares,
+    "levels": _levels,
+    "hourly_amounts": _hourly_amounts,
 }
 """What is done to the rows of one file, by the name that layouts use."""

@@ -1,177 +1,21 @@
-"""Names of markets and instruments: their symbol, venue, expiry, strike and side; names made of these."""
+"""Columns of markets and instruments of a chunk: symbols, venues, expiries, strikes, sides and made names."""
 
 from __future__ import annotations
 
-import calendar
-import datetime as dt
-import re
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.market_names import Market, cme_expiry, made_name, market_of
 from derivdata.sources.archive.importing.plan import ImportPlan, is_of_contracts
 from derivdata.sources.archive.importing.values import Rejections, Words, distinct
 from derivdata.support import times
-from derivdata.tables.contracts import VENUES, contract, hip3_contract, venue_slug
-from derivdata.tables.expiries import expiry, iso_of
+from derivdata.tables.contracts import hip3_contract
 
 RANK = "quote_rank"
 CONTRACT = "contract_name"
-_MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
-
-_DATE = r"\d{1,2}(?:JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)\d{2}(?:\d{2})?|\d{6}|20\d{6}"
-_OPTION = re.compile(
-    rf"(?P<base>[A-Z0-9]+?)(?:[-_/](?P<quote>USD[TC]?|EUR))?(?::[A-Z]+)?[-_](?P<date>{_DATE})"
-    r"[-_](?P<strike>\d+(?:[D._]\d+)?)[-_](?P<side>C|P|CALL|PUT)(?:[-_][A-Z]+)?",
-    re.IGNORECASE,
-)
-"""``BTC-27MAR26-90000-C``, ``XRP_USDC-3JUL26-1d5-C``, ``BTC-USD-260703-1000-P``."""
-_DATED = re.compile(
-    rf"(?:F[FI]_)?(?P<base>[A-Z0-9]+?)(?:[-_/]?(?P<quote>USD[TC]?))?(?::[A-Z]+)?[-_](?P<date>{_DATE})(?:-FUTURES?)?",
-    re.IGNORECASE,
-)
-"""``BTCUSD_261225``, ``BTC-USD-261225``, ``BTC-25DEC26``, ``BTCUSDT-25DEC26``, ``FI_XBTUSD_261225``."""
-_CME = re.compile(r"(?P<root>BTC|MBT|ETH|MET|BFF|BTIC)(?P<month>[FGHJKMNQUVXZ])(?P<year>\d{1,2})")
-"""CME's months: January is F, December Z; one digit of the year is of the decade of the row."""
-_CME_SYMBOLS = {"BTC": "BTC", "MBT": "BTC", "BFF": "BTC", "ETH": "ETH", "MET": "ETH"}
-_CME_MONTHS = "FGHJKMNQUVXZ"
-
-_COIN_METRICS = re.compile(r"(?P<venue>[a-z0-9.]+)-(?P<name>.+)-(?P<kind>future|option|spot)")
-"""Coin Metrics: ``binance-BTCUSDT-future``, ``deribit-BTC-27MAR26-100000-C-option``."""
-_COIN_API = re.compile(
-    r"(?P<venue>[A-Z0-9]+)_(?P<kind>PERP|FTS|OPT|SPOT)_(?P<base>[A-Z0-9]+)_(?P<quote>[A-Z0-9]+)"
-    r"(?:_(?P<date>\d{6}))?(?:_(?P<strike>[\d.]+)_(?P<side>[CP]))?"
-)
-"""CoinAPI: ``BINANCEFTS_PERP_BTC_USDT``, ``DERIBIT_FTS_BTC_USD_261225``, ``DERIBIT_OPT_BTC_..._90000_C``."""
-_NAUTILUS = re.compile(r"(?P<name>.+)\.(?P<venue>[A-Z][A-Z0-9_]+)")
-"""NautilusTrader: ``BTCUSDT-PERP.BINANCE``."""
-_CCDATA = re.compile(r"(?P<base>[A-Z0-9]+)-(?P<quote>[A-Z]+)-(?P<margin>VANILLA|INVERSE|QUANTO)-PERPETUAL")
-"""CCData (CryptoCompare): ``BTC-USDT-VANILLA-PERPETUAL``."""
-_BITFINEX = re.compile(r"t?(?P<base>[A-Z0-9]+)F0:(?P<quote>[A-Z]+)F0")
-"""Bitfinex: ``tBTCF0:USTF0`` is a perpetual in USDT."""
-_VENUE_WORDS = re.compile(r"(futures?|fts|swap|usdm|coinm|linear|inverse|perps?|dm|derivatives)$")
-
-
-class Market(NamedTuple):
-    """What a name says: the base symbol, and of the rest what it states."""
-
-    symbol: str
-    name: str
-    venue: str = ""
-    kind: str = "perpetual"  # or "future", "option", "spot", "symbol", "unknown"
-    expiry: int | None = None  # [µs]
-    strike: float | None = None
-    side: str = ""
-    rank: int = 0
-
-
-@lru_cache(maxsize=65_536)
-def market_of(name: str) -> Market:
-    """Return what the name of a market says; a name of no known pattern is of the kind ``unknown``."""
-    text = name.strip()
-    found = _vendor(text) or _option(text) or _dated(text) or _cme(text)
-    if found is not None:
-        return found
-    plain = contract(text)
-    is_plain = re.fullmatch(r"[\w$.]+|[\w-]+:[\w$.-]+", plain.symbol) is not None
-    is_unknown = not is_plain or re.search(r"\d{6}", plain.symbol) is not None
-    kind = "unknown" if is_unknown else "perpetual" if plain.quote else "symbol"
-    return Market(plain.symbol, text, kind=kind, rank=plain.rank)
-
-
-def _vendor(text: str) -> Market | None:
-    """Read a name that states the venue, or one of a vendor's own patterns."""
-    if match := _COIN_METRICS.fullmatch(text):
-        inner = market_of(match["name"])
-        kind = "spot" if match["kind"] == "spot" else inner.kind
-        kind = "perpetual" if kind in ("symbol", "unknown") and match["kind"] == "future" else kind
-        return inner._replace(venue=_venue(match["venue"]), kind=kind)
-    if match := _COIN_API.fullmatch(text):
-        plain = contract(f"{match['base']}-{match['quote']}")
-        found = Market(plain.symbol, text, _venue(match["venue"]), rank=plain.rank)
-        kind = {"PERP": "perpetual", "FTS": "future", "OPT": "option", "SPOT": "spot"}[match["kind"]]
-        expiry = None if match["date"] is None else _expiry(match["date"])
-        strike = None if match["strike"] is None else float(match["strike"])
-        side = _side(match["side"] or "")
-        if expiry is not None and strike is not None and side:
-            found = found._replace(name=_made_name(plain.symbol, expiry, strike, side))
-        return found._replace(kind=kind, expiry=expiry, strike=strike, side=side)
-    if match := _CCDATA.fullmatch(text):
-        plain = contract(f"{match['base']}-{match['quote']}")
-        return Market(plain.symbol, text, rank=plain.rank)
-    if match := _BITFINEX.fullmatch(text):
-        plain = contract(f"{match['base']}-{'USDT' if match['quote'] == 'UST' else match['quote']}")
-        return Market(plain.symbol, text, rank=plain.rank)
-    match = _NAUTILUS.fullmatch(text)
-    if match is not None and _venue(match["venue"]) in VENUES:
-        return market_of(match["name"])._replace(venue=_venue(match["venue"]))
-    return None
-
-
-def _venue(word: str) -> str:
-    """Return the slug of a venue's name, with or without the word for its kind of contracts."""
-    lower = word.lower().replace("_", "")
-    slug = venue_slug(lower)
-    return slug if slug in VENUES else venue_slug(_VENUE_WORDS.sub("", lower))
-
-
-def _option(text: str) -> Market | None:
-    match = _OPTION.fullmatch(text)
-    expiry = None if match is None else _expiry(match["date"])
-    if match is None or expiry is None:
-        return None
-    strike = float(re.sub("[dD_]", ".", match["strike"]))
-    plain = contract(match["base"])
-    side = _side(match["side"])
-    name = text if re.fullmatch(r"[\w-]+", text) else _made_name(plain.symbol, expiry, strike, side)
-    return Market(plain.symbol, name, kind="option", expiry=expiry, strike=strike, side=side)
-
-
-def _side(word: str) -> str:
-    return {"C": "call", "P": "put"}.get(word[:1].upper(), "")
-
-
-def _dated(text: str) -> Market | None:
-    match = _DATED.fullmatch(text)
-    expiry = None if match is None else _expiry(match["date"])
-    if match is None or expiry is None:
-        return None
-    plain = contract(match["base"] + (match["quote"] or ""))
-    return Market(plain.symbol, text, kind="future", expiry=expiry)
-
-
-def _cme(text: str) -> Market | None:
-    """Read a dated contract of CME; its expiry needs the decade of the row."""
-    match = _CME.fullmatch(text)
-    if match is None or match["root"] not in _CME_SYMBOLS:
-        return None
-    return Market(_CME_SYMBOLS[match["root"]], text, "cme", "future")
-
-
-def cme_expiry(name: str, year: int) -> int | None:
-    """Return when a contract of CME expires [µs]: the last Friday of its month, 16:00 in London.
-
-    `year` is that of a row; a contract with one digit is of the ten years from it on.
-    """
-    match = _CME.fullmatch(name)
-    if match is None:
-        return None
-    digits = match["year"]
-    of = 2000 + int(digits) if len(digits) == 2 else year + (int(digits) - year) % 10
-    month = _CME_MONTHS.index(match["month"]) + 1
-    last = dt.date(of, month, calendar.monthrange(of, month)[1])
-    friday = last - dt.timedelta(days=(last.weekday() - calendar.FRIDAY) % 7)
-    stamp = pd.Timestamp(friday).tz_localize("Europe/London") + pd.Timedelta(16, "h")
-    return times.us(stamp.tz_convert("UTC"))
-
-
-@lru_cache(maxsize=4096)
-def _expiry(text: str) -> int | None:
-    """Return the instant [µs] of a date in a name: ``27MAR26``, ``260327``, ``20260327``."""
-    return None if iso_of(text) is None else times.us(expiry(text))
 
 
 def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
@@ -330,14 +174,7 @@ def _made_names(columns: dict[str, Any]) -> Words:
     group = frame.groupby([*frame], sort=False, dropna=False)
     firsts = frame.loc[group.head(1).index]
     names = [
-        None if any(map(pd.isna, row)) else _made_name(row[0], times.us(row[1]), row[2], row[3])
+        None if any(map(pd.isna, row)) else made_name(row[0], times.us(row[1]), row[2], row[3])
         for row in firsts.itertuples(index=False)
     ]
     return distinct(names, np.asarray(group.ngroup()))
-
-
-def _made_name(symbol: str, expiry: int, strike: float, side: str) -> str:
-    """Return a name such as Deribit's: ``BTC-27MAR26-90000-C``."""
-    stamp = pd.Timestamp(expiry, unit="us")
-    day = f"{stamp.day}{_MONTHS[stamp.month - 1]}{stamp.year % 100:02}"
-    return f"{symbol}-{day}-{strike:.10g}-{side[0].upper()}".replace(".", "d")

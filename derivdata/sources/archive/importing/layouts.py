@@ -24,6 +24,9 @@ from derivdata.sources.archive.schemas import archive_table
 from derivdata.tables.contracts import venue_slug
 from derivdata.tables.schema import Kind
 
+BY_SIZE = "by_size"
+"""Unit of a layout that does not know it: the size of rates or the file's name says it, or it is asked."""
+
 
 class Reads(NamedTuple):
     """What a file tells of one table: arguments of an import, and what is done to the rows at last."""
@@ -39,6 +42,7 @@ class Reads(NamedTuple):
     makes: tuple[str, ...] = ()  # columns that `adjust` makes
     ignores: tuple[str, ...] = ()  # columns of the table that are not those of this name in the file
     venues: Mapping[str, Mapping[str, Any]] = {}  # by venue: its unit, and its words of sides
+    instead: bool = False  # read only where an earlier table of the layout of this name is not
 
 
 class Layout(NamedTuple):
@@ -64,6 +68,7 @@ class Layout(NamedTuple):
     named_only: bool = False  # its columns are those of many files: only `--from` leads here
     shared: bool = False  # other venues' files have its columns: a path that names another venue counts
     hint: str = ""  # what the path must have in it unless the table is stated
+    unless: str = ""  # what the path of another layout with these columns has in it
     tz: str = "UTC"
     about: str = ""
     sample: str = ""
@@ -89,6 +94,12 @@ class Layout(NamedTuple):
                 return {key: word for key, word in match.groupdict().items() if word}
         return None
 
+    def may_be_at(self, path: str, *, is_stated: bool) -> bool:
+        """Return whether a path has the words that the layout's files have; `is_stated`: its table is."""
+        has_hint = not self.hint or re.search(self.hint, path, re.IGNORECASE) is not None
+        is_other = bool(self.unless) and re.search(self.unless, path) is not None
+        return (has_hint or is_stated) and not is_other
+
     def fits(self, chunk: Chunk, source: Source) -> dict[str, str] | None:
         """Return what the name of a file says if its first rows are of this layout, else None."""
         said = self.constants(source)
@@ -112,11 +123,13 @@ class Layout(NamedTuple):
         if is_headless(columns) or self.by_position:
             return [*self.reads]
         lower = {column.lower() for column in columns}
-        return [
-            reads
-            for reads in self.reads
-            if {c.lower() for n, c in reads.map.items() if n not in reads.optional} <= lower
-        ]
+        fitting: list[Reads] = []
+        for reads in self.reads:
+            needed = {c.lower() for n, c in reads.map.items() if n not in reads.optional}
+            is_read = reads.instead and any(other.table == reads.table for other in fitting)
+            if needed <= lower and not is_read:
+                fitting.append(reads)
+        return fitting
 
     def _matches(self, columns: Mapping[str, Any]) -> bool:
         spelt = {column.lower(): column for column in columns}
@@ -155,7 +168,7 @@ def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given)
         map=mapped,
         set={n: w for n, w in fixed.items() if n not in mapped},
         tz=given.tz or layout.tz,
-        unit=given.unit or own.get("unit") or reads.unit,
+        unit=given.unit or own.get("unit") or (None if reads.unit == BY_SIZE else reads.unit),
         values={**layout.values, **sides, **given.values},
         extra=reads.extra,
     )
@@ -206,6 +219,7 @@ def _layout(declared: dict[str, Any]) -> Layout:
         named_only=declared.get("named_only", False),
         shared=declared.get("shared", False),
         hint=declared.get("hint", ""),
+        unless=declared.get("unless", ""),
         tz=declared.get("tz", "UTC"),
         about=declared.get("about", ""),
         sample=declared.get("sample", ""),
@@ -232,6 +246,7 @@ def _reads(declared: dict[str, Any]) -> Reads:
         makes=tuple(declared.get("makes", "").split()),
         ignores=tuple(declared.get("ignores", "").split()),
         venues=declared.get("venues", {}),
+        instead=declared.get("instead", False),
     )
 
 

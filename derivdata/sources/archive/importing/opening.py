@@ -6,8 +6,11 @@ import bz2
 import glob
 import gzip
 import io
+import lzma
 import os
+import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +26,15 @@ Kind = Literal["csv", "json", "parquet", "feather"]
 _HEAD = 4096
 _DEPTH = 4
 """How often a file may be compressed: a gzip in a zip is twice."""
-_CODECS = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+_CODECS = {
+    b"\x1f\x8b": "gz",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+_TAR_MARK = slice(257, 262)
+"""Bytes of a tar file that are ``ustar``, in the first header."""
 _BINARY: dict[bytes, Kind] = {
     b"PAR1": "parquet",
     b"ARROW1": "feather",
@@ -31,8 +42,8 @@ _BINARY: dict[bytes, Kind] = {
     b"\xff\xff\xff\xff": "feather",
 }
 _ENDINGS = frozenset(
-    ".csv .tsv .txt .json .jsonl .ndjson .parquet .pq .feather .arrow .ipc .gz .gzip .bz2 .zst .zstd .lz4 "
-    ".zip .data".split()
+    ".csv .tsv .txt .json .jsonl .ndjson .parquet .pq .feather .arrow .ipc .gz .gzip .bz2 .xz .zst .zstd "
+    ".lz4 .zip .tar .tgz .data".split()
 )
 """Endings that a file in a folder needs to be read; a file that is named itself may have any."""
 _ASIDE = ("__MACOSX/", ".DS_Store", "Thumbs.db")
@@ -40,14 +51,14 @@ _ASIDE = ("__MACOSX/", ".DS_Store", "Thumbs.db")
 
 @dataclass(frozen=True)
 class Source:
-    """One file, or one member of a zip."""
+    """One file, or one member of a zip or tar."""
 
     path: Path
     member: str = ""
 
     @property
     def name(self) -> str:
-        """The path, with that of the member in the zip."""
+        """The path, with that of the member."""
         return f"{self.path.as_posix()}/{self.member}" if self.member else self.path.as_posix()
 
     def __str__(self) -> str:
@@ -81,8 +92,10 @@ def _in_folder(folder: Path) -> list[Path]:
 
 
 def _members(path: Path) -> list[Source]:
-    """Return the members of a zip, or the file itself."""
+    """Return the members of a zip or tar, or the file itself."""
     if not path.is_file() or not zipfile.is_zipfile(path):
+        if path.is_file() and _is_tar(path):
+            return _members_of_tar(path)
         if path.suffix.lower() == ".zip" and path.is_file():
             raise ArchiveError(f"{path}: cannot be read as zip: the file is damaged or not complete")
         return [Source(path)]
@@ -98,17 +111,51 @@ def _members(path: Path) -> list[Source]:
     return [Source(path, item.filename) for item in sorted(items, key=lambda item: item.filename)]
 
 
+def _is_tar(path: Path) -> bool:
+    """Return whether a file is a tar, packed or not."""
+    with path.open("rb") as file:
+        try:
+            stream = _unpacked(file)
+            return stream.peek(_HEAD)[_TAR_MARK] == b"ustar"
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException):
+            return False  # a damaged file; the reader of its format explains it
+
+
+def _members_of_tar(path: Path) -> list[Source]:
+    try:
+        with path.open("rb") as file, _tar(file) as archive:
+            names = [item.name for item in archive if item.isfile()]
+    except (tarfile.TarError, EOFError, lzma.LZMAError) as problem:
+        raise ArchiveError(f"{path}: cannot be read as tar: {problem}") from None
+    names = [name for name in names if not any(word in name for word in _ASIDE)]
+    names = [name for name in names if not Path(name).name.startswith("._")]  # what macOS adds
+    if not names:
+        raise ArchiveError(f"{path}: the tar holds no file")
+    return [Source(path, name) for name in sorted(names)]
+
+
+def _tar(file: io.BufferedReader) -> tarfile.TarFile:
+    """Open a tar as a stream, which is read forward only."""
+    return tarfile.open(fileobj=_unpacked(file), mode="r|")
+
+
 @contextmanager
 def opened(source: Source) -> Iterator[tuple[Kind, IO[bytes]]]:
     """Open a file without its compression; its first bytes show its format."""
-    with stored(source) as stream:
-        for _ in range(_DEPTH):
-            head = stream.peek(_HEAD)[:_HEAD]
-            codec = next((name for magic, name in _CODECS.items() if head.startswith(magic)), None)
-            if codec is None:
-                break
-            stream = _decompressed(stream, codec)
-        yield _kind(source, head), stream
+    with stored(source) as packed:
+        stream = _unpacked(packed)
+        yield _kind(source, stream.peek(_HEAD)[:_HEAD]), stream
+
+
+def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
+    """Return a stream without its compression, which its first bytes show."""
+    for _ in range(_DEPTH):
+        head = stream.peek(_HEAD)[:_HEAD]
+        codec = next((name for magic, name in _CODECS.items() if head.startswith(magic)), None)
+        if codec is None:
+            break
+        stream = _decompressed(stream, codec)
+    return stream
 
 
 @contextmanager
@@ -117,6 +164,14 @@ def stored(source: Source) -> Iterator[io.BufferedReader]:
     if not source.member:
         with source.path.open("rb") as file:
             yield file
+        return
+    if not zipfile.is_zipfile(source.path):
+        with source.path.open("rb") as file, _tar(file) as archive:
+            item = next(item for item in archive if item.name == source.member)
+            content = archive.extractfile(item)
+            if content is None:
+                raise ArchiveError(f"{source}: is not a file")
+            yield io.BufferedReader(content, 1 << 20)  # type: ignore[arg-type]
         return
     with zipfile.ZipFile(source.path) as archive, archive.open(source.member) as member:
         yield io.BufferedReader(member, 1 << 20)  # type: ignore[arg-type]
@@ -128,6 +183,8 @@ def _decompressed(stream: io.BufferedReader, codec: str) -> io.BufferedReader:
         packed = gzip.GzipFile(fileobj=stream)
     elif codec == "bz2":
         packed = bz2.BZ2File(stream)
+    elif codec == "xz":
+        packed = lzma.LZMAFile(stream)  # noqa: SIM115
     else:
         packed = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec)
     return io.BufferedReader(packed, 1 << 20)

@@ -208,6 +208,8 @@ def make_plan(
     replaced = {
         name: {old.strip().lower(): new for old, new in words.items()} for name, words in given.values.items()
     }
+    if "side" in replaced:
+        _complete_sides(replaced["side"], keyed.columns["side"].allowed)
     known = {**_DEFAULTS, "kind": _KINDS.get(table), **given.defaults}
     defaults = {name: word for name, word in known.items() if word and name in names}
     return ImportPlan(
@@ -224,6 +226,21 @@ def make_plan(
         is_spaced=is_spaced,
         extra=dict(given.extra),
     )
+
+
+_OPPOSITES = {"buy": "sell", "b": "s", "bid": "ask", "long": "short", "l": "s", "open_long": "open_short"}
+_OPPOSITES |= {second: first for first, second in _OPPOSITES.items() if first not in ("b", "l")}
+
+
+def _complete_sides(words: dict[str, str], allowed: Collection[str]) -> None:
+    """Add the other word of a pair such as buy and sell, where one word alone is stated."""
+    if len(words) != 1 or len(allowed) != 2:
+        return
+    [(word, meaning)] = words.items()
+    other = _OPPOSITES.get(word)
+    rest = [side for side in allowed if side != meaning]
+    if other is not None and len(rest) == 1:
+        words[other] = rest[0]
 
 
 def takes_contract_size(table: Table) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import re
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +25,21 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing import nautilus
 from derivdata.sources.archive.importing.bodies import Records, json_records
 from derivdata.sources.archive.importing.opening import Source, opened
+from derivdata.sources.archive.importing.shapes import joined_header, reshaped
 from derivdata.support.files import original_cell, original_cells
 
 CHUNK_ROWS = 1_000_000
 _BLOCK_BYTES = 1 << 23
-_UNREADABLE = (UnicodeDecodeError, EOFError, zlib.error, csv.Error, msgspec.DecodeError, NotJson)
+_UNREADABLE = (
+    UnicodeDecodeError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    csv.Error,
+    msgspec.DecodeError,
+    NotJson,
+)
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*|\d{8} \d{2}:\d{2}.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"(https?://|#)", re.IGNORECASE)
 _DELIMITERS = ",;\t|"
@@ -64,8 +76,27 @@ class Chunk:
 
 
 def chunks(source: Source, header: Header | None = None, *, rows: int | None = None) -> Iterator[Chunk]:
-    """Yield the rows of a CSV, JSON, Parquet or Feather file in chunks of `rows`."""
+    """Yield the rows of a CSV, JSON, Parquet or Feather file in chunks of `rows`; wide tables as rows."""
     rows = CHUNK_ROWS if rows is None else rows
+    for chunk in _as_stored(source, header, rows):
+        yield _long(chunk)
+
+
+def _long(chunk: Chunk) -> Chunk:
+    """Return a chunk of a wide table with a row for each cell; other chunks unchanged."""
+    result = reshaped(chunk.columns)
+    if result is None:
+        return chunk
+    origins = result.rows.tolist()
+
+    def lines_of(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
+        return chunk.lines_of([origins[row] for row in rows], broken)
+
+    return Chunk(result.columns, len(origins), chunk.broken, lines_of, chunk.notices)
+
+
+def _as_stored(source: Source, header: Header | None, rows: int) -> Iterator[Chunk]:
+    """Yield the rows of a file with its own columns."""
     with explained(source), opened(source) as (kind, stream):
         if kind == "csv":
             yield from _csv(source, stream, header, rows)
@@ -139,9 +170,32 @@ def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
     elif is_row and all(_VALUE.fullmatch(cell) or not cell for cell in cells):
         names = [str(place) for place in range(len(cells))]
     else:
-        is_row = False
-        names = cells
+        return _named_form(stream, cells, skipped + 1, delimiter)
     return _Form(skipped + (not is_row), _unique(names), delimiter, raw if is_row else b"")
+
+
+def _named_form(stream: IO[bytes], first: list[str], skipped: int, delimiter: str) -> _Form:
+    """Return the form of a file with a header of one line, or of two as pandas writes columns of two levels.
+
+    A line of pandas follows that names the index alone.
+    """
+    raw = stream.readline()
+    names = joined_header(first, _cells(raw, delimiter))
+    if names is None:
+        return _Form(skipped, _unique(first), delimiter, raw)
+    raw = stream.readline()
+    below = _cells(raw, delimiter)
+    has_index_line = bool(below) and bool(below[0]) and not any(below[1:])
+    names[0] = below[0] if has_index_line else UNNAMED
+    return _Form(skipped + 1 + has_index_line, _unique(names), delimiter, b"" if has_index_line else raw)
+
+
+def _cells(raw: bytes, delimiter: str) -> list[str]:
+    """Return the cells of a line; a line that cannot be split has none."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([raw.decode("utf-8-sig")], delimiter=delimiter), [])]
+    except (UnicodeDecodeError, csv.Error):
+        return []
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,8 +11,17 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.answers import read_answer
 from derivdata.sources.archive.importing.asking import Unclear, names_in_path
+from derivdata.sources.archive.importing.guessed_units import unit_of_interest, unit_of_rates
 from derivdata.sources.archive.importing.guessing import guessed_plan
-from derivdata.sources.archive.importing.layouts import Layout, is_headless, layouts, plan_of, sources
+from derivdata.sources.archive.importing.layouts import (
+    BY_SIZE,
+    Layout,
+    Reads,
+    is_headless,
+    layouts,
+    plan_of,
+    sources,
+)
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, head_of
@@ -75,7 +83,14 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
         from_path = _from_path(source, layout, said, writer, given)
         constants = {**from_path, **said}
         wanted = [reads for reads in layout.tables(head.columns) if table in (None, reads.table)]
-        return [Task(source, plan_of(layout, reads, constants, given), layout.label) for reads in wanted]
+        return [
+            Task(
+                source,
+                plan_of(layout, reads, constants, _with_unit(source, head, reads, given)),
+                layout.label,
+            )
+            for reads in wanted
+        ]
     if not given.map and (table is None or writer is not None or not _has_own_names(head, table)):
         tasks = _of_answer(source, table, writer, given)
         if tasks:
@@ -85,6 +100,15 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
     if writer in VENUES and "exchange" not in {*given.set, *given.map}:
         given = given._replace(set={**given.set, "exchange": writer})
     return [Task(source, guessed_plan(source, head, table, given), "names of the columns")]
+
+
+def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given) -> Given:
+    """State the unit of rates by their size, and that of open interest by the file's name, or ask."""
+    if reads.unit != BY_SIZE or given.unit is not None:
+        return given
+    if reads.table == "oi_history":
+        return given._replace(unit=unit_of_interest(source, reads.map["oi_usd"]))
+    return given._replace(unit=unit_of_rates(source, head, reads.map["rate_bps_8h"]))
 
 
 def _lacks_intervals(source: Source, given: Given) -> bool:
@@ -125,7 +149,7 @@ def _fitting(
             continue
         if layout.shared and writer is None and _is_of_other_venue(source, layout):
             continue
-        if layout.hint and table is None and re.search(layout.hint, source.name, re.IGNORECASE) is None:
+        if not layout.may_be_at(source.name, is_stated=table is not None):
             continue
         said = layout.fits(head, source)
         if said is not None:

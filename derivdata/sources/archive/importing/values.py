@@ -38,6 +38,9 @@ _FIRST_DATE_AND_HOUR = 2_000_010_100
 """2000-01-01 00 in digits alone: smaller numbers of ten digits are seconds since 1970."""
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
 _MISSING = np.datetime64("NaT", "us")
+_SERIAL_DAYS = (36_526.0, 62_000.0)
+"""2000-01-01 and 2069-09-29 as spreadsheets store dates: days since 1899-12-30."""
+_SERIAL_EPOCH = np.datetime64("1899-12-30", "us")
 _SHOWN = 20
 """Rejected rows of a chunk that are shown with their reasons."""
 
@@ -268,6 +271,9 @@ def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[A
     if pa.types.is_timestamp(kind):
         stamps = _stamps(column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()))
         return (stamps, missing) if kind.tz else (missing, stamps)
+    serials = _serial_dates(column)
+    if serials is not None:
+        return missing, serials
     if pa.types.is_date(kind):
         return missing, _stamps(column.cast(pa.timestamp("us")).cast(pa.int64()))
     numbers = _as_integers(column, name)
@@ -276,6 +282,25 @@ def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[A
         if not np.isnat(stamps[np.asarray(numbers.is_valid())]).any():
             return stamps, missing
     return _read_texts(encoded(column), column, name, rejections)
+
+
+def _serial_dates(column: pa.ChunkedArray) -> Array | None:
+    """Return dates that a spreadsheet stored as days; None for a column with another value.
+
+    Days have about ten digits after the point, so times are rounded to seconds. They state no zone.
+    """
+    if not pa.types.is_string(column.type) and not pa.types.is_floating(column.type):
+        return None
+    try:
+        days = _floats(column.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return None
+    known = days[~np.isnan(days)]
+    if not known.size or known.min() < _SERIAL_DAYS[0] or known.max() > _SERIAL_DAYS[1]:
+        return None
+    seconds = np.round(np.nan_to_num(days) * 86_400).astype(np.int64)
+    stamps = _SERIAL_EPOCH + seconds * np.timedelta64(1_000_000, "us")
+    return np.where(np.isnan(days), _MISSING, stamps)
 
 
 def _as_integers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:

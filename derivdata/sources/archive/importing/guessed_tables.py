@@ -1,0 +1,258 @@
+"""Table of a file without a declared layout, by its columns and its name, or a question."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from derivdata.sources.archive.importing.asking import Unclear, names_in_path
+from derivdata.sources.archive.importing.column_names import plain_name
+from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.archive.importing.plan import Given, make_plan
+from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.values import Rejections, encoded, instants
+from derivdata.sources.archive.schemas import archive_table, archive_tables
+from derivdata.support.arrays import Array
+from derivdata.tables.contracts import VENUES
+
+_SETTLED = re.compile(r"settle|paid|payment|realized|applied|fundingratehistory|funding_rate_history", re.I)
+_FORCED = re.compile(r"liq|forceorder|force_order", re.I)
+
+
+def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> str | None:
+    """Return the table that a file is an export of: it has all columns that the table needs."""
+    stated = {*given.set, *given.map}
+    fitting = []
+    for name in [table] if table is not None else archive_tables():
+        columns = archive_table(name).columns
+        needed = {c for c in columns if c not in archive_table(name).optional and c not in stated}
+        if table is not None:
+            plan = make_plan(name, given)
+            needed = {c for c in needed if plan.required(c) and c not in plan.defaults}
+        elif "rate_bps_8h" not in columns:
+            needed -= {"resolution"}
+        has_values = table is not None or bool(({*columns} - {*archive_table(name).key}) & {*head.columns})
+        if needed <= {*head.columns} and has_values:
+            fitting.append((len({*columns} & {*head.columns}), name))
+    if not fitting:
+        return None
+    named = [name for _, name in fitting if name in source.name]
+    if named:
+        return max(named, key=len)
+    most = max(count for count, _ in fitting)
+    best = [name for count, name in fitting if count == most]
+    best = [name for name in best if not _other_kind(name, head)] or best
+    best = [name for name in best if _COMPUTED.search(name) is None] or best
+    if len(best) > 1 and table is None:
+        raise Unclear(
+            f"{source}: its columns are those of {' and '.join(best)}: say which with --table",
+            "--table",
+            best,
+        )
+    return best[0]
+
+
+_COMPUTED = re.compile("^markets_|_top_symbols$|_totals$")
+"""Tables that services compute of others, which have the same columns."""
+
+
+def _other_kind(name: str, head: Chunk) -> bool:
+    """Return whether a column ``kind`` or ``side`` has words that a table does not allow."""
+    for column in ("kind", "side"):
+        allowed = archive_table(name).columns.get(column)
+        if allowed is not None and allowed.allowed and column in head.columns:
+            words = {text.lower() for text in encoded(head.columns[column]).texts}
+            if not words <= {*allowed.allowed}:
+                return True
+    return False
+
+
+def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> str:
+    """Return the table that a file fills, by what it has; several are a question."""
+    tables = _tables_of_rows(source, head, found)
+    if not tables:
+        if "rate" in found:
+            tables.append(_kind_of_rates(source, head, found, given))
+        tables += _tables_of_series(found)
+    if not tables and {"mark", "index", "last", "price_usd"} & found.keys() and "side" not in found:
+        _refuse_other_candles(source, found)
+        _refuse_trades(source, head, found)
+        tables = ["prices_history"]
+    if len(tables) == 1 and "time" in {*found, *given.map, *given.set}:
+        return tables[0]
+    if len(tables) > 1:
+        raise Unclear(
+            f"{source}: its columns fill {' and '.join(tables)}: say which with --table", "--table", tables
+        )
+    raise Unclear(
+        f"{source}: what its columns are is not known: say the table with --table NAME, and its columns with "
+        f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
+        "--table",
+        archive_tables(),
+    )
+
+
+def _tables_of_rows(source: Source, head: Chunk, found: Mapping[str, str]) -> list[str]:
+    """Return the table of rows of options, books or liquidations; empty for other rows."""
+    if "strike" in found or ("iv" in found and "instrument_name" in found):
+        has_trades = any(plain_name(column) in ("tradeid", "tradeseq") for column in head.columns)
+        return ["options_trades" if has_trades else "options_snapshot"]
+    if {"side", "quantity", "price_usd"} <= found.keys() and _is_book(head, found):
+        return ["orderbook_book"]
+    words = f"{source.name} {' '.join(head.columns)}"
+    if {"side", "quantity"} <= found.keys() and _FORCED.search(words):
+        return ["liquidations_fills"]
+    return []
+
+
+def _tables_of_series(found: Mapping[str, str]) -> list[str]:
+    """Return the tables of open interest, positions, liquidations and published indices."""
+    tables = []
+    if "oi_usd" in found or ("oi_coins" in found and "iv" not in found):
+        tables.append("oi_history")
+    if "long_short_ratio" in found or {"long_share", "short_share"} <= found.keys():
+        tables.append("positioning_history")
+    if {"long_usd", "short_usd"} <= found.keys():
+        tables.append("liquidations_history")
+    if "index_pct" in found:
+        tables.append("volatility_index_published")
+    return tables
+
+
+_BOOK_WORDS = frozenset({"bid", "bids", "ask", "asks", "b", "a"})
+
+
+def _is_book(head: Chunk, found: Mapping[str, str]) -> bool:
+    """Return whether the sides of rows are those of an order book."""
+    words = {text.lower() for text in encoded(head.columns[found["side"]]).texts}
+    return bool(words) and words <= _BOOK_WORDS
+
+
+_OF_TRADES = frozenset(
+    "id tradeid aggtradeid lasttradeid firsttradeid tid trdmatchid tradeseq isbuyermaker buyermaker "
+    "takerside tickdirection".split()
+)
+"""Names of columns of files of trades."""
+
+
+def _refuse_trades(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
+    """Ask for the table of trades, whose prices look like those of a series."""
+    has_other_prices = {"mark", "index", "last"} & found.keys()
+    if has_other_prices or not _OF_TRADES & {plain_name(column) for column in head.columns}:
+        return
+    raise Unclear(
+        f"{source}: its rows are trades, which no table holds: say --table prices_history to take the price "
+        "of each as a last price",
+        "--table",
+        ["prices_history"],
+    )
+
+
+_OTHER_CANDLES = (
+    (re.compile(r"funding", re.I), "funding_history"),
+    (re.compile(r"open.?interest|(?<![a-z])oi(?![a-z])", re.I), "oi_history"),
+    (re.compile(r"dvol|volatility|(?<![a-z])iv(?![a-z])", re.I), "volatility_index_published"),
+    (re.compile(r"premium", re.I), "premiums of a perpetual"),
+)
+"""Words of names of files whose candles are not of prices, and the table that they may be of."""
+
+
+def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
+    """Ask what candles are where the name of their file says that they are not of prices."""
+    if found.get("last", "").lower() not in ("open", "close"):
+        return
+    name = source.name if "premiumIndex" in source.name else source.name.rsplit("/", 1)[-1]
+    table = next((table for pattern, table in _OTHER_CANDLES if pattern.search(name)), None)
+    if table is None:
+        return
+    if table not in archive_tables():
+        raise Unclear(
+            f"{source}: its columns are those of candles of prices, and its name is of {table}, which no "
+            "table holds: leave it out, or say --table prices_history if they are prices",
+            "--table",
+            ["prices_history"],
+        )
+    column = "index_pct" if table == "volatility_index_published" else "rate_bps_8h"
+    column = "oi_usd" if table == "oi_history" else column
+    unit = " and --unit UNIT" if table == "funding_history" else ""
+    raise Unclear(
+        f"{source}: its columns are those of candles of prices, and its name is of {table}: "
+        f"say --table {table} and --map {column}={found['last']}{unit}, or --table prices_history",
+        "--table",
+        [table, "prices_history"],
+    )
+
+
+def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> str:
+    """Return whether rates are payments or samples, by the time between rows of a series."""
+    if "time" not in found:
+        return "funding_settlements"
+    stamps = _stamps(head, found, given)
+    series = np.zeros(len(stamps), dtype=np.int64)
+    for name in ("symbol", "exchange"):
+        if name in found:
+            codes = encoded(head.columns[found[name]]).codes.astype(np.int64)
+            series = series * (int(np.max(codes, initial=0)) + 2) + codes + 1
+    apart = _typical_hours(stamps, series)
+    stated = _stated_hours(given)
+    if stated is not None and apart is not None and apart < 0.9 * stated:
+        return "funding_history"
+    words = f"{source.name} {' '.join(head.columns)}"
+    is_paid = _SETTLED.search(words) is not None
+    if apart is None and is_paid:
+        return "funding_settlements"
+    if apart is not None and apart < 0.9:
+        return "funding_history"
+    if apart is not None and (apart >= 1.9 or is_paid or _is_hourly(source, head, found, given)):
+        return "funding_settlements"
+    choices = ["funding_settlements", "funding_history"]
+    raise Unclear(
+        f"{source}: its rates may be payments (--table funding_settlements) or samples "
+        "(--table funding_history): say which, or the interval of the venue with --set interval_hours=8",
+        "--table",
+        choices,
+    )
+
+
+def _stated_hours(given: Given) -> float | None:
+    """Return the interval that the caller states; None without one that is a number."""
+    try:
+        return float(given.set["interval_hours"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _is_hourly(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> bool:
+    """Return whether rows or their venue state an interval of one hour."""
+    venue = given.set.get("exchange", names_in_path(source).get("exchange", ""))
+    if not venue and "exchange" in found:
+        texts = encoded(head.columns[found["exchange"]]).texts
+        venue = texts[0].lower() if len(texts) == 1 else ""
+    known = VENUES.get(venue)
+    return venue in _HOURLY or (known is not None and known.interval_hours == 1.0)
+
+
+_HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "kraken", "vertex"})
+"""Venues that pay each hour, of those that the API does not list (their documentation, 2024 to 2026)."""
+
+
+def _stamps(head: Chunk, found: Mapping[str, str], given: Given) -> Array:
+    rejections = Rejections(len(head))
+    stamps = instants(head.columns[found["time"]], "time", rejections, tz=dt.UTC)
+    return np.where(stamps.isna(), np.iinfo(np.int64).min, stamps.asi8)
+
+
+def _typical_hours(stamps: Array, series: Array) -> float | None:
+    """Return the median time between rows of a series that lie on whole hours; None where it is not known."""
+    order = np.lexsort((stamps, series))
+    stamps = stamps[order]
+    series = series[order]
+    apart = np.diff(stamps)[np.diff(series) == 0] / 3.6e9
+    apart = apart[apart > 0]
+    if not apart.size:
+        return None
+    on_hours = np.mean((stamps + 60_000_000) % 3_600_000_000 <= 120_000_000)
+    return float(np.median(apart)) if on_hours > 0.8 else min(float(np.median(apart)), 0.5)

@@ -1,0 +1,245 @@
+"""Wide tables as rows: a column for each symbol or venue, headers of two lines, and a column for each level.
+
+The names of the columns alone decide, so that every chunk of a file gets the same form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from derivdata.sources.archive.importing.column_names import meaning_of, plain_name
+from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
+from derivdata.support.arrays import Array
+
+VALUE = "value"
+"""Name of the column of the cells of a wide table, whose header does not say what they are."""
+LEVELS = "|"
+"""Between the names of a header of two lines."""
+_TUPLE = re.compile(r"\('?(.*?)'?, '?(.*?)'?\)")
+"""How pandas names a column of two levels in Parquet: ``('funding', 'BTC')``."""
+_LEADERS = frozenset({"BTC", "ETH", "SOL", "XBT"})
+"""Coins of which a wide table has one at least: names of other coins may be words."""
+_SEPARATORS = re.compile(rf"[_\-./: {re.escape(LEVELS)}]")
+_COIN = re.compile(r"[A-Z0-9]{2,10}")
+_BOOK = re.compile(
+    r"(?P<side>bid|ask)s?(?P<field>_?(?:price|px|amount|size|qty|quantity|volume|sz))?[_\[.]?(?P<level>\d+)\]?"
+    r"(?:[._](?P<after>price|px|amount|size|qty|quantity|volume|sz|\d))?",
+    re.IGNORECASE,
+)
+"""``asks[0].price``, ``bid_price_1``, ``bids[0].amount``, ``ask1_size``, ``bidPx_01``."""
+_PRICE = ("price", "px", "0")
+
+
+class Entity(NamedTuple):
+    """The market that a column is of: its name and venue, either of which may be empty."""
+
+    symbol: str
+    venue: str
+
+
+class WideColumn(NamedTuple):
+    """A column of a wide table: the market, and the name of the quantity, which may be empty."""
+
+    entity: Entity
+    field: str
+
+
+@lru_cache(maxsize=4096)
+def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
+    """Return what the columns of a wide table are; None for a table of another form.
+
+    Two columns or more are of markets, and one of these of a leading coin, or all of venues.
+    """
+    found: dict[str, WideColumn] = {}
+    rest = []
+    for name in names:
+        column = _wide_column(name)
+        if column is None:
+            rest.append(name)
+        else:
+            found[name] = column
+    if len(found) < 2 or not _are_keys(rest):
+        return None
+    entities = {column.entity for column in found.values()}
+    symbols = {market_of(entity.symbol).symbol for entity in entities if entity.symbol}
+    if symbols and not symbols & _LEADERS:
+        return None
+    if len({bool(entity.symbol) for entity in entities}) != 1 or len(entities) < 2:
+        return None
+    return found
+
+
+def _are_keys(names: Sequence[str]) -> bool:
+    """Return whether the other columns are a time, and at most a symbol or a venue."""
+    meanings = [meaning_of(name) or "" for name in names]
+    return "time" in meanings and {*meanings} <= {"time", "symbol", "exchange"}
+
+
+@lru_cache(maxsize=8192)
+def _wide_column(name: str) -> WideColumn | None:
+    match = _TUPLE.fullmatch(name)
+    text = LEVELS.join(match.groups()) if match is not None else name
+    if meaning_of(text) is not None:
+        return None
+    entity = _entity(text)
+    if entity is not None:
+        return WideColumn(entity, "")
+    for place in _SEPARATORS.finditer(text):
+        left = text[: place.start()]
+        right = text[place.end() :]
+        for words, field in ((left, right), (right, left)):
+            entity = _entity(words)
+            if entity is not None and meaning_of(field) is not None:
+                return WideColumn(entity, field)
+    return None
+
+
+def _entity(text: str) -> Entity | None:
+    """Return the market that a text names; None for other words."""
+    if is_venue(text):
+        return Entity("", venue_of_word(text))
+    if is_market(text):
+        return Entity(text, market_of(text).venue)
+    for place in _SEPARATORS.finditer(text):
+        left = text[: place.start()]
+        right = text[place.end() :]
+        for venue, symbol in ((left, right), (right, left)):
+            if is_venue(venue) and is_market(symbol):
+                return Entity(symbol, venue_of_word(venue))
+    return None
+
+
+def is_venue(text: str) -> bool:
+    """Return whether a text is the name of a venue; digits alone are not."""
+    return not text.isdigit() and venue_of_word(text) in KNOWN_VENUES
+
+
+def is_market(text: str) -> bool:
+    """Return whether a text is the name of a perpetual contract, or of a coin in capitals."""
+    market = market_of(text)
+    if market.kind == "perpetual":
+        return True
+    return market.kind == "symbol" and _COIN.fullmatch(text) is not None and not text.isdigit()
+
+
+class Reshaped(NamedTuple):
+    """Columns of a reshaped chunk, and the row of the chunk that each row comes from."""
+
+    columns: dict[str, pa.ChunkedArray]
+    rows: Array
+
+
+def reshaped(columns: Mapping[str, pa.ChunkedArray]) -> Reshaped | None:
+    """Return the rows of a wide table, one for each cell with a value; None for another table."""
+    names = tuple(columns)
+    levels = _book_columns(names)
+    if levels is not None:
+        return _book_rows(columns, levels)
+    wide = wide_columns(names)
+    return None if wide is None else _panel_rows(columns, wide)
+
+
+def _panel_rows(columns: Mapping[str, pa.ChunkedArray], wide: Mapping[str, WideColumn]) -> Reshaped:
+    """Return a row for each time and market with a value."""
+    entities: dict[Entity, dict[str, pa.ChunkedArray]] = {}
+    for name, column in wide.items():
+        entities.setdefault(column.entity, {})[column.field or VALUE] = columns[name]
+    fields = list(dict.fromkeys(column.field or VALUE for column in wide.values()))
+    keys = {name: values for name, values in columns.items() if name not in wide}
+    parts: list[pa.Table] = []
+    places: list[Array] = []
+    for entity, values in entities.items():
+        has_value = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+        for cells in values.values():
+            has_value |= np.asarray(_is_known(cells))
+        rows = np.flatnonzero(has_value)
+        part = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
+        if entity.symbol:
+            part["symbol"] = pa.chunked_array([pa.repeat(entity.symbol, len(rows))])
+        if entity.venue:
+            part["exchange"] = pa.chunked_array([pa.repeat(entity.venue, len(rows))])
+        for field in fields:
+            lacking = pa.chunked_array([pa.nulls(len(rows), columns[next(iter(wide))].type)])
+            part[field] = values[field].take(pa.array(rows)) if field in values else lacking
+        parts.append(pa.table(part))
+        places.append(rows)
+    table = pa.concat_tables(parts, promote_options="permissive")
+    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(places))
+
+
+def _is_known(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    is_known = cells.is_valid()
+    if pa.types.is_floating(cells.type):
+        is_known = pc.and_(is_known, pc.invert(pc.is_nan(cells).fill_null(True)))
+    return is_known
+
+
+class _Level(NamedTuple):
+    side: str
+    number: int
+    price: str
+    size: str
+
+
+@lru_cache(maxsize=256)
+def _book_columns(names: tuple[str, ...]) -> tuple[_Level, ...] | None:
+    """Return the columns of price and size of each level of a book; None for another table."""
+    prices: dict[tuple[str, int], str] = {}
+    sizes: dict[tuple[str, int], str] = {}
+    for name in names:
+        match = _BOOK.fullmatch(name)
+        if match is None:
+            continue
+        field = (match["field"] or match["after"] or "").strip("_").lower()
+        key = (match["side"].lower(), int(match["level"]))
+        (prices if field in _PRICE else sizes)[key] = name
+    if len(prices) < 2 or prices.keys() != sizes.keys() or len({side for side, _ in prices}) != 2:
+        return None
+    first = min(number for _, number in prices)
+    return tuple(
+        _Level(side, number - first + 1, name, sizes[side, number]) for (side, number), name in prices.items()
+    )
+
+
+def _book_rows(columns: Mapping[str, pa.ChunkedArray], levels: Sequence[_Level]) -> Reshaped:
+    """Return a row for each level of each book."""
+    used = {name for level in levels for name in (level.price, level.size)}
+    keys = {name: values for name, values in columns.items() if name not in used}
+    parts: list[pa.Table] = []
+    places: list[Array] = []
+    for level in levels:
+        rows = np.flatnonzero(np.asarray(_is_known(columns[level.price])))
+        part = {name: cells.take(pa.array(rows)) for name, cells in keys.items()}
+        part["side"] = pa.chunked_array([pa.repeat(level.side, len(rows))])
+        part["level"] = pa.chunked_array([pa.repeat(level.number, len(rows))])
+        part["price"] = columns[level.price].take(pa.array(rows))
+        part["size"] = columns[level.size].take(pa.array(rows))
+        parts.append(pa.table(part))
+        places.append(rows)
+    table = pa.concat_tables(parts, promote_options="permissive")
+    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(places))
+
+
+def joined_header(first: Sequence[str], second: Sequence[str]) -> list[str] | None:
+    """Return the names of a header of two lines, ``funding|BTC``; None where the lines are not of one."""
+    if len(first) != len(second) or len(first) < 3 or not (_repeats(first) or _repeats(second)):
+        return None
+    pairs = [_two_levels(above, below) for above, below in zip(first, second, strict=True)]
+    columns = [_wide_column(name) for name in pairs[1:]]
+    return pairs if all(column is not None for column in columns) else None
+
+
+def _two_levels(above: str, below: str) -> str:
+    return LEVELS.join(word for word in (above, below) if word and not word.startswith("Unnamed:"))
+
+
+def _repeats(cells: Sequence[str]) -> bool:
+    words = [plain_name(cell) for cell in cells[1:]]
+    return len({*words}) < len(words)

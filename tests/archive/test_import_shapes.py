@@ -1,0 +1,230 @@
+"""Files of other forms than one row for each market and time: wide tables, books, nested and packed files."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Imported, Unclear
+from tests.archive.rates import EVER
+
+_START = 1_772_323_200  # 2026-03-01T00:00Z
+_RATES = (0.0001, -0.00002, 0.00005) * 3
+_STAMPS = [_START + place * 28_800 for place in range(len(_RATES))]
+_LONG = "symbol,time,fundingRate\n" + "".join(
+    f"BTCUSDT,{stamp},{rate}\n" for stamp, rate in zip(_STAMPS, _RATES, strict=True)
+)
+
+
+def _import(folder: Path, name: str, content: str | bytes, **said: Any) -> Imported:
+    path = folder / "in" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return import_files(said.pop("table", None), path, folder / "to", **said)
+
+
+def _rows(folder: Path, table: str) -> pd.DataFrame:
+    return open_archive(folder / "to").read(table, *EVER)
+
+
+def _tar(content: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name in ("data/rates_okx.csv", "data/._rates_okx.csv"):  # macOS adds the second
+            item = tarfile.TarInfo(name)
+            item.size = len(content)
+            archive.addfile(item, io.BytesIO(content.encode()))
+    return packed.getvalue()
+
+
+_PACKED: dict[str, Callable[[str], bytes]] = {
+    "rates_okx.csv.xz": lambda content: lzma.compress(content.encode()),
+    "rates_okx.tar.gz": _tar,
+}
+
+
+@pytest.mark.parametrize("name", _PACKED)
+def test_files_packed_by_xz_and_tar_are_read(tmp_path: Path, name: str) -> None:
+    assert _import(tmp_path, name, _PACKED[name](_LONG)).written == 9
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["rate_bps_8h"].tolist()[:3] == pytest.approx([1.0, -0.2, 0.5])
+    assert rows["exchange"].unique().tolist() == ["okx"]
+
+
+@pytest.mark.parametrize("name", _PACKED)
+def test_a_damaged_packed_file_is_one_clear_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ArchiveError, match="cannot be read"):
+        _import(tmp_path, name, _PACKED[name](_LONG * 50)[:-40])
+
+
+# In CSV a column for each market; two lines of names; names of a market and a quantity.
+_WIDE = {
+    "funding_okx.csv": "time,BTCUSDT,ETHUSDT,SOLUSDT\n{time},{rate},{half},\n",
+    "rates_okx.csv": ",fundingRate,fundingRate\n,BTCUSDT,ETHUSDT\ntime,,\n{time},{rate},{half}\n",
+    "levels_okx.csv": ",BTC,ETH\n,funding_rate,funding_rate\n{time},{rate},{half}\n",
+    "columns_okx.csv": "date,BTC_funding_rate,ETH_funding_rate\n{time},{rate},{half}\n",
+    "venues.csv": "date,okx_BTCUSDT_funding_rate,okx_ETHUSDT_funding_rate\n{time},{rate},{half}\n",
+}
+
+
+@pytest.mark.parametrize("name", _WIDE)
+def test_a_wide_table_has_a_row_for_each_market_and_time(tmp_path: Path, name: str) -> None:
+    *header, row = _WIDE[name].splitlines(keepends=True)
+    lines = [row.format(time=t, rate=r, half=r / 2) for t, r in zip(_STAMPS, _RATES, strict=True)]
+    assert _import(tmp_path, name, "".join([*header, *lines])).written == 18
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["exchange"].unique().tolist() == ["okx"]
+    by_symbol = {symbol: group["rate_bps_8h"].tolist()[:3] for symbol, group in rows.groupby("symbol")}
+    assert by_symbol == {"BTC": pytest.approx([1.0, -0.2, 0.5]), "ETH": pytest.approx([0.5, -0.1, 0.25])}
+
+
+def test_columns_of_venues_are_open_interest_in_usd_where_the_name_says_so(tmp_path: Path) -> None:
+    content = "date,Binance,Bybit\n2026-03-01,6041490500.5,\n2026-03-02,6041490501.5,3000000000.5\n"
+    assert _import(tmp_path, "btc_open_interest_usd.csv", content).written == 3
+    rows = _rows(tmp_path, "oi_history")[["symbol", "exchange", "oi_usd"]].to_numpy().tolist()
+    assert sorted(rows) == [
+        ["BTC", "binance", 6041490500.5],
+        ["BTC", "binance", 6041490501.5],
+        ["BTC", "bybit", 3000000000.5],
+    ]
+    with pytest.raises(Unclear, match="may be in USD, coins or contracts"):
+        _import(tmp_path, "btc_open_interest.csv", content)
+
+
+def test_a_rejected_cell_of_a_wide_table_is_named_by_its_line(tmp_path: Path) -> None:
+    content = "date,binance,bybit\n2026-03-01,6041490500.5,1e9\n2026-03-02,6041490501.5,many\n"
+    counts = _import(tmp_path, "btc_open_interest_usd.csv", content)
+    assert (counts.read, counts.written, counts.rejected) == (4, 3, 1)
+    assert counts.first_rejected is not None
+    assert "line 3: oi_usd='many' is not a number" in counts.first_rejected
+
+
+_LEVELS = [
+    ["bid", 1, 67000.0, 1.5],
+    ["bid", 2, 66999.0, 2.0],
+    ["ask", 1, 67001.0, 1.0],
+    ["ask", 2, 67002.0, 3.0],
+]
+_BOOKS = {
+    "binance_BTCUSDT_book.csv": (
+        "timestamp,side,price,amount\n1772323200,ask,67002,3\n1772323200,bids,67000,1.5\n"
+        "1772323200,bid,66999,2\n1772323200,ask,67001,1\n"
+    ),
+    "snapshot.csv": (
+        "exchange,symbol,timestamp,asks[0].price,asks[0].amount,bids[0].price,bids[0].amount,asks[1].price,"
+        "asks[1].amount,bids[1].price,bids[1].amount\n"
+        "binance-futures,BTCUSDT,1772323200000000,67001,1,67000,1.5,67002,3,66999,2\n"
+    ),
+    "levels_binance.csv": (
+        "symbol,time,bid_px_1,bid_sz_1,ask_px_1,ask_sz_1,bid_px_2,bid_sz_2,ask_px_2,ask_sz_2\n"
+        "BTCUSDT,1772323200,67000,1.5,67001,1,66999,2,67002,3\n"
+    ),
+    "ccxt_binance.json": json.dumps(
+        {"symbol": "BTC/USDT:USDT", "timestamp": 1772323200000, "bids": [[67000.0, 1.5], [66999.0, 2.0]],
+         "asks": [[67001.0, 1.0], [67002.0, 3.0]], "nonce": 7}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _BOOKS)
+def test_books_have_a_row_for_each_level(tmp_path: Path, name: str) -> None:
+    assert _import(tmp_path, name, _BOOKS[name]).written == 4
+    rows = _rows(tmp_path, "orderbook_book")
+    assert rows[["exchange", "symbol"]].drop_duplicates().to_numpy().tolist() == [["binance", "BTC"]]
+    levels = rows[["side", "level", "price_usd", "size"]].to_numpy().tolist()
+    assert sorted(levels) == sorted(_LEVELS)
+
+
+def test_dates_of_spreadsheets_are_days_since_1899(tmp_path: Path) -> None:
+    """46082 is 2026-03-01; a third of a day is 08:00."""
+    lines = [f"{46082 + place / 3:.9f},BTCUSDT,{rate}" for place, rate in enumerate(_RATES)]
+    _import(tmp_path, "okx.csv", "\n".join(["Date,Symbol,Funding Rate", *lines]) + "\n")
+    stamps = _rows(tmp_path, "funding_settlements")["time"].dt.strftime("%m-%d %H:%M:%S").tolist()
+    assert stamps[:3] == ["03-01 00:00:00", "03-01 08:00:00", "03-01 16:00:00"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "时间,交易对,资金费率", "日時,銘柄,資金調達率", "시간,종목,펀딩비",
+        "Время,Инструмент,Ставка финансирования", "Zeitpunkt,Kontrakt,Finanzierungsrate",
+        "Horodatage,Symbole,Taux de financement", "Fecha,Símbolo,Tasa de financiación",
+        "Data,Símbolo,Taxa de financiamento", "Data,Simbolo,Tasso di finanziamento",
+        "Tarih,Sembol,Fonlama oranı", "Data,Symbol,Stopa finansowania",
+    ],
+)  # fmt: skip
+def test_headers_of_other_languages_are_read(tmp_path: Path, header: str) -> None:
+    _import(tmp_path, "okx.csv", _LONG.replace("symbol,time,fundingRate", _reordered(header)))
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["rate_bps_8h"].tolist()[:3] == pytest.approx([1.0, -0.2, 0.5])
+
+
+def _reordered(header: str) -> str:
+    time, symbol, rate = header.split(",")
+    return f"{symbol},{time},{rate}"
+
+
+def test_a_history_in_a_record_is_a_row_for_each_of_its_records(tmp_path: Path) -> None:
+    points = [{"t": _START + hour * 3600, "o": 0.01 - hour / 1e4, "c": 0.0} for hour in range(12)]
+    points = [{**point, "h": 0.01, "l": 0.0} for point in points]
+    body = json.dumps([{"symbol": "BTCUSDT_PERP.A", "history": points}])
+    _import(tmp_path, "coinalyze_funding.json", body, set={"interval_hours": "8"})
+    rows = _rows(tmp_path, "funding_history")
+    assert rows[["symbol", "exchange"]].drop_duplicates().to_numpy().tolist() == [["BTC", "binance"]]
+    assert rows["rate_bps_8h"].tolist()[:2] == pytest.approx([1.0, 0.99])  # 0.01 % of 8 hours, 0.0099 %
+
+
+def test_the_time_of_a_response_is_not_that_of_its_rows(tmp_path: Path) -> None:
+    rows = [{"timestamp": stamp * 1000, "code": "btc-usdt", "exchange": "binc", "funding_rate": str(rate)}
+            for stamp, rate in zip(_STAMPS, _RATES, strict=True)]  # fmt: skip
+    _import(tmp_path, "kaiko.json", json.dumps({"time": "2026-05-01T00:00:00Z", "data": rows}))
+    stored = _rows(tmp_path, "funding_settlements")
+    assert stored["time"].dt.strftime("%m-%d %H").tolist()[:2] == ["03-01 00", "03-01 08"]
+    assert stored["exchange"].unique().tolist() == ["binance"]
+
+
+def test_rows_without_names_are_read_where_the_name_of_the_file_says_them(tmp_path: Path) -> None:
+    """OKX' open interest and volume has the form of its taker volume."""
+    body = json.dumps({"code": "0", "msg": "", "data": [[str(_START * 1000), "6041490500.5", "1000"]]})
+    with pytest.raises(Unclear, match="its rows have no names"):
+        _import(tmp_path, "okx_BTC-USDT_open-interest-volume.json", body)
+    _import(tmp_path, "okx_BTC-USDT_taker-volume-contract.json", body)
+    [row] = _rows(tmp_path, "volume_taker").to_dict("records")
+    assert (row["buy_usd"], row["sell_usd"]) == (1000.0, 6041490500.5)
+
+
+def test_trades_are_not_last_prices_unless_the_table_is_stated(tmp_path: Path) -> None:
+    header = "agg_trade_id,price,quantity,first_trade_id,last_trade_id,transact_time,is_buyer_maker\n"
+    content = header + "".join(f"{i},67000.5,0.1,{i},{i},{_START * 1000 + i},true\n" for i in range(3))
+    name = "BTCUSDT-aggTrades-2026-03-01.csv"
+    with pytest.raises(Unclear, match="its rows are trades, which no table holds"):
+        _import(tmp_path, name, content, set={"exchange": "binance"})
+    said: dict[str, Any] = {"exchange": "binance", "kind": "last"}
+    assert _import(tmp_path, name, content, table="prices_history", set=said).written == 3
+
+
+def test_a_total_of_venues_is_not_a_venue(tmp_path: Path) -> None:
+    rows = [{"exchange": name, "symbol": "BTC", "open_interest_usd": usd}
+            for name, usd in (("All", 5e10), ("Binance", 6e9))]  # fmt: skip
+    counts = _import(tmp_path, "list.json", json.dumps({"data": rows}), set={"time": "2026-03-01T00:00Z"})
+    assert (counts.written, counts.rejected) == (1, 1)
+    assert "a total of several venues" in str(counts.first_rejected)
+    assert _rows(tmp_path, "oi_history")["exchange"].tolist() == ["binance"]
+
+
+def test_one_word_of_a_side_tells_the_other(tmp_path: Path) -> None:
+    lines = [f"BTCUSDT,{_START + i},{side},67000,{i + 1}" for i, side in enumerate(["buy", "sell"])]
+    content = "\n".join(["symbol,time,side,price,quantity", *lines]) + "\n"
+    said: dict[str, Any] = {"set": {"exchange": "binance"}, "map_values": {"side": {"sell": "long"}}}
+    assert _import(tmp_path, "liquidations.csv", content, **said).written == 2
+    assert _rows(tmp_path, "liquidations_fills").sort_values("time")["side"].tolist() == ["short", "long"]
