@@ -183,6 +183,10 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     "drift fundingRates": {
         "funding_settlements": {"exchange": "drift", "rate_bps_8h": 1.0, "interval_hours": 1.0}
     },
+    "coingecko derivatives": {
+        "oi_history": {"symbol": "BTC", "exchange": "binance", "oi_usd": 6041490500.5},
+        "prices_history": {"kind": "index", "price_usd": 67010.5},
+    },
     "coinglass open-interest/history": {"oi_history": {"exchange": "okx", "oi_usd": 2010033500.5}},
     "coinglass global-long-short-account-ratio/history": {
         "positioning_history": {"kind": "accounts", "long_share": 0.75, "long_short_ratio": 3.0}

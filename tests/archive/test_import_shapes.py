@@ -228,3 +228,41 @@ def test_one_word_of_a_side_tells_the_other(tmp_path: Path) -> None:
     said: dict[str, Any] = {"set": {"exchange": "binance"}, "map_values": {"side": {"sell": "long"}}}
     assert _import(tmp_path, "liquidations.csv", content, **said).written == 2
     assert _rows(tmp_path, "liquidations_fills").sort_values("time")["side"].tolist() == ["short", "long"]
+
+
+def test_changes_of_a_book_are_not_books(tmp_path: Path) -> None:
+    header = "exchange,symbol,timestamp,local_timestamp,is_snapshot,side,price,amount\n"
+    content = header + "binance-futures,BTCUSDT,1772323200000000,1772323200000000,true,bid,67000,1\n"
+    with pytest.raises(ArchiveError, match="its rows are changes of a book"):
+        _import(tmp_path, "incremental_book_L2.csv", content)
+    removed = (
+        "symbol,timestamp,side,price,amount\nBTCUSDT,1772323200,bid,67000,1\nBTCUSDT,1772323200,ask,67001,0\n"
+    )
+    with pytest.raises(ArchiveError, match="its rows are changes of a book"):
+        _import(tmp_path, "binance.csv", removed)
+
+
+def test_calls_and_puts_in_one_row_are_two_rows(tmp_path: Path) -> None:
+    header = "[QUOTE_UNIXTIME],[UNDERLYING_LAST],[EXPIRE_DATE],[STRIKE],[C_IV],[P_IV]\n"
+    _import(tmp_path, "deribit_BTC.csv", header + "1772323200,67100,2026-03-27,70000,0.525,0.53\n")
+    rows = _rows(tmp_path, "options_snapshot")
+    assert rows[["instrument_name", "iv"]].to_numpy().tolist() == [
+        ["BTC-27MAR26-70000-C", 0.525],
+        ["BTC-27MAR26-70000-P", 0.53],
+    ]
+
+
+def test_a_date_and_the_time_of_day_next_to_it_are_one_time(tmp_path: Path) -> None:
+    header = "<DATE>\t<TIME>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\n"
+    rows = "2026.03.01\t00:00:00\t67000.5\t0\t0\t0\n2026.03.01\t01:00:00\t67001.5\t0\t0\t0\n"
+    _import(tmp_path, "binance_BTCUSDT.csv", header + rows)
+    stored = _rows(tmp_path, "prices_history")
+    assert stored["time"].dt.strftime("%m-%d %H").tolist() == ["03-01 00", "03-01 01"]
+    assert stored["price_usd"].tolist() == [67000.5, 67001.5]
+
+
+def test_columns_of_cells_by_index_are_rows(tmp_path: Path) -> None:
+    """What `DataFrame.to_json` writes by default."""
+    frame = pd.DataFrame({"symbol": "BTCUSDT", "time": _STAMPS, "fundingRate": _RATES})
+    assert _import(tmp_path, "okx.json", frame.to_json()).written == 9
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist()[:2] == pytest.approx([1.0, -0.2])

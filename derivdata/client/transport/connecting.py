@@ -35,7 +35,7 @@ _RULES: dict[Any, tuple[type, ...]] = {
 
 
 def connect(
-    source: str | None = None,
+    source: str | os.PathLike[str] | None = None,
     *,
     api_key: str | None = None,
     cache: str | Mapping[str, Any] = "on",
@@ -93,6 +93,8 @@ def connect(
     """
     given = None if api_key is None else Secret(api_key)
     api_key = None
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
     _check(source, attribution_url, offline=offline)
     mode, rules = _cache_settings(cache, session)
     source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None

@@ -22,6 +22,7 @@ from derivdata.sources.archive.importing.waiting import joined
 from derivdata.sources.archive.schemas import archive_tables
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
+from derivdata.tables.venue_facts import fact_value
 
 _MOST_BYTES = 64 << 20
 _INVERSE = re.compile(rb'"[A-Z0-9]+[-_]?USD(_PERP|_\d{6}|-SWAP)?"')
@@ -94,6 +95,7 @@ def _names_path(source: Source, path: str) -> bool:
 
 
 _SPELLINGS = (
+    "{}",
     "{}-PERP",
     "{}-PERPETUAL",
     "{}USDT",
@@ -117,9 +119,14 @@ def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Answ
     for spelling in _SPELLINGS:
         named = given._replace(set={**given.set, "symbol": spelling.format(coin)})
         answers = _of_venue(venue, body, named)
-        if answers:
+        if answers and _symbols(answers[0]) == {coin}:
             return answers
     return []
+
+
+def _symbols(answer: Answer) -> set[str]:
+    """Return the symbols of a response's rows."""
+    return {str(symbol) for frame in answer.tables.values() for symbol in frame["symbol"].unique()}
 
 
 def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
@@ -180,13 +187,26 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
     if not full:
         return None
     notices = [str(warning.message) for warning in caught]
-    sizes = full.get("liquidations_fills")
-    if sizes is not None and sizes["value_usd"].isna().all():
+    fills = full.get("liquidations_fills")
+    if fills is not None and fills["value_usd"].isna().all():
+        size = _contract_size(venue, fills, body, given)
+        if size is not None:
+            sized = given._replace(set={**given.set, "contract_size": f"{size:.12g}"})
+            return _read(venue, request, body, sized)
         notices.append(
             "sizes are in contracts, and are left out: say the coins of a contract with --set "
             "contract_size=COINS"
         )
     return Answer(venue, request, full, tuple(notices))
+
+
+def _contract_size(venue: str, fills: pd.DataFrame, body: bytes, given: Given) -> float | None:
+    """Return the coins of a contract of the one symbol of a response; None where the facts do not know it."""
+    symbols = fills["symbol"].unique()
+    is_linear = _LINEAR.search(body) is not None and _INVERSE.search(body) is None
+    if "contract_size" in given.set or len(symbols) != 1 or not is_linear:
+        return None
+    return fact_value(venue, "contract_coin", str(symbols[0]))
 
 
 def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:

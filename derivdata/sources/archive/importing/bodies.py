@@ -205,6 +205,8 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
 def _by_key(body: dict[str, Any]) -> list[Any] | None:
     """Return the rows of an object of records, or lists of records, by symbol, or of one list a column."""
     values = [*body.values()]
+    if len(body) > 1 and _is_of_columns(body):
+        return _transposed(body)
     if len(body) > 1 and all(isinstance(v, dict) for v in values) and _alike(values):
         name = _name_of_keys(body)
         return [{name: key, **_plain(value)} for key, value in body.items()]
@@ -220,6 +222,28 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
     if len({len(v) for v in values}) == 1 and len(values) > 1:
         return [dict(zip(body, row, strict=True)) for row in zip(*values, strict=True)]
     return None
+
+
+def _is_of_columns(body: dict[str, Any]) -> bool:
+    """Return whether an object has columns by name, each with its cells by index, as pandas writes frames."""
+    if not all(isinstance(value, dict) and value for value in body.values()):
+        return False
+    keys = [{*value} for value in body.values()]
+    are_indices = all(key.isdigit() or _KEY_OF_TIME.fullmatch(key) for key in keys[0])
+    return (
+        are_indices and all(other == keys[0] for other in keys) and not all(map(_KEY_OF_TIME.fullmatch, body))
+    )
+
+
+def _transposed(body: dict[str, Any]) -> list[Any]:
+    """Return the rows of columns by name; an index of times is a column."""
+    first = next(iter(body.values()))
+    has_times = all(_KEY_OF_TIME.fullmatch(key) for key in first)
+    rows = []
+    for key in first:
+        row = {name: cells[key] for name, cells in body.items()}
+        rows.append({"index": key, **row} if has_times else row)
+    return rows
 
 
 def _name_of_keys(body: dict[str, Any]) -> str:

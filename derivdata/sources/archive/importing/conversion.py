@@ -22,7 +22,7 @@ from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing import instruments
 from derivdata.sources.archive.importing.finishing import REASON
 from derivdata.sources.archive.importing.intervals import interval_hours
-from derivdata.sources.archive.importing.market_names import venue_of_word
+from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
 from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.unit_conversion import convert_units
@@ -106,13 +106,19 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
     for name in {*plan.values} & {*columns}:
         columns[name] = columns[name].replaced(partial(_replaced, plan.values[name]))
     if "exchange" in columns:
-        columns["exchange"] = columns["exchange"].replaced(venue_of_word)
+        columns["exchange"] = columns["exchange"].replaced(_venue)
         _refuse_totals(columns["exchange"], rejections)
     instruments.read_names(columns, plan, rejections)
     for name, column in plan.table.columns.items():
         if column.allowed and name in columns:
             _hold_to(columns, name, column, rejections, plan)
     return columns
+
+
+def _venue(text: str) -> str:
+    """Return the venue of its name, or of the name of a market that states it, ``binance-BTCUSDT-future``."""
+    slug = venue_of_word(text)
+    return slug if slug in KNOWN_VENUES else market_of(text).venue or slug
 
 
 _TOTALS = ("all", "total", "aggregated", "aggregate")

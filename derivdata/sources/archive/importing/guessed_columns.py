@@ -30,7 +30,12 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
     for meaning, column in (("rate", _near_rate(head)), ("time", _near_time(head))):
         if meaning not in found and column is not None:
             found[meaning] = column
+    if found.get("last", "").lower() in _OPENS:
+        found.pop("price_usd", None)  # the close of a candle, which is known at its end
     return found
+
+
+_OPENS = ("open", "openprice", "open_price")
 
 
 def _near_rate(head: Chunk) -> str | None:

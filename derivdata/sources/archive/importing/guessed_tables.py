@@ -8,12 +8,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.asking import Unclear, names_in_path
 from derivdata.sources.archive.importing.column_names import plain_name
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import Given, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import Rejections, encoded, instants
+from derivdata.sources.archive.importing.values import Rejections, encoded, instants, numbers
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import VENUES
@@ -101,9 +102,10 @@ def _tables_of_rows(source: Source, head: Chunk, found: Mapping[str, str]) -> li
         has_trades = any(plain_name(column) in ("tradeid", "tradeseq") for column in head.columns)
         return ["options_trades" if has_trades else "options_snapshot"]
     if {"side", "quantity", "price_usd"} <= found.keys() and _is_book(head, found):
+        _refuse_changes(source, head, found)
         return ["orderbook_book"]
     words = f"{source.name} {' '.join(head.columns)}"
-    if {"side", "quantity"} <= found.keys() and _FORCED.search(words):
+    if "side" in found and {"quantity", "filled_quantity"} & found.keys() and _FORCED.search(words):
         return ["liquidations_fills"]
     return []
 
@@ -129,6 +131,20 @@ def _is_book(head: Chunk, found: Mapping[str, str]) -> bool:
     """Return whether the sides of rows are those of an order book."""
     words = {text.lower() for text in encoded(head.columns[found["side"]]).texts}
     return bool(words) and words <= _BOOK_WORDS
+
+
+_OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid action event eventtype".split())
+"""Names of columns of files of changes of books."""
+
+
+def _refuse_changes(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
+    """Refuse changes of a book, which are levels that were added, changed or removed."""
+    sizes = numbers(head.columns[found["quantity"]], "size", Rejections(len(head)))
+    has_names = bool(_OF_CHANGES & {plain_name(column) for column in head.columns})
+    if has_names or (sizes == 0).any():
+        raise ArchiveError(
+            f"{source}: its rows are changes of a book, and not whole books: make snapshots of them first"
+        )
 
 
 _OF_TRADES = frozenset(

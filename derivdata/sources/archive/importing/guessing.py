@@ -62,8 +62,10 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
         unit = unit or unit_of_interest(source, found["oi_coins"])
         _take_price(found, mapped, stated, unit)
     fixed = _take_kind_of_price(source, found, mapped, has) if table == "prices_history" else {}
-    if "fill_price_usd" in columns and "fill_price_usd" not in has and "price_usd" in found:
-        mapped["fill_price_usd"] = found["price_usd"]
+    if "fill_price_usd" in columns and "price_usd" in found:
+        name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
+        if name not in has:
+            mapped[name] = found["price_usd"]
     if "strike" in columns:
         _options(head, found, mapped)
         unit = unit or unit_of_volatility(source, head, found)

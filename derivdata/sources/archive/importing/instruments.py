@@ -12,6 +12,7 @@ from derivdata.sources.archive.importing.market_names import Market, cme_expiry,
 from derivdata.sources.archive.importing.plan import ImportPlan, is_of_contracts
 from derivdata.sources.archive.importing.values import Rejections, Words, distinct
 from derivdata.support import times
+from derivdata.support.arrays import Array
 from derivdata.tables.contracts import hip3_contract
 
 RANK = "quote_rank"
@@ -133,6 +134,7 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
             lambda row: f"instrument_name={texts[row]!r} expires on another day than expiry={stated[row]}",
         )
     if "strike" not in plan.table.columns:
+        _take_named_hours(columns, stamps)
         return
     strikes = np.array([*(np.nan if m.strike is None else m.strike for m in markets), np.nan])[words.codes]
     sides = distinct([m.side or None for m in markets], words.codes)
@@ -153,6 +155,17 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
         differs = ~sides.is_missing & ~columns["side"].is_missing & (named_sides != stated_sides)
         texts = words.strings()
         rejections.reject(differs, lambda row: f"instrument_name={texts[row]!r} is not a {stated_sides[row]}")
+
+
+def _take_named_hours(columns: dict[str, Any], stamps: Array) -> None:
+    """Take the hour of expiry that a future's name gives, where the stated day is the same.
+
+    A date without a time is 08:00 UTC; contracts of CME expire at 16:00 in London.
+    """
+    stated = pd.DatetimeIndex(columns["expiry"])
+    named = pd.DatetimeIndex(stamps).tz_localize("UTC")
+    is_same_day = np.asarray(stated.floor("D") == named.floor("D"))
+    columns["expiry"] = pd.DatetimeIndex(np.where(is_same_day, named, stated))
 
 
 def _year(columns: dict[str, Any]) -> int | None:

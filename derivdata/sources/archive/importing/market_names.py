@@ -157,7 +157,7 @@ def venue_of_word(word: str) -> str:
     slug = venue_slug(word)
     if slug in KNOWN_VENUES:
         return slug
-    lower = re.sub(r"[-_. ]", "", word.lower())
+    lower = re.sub(r"[\W_]", "", word.lower())
     if lower in _VENUE_CODES:
         return _VENUE_CODES[lower]
     shorter = ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import glob
 import gzip
 import io
 import lzma
 import os
+import re
 import tarfile
 import zipfile
 import zlib
@@ -41,6 +43,10 @@ _BINARY: dict[bytes, Kind] = {
     b"FEA1": "feather",
     b"\xff\xff\xff\xff": "feather",
 }
+_JSON = re.compile(rb"\{|\[\s*([\[{\"\]\-\d]|null|true|false|$)")
+"""Beginnings of JSON; names of columns may be in brackets, ``[STRIKE],[C_IV]``."""
+_MARKUP = re.compile(rb"<(?![A-Z]+>[,;\t])")
+"""Beginnings of HTML and XML; MetaTrader's names of columns are ``<DATE>``."""
 _ENDINGS = frozenset(
     ".csv .tsv .txt .json .jsonl .ndjson .parquet .pq .feather .arrow .ipc .gz .gzip .bz2 .xz .zst .zstd "
     ".lz4 .zip .tar .tgz .data".split()
@@ -155,7 +161,32 @@ def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
         if codec is None:
             break
         stream = _decompressed(stream, codec)
+    if stream.peek(_HEAD)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return io.BufferedReader(_Utf8(stream), 1 << 20)
     return stream
+
+
+class _Utf8(io.RawIOBase):
+    """A stream of UTF-16, which Excel writes as "Unicode text", in UTF-8."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-16")()
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            block = self._stream.read(1 << 16)
+            if not block:
+                break
+            self._left = self._decoder.decode(block).encode()
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
 
 
 @contextmanager
@@ -195,12 +226,12 @@ def _kind(source: Source, head: bytes) -> Kind:
         if head.startswith(magic):
             return kind
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text[:1] in (b"{", b"["):
+    if _JSON.match(text) is not None:
         return "json"
     if b"\0" in head:
         raise ArchiveError(f"{source}: is not CSV, JSON, Parquet or Feather: convert it first")
     if not text:
         raise ArchiveError(f"{source}: the file is empty")
-    if text[:1] == b"<":
+    if _MARKUP.match(text) is not None:
         raise ArchiveError(f"{source}: is a page in HTML or XML, such as an error that a server sent")
     return "csv"

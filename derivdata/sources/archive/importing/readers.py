@@ -25,7 +25,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing import nautilus
 from derivdata.sources.archive.importing.bodies import Records, json_records
 from derivdata.sources.archive.importing.opening import Source, opened
-from derivdata.sources.archive.importing.shapes import joined_header, reshaped
+from derivdata.sources.archive.importing.shapes import joined_header, reshaped, with_whole_times
 from derivdata.support.files import original_cell, original_cells
 
 CHUNK_ROWS = 1_000_000
@@ -42,6 +42,8 @@ _UNREADABLE = (
 )
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*|\d{8} \d{2}:\d{2}.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"(https?://|#)", re.IGNORECASE)
+_STATED_DELIMITER = re.compile(r"sep=(.)", re.IGNORECASE)
+"""A first line for Excel that states the delimiter."""
 _DELIMITERS = ",;\t|"
 UNNAMED = "index"
 """Name of a column that the file leaves unnamed, as pandas does with an index."""
@@ -84,6 +86,7 @@ def chunks(source: Source, header: Header | None = None, *, rows: int | None = N
 
 def _long(chunk: Chunk) -> Chunk:
     """Return a chunk of a wide table with a row for each cell; other chunks unchanged."""
+    chunk.columns = dict(with_whole_times(chunk.columns))
     result = reshaped(chunk.columns)
     if result is None:
         return chunk
@@ -158,6 +161,12 @@ def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
     if not line.strip():
         raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
     delimiter = max(_DELIMITERS, key=line.count)
+    stated = _STATED_DELIMITER.fullmatch(line.strip())
+    if stated is not None:
+        skipped += 1
+        delimiter = stated[1]
+        raw = stream.readline()
+        line = raw.decode()
     cells = [original_cell(cell.strip()) for cell in next(csv.reader([line], delimiter=delimiter))]
     is_row = _VALUE.fullmatch(cells[0]) is not None
     if header is not None and (is_row or header.by_position):

@@ -139,11 +139,64 @@ class Reshaped(NamedTuple):
 def reshaped(columns: Mapping[str, pa.ChunkedArray]) -> Reshaped | None:
     """Return the rows of a wide table, one for each cell with a value; None for another table."""
     names = tuple(columns)
+    sides = _option_columns(names)
+    if sides is not None:
+        return _option_rows(columns, sides)
     levels = _book_columns(names)
     if levels is not None:
         return _book_rows(columns, levels)
     wide = wide_columns(names)
     return None if wide is None else _panel_rows(columns, wide)
+
+
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
+
+
+def with_whole_times(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, pa.ChunkedArray]:
+    """Return columns with a date and the time of day next to it in one, ``time``."""
+    plain = {plain_name(name): name for name in columns}
+    if not {"date", "time"} <= plain.keys():
+        return columns
+    date = columns[plain["date"]]
+    clock = columns[plain["time"]]
+    if not (pa.types.is_string(date.type) and pa.types.is_string(clock.type)):
+        return columns
+    first = next((cell for cell in clock.slice(0, 100).to_pylist() if cell), "")
+    if _CLOCK.fullmatch(first.strip()) is None:
+        return columns
+    rest = {name: values for name, values in columns.items() if plain_name(name) not in ("date", "time")}
+    return {"time": pc.binary_join_element_wise(date, clock, " "), **rest}
+
+
+_OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|call|put)s?[_ .](?P<field>\w+)\W?", re.IGNORECASE)
+"""``[C_IV]``, ``put_iv``, ``call.bid``."""
+
+
+@lru_cache(maxsize=256)
+def _option_columns(names: tuple[str, ...]) -> Mapping[str, tuple[str, str]] | None:
+    """Return side and field of the columns of a chain with calls and puts in one row; None for others."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in names:
+        match = _OPTION_SIDE.fullmatch(name)
+        if match is not None:
+            side = "call" if match["side"].lower().startswith("c") else "put"
+            found[name] = (side, match["field"].lower())
+    calls = {field for side, field in found.values() if side == "call"}
+    puts = {field for side, field in found.values() if side == "put"}
+    has_strike = any(meaning_of(name) == "strike" for name in names)
+    return found if calls and calls == puts and has_strike else None
+
+
+def _option_rows(columns: Mapping[str, pa.ChunkedArray], sides: Mapping[str, tuple[str, str]]) -> Reshaped:
+    """Return a row for the call and one for the put of each strike."""
+    keys = {name: values for name, values in columns.items() if name not in sides}
+    rows = np.arange(len(next(iter(columns.values()))))
+    parts = []
+    for wanted in ("call", "put"):
+        fields = {field: columns[name] for name, (side, field) in sides.items() if side == wanted}
+        parts.append(pa.table({**keys, "side": pa.chunked_array([pa.repeat(wanted, len(rows))]), **fields}))
+    table = pa.concat_tables(parts, promote_options="permissive")
+    return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate([rows, rows]))
 
 
 def _panel_rows(columns: Mapping[str, pa.ChunkedArray], wide: Mapping[str, WideColumn]) -> Reshaped:

@@ -26,6 +26,8 @@ _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
 _CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(?:[ T]?(\d{2}):?(\d{2})?:?(\d{2})?)?")
 _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
+_DOTTED = re.compile(r"^(20\d{2})\.(\d{2})\.(\d{2})(?=$|[ T])")
+"""``2026.03.01 08:00`` of MetaTrader."""
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
 """A date, hour, minute or second in digits alone: ``20240301``, ``2024030108``."""
@@ -369,6 +371,7 @@ def _why_unread(value: Any) -> str:
 
 def _of_calendar(text: str) -> str:
     """Return a date and hour in digits alone as ISO 8601; seconds since 1970 are before 2033-05-18."""
+    text = _DOTTED.sub(r"\1-\2-\3", text)
     match = _CALENDAR.fullmatch(text)
     if match is None or (len(text) == 10 and int(text) < _FIRST_DATE_AND_HOUR):
         return text
