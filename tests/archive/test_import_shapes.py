@@ -266,3 +266,75 @@ def test_columns_of_cells_by_index_are_rows(tmp_path: Path) -> None:
     frame = pd.DataFrame({"symbol": "BTCUSDT", "time": _STAMPS, "fundingRate": _RATES})
     assert _import(tmp_path, "okx.json", frame.to_json()).written == 9
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist()[:2] == pytest.approx([1.0, -0.2])
+
+
+def test_text_of_excel_is_read(tmp_path: Path) -> None:
+    """UTF-16 with tabs, and a first line that states the delimiter."""
+    lines = [f"BTCUSDT\t{stamp}\t{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    text = "\n".join(["Symbol\tTime\tFunding Rate", *lines]) + "\n"
+    assert _import(tmp_path, "unicode_okx.txt", text.encode("utf-16")).written == 9
+    stated = "sep=;\n" + text.replace("\t", ";")
+    assert _import(tmp_path, "stated_okx.csv", stated).present == 9
+
+
+def test_contracts_of_a_known_size_are_valued(tmp_path: Path) -> None:
+    """50 contracts of 0.01 BTC at 67,000 USD; the order sold, so a long was closed."""
+    fill = {"bkLoss": "0", "bkPx": "67000", "ccy": "", "posSide": "long", "side": "sell", "sz": "50"}
+    row = {"instFamily": "BTC-USDT", "instId": "BTC-USDT-SWAP", "instType": "SWAP", "uly": "BTC-USDT"}
+    row |= {"totalLoss": "0", "details": [{**fill, "ts": str(_START * 1000)}]}
+    _import(tmp_path, "okx.json", json.dumps({"code": "0", "msg": "", "data": [row]}))
+    [stored] = _rows(tmp_path, "liquidations_fills").to_dict("records")
+    assert (stored["side"], stored["quantity"], stored["value_usd"]) == ("long", 0.5, 33500.0)
+
+
+def test_a_response_without_its_contract_takes_the_coin_of_the_path(tmp_path: Path) -> None:
+    rows = [{"funding_rate": "0.0000125", "next_funding_rate": "0.0000125", "oracle_price": "67000",
+             "bid_impact_price": "1", "ask_impact_price": "1", "created_at": (_START + hour * 3600) * 1000}
+            for hour in range(3)]  # fmt: skip
+    body = {"success": True, "data": rows, "next_cursor": "", "has_more": False}
+    _import(tmp_path, "pacifica_BTC_funding.json", json.dumps(body))
+    stored = _rows(tmp_path, "funding_settlements")
+    assert stored[["symbol", "exchange", "rate_bps_8h"]].to_numpy().tolist() == [["BTC", "pacifica", 1.0]] * 3
+
+
+def test_a_venue_is_found_in_names_of_markets_and_of_kinds_of_contracts(tmp_path: Path) -> None:
+    venues = ["binance-futures", "OKEX-SWAP", "binance-BTCUSDT-future", "Bybit (Futures)", "my own"]
+    lines = [f"BTC,{venue},{_START + place},1000000000" for place, venue in enumerate(venues)]
+    _import(tmp_path, "oi.csv", "\n".join(["symbol,exchange,time,oi_usd", *lines]) + "\n")
+    stored = _rows(tmp_path, "oi_history").sort_values("time")["exchange"].tolist()
+    assert stored == ["binance", "okx", "binance", "bybit", "my own"]
+
+
+@pytest.mark.parametrize("form", ["%a, %d %b %Y %H:%M:%S GMT", "%b %d, %Y %I:%M %p", "%Y.%m.%d %H:%M"])
+def test_dates_with_names_of_months_or_dots_are_read(tmp_path: Path, form: str) -> None:
+    lines = [
+        f'BTC,"{pd.Timestamp(stamp, unit="s").strftime(form)}",{rate}'
+        for stamp, rate in zip(_STAMPS, _RATES, strict=True)
+    ]
+    _import(tmp_path, "okx.csv", "\n".join(["symbol,time,fundingRate", *lines]) + "\n")
+    stamps = _rows(tmp_path, "funding_settlements")["time"].dt.strftime("%m-%d %H").tolist()
+    assert stamps[:3] == ["03-01 00", "03-01 08", "03-01 16"]
+
+
+def test_shares_that_add_up_to_100_are_percent(tmp_path: Path) -> None:
+    content = "date,symbol,longRatio,shortRatio\n2026-03-01T00:00:00Z,BTCUSDT,60,40\n"
+    _import(tmp_path, "bybit.csv", content, set={"kind": "accounts"})
+    [row] = _rows(tmp_path, "positioning_history").to_dict("records")
+    assert (row["long_share"], row["short_share"]) == (0.6, 0.4)
+    assert row["long_short_ratio"] == pytest.approx(1.5)
+
+
+def test_contracts_of_a_venue_need_no_size_where_it_is_a_fact(tmp_path: Path) -> None:
+    """OKX' contract of BTC is 0.01 coins: 2,800,476 of them at 67,000.5 USD."""
+    content = "ts,instId,oi,markPx\n1772323200000,{},2800476,67000.5\n"
+    _import(tmp_path, "okx.csv", content.format("BTC-USDT-SWAP"), unit="contracts")
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [1876332922.38]
+    with pytest.raises(ArchiveError, match="--unit contracts needs the coins of a contract"):
+        _import(tmp_path, "okx.csv", content.format("NEWCOIN-USDT-SWAP"), unit="contracts")
+
+
+def test_a_minus_of_word_processors_is_a_minus(tmp_path: Path) -> None:
+    content = _LONG.replace(",-", ",\u2212")
+    _import(tmp_path, "okx.csv", content)
+    rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist()
+    assert rates[:3] == pytest.approx([1.0, -0.2, 0.5])

@@ -27,9 +27,9 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
         known = [column for column in known if _can_be(meaning, head.columns[column])]
         if known:
             found[meaning] = known[0]
-    for meaning, column in (("rate", _near_rate(head)), ("time", _near_time(head))):
-        if meaning not in found and column is not None:
-            found[meaning] = column
+    for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
+        if meaning not in found and near is not None:
+            found[meaning] = near
     if found.get("last", "").lower() in _OPENS:
         found.pop("price_usd", None)  # the close of a candle, which is known at its end
     return found

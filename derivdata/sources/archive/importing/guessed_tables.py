@@ -82,6 +82,8 @@ def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: 
         _refuse_other_candles(source, found)
         _refuse_trades(source, head, found)
         tables = ["prices_history"]
+    if not tables and "volume_usd" in found:
+        tables = ["volume_history"]
     if len(tables) == 1 and "time" in {*found, *given.map, *given.set}:
         return tables[0]
     if len(tables) > 1:
@@ -119,6 +121,8 @@ def _tables_of_series(found: Mapping[str, str]) -> list[str]:
         tables.append("positioning_history")
     if {"long_usd", "short_usd"} <= found.keys():
         tables.append("liquidations_history")
+    if {"buy_usd", "sell_usd"} <= found.keys():
+        tables.append("volume_taker")
     if "index_pct" in found:
         tables.append("volatility_index_published")
     return tables

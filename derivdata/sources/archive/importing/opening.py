@@ -197,9 +197,9 @@ def stored(source: Source) -> Iterator[io.BufferedReader]:
             yield file
         return
     if not zipfile.is_zipfile(source.path):
-        with source.path.open("rb") as file, _tar(file) as archive:
-            item = next(item for item in archive if item.name == source.member)
-            content = archive.extractfile(item)
+        with source.path.open("rb") as file, _tar(file) as tar:
+            item = next(item for item in tar if item.name == source.member)
+            content = tar.extractfile(item)
             if content is None:
                 raise ArchiveError(f"{source}: is not a file")
             yield io.BufferedReader(content, 1 << 20)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.answers import read_answer
 from derivdata.sources.archive.importing.asking import Unclear, names_in_path
+from derivdata.sources.archive.importing.guessed_columns import quantity_of
 from derivdata.sources.archive.importing.guessed_units import unit_of_interest, unit_of_rates
 from derivdata.sources.archive.importing.guessing import guessed_plan
 from derivdata.sources.archive.importing.layouts import (
@@ -195,6 +196,8 @@ def _one_of(
             "--from",
             writers,
         )
+    if table is None and best[0][0].named_only:
+        best = _of_quantity(source, best)
     tables = [" and ".join(dict.fromkeys(reads.table for reads in layout.reads)) for layout, _ in best]
     if table is None and len({*tables}) > 1:
         raise Unclear(
@@ -204,6 +207,18 @@ def _one_of(
             list(dict.fromkeys(tables)),
         )
     return best[0]
+
+
+_TABLES_OF = {"rate": "funding", "oi_usd": "oi", "oi_coins": "oi", "last": "prices"}
+
+
+def _of_quantity(
+    source: Source, fitting: list[tuple[Layout, dict[str, str]]]
+) -> list[tuple[Layout, dict[str, str]]]:
+    """Return the layouts of the quantity that the name of a file says, or all."""
+    family = _TABLES_OF.get(quantity_of(source, None) or "")
+    own = [pair for pair in fitting if family and pair[0].reads[0].table.startswith(family)]
+    return own or fitting
 
 
 def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> Exception:

@@ -13,6 +13,8 @@ import pandas as pd
 from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.archive import Archive
+from derivdata.sources.archive.importing.finishing import amount_of
+from derivdata.sources.archive.importing.instruments import CONTRACT
 from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.values import Rejections
 from derivdata.support import times
@@ -40,13 +42,30 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
         rejections.reject(price <= 0, lambda row: f"price_usd={price[row]:g} is not positive")
     if "contract_size" in columns:
         _of_contracts(columns, plan)
-    elif plan.unit == "contracts":
+    elif plan.unit == "contracts" and not _of_known_contracts(columns):
         raise ArchiveError(
             "--unit contracts needs the coins of a contract: say --set contract_size=0.01, or its column "
             "with --map contract_size=COLUMN"
         )
     if "filled_quantity" in plan.table.columns:
         _convert_value(columns)
+
+
+def _of_known_contracts(columns: dict[str, Any]) -> bool:
+    """Multiply open interest by the coins of a contract that are facts of the venues; False if one is not."""
+    if "exchange" not in columns or CONTRACT not in columns:
+        return False
+    venues = columns["exchange"].strings()
+    names = columns[CONTRACT].strings()
+    pairs = set(zip(venues.tolist(), names.tolist(), strict=True))
+    amounts = {pair: amount_of(*pair) for pair in pairs if None not in pair}
+    if any(amount is None or amount.is_usd for amount in amounts.values()):
+        return False
+    sizes = {pair: amount.size for pair, amount in amounts.items() if amount is not None}
+    columns["oi_usd"] = columns["oi_usd"] * np.array(
+        [sizes.get(pair, np.nan) for pair in zip(venues.tolist(), names.tolist(), strict=True)]
+    )
+    return True
 
 
 def _convert_volatility(columns: dict[str, Any], plan: ImportPlan) -> None:
@@ -92,6 +111,9 @@ def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
     """Take the ratio from the shares where both are there, and else the shares from the ratio."""
     nothing = np.full(len(rejections.bad), np.nan)
     long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
+    if _are_percent(long, short):
+        long = columns["long_share"] = long / 100
+        short = columns["short_share"] = short / 100
     stated = columns.get("long_short_ratio", nothing)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(np.isnan(stated) & ~np.isnan(long) & ~np.isnan(short), long / short, stated)
@@ -102,6 +124,17 @@ def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
         columns["long_share"] = share
     if "short_share" not in columns:
         columns["short_share"] = 1 - columns["long_share"]
+
+
+def _are_percent(long: Array, short: Array) -> bool:
+    """Return whether shares are percent: both of each row add up to 100."""
+    both = long + short
+    known = both[~np.isnan(both)]
+    return bool(known.size) and bool((np.abs(known - 100) < _ROUNDING).all())
+
+
+_ROUNDING = 1.5
+"""Percentage points by which two rounded shares may miss 100."""
 
 
 def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:

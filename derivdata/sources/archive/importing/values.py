@@ -29,8 +29,19 @@ _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
 _DOTTED = re.compile(r"^(20\d{2})\.(\d{2})\.(\d{2})(?=$|[ T])")
 """``2026.03.01 08:00`` of MetaTrader."""
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
+_MONTH_SECOND = re.compile(
+    r"(?:[a-z]{3}, )?(?P<day>\d{1,2})[ -](?P<month>[a-z]{3,9})[ -](?P<year>20\d{2})(?:,? (?P<rest>.+))?",
+    re.IGNORECASE,
+)
+_MONTH_FIRST = re.compile(
+    r"(?P<month>[a-z]{3,9})\.? (?P<day>\d{1,2}),? (?P<year>20\d{2})(?:,? (?P<rest>.+))?", re.IGNORECASE
+)
+"""``Sun, 01 Mar 2026 08:00:00 GMT``, ``Mar 01, 2026 08:00 AM``."""
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
 """A date, hour, minute or second in digits alone: ``20240301``, ``2024030108``."""
+_MINUS = "\u2212"
+"""The sign that word processors write for minus."""
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+%?")
 """``0,0001``, ``67.000,50``."""
@@ -195,6 +206,7 @@ def _number(text: str, suffix: str) -> float:
     """Return the number; infinity where the text is not one."""
     if suffix:
         text = text.lower().removesuffix(suffix).strip()
+    text = text.replace(_MINUS, "-")
     if _THOUSANDS.fullmatch(text):
         text = text.replace(",", "")
     if "_" in text or not text.isascii():
@@ -390,7 +402,7 @@ def _in_iso_order(texts: list[str]) -> list[str]:
     can_be_month_first = all(int(match[1]) <= 12 for match in slashed)
     is_known = can_be_day_first != can_be_month_first
     result = []
-    for text in texts:
+    for text in map(_of_month_name, texts):
         match = _DAY_FIRST.fullmatch(text)
         is_day_first = match is not None or can_be_day_first
         match = match or (_SLASHED.fullmatch(text) if is_known else None)
@@ -400,6 +412,15 @@ def _in_iso_order(texts: list[str]) -> list[str]:
         day, month = (match[1], match[2]) if is_day_first else (match[2], match[1])
         result.append(f"{match[3]}-{int(month):02}-{int(day):02}{_clock(match[4])}")
     return result
+
+
+def _of_month_name(text: str) -> str:
+    """Return a date with the name of its month as ISO 8601; other texts unchanged."""
+    match = _MONTH_SECOND.fullmatch(text) or _MONTH_FIRST.fullmatch(text)
+    if match is None or match["month"][:3].lower() not in _MONTHS:
+        return text
+    month = _MONTHS.index(match["month"][:3].lower()) + 1
+    return f"{match['year']}-{month:02}-{int(match['day']):02}{_clock(match['rest'])}"
 
 
 def _clock(text: str | None) -> str:
