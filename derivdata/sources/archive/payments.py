@@ -23,6 +23,9 @@ TABLE = "funding_settlements"
 
 _REACH = pd.Timedelta(30, "D")
 """How far from new rows stored ones are read: 30 payments of a contract that pays once a day."""
+_EARLIEST = pd.Timestamp("1970-01-01", tz="UTC")
+_LATEST = pd.Timestamp("2200-01-01", tz="UTC")
+_MICROSECOND = pd.Timedelta(1, "us")
 _STATED = ("row", "list")
 _RATES_PER_HOUR = ("derive", "dydx", "extended", "kraken")
 """Venues that quote each rate per hour: a wrong interval multiplied the payment, and not the rate."""
@@ -55,6 +58,14 @@ class _Amendments(NamedTuple):
     counts: Indices
 
 
+class _Assigned(NamedTuple):
+    """Intervals of rows."""
+
+    hours: Floats
+    is_anchor: Bools
+    """The interval is stated, or the row's own gap confirms it."""
+
+
 class WrongIntervals(NamedTuple):
     """Stored payments with another interval than the spacing of the series, and the right rows."""
 
@@ -74,27 +85,36 @@ class _Columns:
         )
         count = frame["payment_count"].to_numpy(dtype=np.float64, na_value=np.nan)
         self.count = np.nan_to_num(count, nan=1.0).astype(np.int64)
-        self.native = np.where(np.isnan(native), self.rate * self.hours / 8.0 / BPS, native)
         self.source = frame["interval_source"].astype(object).to_numpy()
         self.is_stated = np.isfinite(self.hours) & (pd.isna(self.source) | np.isin(self.source, _STATED))
+        self.usual = frame["exchange"].map(_usual_hours).to_numpy(dtype=np.float64)
+        per_interval = self.rate * self.hours / 8.0 / BPS
+        is_due = np.isnan(native) & (self.is_stated | (self.hours == self.usual * self.count))
+        self.native = np.where(is_due, per_interval, native)
+        self.paid = np.where(np.isnan(native), per_interval, native)
         self.interval = self.hours / self.count
-        pairs = zip(frame["symbol"].astype(str), frame["exchange"].astype(str), strict=True)
-        self.names = np.array([f"{symbol} on {exchange}" for symbol, exchange in pairs], dtype=object)
+        self.stated = np.where(self.is_stated, self.interval, np.nan)
+        self.names = _names(frame)
 
     @property
     def value(self) -> Floats:
         """What is paid, or a stand-in by which rows without an interval compare: the fraction per hour."""
-        return np.asarray(np.where(np.isnan(self.native), self.rate / 8.0 / BPS, self.native))
+        return np.asarray(np.where(np.isnan(self.paid), self.rate / 8.0 / BPS, self.paid))
 
     def updated(self, rows: Indices, interval: Floats, source: Any) -> pd.DataFrame:
-        """Return some rows with intervals and what follows from them."""
+        """Return some rows with intervals and what follows from them.
+
+        What a rate per 8 hours pays is missing where only spacing tells the interval: other rows may change
+        it, and the rate would then follow from a payment that was never stated.
+        """
         hours = interval * self.count[rows]
         native = self.native[rows]
         rate = self.rate[rows]
         is_same = np.isfinite(rate) & (hours == self.hours[rows])
         derived = rates_of(native, hours)
         rate = np.where(is_same | np.isnan(native), rate, derived)
-        native = np.where(np.isnan(native), rate * hours / 8.0 / BPS, native)
+        has_payment = (np.asarray(source) != "spacing") | (interval == self.usual[rows])
+        native = np.where(np.isnan(native) & has_payment, rate * hours / 8.0 / BPS, native)
         return self.frame.iloc[rows].assign(
             interval_hours=hours,
             rate_bps_8h=rate,
@@ -107,55 +127,116 @@ class _Columns:
         """Return the rows that get more payments."""
         hours = interval[more.rows] * more.counts
         rate = np.where(np.isnan(hours), more.rate, rates_of(more.native, hours))
-        native = np.where(np.isnan(more.native), rate * hours / 8.0 / BPS, more.native)
         return self.frame.iloc[more.rows].assign(
             interval_hours=hours,
             rate_bps_8h=np.where(np.isnan(more.native), more.rate, rate),
-            rate_native=native,
+            rate_native=more.native,
             payment_count=more.counts,
         )
+
+
+def _names(frame: pd.DataFrame) -> Any:
+    """Return the series of each row in words."""
+    pairs = zip(frame["symbol"].astype(str), frame["exchange"].astype(str), strict=True)
+    return np.array([f"{symbol} on {exchange}" for symbol, exchange in pairs], dtype=object)
 
 
 def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
     """Return conformed new rows as they are to be stored, and what they change in stored rows.
 
-    `read` returns the stored rows of some symbols in a window.
+    An interval that spacing tells follows from all rows of the series, so that the order in which rows
+    arrive does not matter. `read` returns the stored rows of some symbols in a window.
     """
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
-    first = rows["time"].min()
-    last = rows["time"].max()
-    stored = _Columns(read(list(rows["symbol"].astype(object).unique()), first - _REACH, last + _REACH))
+    stored, is_reached = _stored_context(new, read)
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
     is_known, more = _compared(stored, new, codes[:size], codes[size:], conflicts)
     fresh = np.flatnonzero(~is_known)
-    times = np.concatenate([payment_time(stored.times), new.times[fresh]])
-    stated = np.concatenate(
-        [
-            np.where(columns.is_stated, columns.interval, np.nan)[place]
-            for columns, place in ((stored, slice(None)), (new, fresh))
-        ]
-    )
     series = np.concatenate([codes[:size], codes[size:][fresh]])
-    hours, is_confirmed = _assigned(series, times, stated, names)
-    own = new.interval[fresh]
-    keeps_own = new.is_stated[fresh] | (np.isfinite(own) & ~is_confirmed[size:])
-    source = np.where(new.is_stated[fresh] & pd.isna(new.source[fresh]), "row", new.source[fresh])
-    source = np.where(keeps_own, source, "spacing")
-    result = new.updated(fresh, np.where(keeps_own, own, hours[size:]), source)
-    is_completed = np.isnan(stored.interval) & np.isfinite(hours[:size])
-    is_changed = ~stored.is_stated & is_confirmed[:size] & np.isfinite(stored.interval)
-    is_changed &= stored.interval != hours[:size]
-    added = stored.amended(more, np.where(is_completed | is_changed, hours[:size], stored.interval))
+    times = np.concatenate([payment_time(stored.times), new.times[fresh]])
+    stated = np.concatenate([stored.stated, new.stated[fresh]])
+    assigned = _assigned(series, times, stated, names)
+
+    is_stated = new.is_stated[fresh]
+    source = np.where(is_stated & pd.isna(new.source[fresh]), "row", new.source[fresh])
+    source = np.where(is_stated, source, "spacing")
+    interval = np.where(is_stated, new.interval[fresh], assigned.hours[size:])
+    result = new.updated(fresh, interval, source)
+
+    hours = assigned.hours[:size]
+    is_derived = is_reached & ~stored.is_stated
+    is_completed = is_derived & np.isnan(stored.interval) & np.isfinite(hours)
+    is_changed = is_derived & np.isfinite(stored.interval) & (stored.interval != hours)
+    added = stored.amended(more, np.where(is_completed | is_changed, hours, stored.interval))
     is_completed[more.rows] = False
     is_changed[more.rows] = False
     completed, changed = (
-        stored.updated(np.flatnonzero(chosen), hours[:size][chosen], "spacing")
+        stored.updated(np.flatnonzero(chosen), hours[chosen], "spacing")
         for chosen in (is_completed, is_changed)
     )
     present = len(rows) - len(fresh) - len(conflicts)
     return CompletedPayments(result, present, conflicts, completed, changed, added)
+
+
+def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
+    """Return the stored rows that new ones may change, and which of them these rows decide.
+
+    Intervals between two payments whose interval is stated or confirmed follow from the rows between them.
+    So a month of rows on both sides is enough if it has such a payment on both sides of the new ones. Where
+    it has none, all rows of that side are read.
+    """
+    symbols = list(new.frame["symbol"].astype(object).unique())
+    first = pd.Timestamp(int(new.times.min()), unit="us", tz="UTC") - _REACH
+    last = pd.Timestamp(int(new.times.max()), unit="us", tz="UTC") + _REACH
+    near = _Columns(read(symbols, first, last))
+    names, series = np.unique(new.names.astype(str), return_inverse=True)
+    starts = np.full(len(names), np.iinfo(np.int64).max)
+    ends = np.full(len(names), np.iinfo(np.int64).min)
+    np.minimum.at(starts, series, new.times)
+    np.maximum.at(ends, series, new.times)
+    before, from_time = _nearest_anchors(near, names, starts, ends, is_before=True)
+    after, to_time = _nearest_anchors(near, names, starts, ends, is_before=False)
+    frames = [near.frame]
+    for open_names, start, end in (
+        (before, _EARLIEST, first - _MICROSECOND),
+        (after, last + _MICROSECOND, _LATEST),
+    ):
+        if len(open_names):
+            coins = sorted({str(name).rpartition(" on ")[0] for name in open_names})
+            frame = read(coins, start, end)
+            frames.append(frame[np.isin(_names(frame).astype(str), open_names)])
+    stored = _Columns(pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True))
+    places = pd.Index(names).get_indexer(stored.names.astype(str))
+    times = payment_time(stored.times)
+    is_reached = (places >= 0) & (times >= from_time[places]) & (times <= to_time[places])
+    return stored, is_reached
+
+
+def _nearest_anchors(
+    stored: _Columns, names: Any, starts: Indices, ends: Indices, *, is_before: bool
+) -> tuple[Any, Indices]:
+    """Return the series without a known interval on one side of their new rows, and a time of each that has.
+
+    `starts` and `ends` are the first and the last new time of each series.
+    """
+    places = pd.Index(names).get_indexer(stored.names.astype(str))
+    times = payment_time(stored.times)
+    is_side = times < starts[places] if is_before else times > ends[places]
+    rows = np.flatnonzero((places >= 0) & is_side)
+    limit = np.iinfo(np.int64)
+    bounds = np.full(len(names), limit.max if is_before else limit.min)
+    if rows.size:
+        assigned = _assigned(places[rows], times[rows], stored.stated[rows], names)
+        known = rows[assigned.is_anchor]
+        if is_before:
+            np.minimum.at(bounds, places[known], times[known])
+        else:
+            np.maximum.at(bounds, places[known], times[known])
+    is_open = bounds == (limit.max if is_before else limit.min)
+    bounds[is_open] = limit.min if is_before else limit.max
+    return np.asarray(names)[is_open], bounds
 
 
 def wrong_intervals(rows: pd.DataFrame) -> WrongIntervals:
@@ -167,11 +248,12 @@ def wrong_intervals(rows: pd.DataFrame) -> WrongIntervals:
     is_stated = np.isin(stored.source, _STATED) & np.isfinite(stored.hours)
     stated = np.where(is_stated, stored.interval, np.nan)
     series = np.zeros(len(rows), dtype=np.intp)
-    hours, is_confirmed = _assigned(series, payment_time(stored.times), stated, stored.names[:1])
+    assigned = _assigned(series, payment_time(stored.times), stated, stored.names[:1])
+    hours = assigned.hours
     # After the last confirmed payment the spacing may be of a new interval.
     order = np.argsort(stored.times, kind="stable")
     is_followed = np.empty(len(rows), dtype=np.bool_)
-    is_followed[order] = np.logical_or.accumulate(is_confirmed[order][::-1])[::-1]
+    is_followed[order] = np.logical_or.accumulate(assigned.is_anchor[order][::-1])[::-1]
     is_wrong = ~is_stated & is_followed & np.isfinite(stored.interval) & np.isfinite(hours)
     is_wrong &= stored.interval != hours
     places = np.flatnonzero(is_wrong)
@@ -190,13 +272,13 @@ def _merged(new: _Columns, conflicts: list[str]) -> _Columns:
     merged = merge_payments(series.astype(np.int64), new.times, new.value, new.count, names, conflicts)
     rows = merged.rows
     is_summed = merged.counts != new.count[rows]
-    has_native = np.isfinite(new.native[rows])
     hours = np.where(is_summed, new.interval[rows] * merged.counts, new.hours[rows])
     mean = merged.native * 8.0 * BPS / merged.counts  # of rates without an interval
-    rate = np.where(is_summed, np.where(has_native, rates_of(merged.native, hours), mean), new.rate[rows])
+    of_sum = np.where(np.isfinite(new.paid[rows]), rates_of(merged.native, hours), mean)
+    rate = np.where(is_summed, of_sum, new.rate[rows])
     frame = new.frame.iloc[rows].assign(
         time=pd.DatetimeIndex(merged.times.view("datetime64[us]"), tz="UTC"),
-        rate_native=np.where(has_native, merged.native, np.nan),
+        rate_native=np.where(np.isfinite(new.native[rows]), merged.native, np.nan),
         payment_count=merged.counts,
         interval_hours=hours,
         rate_bps_8h=rate,
@@ -269,21 +351,22 @@ def _payments_due(times: Indices, time: int, interval: float) -> float:
     return float(np.rint((time - np.max(earlier)) / HOUR_US / interval))
 
 
-def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> tuple[Floats, Bools]:
-    """Return the hours of each row, and whether they are stated or confirmed; rows come in any order."""
+def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _Assigned:
+    """Return the intervals of rows in any order."""
     order = np.lexsort((times, series))
     series = series[order]
     times = times[order]
     is_first = np.append(True, (series[1:] != series[:-1]) | (times[1:] != times[:-1]))[: len(order)]
     usual = np.array([_usual_hours(str(name).rpartition(" on ")[2]) for name in names], dtype=np.float64)
     rows = order[is_first]
-    assigned = assign_intervals(series[is_first], times[is_first], stated[rows], usual[series[is_first]])
+    series = series[is_first]
+    assigned = assign_intervals(series, times[is_first], stated[rows], usual[series])
     place = np.cumsum(is_first) - 1
     hours = np.empty(len(order))
-    is_confirmed = np.empty(len(order), dtype=np.bool_)
     hours[order] = assigned.hours[place]
-    is_confirmed[order] = assigned.is_confirmed[place]
-    return hours, is_confirmed
+    is_anchor = np.empty(len(order), dtype=np.bool_)
+    is_anchor[order] = assigned.is_confirmed[place]
+    return _Assigned(hours, is_anchor)
 
 
 def _usual_hours(exchange: str) -> float:
