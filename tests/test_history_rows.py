@@ -48,6 +48,24 @@ def test_missing_payments_are_counted_by_the_interval_of_each() -> None:
     assert runs.expected.tolist() == [9]
 
 
+@pytest.mark.parametrize(
+    ("stamps", "intervals", "rows"),
+    [
+        ([1, 2, 3, 14, 22], [1, 1, 1, 8, 8], 3),  # three hourly payments before the first of 8 hours
+        ([1, 2, 3, 19, 27], [1, 1, 1, 8, 8], 1),  # one payment of 8 hours may be missing
+        ([8, 16, 28, 29, 30], [8, 8, 1, 1, 1], 4),  # one payment of 8 hours and three hourly ones
+        ([8, 16, 17, 18, 19], [8, 8, 1, 1, 1], 0),
+    ],
+)
+def test_missing_payments_at_a_change_of_interval(stamps: list[int], intervals: list[int], rows: int) -> None:
+    times = hours(*stamps).astype(np.int64)
+    ones = np.ones(len(times))
+    runs = payment_runs(
+        series_of([*times]), times, np.array(intervals, float), ones, int(times[0]), int(times[-1]) + 1
+    )
+    assert runs.rows.sum() == rows
+
+
 def test_a_payment_without_an_interval_counts_nothing() -> None:
     stamps = hours(0, 8, 30).astype(np.int64)
     runs = payment_runs(

@@ -51,6 +51,7 @@ _MOST_SHORT_OUTAGES = 0.1  # of a series' rows, from which short outages give a 
 _EDGE_STEPS = 2  # the first and last steps may be of the neighbouring window, or not over yet
 _QUIET_STEPS = 24
 _NAMED = 3  # series that a notice names
+_ROUNDING = 1 / 60  # of an interval
 _WIDE_GAP = 1.5  # intervals: a payment between them is missing
 _DAY_US = 24 * HOUR_US
 
@@ -388,9 +389,7 @@ def payment_runs(
     ends = np.append(leads[1:], True)
     own = np.where(np.isnan(single), np.inf, single) * HOUR_US
     gaps = np.diff(stamps, prepend=stamps[:1]) - np.where(paid > single, paid - single, 0.0) * HOUR_US
-    of_own = _count_between(gaps, own)
-    of_other = _count_between(gaps, np.append(own[:1], own[:-1]))
-    inner_rows = np.where(leads, 0, np.minimum(of_own, of_other))
+    inner_rows = np.where(leads, 0, _count_between(gaps, own, np.append(own[:1], own[:-1])))
     starts = np.append(stamps[:1], stamps[:-1]) + np.where(np.isfinite(own), own, 0.0).astype(np.int64)
     inner = _runs(group, starts, stamps, inner_rows)
     early = np.floor((stamps[leads] - first) / own[leads]).astype(np.int64)
@@ -431,10 +430,19 @@ def shown_time(stamp: int) -> str:
     return str(np.datetime64(int(stamp), "us").astype("datetime64[m]")).replace("T", " ")
 
 
-def _count_between(gaps: _Array, interval: _Array) -> NDArray[np.int64]:
-    """Return how many payments are missing in gaps [µs] of payments with an interval [µs]."""
-    ratio = gaps / interval
-    return np.where(ratio > _WIDE_GAP, np.rint(ratio) - 1.0, 0.0).astype(np.int64)
+def _count_between(gaps: _Array, own: _Array, before: _Array) -> NDArray[np.int64]:
+    """Return the fewest payments that are missing in gaps [µs].
+
+    `own` is the interval [µs] of the payment that ends the gap, `before` that of the payment before it.
+    """
+    has_both = np.isfinite(own) & np.isfinite(before)
+    longer = np.where(has_both, np.maximum(own, before), 1.0)
+    shorter = np.where(has_both, np.minimum(own, before), 1.0)
+    excess = np.where(has_both, gaps - own, 0.0)
+    is_wide = excess > (_WIDE_GAP - 1.0) * shorter
+    whole = np.floor(excess / longer + _ROUNDING)
+    rest = np.rint((excess - whole * longer) / shorter)
+    return np.where(is_wide, whole + rest, 0.0).astype(np.int64)
 
 
 def _runs(

@@ -122,6 +122,20 @@ def test_a_payment_missing_after_an_entry_counts_whole_whenever_that_was(entry: 
     assert backtest.carry(rates, early, backtest.Costs(fee_bps=0.0))["missing_hours"].item() == 0.0
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_hourly_payments_lost_before_a_change_to_eight_hours_are_missing(lost: int) -> None:
+    """Both legs pay hourly until 16:00 and then every 8 hours; the short one lacks the last hourly ones."""
+    rate = np.full((2, 65), np.nan)
+    rate[:, :17] = rate[:, 24::8] = 1.0
+    rate[1, 17 - lost : 17] = np.nan
+    interval = np.where(np.arange(65) <= 16, 1.0, 8.0)
+    rates = panel([rate], hours=1.0).assign_coords(interval_hours=("time", interval))
+    hold = backtest.HoldPair("BTC", "alpha", "beta", start="2026-01-01T02:00", end="2026-01-03T08:00")
+    prices = panel([np.full((2, 65), 100.0)], hours=1.0, unit="USD")
+    result = backtest.carry(rates, hold, backtest.Costs(fee_bps=0.0), prices=prices)
+    assert result["missing_hours"].item() == lost
+
+
 def test_hourly_payments_that_end_are_missing_until_the_close() -> None:
     """Beta pays last at 12:00; at 20:00 the pair is closed."""
     rate = np.ones((2, 25)) * [[1.0], [5.0]]

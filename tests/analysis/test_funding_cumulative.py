@@ -67,6 +67,22 @@ def test_a_missing_settlement_is_a_hole_and_a_late_one_none():
     np.testing.assert_array_equal(accrued["funding_bps"], [1.0, NAN, NAN])
 
 
+@pytest.mark.parametrize(
+    ("lost", "before", "after"),
+    [(1, 1, 8), (3, 1, 8), (2, 4, 8), (1, 4, 24), (1, 8, 1), (2, 8, 4), (3, 1, 2)],
+)
+def test_settlements_lost_just_before_a_change_of_interval_are_missing(lost, before, after):
+    """The last settlements before the change are lost, which is less than half of a longer interval."""
+    interval = np.repeat([float(before), float(after)], [6, 4])
+    hours = interval.cumsum()
+    kept = np.append(np.arange(6 - lost), np.arange(6, 10))
+    panel = series(np.ones(kept.size), hours=hours[kept])
+    panel = panel.assign_coords(interval_hours=panel.copy(data=interval[kept]).assign_attrs(units="h"))
+    accrued = funding.cumulative(panel, gaps="skip")
+    assert float(accrued["missing_hours"][-1]) == lost * before
+    assert float(accrued["covered_hours"][-1]) == interval[kept].sum()
+
+
 def test_nothing_accrues_before_the_first_value():
     accrued = funding.cumulative(series([NAN, NAN, 3.0, 1.0], step=8.0))
     np.testing.assert_array_equal(accrued["funding_bps"], [NAN, NAN, 3.0, 4.0])

@@ -75,6 +75,8 @@ class Book:
         )
         self.paid_at = np.full(shape, -np.inf)
         """Hours of each series' last payment, those before an entry included: its next is due from there."""
+        self.paid_hours = np.full(shape, np.inf)
+        """Interval of each series' last payment."""
         self.transferred, self.marked_at, self.unmarked = (np.zeros(places) for _ in range(3))
         self.entry_row = np.zeros(places, dtype=np.intp)
         self.entry_usd = np.zeros(places)
@@ -124,17 +126,20 @@ class Book:
         rate = self.of_legs(rates, held)
         hours = self.of_legs(interval, held)
         due = np.isfinite(rate) & (hours > 0.0)
-        self.missing[:, held] += np.where(
-            due, self._lacking(held, now - hours, np.where(due, hours, 1.0)), 0.0
-        )
-        self.paid_at[np.isfinite(rates) & (interval > 0.0)] = now
+        before = self.of_legs(self.paid_hours, held)
+        step = np.where(due, np.minimum(before, np.where(due, hours, 1.0)), 1.0)
+        self.missing[:, held] += np.where(due, self._lacking(held, now - hours, step), 0.0)
+        is_paid = np.isfinite(rates) & (interval > 0.0)
+        self.paid_at[is_paid] = now
+        self.paid_hours[is_paid] = interval[is_paid]
         return self._receive(held, np.where(due, rate, 0.0), np.where(due, hours, 0.0))
 
     def _lacking(self, at: Indices, until: Floats, interval: Floats) -> Floats:
         """Return the hours of payments that were due since the entry and up to `until`, and did not come.
 
-        They are due an interval apart, the last of them at `until`. None that is at most half an interval
-        after the series' last payment is due: that payment was late.
+        They are due an interval apart, the last of them at `until`; between two intervals the shorter one
+        counts. None that is at most half an interval after the series' last payment is due: that payment was
+        late.
         """
         since = np.maximum(self.of_legs(self.paid_at, at) + (LATE - 1.0) * interval, self.opened[at])
         return np.asarray(np.clip(np.ceil((until - since) / interval - _ROUNDING), 0.0, None) * interval)

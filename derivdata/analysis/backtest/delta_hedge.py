@@ -139,7 +139,8 @@ class Payments:
         ends = np.append(starts[1:], np.inf)
         begins = np.append(-np.inf, self._times)
         ends = np.append(starts[0], ends)
-        usual = np.append(self._hours[0], self._hours) * _US
+        shorter = np.minimum(self._hours[:-1], self._hours[1:])
+        usual = np.concatenate([self._hours[:1], shorter, self._hours[-1:]]) * _US
         is_gap = ends - begins > (_LATE - 1.0) * usual
         if not np.isfinite(begins[0]):
             is_gap[0] = True

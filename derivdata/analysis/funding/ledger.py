@@ -58,15 +58,17 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
 def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     """Return the ledger of settlements: row i pays for the `interval` hours up to it.
 
-    A settlement whose interval is not known is missing, and so is what lies between two that are further
-    apart than 1.5 intervals.
+    A settlement whose interval is not known is missing. So is the time before a settlement's own interval if
+    it is more than half an interval, of the settlement or of the one before where that is shorter.
     """
     there = np.isfinite(rates)
     has_interval = there & (interval > 0.0) & np.isfinite(interval)
     covered = np.where(has_interval, interval, 0.0)
     earlier = _shifted(last_valid(there))
     gap = np.where(earlier >= 0, since - since[np.maximum(earlier, 0)], 0.0)
-    late = has_interval & (gap > LATE * covered)
+    before = np.take_along_axis(covered, np.maximum(earlier, 0), axis=-1)
+    step = np.where(before > 0.0, np.minimum(before, covered), covered)
+    late = has_interval & (gap - covered > (LATE - 1.0) * step)
     started = last_valid(has_interval) >= 0
     missing = np.where(late, gap - covered, np.where(there & ~has_interval, gap, 0.0))
     amount = convert(np.where(has_interval, rates, 0.0), "bps_8h", "bps", hours=covered)
