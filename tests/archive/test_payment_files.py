@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,9 @@ import derivdata as dd
 from derivdata.analysis import funding
 from derivdata.sources.archive import import_files, open_archive
 from tests.archive.rates import EVER
+from tests.support.examples import some
+
+pytestmark = pytest.mark.drawn
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 
@@ -27,28 +31,36 @@ class Payment(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How a venue writes payments: the file's name, its text, and the options that the file needs."""
+    """How a venue or a tool writes payments."""
 
     name: str
+    """Name of the file, with the folders that the layout has."""
     write: Callable[[Sequence[Payment]], str]
     options: dict[str, Any]
+    is_hourly: bool = False
+    """The layout is of a venue that pays each hour."""
+    is_stated: bool = False
+    """Rows state their interval."""
 
 
 def _ms(payment: Payment) -> int:
     return int(START.value // 10**6) + round(payment.at * 3_600_000)
 
 
+def _text(payment: Payment, form: str) -> str:
+    return f"{pd.Timestamp(_ms(payment), unit='ms'):{form}}"
+
+
 def _csv(head: str, line: Callable[[Payment], str]) -> Callable[[Sequence[Payment]], str]:
     return lambda payments: "".join(f"{row}\n" for row in [*filter(None, [head]), *map(line, payments)])
 
 
+def _json(row: Callable[[Payment], Any]) -> Callable[[Sequence[Payment]], str]:
+    return lambda payments: json.dumps([row(payment) for payment in payments])
+
+
 def _rate(payment: Payment) -> str:
     return f"{payment.rate:.10f}"
-
-
-def _ccxt(payments: Sequence[Payment]) -> str:
-    rows = [{"symbol": "AAA/USDT:USDT", "fundingRate": p.rate, "timestamp": _ms(p)} for p in payments]
-    return json.dumps(rows)
 
 
 LAYOUTS = {
@@ -70,8 +82,126 @@ LAYOUTS = {
         _csv("symbol,time,fundingRate", lambda p: f"AAAUSDTM,{_ms(p)},{_rate(p)}"),
         {"source": "kucoin"},
     ),
-    "ccxt": Layout("funding.json", _ccxt, {"set": {"exchange": "bybit"}}),
+    "ccxt": Layout(
+        "funding.json",
+        _json(lambda p: {"symbol": "AAA/USDT:USDT", "fundingRate": p.rate, "timestamp": _ms(p)}),
+        {"set": {"exchange": "bybit"}},
+    ),
+    "binance files": Layout(
+        "AAAUSDT-fundingRate-2025-01.csv",
+        _csv(
+            "calc_time,funding_interval_hours,last_funding_rate",
+            lambda p: f"{_ms(p)},{p.interval},{_rate(p)}",
+        ),
+        {"source": "binance"},
+        is_stated=True,
+    ),
+    "binance answers": Layout(
+        "rates.json",
+        _json(
+            lambda p: {"symbol": "AAAUSDT", "fundingTime": _ms(p), "fundingRate": _rate(p), "markPrice": "5"}
+        ),
+        {"source": "binance"},
+    ),
+    "binance page": Layout(
+        "Funding Rate History_AAAUSDT Perpetual_2025-06-18.csv",
+        _csv(
+            "Time,Contracts,Funding Interval,Funding Rate",
+            lambda p: f"{_text(p, '%Y-%m-%d %H:%M:%S')},AAAUSDT Perpetual,{p.interval}h,{p.rate * 100:.10f}%",
+        ),
+        {"source": "binance"},
+        is_stated=True,
+    ),
+    "candlefeed": Layout(
+        "binance/AAAUSDT-funding.csv",
+        _csv(
+            "time,funding_rate,mark_price,interval_hours",
+            lambda p: f"{_text(p, '%Y-%m-%d %H:%M:%S')}+00:00,{_rate(p)},5,{p.interval}",
+        ),
+        {"source": "candlefeed"},
+        is_stated=True,
+    ),
+    "coinmetrics": Layout(
+        "funding.csv",
+        _csv(
+            "market,time,database_time,rate,period,interval",
+            lambda p: (
+                f"binance-AAAUSDT-future,{_text(p, '%Y-%m-%dT%H:%M:%S')}.000000000Z,"
+                f"{_text(p, '%Y-%m-%dT%H:%M:%S')}.000000000Z,{_rate(p)},{_span(p)},{_span(p)}"
+            ),
+        ),
+        {"source": "coinmetrics"},
+        is_stated=True,
+    ),
+    "bitmex": Layout(
+        "funding.csv",
+        _csv(
+            "timestamp,symbol,fundingInterval,fundingRate,fundingRateDaily",
+            lambda p: (
+                f"{_text(p, '%Y-%m-%dT%H:%M:%S')}.000Z,AAAUSD,2000-01-{1 + p.interval // 24:02d}T"
+                f"{p.interval % 24:02d}:00:00.000Z,{_rate(p)},{_rate(p)}"
+            ),
+        ),
+        {"source": "bitmex"},
+        is_stated=True,
+    ),
+    "freqtrade": Layout(
+        "binance/futures/AAA_USDT_USDT-1h-funding_rate.json",
+        _json(lambda p: [_ms(p), p.rate]),
+        {"source": "freqtrade"},
+    ),
+    "quantconnect": Layout(
+        "cryptofuture/binance/margin_interest/aaausdt.csv",
+        _csv("", lambda p: f"{_text(p, '%Y%m%d %H:%M:%S')},{_rate(p)}"),
+        {"source": "quantconnect"},
+    ),
+    "deribit": Layout(
+        "AAA-USD-funding.csv",
+        _csv(
+            "timestamp,index_price,prev_index_price,interest_8h,interest_1h",
+            lambda p: f"{_ms(p)},5,5,{p.rate * 8:.10f},{_rate(p)}",
+        ),
+        {"source": "deribit"},
+        is_hourly=True,
+    ),
+    "aevo": Layout(
+        "funding-history.json",
+        lambda payments: json.dumps(
+            {"funding_history": [["AAA-PERP", str(_ms(p) * 10**6), _rate(p), "5"] for p in payments]}
+        ),
+        {"source": "aevo"},
+        is_hourly=True,
+    ),
+    "hyperliquid": Layout(
+        "funding.json",
+        _json(
+            lambda p: {"timestamp": _ms(p), "rate": p.rate, "instrument": "AAA-PERP", "source": "hyperliquid"}
+        ),
+        {"source": "hyperliquid-data"},
+        is_hourly=True,
+    ),
 }
+KINDS = ("okx", "binance files", "hyperliquid")
+"""A layout whose rows state no interval, one that states it, and one of a venue that pays each hour."""
+
+
+def _span(payment: Payment) -> str:
+    """Return an interval as Coin Metrics writes it."""
+    return "1.00:00:00" if payment.interval == 24 else f"{payment.interval:02d}:00:00"
+
+
+def cases(intervals: Sequence[int], *values: Sequence[Any], step: int = 7) -> list[Any]:
+    """Combine layouts, intervals and other values; hourly venues have only intervals of one hour.
+
+    The long profile has all combinations, the gate one of each `step`.
+    """
+    combinations = product(sorted(LAYOUTS), intervals, *values)
+    valid = [case for case in combinations if case[1] == 1 or not LAYOUTS[case[0]].is_hourly]
+    return some(valid, step)
+
+
+CHANGING = some([name for name in sorted(LAYOUTS) if not LAYOUTS[name].is_hourly], 3)
+"""Layouts of venues whose intervals change."""
 
 
 def schedule(*phases: tuple[int, int]) -> list[Payment]:
@@ -85,14 +215,20 @@ def schedule(*phases: tuple[int, int]) -> list[Payment]:
     return payments
 
 
+def import_one(layout: Layout, folder: Path, name: str, payments: Sequence[Payment]) -> Any:
+    """Import one file into the archive of a folder."""
+    path = folder / name / layout.name
+    path.parent.mkdir(parents=True)
+    path.write_text(layout.write(payments), encoding="utf-8")
+    result = import_files("funding_settlements", str(path), str(folder / "archive"), **layout.options)
+    assert result.rejected == 0, result
+    return result
+
+
 def imported(layout: Layout, folder: Path, *files: Sequence[Payment]) -> pd.DataFrame:
     """Import the files in turn, and return what the archive serves."""
     for number, payments in enumerate(files):
-        path = folder / str(number) / layout.name
-        path.parent.mkdir()
-        path.write_text(layout.write(payments), encoding="utf-8")
-        result = import_files("funding_settlements", str(path), str(folder / "archive"), **layout.options)
-        assert result.rejected == 0, result
+        import_one(layout, folder, str(number), payments)
     return open_archive(folder / "archive").read("funding_settlements", *EVER)
 
 
@@ -112,10 +248,9 @@ def require(rows: pd.DataFrame, paid: Sequence[Payment], missing: Sequence[Payme
     assert float(total["missing_hours"].isel(time=-1).squeeze()) == sum(p.interval for p in missing)
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
-@pytest.mark.parametrize("interval", [1, 4, 8])
-@pytest.mark.parametrize("place", [5, 22])
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize(
+    ("venue", "interval", "place", "count"), cases([1, 4, 8], [5, 14, 22], range(1, 13), step=31)
+)
 def test_missing_payments_change_no_other_row(
     venue: str, interval: int, place: int, count: int, tmp_path: Path
 ) -> None:
@@ -124,39 +259,38 @@ def test_missing_payments_change_no_other_row(
     require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
-def test_two_gaps_in_a_row(venue: str, tmp_path: Path) -> None:
-    whole = schedule((4, 30))
+@pytest.mark.parametrize(("venue", "interval"), cases([1, 4]))
+def test_two_gaps_in_a_row(venue: str, interval: int, tmp_path: Path) -> None:
+    whole = schedule((interval, 30))
     missing = [*whole[10:12], *whole[13:15]]
     paid = [payment for payment in whole if payment not in missing]
     require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("venue", CHANGING)
 def test_phases_of_changing_intervals(venue: str, tmp_path: Path) -> None:
     whole = schedule((8, 6), (4, 6), (1, 8), (6, 6), (8, 6))
     require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
-@pytest.mark.parametrize("interval", [2, 3, 6, 12, 24])
+@pytest.mark.parametrize(("venue", "interval"), cases([2, 3, 6, 12, 24]))
 def test_every_valid_interval(venue: str, interval: int, tmp_path: Path) -> None:
     whole = schedule((interval, 12))
     require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize(("venue", "interval"), cases([1, 4], step=4))
 def test_a_late_file_completes_the_series_and_a_listing_day_has_the_interval_of_the_next(
-    venue: str, tmp_path: Path
+    venue: str, interval: int, tmp_path: Path
 ) -> None:
     """The first day has one payment; payments 9 and 10 come in a second file, with two that are stored."""
-    whole = schedule((4, 20))
+    whole = schedule((interval, 20))
     first = [whole[0], *whole[1:9], *whole[11:]]
     rows = imported(LAYOUTS[venue], tmp_path, first[:1], first[1:], whole[8:12])
     require(rows, whole, [])
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("venue", CHANGING)
 def test_gaps_within_phases(venue: str, tmp_path: Path) -> None:
     """Two payments of 8 h, three of 4 h, four of 1 h and two of 6 h are missing, each within its phase."""
     whole = schedule((8, 12), (4, 13), (1, 14), (6, 12), (8, 6))
@@ -168,10 +302,7 @@ def test_gaps_within_phases(venue: str, tmp_path: Path) -> None:
     require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
-@pytest.mark.parametrize("interval", [1, 4, 8])
-@pytest.mark.parametrize("count", [2, 5, 8])
-@pytest.mark.parametrize("seconds", [5, 1200])
+@pytest.mark.parametrize(("venue", "interval", "count", "seconds"), cases([1, 4, 8], [2, 5, 8], [5, 1200]))
 def test_payments_that_make_up_for_a_halt_are_one_row(
     venue: str, interval: int, count: int, seconds: int, tmp_path: Path
 ) -> None:
@@ -215,11 +346,12 @@ def held_back(rates: str) -> tuple[list[Payment], int, int]:
     return [*whole[:15], *late, *whole[19:]], 15, 19
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
-@pytest.mark.parametrize("rates", sorted(RATES))
-@pytest.mark.parametrize("order", ["rest", "whole", "overlap", "rest first", "whole first", "whole, rest"])
+ORDERS = ["rest", "whole", "overlap", "rest first", "whole first", "whole, rest"]
+
+
+@pytest.mark.parametrize(("venue", "interval", "rates", "order"), cases([1], sorted(RATES), ORDERS, step=11))
 def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
-    venue: str, rates: str, order: str, tmp_path: Path
+    venue: str, interval: int, rates: str, order: str, tmp_path: Path
 ) -> None:
     """The row of the hour gets what is missing as a correction, and another import changes nothing."""
     paid, first, end = held_back(rates)
@@ -245,20 +377,13 @@ def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
     log = open_archive(tmp_path / "archive").corrections()
     reasons = log["reason"].tolist().count("later rows have more payments of a halt")
     assert reasons == (not order.startswith("whole") or order == "whole")
-    again = tmp_path / "again"
-    again.mkdir()
     for number, payments in enumerate(files):
-        path = again / str(number) / LAYOUTS[venue].name
-        path.parent.mkdir()
-        path.write_text(LAYOUTS[venue].write(payments), encoding="utf-8")
-        options = LAYOUTS[venue].options
-        result = import_files("funding_settlements", str(path), str(tmp_path / "archive"), **options)
-        assert result.written == 0, result
+        assert import_one(LAYOUTS[venue], tmp_path, f"again {number}", payments).written == 0
     after = open_archive(tmp_path / "archive").read("funding_settlements", *EVER).sort_values("time")
     pd.testing.assert_frame_equal(after, rows)
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
+@pytest.mark.parametrize("venue", some(sorted(LAYOUTS), 5))
 def test_equal_payments_after_a_halt_count_also_where_a_page_repeats_rows(venue: str, tmp_path: Path) -> None:
     paid, first, end = held_back("equal")
     rows = imported(LAYOUTS[venue], tmp_path, [*paid[:6], *paid[3:8], *paid[8:end], *paid[first:]])
@@ -279,18 +404,63 @@ def test_a_payment_of_a_halt_with_more_payments_missing_is_a_contradiction(tmp_p
         open_archive(tmp_path / "archive").append("funding_settlements", rest)
 
 
-@pytest.mark.parametrize("venue", sorted(LAYOUTS))
-@pytest.mark.parametrize("interval", [1, 8])
+@pytest.mark.parametrize(("venue", "interval"), cases([1, 8], step=5))
 def test_a_lone_payment_of_the_day_of_listing_is_counted(venue: str, interval: int, tmp_path: Path) -> None:
-    """Its interval is not known from the file, and the next file tells it."""
+    """Its interval is not known from the file unless rows state it, and the next file tells it."""
     whole = schedule((interval, 8))
     rows = imported(LAYOUTS[venue], tmp_path, whole[:1])
     assert rows["rate_native"].tolist() == pytest.approx([whole[0].rate], rel=1e-9)
-    assert rows["interval_hours"].isna().all()
-    rest = tmp_path / "rest"
-    rest.mkdir()
-    path = rest / LAYOUTS[venue].name
-    path.write_text(LAYOUTS[venue].write(whole[1:]), encoding="utf-8")
-    options = LAYOUTS[venue].options
-    import_files("funding_settlements", str(path), str(tmp_path / "archive"), **options)
+    if LAYOUTS[venue].is_stated or LAYOUTS[venue].is_hourly:
+        assert rows["interval_hours"].tolist() == [interval]
+    else:
+        assert rows["interval_hours"].isna().all()
+    import_one(LAYOUTS[venue], tmp_path, "rest", whole[1:])
     require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
+
+
+@pytest.mark.parametrize("venue", KINDS)
+def test_two_rates_of_one_payment_are_named(venue: str, tmp_path: Path) -> None:
+    """In one file the first is used, and of two files the stored one."""
+    whole = schedule((1, 12))
+    other = whole[5]._replace(rate=whole[5].rate + 5e-4)
+    time = "2025-01-01T06:00:00.000Z"
+    both = f"has two rates: {time} with rate 6e-05 and {time} with rate 0.00056"
+    in_file = import_one(LAYOUTS[venue], tmp_path, "one", [*whole[:6], other, *whole[6:]])
+    assert (in_file.written, in_file.differing) == (12, 1)
+    assert any(both in notice and "the first is used" in notice for notice in in_file.notices)
+    later = import_one(LAYOUTS[venue], tmp_path, "two", [other])
+    assert (later.written, later.differing) == (0, 1)
+    assert any(both in notice and "the first is stored" in notice for notice in later.notices)
+    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
+
+
+@pytest.mark.parametrize(
+    ("factor", "count", "text"),
+    [(1.0, (2, 0), "states 8 h; the stored row stays"), (2.0, (0, 2), "has two rates")],
+)
+def test_a_payment_under_another_stated_interval_must_have_the_same_sum(
+    factor: float, count: tuple[int, int], text: str, tmp_path: Path
+) -> None:
+    """With twice the sum the rate per 8 hours is equal, and the payment is another one."""
+    whole = schedule((4, 12))
+    layout = LAYOUTS["binance files"]
+    import_one(layout, tmp_path, "one", whole)
+    others = [p._replace(interval=8, rate=p.rate * factor) for p in whole[3:5]]
+    result = import_one(layout, tmp_path, "two", others)
+    assert (result.written, result.present, result.differing) == (0, *count)
+    assert sum(text in notice for notice in result.notices) == 2
+    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_stated_interval_comes_before_that_of_the_spacing(is_first: bool, tmp_path: Path) -> None:
+    """Every second payment of 4 hours is missing: the spacing is 8 hours, and the row states 4."""
+    paid = schedule((4, 24))[1::2]
+    rows = paid[:6] if is_first else paid
+    import_one(LAYOUTS["binance answers"], tmp_path, "spacing", rows)
+    import_one(LAYOUTS["binance files"], tmp_path, "stated", paid)
+    stored = open_archive(tmp_path / "archive").read("funding_settlements", *EVER)
+    assert stored["interval_hours"].tolist() == [4.0] * 12
+    assert stored["interval_source"].astype(str).tolist() == ["row"] * 12
+    wanted = [payment.rate * 2e4 for payment in paid]
+    assert stored["rate_bps_8h"].tolist() == pytest.approx(wanted, rel=1e-9)

@@ -45,6 +45,8 @@ class Appended(_Counts):
 
     conflicts: tuple[str, ...] = ()
     """Texts about payments that contradict a stored one; each names both rows."""
+    notices: tuple[str, ...] = ()
+    """Texts about stored payments that new rows have under another stated interval."""
 
 
 def add_rows(

@@ -39,6 +39,7 @@ from derivdata.tables.panels import provenance
 from derivdata.tables.schema import Table
 
 _LOCK_SECONDS = 60.0
+_SHOWN_NOTICES = 3
 
 
 @typed
@@ -169,11 +170,14 @@ class Archive(ArchiveReader):
             accept=accept,
             contracts=named.contracts,
             refuse_conflicts=True,
+            keeps_intervals=True,
         )
         if named.other_quotes:
             warn_caller(
                 f"{table}: {named.other_quotes} rows of a quote currency of lower priority were left out"
             )
+        for notice in counts.notices[:_SHOWN_NOTICES]:
+            warn_caller(notice)
         if counts.differing:
             warn_caller(
                 f"{table}: {counts.differing} rows are stored already with other values; "
@@ -191,13 +195,15 @@ class Archive(ArchiveReader):
         accept: Collection[str] = AUDITS,
         contracts: Mapping[str, str] | None = None,
         refuse_conflicts: bool = False,
+        keeps_intervals: bool = False,
     ) -> Appended:
         """Append rows that have the library's names; return how many were written, present and differing.
 
         For callers that know what the rows are: no question is asked unless `accept` lacks it. `unit` is the
         one that rates were converted from; `contracts` are as in
         `derivdata.sources.archive.audit.Normalised`. A payment that contradicts another one is left out and
-        named in the result, or an error with `refuse_conflicts`.
+        named in the result, or an error with `refuse_conflicts`. `keeps_intervals` is that of
+        `derivdata.sources.archive.payments.complete_payments`.
         """
         keyed = archive_table(table)
         rows = self._conformed(keyed, frame)
@@ -213,7 +219,7 @@ class Archive(ArchiveReader):
             return add_rows(
                 self._storage, keyed, rows, requests, contracts, synthetic=synthetic, timeout=timeout
             )
-        payments = complete_payments(rows, read)
+        payments = complete_payments(rows, read, keeps_intervals=keeps_intervals)
         if payments.conflicts and refuse_conflicts:
             raise ArchiveError(f"{payments.conflicts[0]}; nothing was appended")
         fresh = keyed.conform(payments.fresh)
@@ -224,6 +230,7 @@ class Archive(ArchiveReader):
         present = counts.present + payments.present
         result = Appended(counts.written, present, counts.differing + len(payments.conflicts))
         result.conflicts = tuple(payments.conflicts)
+        result.notices = tuple(payments.notices)
         return result
 
     def _correct_intervals(self, table: Table, payments: CompletedPayments) -> None:

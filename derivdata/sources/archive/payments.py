@@ -44,8 +44,17 @@ class CompletedPayments(NamedTuple):
     """Stored rows whose interval was not known and now is."""
     changed: pd.DataFrame
     """Stored rows whose interval, which spacing told, is now another one."""
+    notices: list[str]
+    """One text for each stored payment that a new row has under another stated interval."""
     added: pd.DataFrame
     """Stored rows of which new ones have more payments: those after a halt, or the one of the same hour."""
+
+
+class _Statements(NamedTuple):
+    """Stored rows whose interval spacing told, and new rows of the same payments that state one."""
+
+    rows: Indices
+    new_rows: Indices
 
 
 class _Amendments(NamedTuple):
@@ -56,6 +65,16 @@ class _Amendments(NamedTuple):
     rate: Floats
     """Mean rate, for rows without an interval."""
     counts: Indices
+
+
+class _Comparison(NamedTuple):
+    """New payments compared with stored ones."""
+
+    is_stored: Bools
+    """Which new payments are stored, or contradict a stored one."""
+    more: _Amendments
+    named: _Statements
+    notices: list[str]
 
 
 class _Assigned(NamedTuple):
@@ -95,6 +114,10 @@ class _Columns:
         self.interval = self.hours / self.count
         self.stated = np.where(self.is_stated, self.interval, np.nan)
         self.names = _names(frame)
+
+    def state(self, rows: Indices, interval: Floats) -> None:
+        """Take in the intervals that other rows of the same payments state."""
+        self.stated[rows] = interval
 
     @property
     def value(self) -> Floats:
@@ -141,19 +164,25 @@ def _names(frame: pd.DataFrame) -> Any:
     return np.array([f"{symbol} on {exchange}" for symbol, exchange in pairs], dtype=object)
 
 
-def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
+def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool = False) -> CompletedPayments:
     """Return conformed new rows as they are to be stored, and what they change in stored rows.
 
     An interval that spacing tells follows from all rows of the series, so that the order in which rows
     arrive does not matter. `read` returns the stored rows of some symbols in a window.
+
+    The interval that spacing told where the new rows come from is kept only with `keeps_intervals`, for
+    tables that were made from longer series, and where the rows of the archive do not tell it.
     """
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
     stored, is_reached = _stored_context(new, read)
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
-    is_known, more = _compared(stored, new, codes[:size], codes[size:], conflicts)
-    fresh = np.flatnonzero(~is_known)
+    comparison = _compared(stored, new, codes[:size], codes[size:], conflicts)
+    fresh = np.flatnonzero(~comparison.is_stored)
+    more = comparison.more
+    named = comparison.named
+    stored.state(named.rows, new.interval[named.new_rows])
     series = np.concatenate([codes[:size], codes[size:][fresh]])
     times = np.concatenate([payment_time(stored.times), new.times[fresh]])
     stated = np.concatenate([stored.stated, new.stated[fresh]])
@@ -162,22 +191,33 @@ def complete_payments(rows: pd.DataFrame, read: Read) -> CompletedPayments:
     is_stated = new.is_stated[fresh]
     source = np.where(is_stated & pd.isna(new.source[fresh]), "row", new.source[fresh])
     source = np.where(is_stated, source, "spacing")
-    interval = np.where(is_stated, new.interval[fresh], assigned.hours[size:])
+    derived = assigned.hours[size:]
+    if keeps_intervals:
+        derived = np.where(np.isnan(derived), new.interval[fresh], derived)
+    interval = np.where(is_stated, new.interval[fresh], derived)
     result = new.updated(fresh, interval, source)
 
     hours = assigned.hours[:size]
-    is_derived = is_reached & ~stored.is_stated
+    is_named = np.zeros(size, dtype=np.bool_)
+    is_named[named.rows] = True
+    hours = np.where(is_named, stored.stated, hours)
+    stored_source = np.where(is_named, "row", "spacing").astype(object)
+    stored_source[named.rows] = np.where(
+        pd.isna(new.source[named.new_rows]), "row", new.source[named.new_rows]
+    )
+    is_derived = (is_reached & ~stored.is_stated) | is_named
     is_completed = is_derived & np.isnan(stored.interval) & np.isfinite(hours)
-    is_changed = is_derived & np.isfinite(stored.interval) & (stored.interval != hours)
+    is_changed = is_derived & np.isfinite(stored.interval) & (is_named | (stored.interval != hours))
+    is_changed &= np.isfinite(hours) | (not keeps_intervals)
     added = stored.amended(more, np.where(is_completed | is_changed, hours, stored.interval))
     is_completed[more.rows] = False
     is_changed[more.rows] = False
     completed, changed = (
-        stored.updated(np.flatnonzero(chosen), hours[chosen], "spacing")
+        stored.updated(np.flatnonzero(chosen), hours[chosen], stored_source[chosen])
         for chosen in (is_completed, is_changed)
     )
     present = len(rows) - len(fresh) - len(conflicts)
-    return CompletedPayments(result, present, conflicts, completed, changed, added)
+    return CompletedPayments(result, present, conflicts, completed, changed, comparison.notices, added)
 
 
 def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
@@ -288,10 +328,11 @@ def _merged(new: _Columns, conflicts: list[str]) -> _Columns:
 
 def _compared(
     stored: _Columns, new: _Columns, old_series: Indices, new_series: Indices, conflicts: list[str]
-) -> tuple[Bools, _Amendments]:
-    """Return which new payments are stored, and the stored rows that get more payments.
+) -> _Comparison:
+    """Return which new payments are stored, and the stored rows that get more payments or an interval.
 
-    Adds a text for each new payment that is stored with another rate.
+    Adds a text for each new payment that is stored with another rate. Where both rows state an interval and
+    these differ, the payment must be the same, since an equal rate would be another payment.
 
     A catch-up after a halt may be stored before the payment of its hour, or after it, and files may start
     with that payment. Of two rows with other counts the one with more payments has those of the other. But
@@ -311,6 +352,15 @@ def _compared(
     is_same |= is_same_rate(new.rate[new_rows] / BPS, stored.rate[old_rows] / BPS)
     # A mean rate, and a sum of zeros, may be equal for other numbers of payments.
     is_same &= new.count[new_rows] == stored.count[old_rows]
+    has_two_intervals = new.is_stated[new_rows] & stored.is_stated[old_rows]
+    has_two_intervals &= new.interval[new_rows] != stored.interval[old_rows]
+    is_same &= ~has_two_intervals | is_same_rate(new.paid[new_rows], stored.paid[old_rows])
+    notices = []
+    for place in np.flatnonzero(is_same & has_two_intervals).tolist():
+        hours = float(new.interval[new_rows[place]])
+        notices.append(_interval_text(stored, int(old_rows[place]), hours))
+    is_named = is_same & new.is_stated[new_rows] & ~stored.is_stated[old_rows]
+    named = _Statements(old_rows[is_named], new_rows[is_named])
     more: list[tuple[int, float, float, int]] = []
     for row, old in zip(new_rows[~is_same].tolist(), old_rows[~is_same].tolist(), strict=True):
         before = int(stored.count[old])
@@ -340,7 +390,16 @@ def _compared(
         conflicts.append(f"{text} (the first is stored)")
     columns = np.array(more, dtype=np.float64).reshape(-1, 4).T
     amendments = _Amendments(columns[0].astype(np.intp), columns[1], columns[2], columns[3].astype(np.int64))
-    return np.asarray(is_known), amendments
+    return _Comparison(np.asarray(is_known), amendments, named, notices)
+
+
+def _interval_text(stored: _Columns, row: int, hours: float) -> str:
+    """Return the notice about a stored payment that another row has under another interval."""
+    time = np.datetime_as_string(np.datetime64(int(stored.times[row]), "us"), unit="m")
+    return (
+        f"the payment of {stored.names[row]} at {time}Z is stored with an interval of "
+        f"{stored.interval[row]:g} h; a new row with the same sum states {hours:g} h; the stored row stays"
+    )
 
 
 def _payments_due(times: Indices, time: int, interval: float) -> float:

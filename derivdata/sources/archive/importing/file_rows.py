@@ -11,7 +11,7 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.conversion import ORIGIN, RANK, Rows, rows
-from derivdata.sources.archive.importing.finishing import spaced
+from derivdata.sources.archive.importing.finishing import added_up, spaced
 from derivdata.sources.archive.importing.opening import Source, find_sources
 from derivdata.sources.archive.importing.plan import RATE_UNITS, Given
 from derivdata.sources.archive.importing.readers import Chunk, chunks
@@ -49,6 +49,8 @@ def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) 
                 if task.plan.is_spaced and len(frame):
                     per_interval = RATE_UNITS[task.plan.unit or "bps_8h"][1] is None
                     frame = spaced(frame, per_interval=per_interval)
+                elif table == "funding_settlements" and len(frame):
+                    frame = added_up(frame)
                 frames.append(frame)
                 if rejections.bad.any():
                     reasons.append(_left_out(chunk, rejections))

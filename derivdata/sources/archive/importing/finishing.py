@@ -16,8 +16,8 @@ from derivdata.sources.archive.importing.plan import Adjust
 from derivdata.sources.venues.binance import named as binance_contract
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract
-from derivdata.tables.payment_intervals import assign_intervals, payment_time
-from derivdata.tables.payments import merge_payments, rates_of
+from derivdata.tables.payment_intervals import assign_intervals
+from derivdata.tables.payments import Payments, merge_payments, rates_of
 from derivdata.tables.venue_facts import fact_value
 
 REASON = "reason"
@@ -26,28 +26,75 @@ _FIVE_MINUTES = pd.Timedelta(5, "min")
 _LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
 
 
-def paid_at(frame: pd.DataFrame) -> pd.DataFrame:
-    """Stamp payments at their hour: files have them some ms or seconds earlier or later."""
-    stamps = payment_time(frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
-    return frame.assign(time=pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC"))
+def added_up(frame: pd.DataFrame, *, conflicts: list[str] | None = None) -> pd.DataFrame:
+    """Put payments that state their interval at their hour; those that follow a halt become one row.
+
+    Files have the times some milliseconds or seconds early or late. A row that contradicts an earlier one of
+    the same payment is left out, and a text about it is added to `conflicts`; None keeps such rows.
+    """
+    frame = frame.reset_index(drop=True)
+    paid = frame["rate_bps_8h"].to_numpy(dtype=np.float64) * _intervals(frame) / 8.0
+    merged = _merged(frame, paid, conflicts)
+    rows = merged.rows
+    result = frame.iloc[rows].assign(time=pd.DatetimeIndex(merged.times.view("datetime64[us]"), tz="UTC"))
+    is_sum = merged.counts > _counts(frame)[rows]
+    if is_sum.any():
+        # The first payment's interval: a venue that halts does not change it before it has caught up.
+        single = _intervals(frame)[rows] / _counts(frame)[rows]
+        hours = np.where(is_sum, single * merged.counts, _intervals(frame)[rows])
+        native = result["rate_native"] if "rate_native" in frame else np.full(len(rows), np.nan)
+        result = result.assign(
+            interval_hours=hours,
+            rate_bps_8h=np.where(is_sum, rates_of(merged.native, hours), result["rate_bps_8h"]),
+            rate_native=np.where(is_sum, merged.native, native),
+            payment_count=merged.counts,
+        )
+    return result.sort_values("time", kind="stable")
 
 
-def spaced(frame: pd.DataFrame, *, per_interval: bool = True, default: float = np.nan) -> pd.DataFrame:
+def _intervals(frame: pd.DataFrame) -> Array:
+    return np.asarray(frame["interval_hours"].to_numpy(dtype=np.float64))
+
+
+def _counts(frame: pd.DataFrame) -> Array:
+    """Return the payments that each row adds up."""
+    if "payment_count" not in frame:
+        return np.ones(len(frame), dtype=np.int64)
+    return np.asarray(frame["payment_count"].fillna(1).to_numpy(dtype=np.int64))
+
+
+def _merged(frame: pd.DataFrame, paid_bps: Array, conflicts: list[str] | None) -> Payments:
+    """Return one row for each payment, from what each row pays [bps]."""
+    contract = "contract_name" if "contract_name" in frame else "symbol"
+    series, names = pd.factorize(frame["exchange"].astype(str) + " " + frame[contract].astype(str))
+    stamps = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
+    counts = _counts(frame)
+    return merge_payments(
+        series.astype(np.int64),
+        stamps,
+        paid_bps / units.BPS,
+        counts,
+        names,
+        conflicts,
+        keep_conflicts=conflicts is None,
+    )
+
+
+def spaced(
+    frame: pd.DataFrame, *, per_interval: bool = True, conflicts: list[str] | None = None
+) -> pd.DataFrame:
     """Take each payment's interval from the spacing of the contract's rows: the file has none.
 
     Rates per interval came as those of 8 hours. Payments that follow a halt become one row. An interval that
-    these rows do not confirm is `default`, or missing until the rows of the archive tell it.
+    these rows do not confirm is missing until the rows of the archive tell it. `conflicts` is as in
+    `added_up`.
     """
     frame = frame.reset_index(drop=True)
-    series, names = pd.factorize(frame["exchange"].astype(str) + " " + frame["contract_name"].astype(str))
-    stamps = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
-    given = frame["rate_bps_8h"].to_numpy(dtype=np.float64) / units.BPS
-    ones = np.ones(len(frame), dtype=np.int64)
-    # A row that contradicts another one stays: the rules of serving reject it with its place in the file.
-    merged = merge_payments(series.astype(np.int64), stamps, given, ones, names, keep_conflicts=True)
+    merged = _merged(frame, frame["rate_bps_8h"].to_numpy(dtype=np.float64), conflicts)
     rows = merged.rows
-    listed = np.full(len(rows), default)
-    hours = assign_intervals(series[rows], merged.times, listed=listed).hours
+    contract = "contract_name" if "contract_name" in frame else "symbol"
+    series = pd.factorize(frame["exchange"].astype(str) + " " + frame[contract].astype(str))[0]
+    hours = assign_intervals(series[rows], merged.times).hours
     rates = frame["rate_bps_8h"].to_numpy(dtype=np.float64)[rows]
     result = frame.iloc[rows].assign(
         time=pd.DatetimeIndex(merged.times.view("datetime64[us]"), tz="UTC"),
@@ -386,7 +433,6 @@ def _levels(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 ADJUST: dict[str, Adjust] = {
-    "paid_at": paid_at,
     "metrics": _metrics,
     "contracts_in_usd": _contracts_in_usd,
     "dated": _dated,

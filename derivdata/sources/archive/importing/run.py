@@ -13,7 +13,7 @@ import pandas as pd
 
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, with_ids
-from derivdata.sources.archive.importing.finishing import paid_at, spaced
+from derivdata.sources.archive.importing.finishing import added_up, spaced
 from derivdata.sources.archive.importing.local_times import refuse_local_times
 from derivdata.sources.archive.importing.missing import MissingRows
 from derivdata.sources.archive.importing.outcome import Imported
@@ -182,16 +182,30 @@ class ImportRun:
             refuse_local_times(frame[is_assumed])
         if plan.is_spaced:
             before = len(frame)
-            frame = spaced(frame, per_interval=RATE_UNITS[plan.unit or "bps_8h"][1] is None)
+            per_interval = RATE_UNITS[plan.unit or "bps_8h"][1] is None
+            conflicts: list[str] = []
+            frame = spaced(frame, per_interval=per_interval, conflicts=conflicts)
+            before -= self._name_conflicts(conflicts)
             self.present += before - len(frame)  # payments that are there twice, or that one row adds up
         elif plan.table.name == "funding_settlements":
-            frame = paid_at(frame)
+            before = len(frame)
+            conflicts = []
+            frame = added_up(frame, conflicts=conflicts)
+            before -= self._name_conflicts(conflicts)
+            self.present += before - len(frame)
         frame = self._of_best_quote(frame)
         if plan.made:
             frame = self._with_ids(frame)
         if plan.unit in IN_COINS:
             frame = usd_from_coins(frame, self._archive)
         return frame
+
+    def _name_conflicts(self, conflicts: list[str]) -> int:
+        """Count rows that contradict another one of the same payment, which are left out, and name some."""
+        self.differing += len(conflicts)
+        for conflict in conflicts[:_SHOWN]:
+            self._notices[f"{conflict} (the first is used)"] = None
+        return len(conflicts)
 
     def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
         files = frame[ORIGIN].to_numpy() // _FILE
@@ -248,10 +262,11 @@ class ImportRun:
             unit=self._plan.unit,
             accept=self._plan.accept,
             contracts=self._quotes.contracts,
+            keeps_intervals=not self._plan.is_spaced,
         )
         self.superseded += len(frame) - sum(counts)
         self.written += counts.written
         self.present += counts.present
         self.differing += counts.differing
-        for conflict in counts.conflicts[:_SHOWN]:  # each names the new row and the stored one
+        for conflict in (counts.conflicts + counts.notices)[:_SHOWN]:  # each names both rows
             self._notices[conflict] = None
