@@ -119,7 +119,9 @@ def card(
 
 
 @typed
-def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
+def rerun(
+    path: str | Path, data: str | Path | None = None, *, archive: str | Path | None = None
+) -> pd.DataFrame:
     """Compute the result of a card again, and compare its figures with those that are recorded.
 
     Parameters
@@ -129,6 +131,8 @@ def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
     data
         The recording of the responses (`derivdata.record`); nothing else is read then. None requests them
         from the source that this session is connected to, or replays.
+    archive
+        The folder of the archive, or a copy of it, whose rows `Archive.read` returned for this result.
 
     Returns
     -------
@@ -139,7 +143,8 @@ def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        The file is not a card; data differs from what the card was made of, with the argument that does.
+        The file is not a card; data differs from what the card was made of, with the argument that does; rows
+        of an archive are needed, and `archive` is None.
     BundleError, NotRecorded
         The recording is damaged, or lacks a request.
 
@@ -154,10 +159,10 @@ def rerun(path: str | Path, data: str | Path | None = None) -> pd.DataFrame:
     """
     written = _read(Path(path))
     if data is None:
-        new, digest = _computed_again(written)
+        new, digest = _computed_again(written, archive)
     else:
         with replay(data):
-            new, digest = _computed_again(written)
+            new, digest = _computed_again(written, archive)
     rows = []
     for name, figure in written["figures"].items():
         recorded = _number(figure["value"])
@@ -202,11 +207,15 @@ def _report_again(written: Mapping[str, Any]) -> tuple[dict[str, float | None], 
     return {name: figure["value"] for name, figure in again["figures"].items()}, again["sha256"]
 
 
-def _computed_again(written: Mapping[str, Any]) -> tuple[dict[str, float | None], str]:
+def _computed_again(
+    written: Mapping[str, Any], archive: str | Path | None = None
+) -> tuple[dict[str, float | None], str]:
     """Compute the result of a card again, and return its figures and its hash."""
     if written["call"]["function"] == "report":
         return _report_again(written)
-    result = _evaluated(written["call"], other_versions=_has_other_versions(written["versions"]))
+    result = _evaluated(
+        written["call"], other_versions=_has_other_versions(written["versions"]), archive=archive
+    )
     return figures(result), calls.digest(_computed(result))
 
 
@@ -331,13 +340,16 @@ _BY_NAME = ("fields", "keywords")
 _STRUCTURE = ("mapping", "tuple", "set", "args", "partial")
 
 
-def _evaluated(record: Mapping[str, Any], *, other_versions: bool = False) -> Any:
+def _evaluated(
+    record: Mapping[str, Any], *, other_versions: bool = False, archive: str | Path | None = None
+) -> Any:
     """Return the result of a recorded call, each call of a chain made once."""
-    made: dict[str, Any] = {_OTHER_VERSIONS: other_versions}
+    made: dict[str, Any] = {_OTHER_VERSIONS: other_versions, _ARCHIVE: archive}
     return _call(record, made)
 
 
 _OTHER_VERSIONS = "other versions"
+_ARCHIVE = "archive"
 
 
 def _call(record: Mapping[str, Any], made: dict[str, Any]) -> Any:
@@ -348,8 +360,17 @@ def _call(record: Mapping[str, Any], made: dict[str, Any]) -> Any:
             argument: _value(description, f"{argument} of {name}", made)
             for argument, description in record["arguments"].items()
         }
-        made[key] = _public(name)(**given)
+        function = _archive_reader(made[_ARCHIVE]) if name == calls.ARCHIVE_READ else _public(name)
+        made[key] = function(**given)
     return made[key]
+
+
+def _archive_reader(folder: str | Path | None) -> Any:
+    """Return the function that reads rows of an archive."""
+    if folder is None:
+        raise ValueError("the card is made of rows of an archive: name its folder with archive=")
+    sources = importlib.import_module("derivdata.sources.archive")  # a layer above this module
+    return sources.open_archive(folder, create=False).read
 
 
 def _public(name: str) -> Any:

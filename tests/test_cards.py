@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from hypothesis import strategies as st
 import derivdata as dd
 from derivdata.analysis import backtest, funding, oi
 from derivdata.cli import main
+from derivdata.sources.archive import open_archive
 from derivdata.support import calls
 from tests import rules_of_my_own
+from tests.analysis.option_oracle import made_chains, settlements
 
 VENUES = ["binance", "hyperliquid", "okx"]
 COSTS = backtest.Costs(fee_bps=2.0)
@@ -307,3 +310,71 @@ def test_an_analysis_is_compared_by_figures_and_a_table_by_its_hash(recording: P
     path.write_text(json.dumps(card))
     with pytest.raises(ValueError, match="returns other data than the card was made of"):
         dd.rerun(path, recording)
+
+
+ROLL = backtest.Roll(
+    [backtest.OptionLeg("call", -1.0, "7d", delta=0.3), backtest.OptionLeg("put", -1.0, "7d", delta=0.3)]
+)
+
+
+@pytest.fixture(scope="module")
+def option_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Chains of ten days, their delivery price and funding payments in an archive."""
+    spots = np.linspace(100_000.0, 104_000.0, 31)
+    folder = tmp_path_factory.mktemp("chains") / "archive"
+    archive = open_archive(folder)
+    archive.append("options_snapshot", made_chains(spots, expiries=2, strikes=(80e3, 120e3, 4e3)))
+    delivered = pd.DataFrame(
+        {
+            "symbol": "BTC",
+            "exchange": "deribit",
+            "contract": "option:USD",
+            "time": [pd.Timestamp("2026-01-09T08:00Z")],
+            "price_usd": [102_800.0],
+        }
+    )
+    archive.append("delivery_prices", delivered)
+    archive.append("funding_settlements", settlements(len(spots)))
+    return folder
+
+
+def hedged_strangle(folder: Path) -> xr.Dataset:
+    archive = open_archive(folder)
+    return backtest.options(
+        archive.read("options_snapshot", "2026-01-02", symbols=["BTC"], venues=["deribit"]),
+        ROLL,
+        backtest.OptionCosts(option_fee_bps=3.0, fee_bps=5.0),
+        hedge=backtest.DeltaHedge(every="16h"),
+        funding=dd.panel(archive.read("funding_settlements")),
+        delivery=archive.read("delivery_prices"),
+        capital=100_000.0,
+    )
+
+
+def test_a_backtest_of_options_on_an_archive_runs_again(
+    option_archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No session is connected, and the archive is a copy in another folder."""
+    card = tmp_path / "strangle.json"
+    written = dd.card(hedged_strangle(option_archive), card)
+    assert written["figures"]["net_usd"]["value"] != 0.0
+    copied = tmp_path / "copy"
+    shutil.copytree(option_archive, copied)
+    table = dd.rerun(card, archive=copied)
+    assert table["equal"].all()
+    assert table.attrs["identical"]
+    assert main(["rerun", str(card), "--archive", str(copied)]) == 0
+    assert "bit-equal" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="rows of an archive: name its folder with archive="):
+        dd.rerun(card)
+
+
+def test_other_rows_in_the_archive_are_named(option_archive: Path, tmp_path: Path) -> None:
+    card = tmp_path / "strangle.json"
+    dd.card(hedged_strangle(option_archive), card)
+    changed = tmp_path / "changed"
+    shutil.copytree(option_archive, changed)
+    later = settlements(40).tail(3)
+    open_archive(changed).append("funding_settlements", later)
+    with pytest.raises(ValueError, match=r"dd\.archive\.read returns other data"):
+        dd.rerun(card, archive=changed)

@@ -40,7 +40,7 @@ def test_columns_agree_with_their_suffix_and_the_tables() -> None:
     ] == []
     for name, table in tables.TABLES.items():
         kinds = table.columns["kind"].allowed if "kind" in table.columns else ()
-        wanted = name.startswith("funding_") and name != "funding_metadata"
+        wanted = name.startswith("funding_") and name not in ("funding_metadata", "funding_rates")
         assert (kinds == ("sampled", "settled")) == wanted
     sides = {table.columns["side"].allowed for table in tables.TABLES.values() if "side" in table.columns}
     assert sides == {("long", "short"), ("call", "put"), ("bid", "ask")}

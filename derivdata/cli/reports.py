@@ -104,7 +104,10 @@ def add_rerun(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata rerun``."""
     parser.add_argument("card", type=Path, metavar="CARD", help="a file that dd.card wrote, or a report")
     parser.add_argument(
-        "data", type=Path, metavar="RECORDING", help="the responses behind it, from dd.record"
+        "data", type=Path, nargs="?", metavar="RECORDING", help="the responses behind it, from dd.record"
+    )
+    parser.add_argument(
+        "--archive", type=Path, metavar="FOLDER", help="the archive whose rows the result was made of"
     )
     parser.set_defaults(run=_rerun)
 
@@ -114,7 +117,7 @@ def _rerun(arguments: argparse.Namespace) -> int:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.DataNotice)  # the first run showed them
-        table = rerun(arguments.card, arguments.data)
+        table = rerun(arguments.card, arguments.data, archive=arguments.archive)
     say(table.to_string(index=False))
     differing = int((~table["equal"]).sum())
     bits = "bit-equal" if table.attrs["identical"] else "not bit-equal"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import numbers
 import re
 import sys
@@ -38,8 +37,6 @@ _WHOLE = 2**53  # above, a float cannot hold every whole number
 
 _RECORDED = {"pandas.DataFrame", "xarray.DataArray", "xarray.Dataset"}
 """Results that carry the record of their call."""
-_LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
-"""Libraries whose versions a record states."""
 
 
 class _Depth(threading.local):
@@ -111,16 +108,10 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
 
 def _with_record(function: Callable[..., Any], arguments: Mapping[str, Any], result: Any) -> Any:
     """Return a table or an array with the record of its call in ``attrs``."""
-    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
-    python = ".".join(map(str, sys.version_info[:3]))
-    record = {
-        "function": _public_name(function),
-        "arguments": {name: _described(value) for name, value in arguments.items()},
-        "versions": {"python": python} | {n: version for n, version in loaded.items() if version is not None},
-    }
+    described = {name: _described(value) for name, value in arguments.items()}
     if any(result is value for value in arguments.values()):
         result = result.copy(deep=False)  # the caller's own object keeps its attributes
-    text = json.dumps(record, ensure_ascii=False, sort_keys=True)
+    text = calls.record_text(_public_name(function), described)
     result.attrs = {**result.attrs, calls.ATTRIBUTE: text}
     return result if _name(type(result)) == "pandas.DataFrame" else _storable(result)
 

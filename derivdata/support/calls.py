@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import json
 import math
+import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,6 +22,10 @@ from typing import Any
 import numpy as np
 
 ATTRIBUTE = "call"
+ARCHIVE_READ = "archive.read"
+"""Name of `derivdata.sources.archive.Archive.read` in a record, which does not name the archive."""
+_LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
+"""Libraries whose versions a record states."""
 _BLOCK = 1 << 16
 _MOST_NAMES = 2_000
 _MOST_NUMBERS = 16
@@ -53,6 +58,15 @@ def record_of(value: Any) -> dict[str, Any] | None:
     """Return the record that is attached to a table or an array, or None."""
     text = getattr(value, "attrs", {}).get(ATTRIBUTE)
     return json.loads(text) if isinstance(text, str) else None
+
+
+def record_text(function: str, arguments: Mapping[str, Any]) -> str:
+    """Return the record of a call, whose arguments are described already, as it is attached to a result."""
+    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
+    python = ".".join(map(str, sys.version_info[:3]))
+    versions = {"python": python} | {n: version for n, version in loaded.items() if version is not None}
+    record = {"function": function, "arguments": arguments, "versions": versions}
+    return json.dumps(record, ensure_ascii=False, sort_keys=True)
 
 
 def described(value: Any) -> Any:

@@ -100,6 +100,12 @@ define(
     doc="Sampled funding rates over time, one row per venue and step.",
 )
 define(
+    "funding_rates",
+    key="symbol exchange rate_kind time",
+    rest="settlement_time rate_bps_8h rate_native interval_hours",
+    doc="Funding rates by kind (settled, of the next settlement, predicted), as stated at a time.",
+)
+define(
     "funding_settlements",
     key="symbol exchange time",
     rest="rate_bps_8h interval_hours kind rate_native payment_count interval_source",
@@ -219,6 +225,18 @@ define(
     doc="Liquidations of the last hours by symbol, venue or both.",
 )
 define(
+    "margin_tiers",
+    key="symbol exchange tier time",
+    rest="max_notional_usd max_size_coins initial_margin maintenance_margin max_leverage",
+    doc="Margin that a venue requires of a position by its size, as stated at a time.",
+)
+define(
+    "borrow_rates",
+    key="symbol exchange time",
+    rest="borrow_apr max_borrow",
+    doc="Rates at which venues lend coins for spot margin trading, as stated at a time.",
+)
+define(
     "markets_symbols",
     key="symbol",
     rest="time rank price_usd price_24h_change_pct volume_24h_usd volume_24h_change_pct oi_usd "
@@ -315,6 +333,13 @@ define(
     },
     optional="oi_all_contracts_usd",
     doc="Open interest of every venue over time; a row is of one contract.",
+)
+define(
+    "oi_bars",
+    key="symbol exchange time resolution",
+    rest="oi_open_coins oi_high_coins oi_low_coins oi_close_coins "
+    "oi_open_usd oi_high_usd oi_low_usd oi_close_usd",
+    doc="Open interest of one contract in each step: first, highest, lowest and last.",
 )
 define(
     "oi_exchange_totals",

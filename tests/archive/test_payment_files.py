@@ -452,15 +452,13 @@ def test_a_payment_under_another_stated_interval_must_have_the_same_sum(
     require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_stated_interval_comes_before_that_of_the_spacing(is_first: bool, tmp_path: Path) -> None:
-    """Every second payment of 4 hours is missing: the spacing is 8 hours, and the row states 4."""
-    paid = schedule((4, 24))[1::2]
-    rows = paid[:6] if is_first else paid
-    import_one(LAYOUTS["binance answers"], tmp_path, "spacing", rows)
-    import_one(LAYOUTS["binance files"], tmp_path, "stated", paid)
+def test_a_stated_interval_completes_a_payment_whose_spacing_tells_none(tmp_path: Path) -> None:
+    paid = schedule((4, 2))
+    before = imported(LAYOUTS["binance answers"], tmp_path, paid)
+    assert before["interval_hours"].isna().all()
+    result = import_one(LAYOUTS["binance files"], tmp_path, "stated", paid)
+    assert (result.written, result.present) == (0, 2)
     stored = open_archive(tmp_path / "archive").read("funding_settlements", *EVER)
-    assert stored["interval_hours"].tolist() == [4.0] * 12
-    assert stored["interval_source"].astype(str).tolist() == ["row"] * 12
-    wanted = [payment.rate * 2e4 for payment in paid]
-    assert stored["rate_bps_8h"].tolist() == pytest.approx(wanted, rel=1e-9)
+    assert stored["interval_hours"].tolist() == [4.0, 4.0]
+    assert stored["interval_source"].astype(str).tolist() == ["row", "row"]
+    assert stored["rate_bps_8h"].tolist() == pytest.approx([0.2, 0.4], rel=1e-9)

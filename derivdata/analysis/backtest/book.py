@@ -12,6 +12,7 @@ import numpy as np
 
 from derivdata.analysis.funding.ledger import LATE
 from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.tables.margin_tiers import MaintenanceTiers
 from derivdata.units import BPS, REFERENCE_HOURS
 
 _ROUNDING = 1e-9  # intervals
@@ -25,7 +26,7 @@ class Account(NamedTuple):
     capital: float
     leg_usd: float
     leverage: float
-    maintenance: float
+    maintenance: float | MaintenanceTiers
     transfer_hours: float
     fees: Floats
     """[bps] over (buy, sell), symbols and venues."""
@@ -43,6 +44,12 @@ class Account(NamedTuple):
     def margins(self, legs: Any) -> Floats:
         """Return the margin that legs are opened with [USD]: of coins that are owned their price."""
         return np.where(self.owned[legs], self.leg_usd, self.leg_usd / self.leverage)
+
+    def maintenance_usd(self, symbols: Indices, legs: Indices, coins: Floats, notional: Floats) -> Floats:
+        """Return the maintenance margin of legs [USD], with tiers by the size of each leg."""
+        if isinstance(self.maintenance, MaintenanceTiers):
+            return np.asarray(self.maintenance.rates(symbols, legs, coins, notional) * notional)
+        return np.asarray(self.maintenance * notional)
 
     def possible(self, legs: Any) -> Bools:
         """Tell which pairs (leg, pair) can be held at all."""
@@ -163,7 +170,8 @@ class Book:
     def lost_legs(self) -> Bools:
         """Tell which legs have less left than their maintenance margin."""
         margined = (self.legs >= 0) & ~self.account.owned[self.legs]
-        return margined & (self._equity() < self.account.maintenance * self.coins * self.mark)
+        needs = self.account.maintenance_usd(self.symbol, self.legs, self.coins, self.coins * self.mark)
+        return np.asarray(margined & (self._equity() < needs))
 
     def _equity(self) -> Floats:
         unrealised = DIRECTION * self.coins * (self.mark - self.entry)

@@ -148,7 +148,9 @@ class CoinBook(Book):
         """Tell which legs have less left than their maintenance margin."""
         margined = (self.legs >= 0) & ~self.account.owned[self.legs]
         notional = self._notional(np.arange(self.symbol.size))
-        return np.asarray(margined & (self._equity() < self.account.maintenance * notional))
+        coins = notional / np.where(self.mark > 0.0, self.mark, 1.0)
+        needs = self.account.maintenance_usd(self.symbol, self.legs, coins, notional)
+        return np.asarray(margined & (self._equity() < needs))
 
     def _equity(self) -> Floats:
         every = np.arange(self.symbol.size)

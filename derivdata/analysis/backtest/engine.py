@@ -23,6 +23,8 @@ from derivdata.analysis.panels import Panel, hours_of, positive, require, requir
 from derivdata.analysis.price_agreement import Apart
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.support.text import warn_caller
+from derivdata.tables.margin_tiers import DEFAULT_MAINTENANCE, MaintenanceTiers
 
 _CONTRACTS_NEED = "contracts= needs prices= and a rule of pairs, not a Portfolio"
 
@@ -41,7 +43,7 @@ def carry(
     capital: float = 1_000_000.0,
     leg_usd: float = 100_000.0,
     leverage: float = 3.0,
-    maintenance: float = 0.01,
+    maintenance: float | pd.DataFrame = 0.01,
     transfer_every: str | pd.Timedelta | None = None,
     delay: str | pd.Timedelta = "0h",
 ) -> xr.Dataset:
@@ -88,7 +90,8 @@ def carry(
         margin.
     maintenance
         Fraction of a leg's notional at which the venue liquidates it: where its margin, unrealised P&L and
-        funding are below, both legs are closed at that row's marks.
+        funding are below, both legs are closed at that row's marks. Or tiers by size, the table of
+        ``dd.venues.margin_tiers()``; contracts without a tier have 0.01.
     transfer_every
         The legs' equity is evened out whenever so much time has passed; None never moves margin.
     delay
@@ -177,14 +180,14 @@ def setting(
     capital: float = 1_000_000.0,
     leg_usd: float = 100_000.0,
     leverage: float = 3.0,
-    maintenance: float = 0.01,
+    maintenance: float | pd.DataFrame = 0.01,
     transfer_every: str | pd.Timedelta | None = None,
     delay: str | pd.Timedelta = "0h",
 ) -> Setting:
     """Check the arguments of `carry` and prepare its market."""
     for name, value in (("capital", capital), ("leg_usd", leg_usd), ("leverage", leverage)):
         positive(value, name)
-    if not 0.0 <= maintenance < 1.0 / leverage:
+    if not isinstance(maintenance, pd.DataFrame) and not 0.0 <= maintenance < 1.0 / leverage:
         raise ValueError(f"{maintenance=} is a part of notional, from 0 up to 1/leverage={1 / leverage:g}")
     transfer = np.inf if transfer_every is None else hours_of(transfer_every, "transfer_every")
     panel = require_rate(panel, "exchange", "time")
@@ -194,7 +197,7 @@ def setting(
         capital,
         leg_usd,
         leverage,
-        maintenance,
+        _maintenance(maintenance, market.symbols, market.venues, leverage),
         transfer,
         costs.by_side(market.symbols, market.venues),
         costs.liquidation_bps,
@@ -211,6 +214,28 @@ def setting(
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
     latency = hours_of(delay, "delay", least=0.0)
     return Setting(market, account, slippage, latency, settled, provenance_of(panel, prices, depth))
+
+
+def _maintenance(
+    given: float | pd.DataFrame, symbols: Sequence[str], venues: Sequence[str], leverage: float
+) -> float | MaintenanceTiers:
+    """Return the maintenance margin of a number or of a table of tiers."""
+    if not isinstance(given, pd.DataFrame):
+        return given
+    traded = [venue for venue in venues if venue not in (OWNED, BORROWED)]
+    tiers = MaintenanceTiers(given, symbols, venues)
+    if tiers.highest() >= 1.0 / leverage:
+        raise ValueError(
+            f"maintenance: a first tier requires {tiers.highest():g} of notional, more than "
+            f"1/leverage={1 / leverage:g}: lower leverage="
+        )
+    named = [name for name in tiers.absent if name.rpartition(" on ")[2] in traded]
+    if named:
+        warn_caller(
+            f"maintenance: {DEFAULT_MAINTENANCE:.0%} of notional for {len(named)} contracts without tiers: "
+            f"{', '.join(named[:5])}{', …' if len(named) > 5 else ''}"
+        )
+    return tiers
 
 
 class Journal:

@@ -120,7 +120,9 @@ class Accounts(Book):
 
     def lost_legs(self) -> Bools:
         """Tell which legs are on a venue whose account has less left than its maintenance margin."""
-        needs = self.account.maintenance * self._by_venue(self.coins * self.mark)
+        notional = self.coins * self.mark
+        of_legs = self.account.maintenance_usd(self.symbol, self.legs, self.coins, notional)
+        needs = self._by_venue(of_legs)
         lost = ~self.account.owned & (self._by_venue(self._equity()) < needs)
         return (self.legs >= 0) & lost[self.legs]
 

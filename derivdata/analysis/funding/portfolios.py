@@ -38,6 +38,7 @@ from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import Instant, instant, naive_utc
+from derivdata.tables.margin_tiers import MaintenanceTiers
 from derivdata.units import BPS, USD_UNIT
 
 _NEEDS = ("gross_bps", "net_bps", "net_low_bps", "net_high_bps", "realised_net_bps", "decisions")
@@ -54,7 +55,7 @@ def portfolio(
     max_venue_share: float = 1.0,
     max_liquidation: float = 0.01,
     transfer_every: str | pd.Timedelta = "1d",
-    maintenance: float | Mapping[str, float] = 0.01,
+    maintenance: float | Mapping[str, float] | pd.DataFrame = 0.01,
     haircut: float | Mapping[str, float] = 0.0,
     max_leverage: float = 10.0,
     max_leg_usd: float | None = None,
@@ -79,7 +80,10 @@ def portfolio(
     transfer_every
         Time until collateral can be moved: so long an account must bear the prices' moves by itself.
     maintenance
-        Part of the legs' notional below which a venue liquidates an account, one number or by venue.
+        Part of the legs' notional below which a venue liquidates an account, one number or by venue. Or tiers
+        by size, the table of ``dd.venues.margin_tiers()``: each venue then has the highest rate of its
+        symbols for a leg of `max_leg_usd`, without it of `capital` times `max_leverage`. Contracts without a
+        tier have 0.01.
     haircut
         Part of the collateral that a venue does not count, as of coins in place of USD.
     max_leverage
@@ -141,6 +145,9 @@ def portfolio(
             raise ValueError(f"{name}={share} is a part of the whole, above 0: 0.3")
     pairs = _pairs_of(forecasts)
     owned = pairs.venues == OWNED
+    if isinstance(maintenance, pd.DataFrame):
+        largest = capital * max_leverage if max_leg_usd is None else max_leg_usd
+        maintenance = _highest_rates(maintenance, pairs.venues, prices, largest)
     limits = Limits(
         np.inf if max_leg_usd is None else positive(max_leg_usd, "max_leg_usd") / capital,
         max_venue_share,
@@ -213,6 +220,19 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     net = figures["net_bps"] / BPS
     decisions = figures["decisions"]
     return _Pairs(symbols, venues, times, signed, gross, net, deviation / BPS, errors, decisions, hold)
+
+
+def _highest_rates(tiers: pd.DataFrame, venues: Any, prices: Panel, leg_usd: float) -> dict[str, float]:
+    """Return by venue the highest maintenance margin of the symbols of `prices`, for legs of a size."""
+    marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
+    symbols = [str(name) for name in marks["symbol"].to_numpy().tolist()]
+    names = [str(name) for name in venues]
+    newest = marks.ffill("time").isel(time=-1).median("exchange").to_numpy().astype(np.float64)
+    table = MaintenanceTiers(tiers, symbols, names)
+    symbol_places = np.arange(len(symbols))[:, None]
+    coins = leg_usd / newest[:, None]
+    rates = table.rates(symbol_places, np.arange(len(names)), coins, np.full(coins.shape, leg_usd))
+    return dict(zip(names, rates.max(axis=0).tolist(), strict=True))
 
 
 def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Floats:

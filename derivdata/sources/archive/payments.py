@@ -207,7 +207,7 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     )
     is_derived = (is_reached & ~stored.is_stated) | is_named
     is_completed = is_derived & np.isnan(stored.interval) & np.isfinite(hours)
-    is_changed = is_derived & np.isfinite(stored.interval) & (is_named | (stored.interval != hours))
+    is_changed = is_derived & np.isfinite(stored.interval) & (stored.interval != hours)
     is_changed &= np.isfinite(hours) | (not keeps_intervals)
     added = stored.amended(more, np.where(is_completed | is_changed, hours, stored.interval))
     is_completed[more.rows] = False

@@ -17,7 +17,8 @@ from derivdata.sources.archive.engine import Engine
 from derivdata.sources.archive.manifest import Manifest, TableEntry
 from derivdata.sources.archive.scanning import EVER_ALL, Selection, TimeRange, micros, read_filter, time_range
 from derivdata.sources.query import Query
-from derivdata.support import times
+from derivdata.support import calls, times
+from derivdata.support.calls import ARCHIVE_READ
 from derivdata.tables.chain_snapshots import HOLD, aligned
 from derivdata.tables.schema import Table
 
@@ -62,7 +63,17 @@ class ArchiveReader(ArchiveContents):
         """
         first = times.FIRST if start is None else times.instant(start, "start")
         last = times.LAST if end is None else times.instant(end, "end")
-        return self.rows(Query(table, first, last, symbols, venues, columns))
+        frame = self.rows(Query(table, first, last, symbols, venues, columns))
+        arguments = {
+            "table": table,
+            "start": None if start is None else times.iso(first),
+            "end": None if end is None else times.iso(last),
+            "symbols": None if symbols is None else list(symbols),
+            "venues": None if venues is None else list(venues),
+            "columns": None if columns is None else list(columns),
+        }
+        frame.attrs[calls.ATTRIBUTE] = calls.record_text(ARCHIVE_READ, arguments)
+        return frame
 
     def rows(self, query: Query) -> pd.DataFrame:
         """Return the rows of a query; see `read`."""

@@ -20,7 +20,7 @@ from derivdata.sources.collect.questions import LastPolls, require_current
 from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
-from derivdata.sources.venues.tabulation import frames
+from derivdata.sources.venues.tabulation import frames, preferred
 from derivdata.support import times
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history", "futures_history")
@@ -29,6 +29,8 @@ INSTRUMENTS = "instruments"
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 RECENT = ("options_trades", "delivery_prices")
 """Tables of which some venues list the newest rows alone; polled where they are named."""
+STATED_RATES = "funding_rates"
+"""Rates by kind and settlement; polled where they are named: `funding_history` has the running rates."""
 _LEVELS = 100
 """Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
 _PATIENCE_SECONDS = 20.0
@@ -89,7 +91,12 @@ class VenueState:
             and endpoint.what not in ("liquidations", "book")
             and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
-        chosen = {t for e in polled for t in e.tables} - {*RECENT} if names is None else set(names)
+        chosen = (
+            {t for e in polled for t in e.tables} - {*RECENT, STATED_RATES} if names is None else set(names)
+        )
+        self._keeps_rate_kinds = STATED_RATES in chosen
+        if self._keeps_rate_kinds:
+            chosen.add("funding_history")  # whose responses state the coming settlements
         polled = _needed(polled, chosen)
         self._bulk = BulkAnswers(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
         of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
@@ -245,6 +252,8 @@ class VenueState:
         else:
             self._hold_to_last_poll(poll, state, names)
         self._add_frames(poll, state, [name for name in names if name not in poll.failed], at)
+        if self._keeps_rate_kinds and fresh & {"funding_history", STATED_RATES}:
+            self._add_rate_kinds(poll, state, at)
         for table in (name for name in RECENT if name in fresh):
             self._add_recent(poll, state, table, at)
         if "options_snapshot" in fresh:
@@ -256,6 +265,17 @@ class VenueState:
                 poll.parts["options"] = f"{len(left_out)} left out: {left_out[0]}"
                 self._quarantine.keep_records(poll.exchange, CHAINS, self.held.withheld, poll.at)
             self._add_frames(poll, chain, CHAINS, arrived)
+
+    def _add_rate_kinds(self, poll: Poll, state: Records, at: int) -> None:
+        """Add the rates whose settlement is stated, of the contract that represents each symbol."""
+        rates = [row for row in state.rates if row.instrument.perpetual]
+        records = Records(states=state.states, rates=preferred(rates))
+        table = tables.TABLES[STATED_RATES]
+        try:
+            rows = frames(poll.exchange, records, [STATED_RATES], at=at)[STATED_RATES]
+            poll.frames[STATED_RATES] = table.conform(rows[[*table.columns]])
+        except SchemaError as problem:
+            poll.failed[STATED_RATES] = self._refused(poll, STATED_RATES, records, problem)
 
     def _add_recent(self, poll: Poll, state: Records, table: str, at: int) -> None:
         """Add lists of the newest rows: each is whole from its oldest row of a symbol until now."""

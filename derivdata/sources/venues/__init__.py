@@ -29,8 +29,9 @@ from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean, warn_caller
 from derivdata.tables import venue_facts
 from derivdata.tables.contracts import venue_of
+from derivdata.tables.margin_tiers import stated_tiers
 
-__all__ = ["endpoints", "facts", "read"]
+__all__ = ["endpoints", "facts", "margin_tiers", "read"]
 __dir__ = __all__.copy
 
 
@@ -66,6 +67,52 @@ def endpoints() -> pd.DataFrame:
         }
     )
     return frame.drop_duplicates(["exchange", "what", "method", "path_or_channel"], ignore_index=True)
+
+
+@typed
+def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
+    """Return the maintenance margin that venues require by position size, as they stated it on a day.
+
+    Parameters
+    ----------
+    venues
+        Slugs or other names of venues; None takes all.
+    day
+        The newest tiers that are not later; None takes the newest.
+
+    Returns
+    -------
+    DataFrame
+        One row per tier: ``symbol``, ``exchange``, ``tier``, ``max_notional_usd`` or ``max_size_coins`` (the
+        largest position, in the unit that the venue states), ``initial_margin`` and ``maintenance_margin``
+        [fraction of notional], ``max_leverage``; NaN where the source states none. ``as_of``, ``nature``,
+        ``source`` and ``confirmed`` are as in `facts`. Tiers of other contracts can be read with
+        `read` from the venue's response (table ``margin_tiers``).
+
+    Raises
+    ------
+    ValueError
+        `venues` names a venue that is not known, or `day` is no instant.
+
+    Notes
+    -----
+    For ``maintenance=`` of `derivdata.analysis.backtest.carry` and `derivdata.analysis.funding.portfolio`.
+    Venues change tiers without notice. Not included is auto-deleveraging: a venue may close a profitable leg
+    when its insurance fund cannot take over liquidated positions.
+
+    Examples
+    --------
+    >>> rows = dd.venues.margin_tiers(["bitget"])
+    >>> rows[["tier", "max_notional_usd", "maintenance_margin"]].to_numpy().tolist()
+    [[1.0, 50000.0, 0.004], [2.0, 200000.0, 0.005]]
+    """
+    slugs = None
+    if venues is not None:
+        listed = venues.split(",") if isinstance(venues, str) else list(venues)
+        slugs = [venue_of(name, "venues") for name in listed]
+    last = "9999-12-31" if day is None else f"{times.instant(day, 'day'):%Y-%m-%d}"
+    rows = stated_tiers(slugs, last)
+    return rows.assign(as_of=pd.to_datetime(rows["as_of"], utc=True).dt.as_unit("us"))
 
 
 @typed
@@ -170,9 +217,10 @@ def read(
     -------
     dict of DataFrame
         Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals``
-        where the body tells them, and ``funding_rates`` where it states the settlement that a rate is for:
-        ``rate_kind`` is ``settled``, ``next`` (the running rate of the coming settlement) or ``predicted``,
-        and ``settlement_time`` that settlement. A row or a figure that contradicts another is left out, with
+        where the body tells them, ``oi_bars`` where it has the open interest of steps, and ``funding_rates``
+        where it states the settlement that a rate is for: ``rate_kind`` is ``settled``, ``next`` (the running
+        rate of the coming settlement) or ``predicted``, and ``settlement_time`` that settlement. A row or a
+        figure that contradicts another is left out, with
         a `DataNotice`.
 
     Raises
@@ -217,6 +265,7 @@ def _tabulate(
     names += ["dexes"] * (endpoint.what == "dexes")
     told = rows.rates or any(state.rate is not None and state.next_payment for state in rows.states)
     names += ["funding_rates"] * bool(told)
+    names += ["oi_bars"] * bool(rows.oi_bars)
     names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
     if only is not None:
         names = [name for name in names if name in only]

@@ -9,6 +9,7 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
+from derivdata.sources.venues.margin_terms import bitget_tiers
 from derivdata.sources.venues.readers import (
     books,
     candles,
@@ -188,6 +189,10 @@ ENDPOINTS = (
     _MARKS,
     _endpoint(
         "funding", f"{_V3}/tickers", states(_TICKER_V3, "data", _named), params=_CATEGORY, quote="USDT",
+    ),
+    _endpoint(
+        "margin_tiers", f"{_V2}/query-position-lever", bitget_tiers(_named),
+        params={"productType": "USDT-FUTURES"}, symbol="symbol", quote="USDT",
     ),
     _endpoint(
         "settlements", f"{_V3}/history-fund-rate", payments(_PAID_V3, "data.resultList", _named),

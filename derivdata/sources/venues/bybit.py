@@ -23,6 +23,7 @@ from derivdata.sources.venues.endpoint import (
     VenueEndpoint,
 )
 from derivdata.sources.venues.faults import Fault, refusal
+from derivdata.sources.venues.margin_terms import bybit_loans
 from derivdata.sources.venues.readers import books, candles, closed, contracts, payments, positioning
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
@@ -326,6 +327,7 @@ ENDPOINTS = (
         margin="linear", paging=Paging(descending=True, limit=1000, start="start", end="end"),
     ),
     _endpoint("instruments", "/v5/market/instruments-info?category=option", option_instruments),
+    _endpoint("borrow_rates", "/v5/spot-margin-trade/data", bybit_loans),
     *(
         _endpoint(what, "tickers.{symbol}", ticker_frames, tables=tables, method="WS")
         for what, tables in (("funding", (*STATE_TABLES, DATED)), ("chain", ("options_snapshot",)))

@@ -35,6 +35,8 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "deliveries": ("delivery_prices",),
     "volatility_index": ("volatility_index_published",),
     "liquidations": ("liquidations_fills",),
+    "borrow_rates": ("borrow_rates",),
+    "margin_tiers": ("margin_tiers",),
     "instruments": (),
     "intervals": (),
     "dexes": (),

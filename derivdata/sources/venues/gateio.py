@@ -17,6 +17,7 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import Fault, RefusedBody, refusal
+from derivdata.sources.venues.margin_terms import gate_tiers
 from derivdata.sources.venues.readers import books, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
@@ -357,6 +358,10 @@ ENDPOINTS = (
     *_of_currency("btc", "inverse", "USD"),
     # Settle currencies "usdt, btc, usd1": gate-api 7.2.161 (2026-10); no recorded body is known
     *_of_currency("usd1", "linear", "USD1", confirmed=False, note="no recorded body is known"),
+    _endpoint(
+        "margin_tiers", "/futures/usdt/risk_limit_tiers", gate_tiers(_named), symbol="contract",
+        margin="linear",
+    ),
     _endpoint("funding", "futures.tickers", partial(tickers, pushed=True), method="WS"),
     _endpoint("liquidations", "futures.liquidates", liquidation_frames, method="WS"),
     _endpoint("liquidations", "futures.public_liquidates", public_liquidations, method="WS"),

@@ -284,7 +284,15 @@ ENDPOINTS = (
     *_requests(_endpoint, {}, "dex"),
     _endpoint("instruments", "/info allPerpMetas", all_metas, method="POST", weight=20),
     _endpoint("dexes", "/info perpDexs", dexes, method="POST", weight=20),
-    _endpoint("intervals", "/info predictedFundings", predicted_fundings, method="POST", weight=20),
+    _endpoint(
+        "intervals",
+        "/info predictedFundings",
+        predicted_fundings,
+        tables=("funding_rates",),
+        method="POST",
+        weight=20,
+        every=300,
+    ),
     _endpoint("funding", "allDexsAssetCtxs", all_contexts, method="WS"),
 )
 

@@ -18,7 +18,7 @@ from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue
 from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, OiPoint, Records
+from derivdata.sources.venues.record_types import Instrument, OiBar, OiPoint, Records
 from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, Sided, leaf, many, placed, spelled
 from derivdata.sources.venues.wire import NUMBER, Stamp, Wire
 
@@ -242,13 +242,17 @@ def open_interest_history(reading: Reading) -> Records:
     buckets = reading.part(list[tuple[NUMBER, NUMBER, NUMBER, NUMBER]], "result.data")
     if len(stamps) != len(buckets):
         reading.fail("columns of unlike lengths")
-    for stamp, (opened, *_) in zip(stamps, buckets, strict=True):
+    for stamp, (opened, high, low, last) in zip(stamps, buckets, strict=True):
         with reading.row():
             time = reading.seconds(stamp)
             amount = reading.required(opened)
             mark = reading.mark(item, time)
             coins = None if item.inverse else amount
             records.add_past(OiPoint(item, time, item.usd(amount, mark), resolution, coins))
+            bar = OiBar(item, time, amount, *map(reading.required, (high, low, last)), resolution)
+            if not bar.lowest <= min(bar.opened, bar.closed) <= max(bar.opened, bar.closed) <= bar.highest:
+                reading.fail(f"{item.name}: the open interest of a step is outside its highest and lowest")
+            records.oi_bars.append(bar)
     return records
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
+from derivdata.sources.venues.margin_terms import kucoin_tiers
 from derivdata.sources.venues.readers import books, candles, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State, StatedRate
@@ -210,6 +211,10 @@ ENDPOINTS = (
         symbol="symbol", weight=2,
     ),
     _endpoint("funding", "/api/v1/contracts/{symbol}", contracts, symbol="symbol"),
+    _endpoint(
+        "margin_tiers", "/api/v1/contracts/risk-limit/{symbol}", kucoin_tiers(_named), symbol="symbol",
+        confirmed=False, note="KuCoin's documentation asks for a key",
+    ),
     _endpoint("funding", "market/funding-rate", current_rates, tables=RATE_TABLES),
     _endpoint(
         "settlements", "market/funding-rate-history", funding_history,

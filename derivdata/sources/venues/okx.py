@@ -11,6 +11,7 @@ from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 from derivdata.sources.venues.faults import CodedBody, refusal
+from derivdata.sources.venues.margin_terms import okx_loans, okx_tiers
 from derivdata.sources.venues.readers import (
     Reader,
     books,
@@ -448,6 +449,14 @@ ENDPOINTS = (
             ("oi", "public/open-interest", _OI, 1.0),
             ("tickers", "market/tickers", _TICKER, 1.0),
         )
+    ),
+    _endpoint(
+        "margin_tiers", "/api/v5/public/position-tiers?instType=SWAP", okx_tiers(_named),
+        params={"tdMode": "isolated"}, symbol="instFamily",
+    ),
+    _endpoint(
+        "borrow_rates", "/api/v5/public/interest-rate-loan-quota", okx_loans, confirmed=False,
+        note="public in OKX's documentation; one client says that it needs a key since 2026",
     ),
     _endpoint(
         "settlements", "/api/v5/public/funding-rate-history", payments(_PAID, "data", _named),

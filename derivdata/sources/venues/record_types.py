@@ -126,6 +126,39 @@ class OiPoint(NamedTuple):
     oi_all_usd: float | None = None  # open interest of all perpetuals of the symbol
 
 
+class OiBar(NamedTuple):
+    """Open interest of a contract in the step that begins at `time`: coins, or USD of an inverse contract."""
+
+    instrument: Instrument
+    time: int
+    opened: float
+    highest: float
+    lowest: float
+    closed: float
+    resolution: str
+
+
+class BorrowRate(NamedTuple):
+    """Rate at which a venue lends a coin, as a fraction per year; `most` coins at most."""
+
+    symbol: str
+    time: int | None
+    rate_apr: float
+    most: float | None
+
+
+class MarginTier(NamedTuple):
+    """Margin of positions up to a size, in USD or in coins; margins are fractions of notional."""
+
+    instrument: Instrument
+    tier: int
+    most_usd: float | None
+    most_coins: float | None
+    initial: float | None
+    maintenance: float
+    leverage: float | None
+
+
 class Positioning(NamedTuple):
     """Long against short accounts or positions; `time` is the instant of the state, or a period's end."""
 
@@ -299,6 +332,9 @@ class Records:
     payments: list[Payment] = field(default_factory=list)
     rates: list[StatedRate] = field(default_factory=list)
     oi: list[OiPoint] = field(default_factory=list)
+    oi_bars: list[OiBar] = field(default_factory=list)
+    borrow_rates: list[BorrowRate] = field(default_factory=list)
+    margin_tiers: list[MarginTier] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
     positioning: list[Positioning] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)

@@ -26,8 +26,11 @@ from derivdata.sources.venues.context import (
     intervals,
 )
 from derivdata.sources.venues.record_types import (
+    BorrowRate,
     Instrument,
     Liquidation,
+    MarginTier,
+    OiBar,
     OiPoint,
     Payment,
     Positioning,
@@ -85,6 +88,9 @@ def frames(
         "funding_settlements": lambda: _settlements(records.payments, listed),
         "oi_history": lambda: _oi(records, at, by_coin=by_coin),
         "markets_symbol_exchanges": lambda: _market(records.states, at),
+        "oi_bars": lambda: _oi_bars(records.oi_bars),
+        "borrow_rates": lambda: _borrow_rates(records.borrow_rates, at),
+        "margin_tiers": lambda: _margin_tiers(records.margin_tiers, at),
         "prices_history": lambda: _prices(records, at),
         "futures_history": lambda: _futures(records, at),
         "prices_spot": lambda: _spot(records.prices),
@@ -250,6 +256,41 @@ def _oi(records: Records, at: int | None, *, by_coin: bool = False) -> dict[str,
     rows: list[State | OiPoint] = [*now, *past]
     stated = ["raw"] * len(now) + [row.resolution for row in past]
     return _columns(rows, at, oi_usd="oi_usd", oi_all_contracts_usd="oi_all_usd") | {"resolution": stated}
+
+
+def _oi_bars(bars: list[OiBar]) -> dict[str, Any]:
+    rows = preferred(bars)
+    fields = {"open": "opened", "high": "highest", "low": "lowest", "close": "closed"}
+    columns: dict[str, Any] = {"resolution": [row.resolution for row in rows]}
+    for name, field in fields.items():
+        values = [getattr(row, field) for row in rows]
+        is_inverse = [row.instrument.inverse for row in rows]
+        columns[f"oi_{name}_coins"] = np.where(is_inverse, np.nan, values)
+        columns[f"oi_{name}_usd"] = np.where(is_inverse, values, np.nan)
+    return _columns(rows) | columns
+
+
+def _borrow_rates(rows: list[BorrowRate], at: int | None) -> dict[str, Any]:
+    return {
+        "symbol": [row.symbol for row in rows],
+        "time": stamps([row.time for row in rows], at),
+        "borrow_apr": [row.rate_apr for row in rows],
+        "max_borrow": [row.most for row in rows],
+    }
+
+
+def _margin_tiers(tiers: list[MarginTier], at: int | None) -> dict[str, Any]:
+    rows = preferred(tiers)
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([None] * len(rows), at),
+        "tier": [row.tier for row in rows],
+        "max_notional_usd": [row.most_usd for row in rows],
+        "max_size_coins": [row.most_coins for row in rows],
+        "initial_margin": [row.initial for row in rows],
+        "maintenance_margin": [row.maintenance for row in rows],
+        "max_leverage": [row.leverage for row in rows],
+    }
 
 
 def _of_coins(rows: Iterable[Any]) -> list[Any]:
