@@ -323,7 +323,10 @@ def option_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spots = np.linspace(100_000.0, 104_000.0, 31)
     folder = tmp_path_factory.mktemp("chains") / "archive"
     archive = open_archive(folder)
-    archive.append("options_snapshot", made_chains(spots, expiries=2, strikes=(80e3, 120e3, 4e3)))
+    chains = made_chains(spots, expiries=2, strikes=(80e3, 120e3, 4e3))
+    names = "BTC-" + chains["expiry"].dt.strftime("%d%b%y").str.upper() + "-"
+    names += chains["strike"].astype(int).astype(str) + "-" + chains["side"].str[0].str.upper()
+    archive.append("options_snapshot", chains.assign(instrument_name=names))
     delivered = pd.DataFrame(
         {
             "symbol": "BTC",
