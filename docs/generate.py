@@ -51,6 +51,8 @@ FAMILIES = {
     "orderbook": "Order book",
     "prices": "Prices",
     "futures": "Dated futures",
+    "margin": "Margin",
+    "borrow": "Spot borrow rates",
     "rwa": "Market hours of real-world assets",
     "hip3": "HIP-3",
     "hip4": "HIP-4",

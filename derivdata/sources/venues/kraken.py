@@ -249,7 +249,8 @@ def open_interest_history(reading: Reading) -> Records:
             mark = reading.mark(item, time)
             coins = None if item.inverse else amount
             records.add_past(OiPoint(item, time, item.usd(amount, mark), resolution, coins))
-            bar = OiBar(item, time, amount, *map(reading.required, (high, low, last)), resolution)
+            highest, lowest, closed = (reading.required(value) for value in (high, low, last))
+            bar = OiBar(item, time, amount, highest, lowest, closed, resolution)
             if not bar.lowest <= min(bar.opened, bar.closed) <= max(bar.opened, bar.closed) <= bar.highest:
                 reading.fail(f"{item.name}: the open interest of a step is outside its highest and lowest")
             records.oi_bars.append(bar)
