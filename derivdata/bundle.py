@@ -1,8 +1,8 @@
-"""Record and replay: the answers behind a notebook or a report as one portable file.
+"""Record and replay: the responses behind a notebook or a report as one portable file.
 
-A bundle is a zip of JSON. It holds each answer's raw body, status, headers that matter, request, server's
+A bundle is a zip of JSON. It holds each response's raw body, status, relevant headers, request, server's
 date and hash, and what computed with them; never a key, a host's credentials or anything pickled. The file is
-`derivdata.client.bundle`'s; the tables that its answers make are made here, by the fetchers.
+`derivdata.client.bundle`'s; the tables that its responses make are made here, by the fetchers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BundleTables:
 
 @typed
 def tables_of(path: str | Path) -> BundleTables:
-    """Return every table that the answers of a bundle make.
+    """Return every table that the responses of a bundle make.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _joined(name: str, parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None:
-    """Return what an answer's fetcher makes of it; None for an error, or where no fetcher requests just that.
+    """Return the table of a response; None for an error, or if no fetcher sends this request.
 
     The fetcher itself is called, with the request's parameters, at the recorded time `asof`, and given this
     answer and no other.
@@ -140,12 +140,12 @@ def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None
 
 @contextmanager
 def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
-    """One answer is all that there is, its time stands still, and nobody watches."""
+    """Serve one response with a fixed clock and without progress."""
     request = request_of(entry)
 
     def respond(requested: Request) -> Response:
         if requested != request:
-            raise NotRecorded(str(requested), "a fetcher asks for more than this answer")
+            raise NotRecorded(str(requested), "a fetcher requests more than this response")
         return response_of(entry, body)
 
     def clock() -> pd.Timestamp:
@@ -176,7 +176,7 @@ def _called(fetcher: Callable[..., pd.DataFrame], arguments: dict[str, Any]) -> 
 
 
 def _sent(endpoint: Endpoint, request: Request, signature: inspect.Signature) -> dict[str, Any] | None:
-    """Return the fetcher's arguments for what was sent; None where it has none for something."""
+    """Return the fetcher's arguments for a request; None if a parameter has no argument."""
     kinds = {p.name: p.kind for p in endpoint.params}
     sent: dict[str, Any] = {}
     for wire, value in (*endpoint.values(request.path).items(), *request.query):
@@ -195,7 +195,7 @@ def _value(kind: ParamKind, text: str) -> Any:
         return float(text)
     if kind is ParamKind.MILLIS:
         return pd.Timestamp(int(text), unit="ms", tz="UTC")
-    if kind is ParamKind.DAYS:  # the longest window, to the minute, that is asked for as so many days
+    if kind is ParamKind.DAYS:  # the longest window, to the minute, that is requested as so many days
         return f"{int(text.removesuffix('d')) * 1440 - 1}m"
     if kind is ParamKind.LIST:
         return text.split(",")
@@ -206,7 +206,7 @@ _ANSWER_COLUMNS = ("change", "path", "query_a", "query_b", "sha256_a", "sha256_b
 
 
 class _Pair(NamedTuple):
-    """An answer of each recording, or of one."""
+    """A response of each recording, or of one."""
 
     a: Entry | None
     b: Entry | None
@@ -220,7 +220,7 @@ class BundleDiff:
     ----------
     answers
         One row per answer that differs: ``change`` is ``changed`` (the same request), ``moved`` (the same
-        but for its window), ``only in a`` or ``only in b``; queries and hashes of both; the ``table`` that
+        except its window), ``only in a`` or ``only in b``; queries and hashes of both; the ``table`` that
         it makes and how many of its ``rows`` differ, missing where no fetcher makes one.
     rows
         Table name to the rows that differ: the table's key, ``change`` (``changed``, ``only in a``,
@@ -246,7 +246,7 @@ def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
     """Return what differs between two recordings.
 
     Answers are compared by their bodies, repeated ones in their order. A request that is in one recording
-    only is compared with one of the other that is the same but for its instants, if there is one: a
+    only is compared with one of the other that is the same except its times, if there is one: a
     notebook that looks back from now asks for another window every day.
 
     Parameters
@@ -286,7 +286,7 @@ def _difference(a: Bundle, b: Bundle) -> BundleDiff:
 
 
 def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:
-    """Answers side by side: by request, then what is left by request without its instants."""
+    """Responses side by side: by request, then the rest by request without its times."""
     exact, left_a, left_b = _matched(a, b, request_of)
     moved, only_a, only_b = _matched(left_a, left_b, _timeless)
     singles = [*(_Pair(e, None) for e in only_a), *(_Pair(None, e) for e in only_b)]
@@ -296,7 +296,7 @@ def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:
 def _matched(
     a: Iterable[Entry], b: Iterable[Entry], key: Callable[[Entry], Request]
 ) -> tuple[list[_Pair], list[Entry], list[Entry]]:
-    """Pairs with the same key, in the order they came, and what is left of each side."""
+    """Pairs with the same key, in order of arrival, and the rest of each side."""
     waiting: dict[Request, list[Entry]] = {}
     for entry in b:
         waiting.setdefault(key(entry), []).append(entry)
@@ -355,7 +355,7 @@ def _rows(table: Table, entry: Entry | None, bundle: Bundle) -> pd.DataFrame | N
 def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     """Rows of two frames of a table that differ, side by side.
 
-    The one instant of a snapshot is not compared: the next snapshot has another in every row.
+    The one time of a snapshot is not compared: the next snapshot has another in every row.
     """
     snapshot = _is_snapshot(a) and _is_snapshot(b)
     key = [name for name in table.key if not (snapshot and name == "time")]
@@ -381,6 +381,6 @@ def _is_snapshot(frame: pd.DataFrame) -> bool:
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with categories as text: two answers rarely have the same ones."""
+    """Return the frame with categories as text: two responses rarely have the same ones."""
     texts = [n for n, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
     return frame.astype(dict.fromkeys(texts, "str"))

@@ -1,4 +1,4 @@
-"""Cards: a small file that says how a result was made and what it said, and that can be run again.
+"""Cards: small files with the computation of a result and its figures, which can be run again.
 
 A card has the call with its arguments and the calls behind them, hashes of the data, versions, and key
 figures with a tolerance each. With the recording of the responses (`derivdata.record`), the result is
@@ -96,7 +96,7 @@ def card(
     record = calls.record_of(result)
     if record is None:
         raise TypeError(
-            "result has no record of a call: pass what a function of derivdata returned, unchanged"
+            "result has no record of a call: pass the unchanged result of a function of derivdata"
         )
     versions = record.pop("versions")
     _require_importable(record, record["function"])

@@ -33,7 +33,7 @@ def prices(
     Returns
     -------
     DataFrame, table ``delivery_prices``
-        One row per symbol, venue, contract and instant of delivery; ``price_usd`` [USD], a mean of the
+        One row per symbol, venue, contract and time of delivery; ``price_usd`` [USD], a mean of the
         venue's index over the half hour before. ``contract`` says what was settled: ``"option:USDT"``,
         ``"future:USD"``, ``"index:USD"`` for all that expires on an index (Deribit), ``"unstated"`` for rows
         that an earlier version stored. A day on which nothing expired may have a row too, as Deribit's have.

@@ -4,22 +4,22 @@
 
     DerivdataError
     ├── NotConnected        nothing was connected before the first fetch
-    ├── FetchError          no usable answer came (.status, .retry_after, .retryable)
+    ├── FetchError          no usable response (.status, .retry_after, .retryable)
     │   ├── BadRequest      400: the service refused an argument
-    │   ├── AuthError       401: no key, or one that is not known
-    │   ├── TierError       403: the key's tier does not include this
-    │   ├── NotFound        404: no such symbol, venue or path
+    │   ├── AuthError       401: missing or unknown key
+    │   ├── TierError       403: the key's tier excludes the request
+    │   ├── NotFound        404: unknown symbol, venue or path
     │   ├── RateLimited     429
     │   ├── ServerError     5xx
-    │   ├── NetworkError    nothing came back, or only half of it
-    │   ├── NotCached       offline, and the answer is not in the cache
-    │   ├── NotRecorded     in replay, and the answer is not in the bundle
-    │   └── VenueError      a venue answered with an error of its own (.code, .reason)
-    ├── SchemaError         the answer or the frame is not the table that it should be
+    │   ├── NetworkError    no response, or a part of one
+    │   ├── NotCached       offline, and the response is not in the cache
+    │   ├── NotRecorded     in replay, and the response is not in the bundle
+    │   └── VenueError      error of a venue's API (.code, .reason)
+    ├── SchemaError         a response or frame is not the expected table
     ├── BundleError         a recording is damaged or hostile
-    └── ArchiveError        an archive, or a file on its way into one, is not usable
+    └── ArchiveError        an archive or an imported file is not usable
 
-Arguments that make no sense raise ``ValueError`` or ``TypeError`` before anything is sent.
+Wrong arguments raise ``ValueError`` or ``TypeError`` before anything is sent.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ __dir__ = __all__.copy
 class DerivdataError(Exception):
     """Base of every error that the library raises for data and services.
 
-    All of them survive pickling: a pool of processes hands the error of a worker to its caller that way.
+    All of them can be pickled, because a pool of processes returns the error of a worker to its caller.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The default calls the class with `args`, which is the message and not what the class takes.
+        # The default calls the class with `args`, the message, instead of the arguments of the class.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class NotConnected(DerivdataError):
-    """A fetch was asked for before `derivdata.connect`."""
+    """A fetch before `derivdata.connect`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -73,16 +73,16 @@ class NotConnected(DerivdataError):
 
 
 class FetchError(DerivdataError):
-    """No usable answer came for one request.
+    """No usable response to a request.
 
     Attributes
     ----------
     path
         The request's path, without host and key.
     status
-        HTTP status, or None where none arrived.
+        HTTP status, or None without a response.
     retry_after
-        Seconds that the service asked to wait, or None.
+        Seconds to wait, stated by the service, or None.
     retryable
         Whether the same request may succeed later.
     """
@@ -103,7 +103,7 @@ class BadRequest(FetchError):
 
 
 class AuthError(FetchError):
-    """The key is missing or not known (HTTP 401)."""
+    """The key is missing or unknown (HTTP 401)."""
 
 
 class TierError(FetchError):
@@ -111,45 +111,45 @@ class TierError(FetchError):
 
 
 class NotFound(FetchError):
-    """The symbol, venue or path is not known (HTTP 404)."""
+    """The symbol, venue or path is unknown (HTTP 404)."""
 
 
 class RateLimited(FetchError):
-    """Too many requests (HTTP 429), still so after every retry."""
+    """Too many requests (HTTP 429), after every retry."""
 
     retryable = True
 
 
 class ServerError(FetchError):
-    """The service failed (HTTP 5xx), still so after every retry."""
+    """The service failed (HTTP 5xx), after every retry."""
 
     retryable = True
 
 
 class NetworkError(FetchError):
-    """No answer, or only a part of one, after every retry."""
+    """No response, or a part of one, after every retry."""
 
     retryable = True
 
 
 class NotCached(FetchError):
-    """``offline=True``, and this answer is not in the cache."""
+    """``offline=True``, and this response is not in the cache."""
 
 
 class NotRecorded(FetchError):
-    """In replay, and this answer is not in the bundle."""
+    """In replay, and this response is not in the bundle."""
 
 
 class VenueError(FetchError):
-    """A venue's public API answered with an error, which some venues send with HTTP 200.
+    """A venue's public API returned an error, which some venues send with HTTP 200.
 
     Attributes
     ----------
     code
         The venue's own code, as text.
     reason
-        ``"limit"`` (asked too often), ``"busy"`` (try later), ``"region"`` (not available from this address)
-        or ``"refused"``.
+        ``"limit"`` (too many requests), ``"busy"`` (try later), ``"region"`` (not available from this
+        address) or ``"refused"``.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class VenueError(FetchError):
 
 
 class SchemaError(DerivdataError):
-    """An answer or a frame that is not the table that it should be."""
+    """A response or a frame that is not the expected table."""
 
 
 class BundleError(DerivdataError):
@@ -178,16 +178,16 @@ class BundleError(DerivdataError):
 
 
 class ArchiveError(DerivdataError):
-    """An archive that cannot be read or written, or a file that does not fit into it."""
+    """An archive that cannot be read or written, or a file that it cannot store."""
 
 
 class DataNotice(UserWarning):
-    """The data is usable but not all of what was asked: a clamp, an empty range, a tie."""
+    """The data is usable but incomplete: a shortened window, an empty range, a tie."""
 
 
 class CacheNotice(UserWarning):
-    """An answer was served but could not be kept on disk."""
+    """A response was returned but could not be stored on disk."""
 
 
 class DeprecationNotice(UserWarning):
-    """The service announced that something the library asked for will be retired."""
+    """The service announced that an endpoint or parameter in use will be retired."""

@@ -98,7 +98,7 @@ def snapshot(
     DataFrame, table ``funding_snapshot``
         One row per symbol and venue that has a rate. ``rate_bps_8h`` [bps/8h] is normalised by the
         service; ``rate_native`` [fraction per interval] is the venue's own and may be missing, as may
-        ``interval_hours`` [h] and ``oi_rank`` (beyond the ranked list). ``time`` is the answer's own
+        ``interval_hours`` [h] and ``oi_rank`` (beyond the ranked list). ``time`` is the response's own
         time, not the age of each rate.
 
     Raises
@@ -156,7 +156,7 @@ def history(
         Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows. Names
         of perpetuals such as ``"BTCUSDT"`` or ``"BTC-PERP"`` are read as their asset.
     start, end
-        Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
+        Half-open window ``[start, end)``; a naive time is UTC; ``"30d"`` looks back from `end`; no
         `end` is `derivdata.asof`.
     venues
         Venues; None is all. ``"Binance"`` and ``"htx"`` are read as the API's ``binance`` and ``huobi``.
@@ -178,7 +178,7 @@ def history(
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name, instant or resolution is not one.
+        `start` is not before `end`; a name, time or resolution is not one.
     NotFound
         A symbol has no rows and is not in the source's own list.
     TierError

@@ -1,7 +1,7 @@
 """HIP-3 analytics: dexes that others deploy on Hyperliquid.
 
-No document fixes the fields of these answers, so the tables are open: every field that arrives becomes a
-column, numerals in text become numbers, nothing is dropped, and ``part`` says where in the answer a row
+No document fixes the fields of these responses, so the tables are open: every field that arrives becomes a
+column, numerals in text become numbers, nothing is dropped, and ``part`` says where in the response a row
 stood. Dev and above.
 
 A window ends now: one of the service's presets, ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``. A lookback or a
@@ -34,7 +34,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 _MOST_CANDLES = 500
-"""What one answer holds unless asked otherwise."""
+"""What one response holds unless asked otherwise."""
 
 _MOST_PIECES = 10_000
 _CENTURY = pd.Timedelta(36_525, "D")
@@ -134,7 +134,7 @@ def candles(
     interval
         ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``, or another that the service takes.
     limit
-        Most candles in one answer. A window that holds more is asked for in pieces and joined.
+        Most candles in one response. A window that holds more is requested in pieces and joined.
 
     Raises
     ------

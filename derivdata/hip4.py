@@ -1,6 +1,6 @@
 """HIP-4 analytics: outcome markets on Hyperliquid.
 
-Open tables and windows as those of `derivdata.hip3`. ``venue`` is ``"out"`` or ``"skew"``; left out, both
+Open tables and windows as those of `derivdata.hip3`. ``venue`` is ``"out"`` or ``"skew"``; omitted, both
 together. Dev and above.
 """
 

@@ -430,7 +430,7 @@ def exchange_history(venue: str, start: times.Instant, end: times.Instant | None
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; an instant is not one.
+        `start` is not before `end`; a time is not one.
     NotFound
         The venue is not known.
     FetchError, SchemaError

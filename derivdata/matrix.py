@@ -1,4 +1,4 @@
-"""From an idea to a matrix: figures of several tables on one grid, each as it was known at its instant."""
+"""Figures of several tables on one grid, each as it was known at its time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _STATES: dict[str, Callable[[_Question], xr.DataArray]] = {
     "price": lambda ask: ask.price("mark"),
     "basis": lambda ask: ask.basis(),
 }
-"""Figures that have the instant at which they were known."""
+"""Figures that have the time at which they were known."""
 
 _NAMES = (*_BUCKETS, *_STATES)
 _IV = re.compile(r"iv([1-9]\d{0,2})")
@@ -66,7 +66,7 @@ def features(
     max_age: str | pd.Timedelta | None = None,
     apart: Literal["raise", "keep"] = "raise",
 ) -> xr.Dataset:
-    """Return figures of symbols on one grid of instants, each as it was known at its instant.
+    """Return figures of symbols on one grid of times, each as it was known at its time.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def features(
     options_venue
         Venue of ``"iv30"`` and the like.
     resolution
-        Step of the grid, and of the histories that are asked for.
+        Step of the grid, and of the histories that are requested.
     max_age
         How old the newest known value may be; twice the step unless given.
     apart
@@ -90,7 +90,7 @@ def features(
     -------
     Dataset, dims ``(symbol, exchange, time)``
         A variable for each name, ``iv30`` without ``exchange``; ``time`` holds the multiples of the step in
-        ``[start, end)``, naive UTC. NaN where nothing was known that was young enough. What a row says of a
+        ``[start, end)``, naive UTC. NaN without a value that is recent enough. A figure of a
         step counts from its end on, an hourly state of options an hour after it: no value looks ahead, and
         a value of the past does not change as time goes on. A symbol without options has no volatility, and
         a `DataNotice` names it.
@@ -98,7 +98,7 @@ def features(
     Raises
     ------
     ValueError
-        A name is none of these; and as in ``dd.funding.history`` and ``dd.options.atm_history``.
+        A name is unknown; and as in ``dd.funding.history`` and ``dd.options.atm_history``.
     FetchError, SchemaError
         No answer, or one that is not the table; none of the symbols has options.
 
@@ -120,7 +120,7 @@ def features(
     for name in wanted:
         if name not in _NAMES and not _IV.fullmatch(name):
             near = did_you_mean(name, _NAMES)
-            raise ValueError(f"names={name!r} is none of {', '.join(_NAMES)} and iv30{near}")
+            raise ValueError(f"names={name!r} is not one of {', '.join(_NAMES)} and iv30{near}")
     step = times.resolution(resolution)
     if step is None:
         raise ValueError(f"{resolution=} has no step: a grid needs one, such as '1h'")
@@ -153,7 +153,7 @@ def features(
 
 
 class _Question(NamedTuple):
-    """What every figure is asked with, and the tables and panels of prices that have come."""
+    """Arguments of every figure, and the tables and panels of prices fetched so far."""
 
     symbols: list[str]
     venues: str | Sequence[str] | None
@@ -166,13 +166,13 @@ class _Question(NamedTuple):
     panels: dict[str, xr.DataArray]
 
     def history(self, fetch: Callable[..., pd.DataFrame], **more: Any) -> pd.DataFrame:
-        """Return a history of the symbols, from what may still be known at the window's start."""
+        """Return a history of the symbols, from the oldest row that may be valid at the window's start."""
         how = {"venues": self.venues, "resolution": self.resolution, **more}
         self.tables.append(fetch(self.symbols, self.window.start - self.before, self.window.end, **how))
         return self.tables[-1]
 
     def price(self, kind: str) -> xr.DataArray:
-        """Return the panel of one kind of price, which is asked for once."""
+        """Return the panel of one kind of price, which is requested once."""
         if kind not in self.panels:
             self.panels[kind] = panel(self.history(prices.history, kind=kind))
         return self.panels[kind]

@@ -1,6 +1,6 @@
 """Open interest: every venue now, and symbols and venues over time.
 
-Windows are half-open ``[start, end)``; a naive instant is UTC; a `start` such as ``"30d"`` looks back from
+Windows are half-open ``[start, end)``; a naive time is UTC; a `start` such as ``"30d"`` looks back from
 `end`, and no `end` is `derivdata.asof`. ``resolution`` is always sent; None leaves the choice to the server.
 """
 
@@ -88,7 +88,7 @@ def sparklines() -> pd.DataFrame:
 
     Notes
     -----
-    ``GET /oi/exchanges-summary``, Dev and above; the same answer as `exchanges`. Errors are those of
+    ``GET /oi/exchanges-summary``, Dev and above; the same response as `exchanges`. Errors are those of
     `derivdata.funding.snapshot`.
     """
     answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
@@ -181,7 +181,7 @@ def top_symbols(
     Returns
     -------
     DataFrame, table ``oi_top_symbols``
-        One row per symbol and instant; ``oi_usd`` [USD]. A null on the wire is not a row.
+        One row per symbol and time; ``oi_usd`` [USD]. A null on the wire is not a row.
 
     Notes
     -----

@@ -88,7 +88,7 @@ def snapshot(symbol: str | Sequence[str], venues: str | Sequence[str]) -> pd.Dat
     ----------
     symbol, venues
         ``"BTC"``, ``"deribit"``, or lists of them: one request for each pair. A pair that the document does
-        not list is asked all the same, with a `DataNotice`: venues are added over time.
+        not list is requested all the same, with a `DataNotice`: venues are added over time.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def _columns(answer: Answer[_Chain]) -> dict[str, Any]:
 
 
 def _time_of(answer: Answer[_Chain]) -> pd.Timestamp:
-    """Return the chain's own time, which services of the library state, or else the answer's."""
+    """Return the chain's own time, which services of the library state, or else the response's."""
     return answer.as_of if answer.body.time is None else instants(answer, [answer.body.time])[0]
 
 
@@ -275,7 +275,7 @@ def atm_history(
         As in `snapshot`.
     start, end
         Half-open window; a lookback such as ``"30d"`` reaches back from `end`. The service knows only whole
-        days that end at its own second: a range that holds the window is asked for, and cut here. Of exactly
+        days that end at its own second: a range that holds the window is requested, and cut here. Of exactly
         90 days, the most below Pro, the first hour may be missing.
 
     Returns
@@ -320,13 +320,13 @@ def surface_history(
     -------
     Dataset, dims ``(time, expiry, strike, side)``
         ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
-        boolean ``observed``; coordinate ``year_fraction(time, expiry)``, NaN after expiry. Instants are
-        naive UTC. No options in the window give a Dataset of no instants, and a `DataNotice`.
+        boolean ``observed``; coordinate ``year_fraction(time, expiry)``, NaN after expiry. Times are
+        naive UTC. No options in the window give a Dataset of no times, and a `DataNotice`.
 
     Notes
     -----
     ``GET /options/surface-history``, Dev (30 days) and above; no greeks and no instrument names. The service
-    may thin out surfaces by the length of the range that is asked for, so that no day is asked for beyond the
+    may thin out surfaces by the length of the range that is requested, so that no day is requested beyond the
     window: of whole days, the first hour may be missing. Errors are those of `atm_history`.
     """
     symbol = symbol_of(symbol)

@@ -1,7 +1,7 @@
 """Order books: the book now, and depth near the mid price over time.
 
 No document describes these payloads. The shape that is read is the local service's: the book as pairs of
-price and size, depth as a row per instant with a field per side and distance; anything else is a
+price and size, depth as a row per time with a field per side and distance; anything else is a
 `SchemaError` that points to `derivdata.raw`.
 """
 
@@ -127,12 +127,12 @@ def depth_history(
     Returns
     -------
     DataFrame, table ``orderbook_depth_history``
-        One row per instant and distance ``depth_bps``; both depths [USD], NaN where the wire has null.
+        One row per time and distance ``depth_bps``; both depths [USD], NaN where the wire has null.
 
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name, instant or resolution is not one.
+        `start` is not before `end`; a name, time or resolution is not one.
     NotFound
         The symbol or the venue is not known.
     FetchError, SchemaError

@@ -48,7 +48,7 @@ def history(
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name, instant, kind or resolution is not one.
+        `start` is not before `end`; a name, time, kind or resolution is not one.
     NotFound
         The source is the hosted service, which has no prices over time, or it holds none; a symbol has no
         rows and is not in the source's own list.

@@ -1,6 +1,6 @@
 """Trading hours of the exchanges behind real-world assets.
 
-The document lists what the answer holds and not its fields. The shape that is read is the local service's;
+The document lists what the response holds and not its fields. The shape that is read is the local service's;
 anything else is a `SchemaError` that points to `derivdata.raw`.
 """
 

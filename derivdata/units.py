@@ -2,11 +2,11 @@
 
 Three ways to state one funding rate:
 
-- ``bps_8h``: basis points of notional per 8 hours, whatever the venue's interval (the API's unit)
+- ``bps_8h``: basis points of notional per 8 hours for every venue's interval (the API's unit)
 - ``native``: decimal fraction of notional per the venue's own interval of `interval_hours`
 - ``apr``, ``apy``: decimal fraction per 365 days, simple or compounded at every native payment
 
-What a position pays or earns over some hours is ``bps`` of its notional: the only one of these figures that
+The payment of a position over some hours is ``bps`` of its notional: the only one of these figures that
 may be added over time. `convert` goes from any of them to any other.
 """
 
@@ -120,7 +120,7 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
             f"hours is missing: {resting[0]!r} rests on a length of time, as the hours between payments"
         )
     if hours is not None and not resting:
-        raise ValueError(f"hours says nothing between {old!r} and {new!r}: leave it out")
+        raise ValueError(f"hours has no effect between {old!r} and {new!r}: omit it")
     if from_unit in _VOLATILITIES:
         result = values * (_PERCENT[to_unit] / _PERCENT[from_unit])
     else:
@@ -156,7 +156,7 @@ def _from_rate(rate: Any, new: str, hours: Any) -> Any:
 
 
 def _labelled(result: Any, name: str, unit: str, source: Any, from_unit: str) -> Any:
-    """Label what was computed from `source`; numbers and arrays without labels stay as they are.
+    """Label a result of `source`; numbers and arrays without labels stay as they are.
 
     xarray keeps attributes through arithmetic since its version 2025.11, and did not before: without this an
     annual rate would go on calling itself basis points per 8 hours, or have no unit.

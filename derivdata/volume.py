@@ -1,7 +1,7 @@
 """Volume: symbols and venues over time, and volume against open interest.
 
-Windows are half-open ``[start, end)``; a naive instant is UTC; a `start` such as ``"30d"`` looks back from
-`end`, and no `end` is `derivdata.asof`. Volume is what was traded in the bucket that starts at ``time``.
+Windows are half-open ``[start, end)``; a naive time is UTC; a `start` such as ``"30d"`` looks back from
+`end`, and no `end` is `derivdata.asof`. Volume is that of the bucket that starts at ``time``.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def taker(
     -------
     DataFrame, table ``volume_taker``
         One row per symbol, venue and step; ``buy_usd`` and ``sell_usd`` [USD] were traded in the step that
-        begins at ``time``. A step without rows is no row; the newest step is left out until it is over.
+        begins at ``time``. A step without rows is no row; the newest step is omitted until it is over.
 
     Notes
     -----
@@ -151,7 +151,7 @@ def top_symbols(
     Returns
     -------
     DataFrame, table ``volume_top_symbols``
-        One row per symbol and instant; ``volume_usd`` [USD]. A null on the wire is no row.
+        One row per symbol and time; ``volume_usd`` [USD]. A null on the wire is no row.
 
     Notes
     -----

@@ -113,7 +113,7 @@ def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path
         check=True,
     )
     printed = name.encode("ascii", "backslashreplace").decode()
-    assert told.stdout.endswith(f"{printed}: 1 answers, every hash right\n")
+    assert told.stdout.endswith(f"{printed}: 1 responses, every hash right\n")
 
 
 def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

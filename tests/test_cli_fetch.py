@@ -70,7 +70,7 @@ def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) ->
     [
         (["funding.nope", "BTC", "--to", "-"], "funding has history, metadata, settlements, snapshot"),
         (["nonsense", "--to", "-"], "positioning, prices, rwa, volatility, volume\n"),
-        (["options.surface", "BTC", "--to", "-"], "'options.surface' is no table"),
+        (["options.surface", "BTC", "--to", "-"], "'options.surface' is not a table"),
         (["catalog", "BTC", "--to", "-"], "catalog takes no SYMBOL"),
         (["funding.history", "BTC", "--to", "-"], "funding.history needs --since"),
         (["orderbook.book", "--to", "-"], "orderbook.book needs SYMBOL, --venues"),
@@ -189,5 +189,5 @@ def test_open_windows_and_keys_of_this_machine_are_found(
     assert {p.kind for p in out_of_order} == {"outputs"}
     for text in ("[]", "[" * 100_000):
         (tmp_path / "bad.ipynb").write_text(text)
-        with pytest.raises(ValueError, match="no notebook of format 4"):
+        with pytest.raises(ValueError, match="is not a notebook of format 4"):
             check_notebook(tmp_path / "bad.ipynb")

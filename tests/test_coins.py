@@ -82,7 +82,7 @@ def test_contracts_whose_prices_disagree_are_refused_by_name() -> None:
 def test_contracts_in_a_squeeze_are_joined_with_a_notice() -> None:
     squeezed = prices(kpepe=[0.0110, 0.0132, 0.0121])
     with pytest.warns(
-        dd.errors.DataNotice, match="on hyperliquid .*lie more than 5 % apart and are joined: .* times"
+        dd.errors.DataNotice, match="on hyperliquid .*are more than 5 % apart and are joined: .* times"
     ):
         assert dd.panel(squeezed, by="coin").sizes["symbol"] == 2
 

@@ -123,9 +123,9 @@ def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "resolution", "message"),
     [
-        (["fundng"], "1h", "names='fundng' is none of funding, oi, .* did you mean 'funding'"),
-        (["iv"], "1h", "names='iv' is none of"),
-        (["iv0"], "1h", "names='iv0' is none of"),
+        (["fundng"], "1h", "names='fundng' is not one of funding, oi, .* did you mean 'funding'"),
+        (["iv"], "1h", "names='iv' is not one of"),
+        (["iv0"], "1h", "names='iv0' is not one of"),
         (["oi", "oi"], "1h", "names must name at least one, and each once"),
         (["oi"], "raw", "resolution='raw' has no step"),
     ],

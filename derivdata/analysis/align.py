@@ -183,7 +183,7 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
     stamps = pd.DatetimeIndex(panel["time"].values)
     step = length(grid, "grid")
     if not step:
-        raise ValueError(f"{grid=} is no length of time above 0")
+        raise ValueError(f"{grid=} is not a length of time above 0")
     if not len(stamps):
         return stamps
     first = stamps[0].ceil(step)

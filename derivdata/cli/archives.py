@@ -18,7 +18,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="ARCHIVE", help="a folder, or s3://bucket/path")
     table = "name of the table, such as funding_settlements; without it the files say it"
     parser.add_argument("--table", metavar="TABLE", help=table)
-    dry = "print what was understood of the files, and write nothing"
+    dry = "print the reading of the files, and write nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry)
     listed_layouts = "print the layouts that are recognised"
     parser.add_argument("--list", action="store_true", help=listed_layouts)
@@ -27,7 +27,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     values = "one value in every row"
     parser.add_argument("--map", **pairs, metavar="NAME=COLUMN", help=columns)
     parser.add_argument("--set", **pairs, metavar="COLUMN=VALUE", help=values)
-    parser.add_argument("--tz", metavar="ZONE", help="zone of instants that state none")
+    parser.add_argument("--tz", metavar="ZONE", help="zone of times without one")
     unit = "unit of the file's rates, volatilities or open interest (coins)"
     parser.add_argument("--unit", metavar="UNIT", help=unit)
     word = "a word of the file's and the table's, such as side:sell=long"
@@ -76,7 +76,7 @@ def _import(arguments: argparse.Namespace) -> None:
 
 
 def _table_and_files(arguments: argparse.Namespace) -> tuple[str | None, list[str]]:
-    """Return the table, which may stand before the files, and the files."""
+    """Return the table, which may precede the files, and the files."""
     first, *rest = arguments.files or [""]
     is_name = re.fullmatch(r"[a-z][a-z0-9_]*", first) is not None and not Path(first).exists()
     if arguments.table is None and rest and is_name:
@@ -85,7 +85,7 @@ def _table_and_files(arguments: argparse.Namespace) -> tuple[str | None, list[st
 
 
 def _imported(files: list[str], to: str, options: dict[str, Any]) -> Any:
-    """Import the files; on a terminal a question is asked, elsewhere it is an error that names the option."""
+    """Import the files; ask questions on a terminal, otherwise raise an error that names the option."""
     from derivdata.sources import archive
     from derivdata.sources.archive.importing import Unclear
 
@@ -124,7 +124,7 @@ def _info(arguments: argparse.Namespace) -> None:
 def add_audit(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata audit``."""
     parser.add_argument("archive", metavar="ARCHIVE", help="an archive's folder, or s3://bucket/path")
-    repair = "correct what has one right answer; each correction can be undone"
+    repair = "correct faults with one right value; each correction can be undone"
     parser.add_argument("--repair", action="store_true", help=repair)
     parser.set_defaults(run=_audit)
 

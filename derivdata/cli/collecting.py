@@ -137,10 +137,8 @@ def _alerts(arguments: argparse.Namespace, clock: Clock) -> Alerts | None:
 def add_backfill(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata backfill``."""
     _add_collected(parser, "(default: BTC ETH)")
-    parser.add_argument(
-        "--since", default="30d", metavar="WHEN", help="an instant or a lookback (default: 30d)"
-    )
-    parser.add_argument("--until", metavar="ISO", help="an instant (default: now)")
+    parser.add_argument("--since", default="30d", metavar="WHEN", help="a time or a lookback (default: 30d)")
+    parser.add_argument("--until", metavar="ISO", help="a time (default: now)")
     parser.add_argument(
         "--files", action="store_true", help="read the venues' bulk files, which reach back for years"
     )
@@ -188,11 +186,11 @@ def _backfill(arguments: argparse.Namespace) -> None:
 
 
 def _of_files(done: FileBackfill, *, dry_run: bool) -> FileBackfill:
-    """Say what is about files alone: terms, the plan, and what failed, which no progress told."""
+    """Print terms, plan and failures of files, which progress does not show."""
     for exchange, terms in done.terms.items():
         say(f"terms of the files of {exchange}: {terms}")
     if dry_run:
-        say(done.plan.to_string(index=False) if len(done.plan) else "there are no such files")
+        say(done.plan.to_string(index=False) if len(done.plan) else "no such files")
     done.notices += done.failed
     return done
 
@@ -206,7 +204,7 @@ def _add_collected(parser: argparse.ArgumentParser, symbols: str) -> None:
     )
     parser.add_argument("--tables", nargs="+", metavar="TABLE", help="only these tables")
     parser.add_argument(
-        "--unconfirmed", action="store_true", help="also what the specification could not confirm"
+        "--unconfirmed", action="store_true", help="also requests that the specification could not confirm"
     )
 
 
@@ -258,9 +256,7 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
         help="ask each endpoint once; list every endpoint",
     )
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="of check: also write what was found, as JSON, to be kept"
-    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="of check: also write the verdicts as JSON")
     parser.add_argument(
         "--bodies",
         type=Path,
@@ -311,4 +307,4 @@ def _check(names: Sequence[str], out: Path | None, bodies: Path | None) -> None:
     if len(contradicted):
         raise DerivdataError(f"not as expected: {', '.join(contradicted)}")
     if confirmed.empty:
-        raise DerivdataError("no venue confirmed anything: see above what each answered")
+        raise DerivdataError("no venue confirmed anything: see the responses above")

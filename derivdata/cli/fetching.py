@@ -29,8 +29,8 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", help="'sample', 'venues', an archive's folder or a URL (default: DERIVDATA_BASE_URL)"
     )
-    parser.add_argument("--since", metavar="WHEN", help="start: an instant or a lookback such as 30d")
-    parser.add_argument("--until", metavar="WHEN", help="end: an instant (default: the source's clock)")
+    parser.add_argument("--since", metavar="WHEN", help="start: a time or a lookback such as 30d")
+    parser.add_argument("--until", metavar="WHEN", help="end: a time (default: the source's clock)")
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="only these venues")
     parser.add_argument(
         "--set",
@@ -97,13 +97,13 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     family = name.partition(".")[0]
     names = [table.removeprefix(f"{family}_") for table in FETCHERS if table.startswith(f"{family}_")]
     if names:
-        raise ValueError(f"{name!r} is no table: {family} has {', '.join(names)}")
+        raise ValueError(f"{name!r} is not a table: {family} has {', '.join(names)}")
     listed = f"catalog, instruments, or FAMILY.FUNCTION of {', '.join(FAMILIES)}"
-    raise ValueError(f"{name!r} is no table: write {listed}")
+    raise ValueError(f"{name!r} is not a table: write {listed}")
 
 
 def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
-    """Return the fetcher's arguments from the options; refuse what it does not take and what it lacks."""
+    """Return the fetcher's arguments from the options; refuse unknown and missing ones."""
     parameters = inspect.signature(fetcher).parameters
     chosen: dict[str, Any] = {name: _value(text) for name, text in given.set.items()}
     options = (
@@ -174,4 +174,4 @@ def _export(arguments: argparse.Namespace) -> None:
     if exported.synthetic:
         notify("the data is synthetic")
     unread = int(exported.answers["table"].isna().sum())
-    say(f"answers.csv: {len(exported.answers)} answers with their hashes, {unread} of them without a table")
+    say(f"answers.csv: {len(exported.answers)} responses with their hashes, {unread} of them without a table")

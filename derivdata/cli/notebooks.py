@@ -41,7 +41,7 @@ _START_AT = {
 
 
 class NotebookProblem(NamedTuple):
-    """Something to fix: the cell, counted from 1 (0: the whole notebook), its kind, and what is wrong."""
+    """Something to fix: the cell, counted from 1 (0: the whole notebook), its kind, and the fault."""
 
     cell: int
     kind: str
@@ -73,13 +73,13 @@ def _notebook(arguments: argparse.Namespace) -> int:
 def check_notebook(path: Path) -> list[NotebookProblem]:
     """Return what to fix in a notebook: keys, paths, clocks, provenance, label and windows.
 
-    Raises `ValueError`: the file is no notebook of format 4.
+    Raises `ValueError`: the file is not a notebook of format 4.
     """
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = [(cell["cell_type"], "".join(cell["source"]), _shown(cell)) for cell in cells]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ValueError(f"{path} is no notebook of format 4 (.ipynb)") from None
+        raise ValueError(f"{path} is not a notebook of format 4 (.ipynb)") from None
     code = "\n".join(source for kind, source, _ in sources if kind == "code")
     clocked = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)  # nothing fixes the source's clock
     problems = []
@@ -165,7 +165,7 @@ def _of_whole(path: Path, sources: list[tuple[str, str, str]], code: str) -> Ite
     if not _PROVENANCE.search(code):
         yield (
             "provenance",
-            "no recording, no dd.provenance and no SHA-256 of a file: a reader cannot tell what was read",
+            "no recording, dd.provenance or SHA-256 of a file: the data cannot be identified",
         )
     read = "\n".join(shown if kind == "code" else f"{source}\n{shown}" for kind, source, shown in sources)
     if _synthetic(path, code) and "synthetic" not in read.lower():

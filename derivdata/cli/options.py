@@ -41,7 +41,9 @@ def pair(text: str) -> tuple[str, str]:
     """Parse ``NAME=VALUE``."""
     name, sign, value = text.partition("=")
     if not (sign and name and value):
-        raise argparse.ArgumentTypeError("expected NAME=VALUE (what was given is not shown: it may be a key)")
+        raise argparse.ArgumentTypeError(
+            "expected NAME=VALUE (the value is not shown, because it may be a key)"
+        )
     return name, value
 
 

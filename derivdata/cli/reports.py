@@ -97,7 +97,7 @@ def _bundle(arguments: argparse.Namespace) -> None:
     if arguments.action == "info":
         say(bundle.info(arguments.file))
     else:
-        say(f"{arguments.file}: {bundle.verify(arguments.file)} answers, every hash right")
+        say(f"{arguments.file}: {bundle.verify(arguments.file)} responses, every hash right")
 
 
 def add_rerun(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The latest liquidation orders, or those since an instant."""
+"""The latest liquidation orders, or those since a time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every room uses: instants, argument checks, notices, atomic files, forks."""
+"""Code of every layer: times, argument checks, notices, atomic files, forks."""

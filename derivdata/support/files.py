@@ -28,7 +28,7 @@ TEMPORARY = ".tmp-"
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder, and what is missing above it, for this user alone."""
+    """Make a folder and its missing parents, for this user alone."""
     for path in (*reversed(folder.parents), folder):
         if not path.is_dir():
             path.mkdir(mode=0o700, exist_ok=True)

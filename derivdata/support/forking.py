@@ -1,4 +1,4 @@
-"""Renew in a forked child what it must not share with its parent: locks, sockets, files being written.
+"""Renew in a forked child the locks, sockets, files being written.
 
 A fork copies the memory of one thread. A lock that another thread holds stays locked for ever in the child,
 and a socket or a file is the same one in both. Objects that have such things register here: their lock is

@@ -201,7 +201,9 @@ def _read(table: pd.DataFrame, argument: str) -> tuple[pd.Series, pd.Series]:
     """Return the coin of each row's contract, and of how many coins it is."""
     contracts = table["symbol"].dropna().unique()
     if others := [one for one in contracts if not isinstance(one, str)]:
-        raise ValueError(f"{argument} has {others[0]!r} in the column 'symbol', which is no contract's name")
+        raise ValueError(
+            f"{argument} has {others[0]!r} in the column 'symbol', which is not the name of a contract"
+        )
     known = {name: base(name) for name in contracts}
     symbols = table["symbol"].astype("str")
     coins, multiples = ({name: read[place] for name, read in known.items()} for place in (0, 1))
@@ -242,4 +244,4 @@ def _refuse_other_coins(prices: pd.DataFrame) -> None:
                 )
                 if abs(apart[other]) > OTHER_COIN:
                     raise ValueError(f"{pair} are not of one coin: {factor}; leave one out")
-                warn_caller(f"{pair} lie more than 5 % apart and are joined: {factor}")
+                warn_caller(f"{pair} are more than 5 % apart and are joined: {factor}")

@@ -1,4 +1,4 @@
-"""Contracts and venues: what other spellings of their names stand for; misspelt venues are refused.
+"""Contracts and venues: other spellings of their names; misspelt venues are refused.
 
 A contract's name is read in three steps: split at separators, drop the words that say "perpetual" or name a
 venue's book, then read the base and the quote. A name without separators is cut only where the cut is
@@ -85,7 +85,7 @@ def contract(name: str) -> Contract:
 
     ``BTC-USDT``, ``BTCUSDT``, ``BTC/USDT:USDT``, ``BTC-USDT-SWAP``, ``BTC-PERP``, ``BTC-PERP-INTX``,
     ``PERP_BTC_USDC``, ``BTC_USDT_Perp``, ``BTCUSDT Perpetual``, ``XBTUSDTM`` and ``btc`` are all ``BTC``;
-    ``XDG`` is ``DOGE`` and ``kpepe`` is ``kPEPE``, 1,000 PEPE. A name that is none of these patterns, a dated
+    ``XDG`` is ``DOGE`` and ``kpepe`` is ``kPEPE``, 1,000 PEPE. A name without one of these patterns, a dated
     future say, stays whole, and one with a dex before a colon (``xyz:TSLA``) stays as it is.
 
     Notes
@@ -262,7 +262,7 @@ OPTIONS_ONLY = ("deribit", "derive")
 
 _KNOWN_VENUES = sorted({*VENUES, *OPTIONS_ONLY})
 _SHORTEST_MISSPELT = 5
-"""Shorter names of venues are all alike: ``okx2`` may be a venue of one's own archive."""
+"""Shorter names of venues are too similar: ``okx2`` may be a venue of one's own archive."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _VENUE_ALIASES = {

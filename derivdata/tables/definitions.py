@@ -9,7 +9,7 @@ from derivdata.tables.columns import COLUMNS
 from derivdata.tables.schema import Kind, OpenTable, Table
 
 TABLES: dict[str, Table] = {}
-"""Every table of fixed columns by its name: what a fetcher returns, or an archive holds."""
+"""Every table of fixed columns by its name, of fetchers and of archives."""
 
 OPEN_TABLES: dict[str, OpenTable] = {}
 """Every table whose fields no document fixes, by its name."""

@@ -45,7 +45,7 @@ def require_columns(
 def _require_kind(frame: pd.DataFrame, argument: str, name: str, *, is_time: bool, is_name: bool) -> None:
     held = frame[name].dtype
     if is_time and held.kind != "M":
-        raise ValueError(f"{argument} has no instants in the column {name!r} but {held}")
+        raise ValueError(f"{argument} must have times in the column {name!r}, got {held}")
     if is_name and held.kind in "biufcmM":
         raise ValueError(f"{argument} has no text in the column {name!r} but {held}")
 

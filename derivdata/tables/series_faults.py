@@ -1,4 +1,4 @@
-"""Faults of series that the other venues of a response contradict: other units, and values that stand still.
+"""Faults of series that other venues of a response contradict: other units, and values that do not change.
 
 Figures of one symbol move together on all venues. A part of one series that is a unit's factor larger than
 its peers, or that repeats one value while they move, is a fault even where the series itself is smooth.

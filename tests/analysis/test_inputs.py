@@ -143,7 +143,7 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        ("time", np.nan, "table has no instants in the column 'time' but float64"),
+        ("time", np.nan, "table must have times in the column 'time', got float64"),
         ("exchange", np.nan, "table has no text in the column 'exchange' but float64"),
         ("instrument_name", pd.NaT, "table has no text in the column 'instrument_name' but datetime64"),
     ],

@@ -366,7 +366,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
     with pytest.raises(ArchiveError, match="--unit native is per the venue's own interval"):
         import_files("funding_history", sampled, tmp_path / "to", **said)
     for options, told in (
-        ({}, "there is no column 'Date' for time.*; the file has Symbol, When, Rate"),
+        ({}, "no column 'Date' for time.*; the file has Symbol, When, Rate"),
         ({"map": {"symbol": "Symbol", "rate_bps_8h": "Rate"}}, "say which column it is with --map time="),
     ):
         with pytest.raises(ArchiveError, match=told):

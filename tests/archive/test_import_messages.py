@@ -71,7 +71,7 @@ def test_a_wrong_column_shows_the_nearest_one_of_the_file(tmp_path: Path, form: 
     frame.to_csv(path, index=False) if form == "csv" else frame.to_parquet(path)
     said: dict[str, Any] = {"set": {"symbol": "ETH", "exchange": "binance"}, "unit": "per_8h"}
     wrong = {"time": "timestamp", "rate_bps_8h": "funding_rate"}
-    with pytest.raises(ArchiveError, match="there is no column 'funding_rate'") as told:
+    with pytest.raises(ArchiveError, match="no column 'funding_rate'") as told:
         import_files("funding_settlements", path, tmp_path / "to", map=wrong, **said)
     near = re.search(r"did you mean '(\w+)'", str(told.value))
     assert near is not None

@@ -121,11 +121,11 @@ def test_panels_that_cannot_be_are_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="of funding_history at 2026-01-30 00:01:30 is not on the grid"):
         panel(archive).compute()
     for table, column, more, told in (
-        ("funding_history", "resolution", {}, "column='resolution' is no column of numbers"),
+        ("funding_history", "resolution", {}, "column='resolution' is not a column of numbers"),
         ("options_snapshot", "iv", {}, "not keyed by symbol, exchange and time"),
         ("prices_history", "price_usd", {}, "kind=None: .* takes 'mark' or 'index' or 'last'"),
         ("funding_history", "rate_bps_8h", {"kind": "mark"}, "kind='mark': .* takes None"),
-        ("funding_history", "rate_bps_8h", {"step": "0s"}, "step='0s' is no length of time"),
+        ("funding_history", "rate_bps_8h", {"step": "0s"}, "step='0s' is not a length of time"),
     ):
         with pytest.raises(ValueError, match=told):
             panel(archive, table, column, **more)

@@ -72,10 +72,10 @@ def lazy_panel(
     if set(table.key) - {"kind"} != set(_DIMS):  # `where` chooses one kind
         raise ValueError(f"table={table.name!r} is not keyed by symbol, exchange and time: no panel")
     if column not in table.columns or table.columns[column].kind is not Kind.NUMBER:
-        raise ValueError(f"column={column!r} is no column of numbers of {table.name}")
+        raise ValueError(f"column={column!r} is not a column of numbers of {table.name}")
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
-        raise ValueError(f"step={step!r} is no length of time")
+        raise ValueError(f"step={step!r} is not a length of time")
     attrs = dict(tables_panel(table.empty(), column).attrs)
     for stated in ("resolution", "kind") if column.startswith("rate_") else ("resolution",):
         if len(entry.values.get(stated, [])) == 1:  # the whole table has one word for it

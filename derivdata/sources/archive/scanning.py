@@ -94,7 +94,7 @@ def correction_selection(
     chosen = {}
     for name, values in (where or {}).items():
         if name not in columns:
-            raise ValueError(f"where: {name!r} is no column to choose by; {table.name} has {columns}")
+            raise ValueError(f"where: {name!r} is not a key column; {table.name} has {columns}")
         chosen[name] = frozenset([values] if isinstance(values, str) else values)
     if not chosen and window == EVER:
         raise ValueError("where: say which rows, by columns or by start= and end=")

@@ -185,9 +185,7 @@ class _Job:
                     if reach := life(item, window):
                         yield self._series(kind, item, _wanted(kind, names), reach)
             none = dict.fromkeys(kind.label for kind in kinds if kind.label not in found)
-            self.done.notices += [
-                f"{self.exchange} {label}: there are no files of {symbol}" for label in none
-            ]
+            self.done.notices += [f"{self.exchange} {label}: no files of {symbol}" for label in none]
 
     def _series(self, kind: FileKind, item: Instrument, wanted: list[str], window: times.Window) -> _Series:
         listed = self.host.files(kind, item.name, window)

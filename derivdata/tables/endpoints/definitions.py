@@ -66,10 +66,10 @@ FUNDING_SETTLEMENT = _of(
 LIQUIDATIONS_EVENTS = _of(
     "/liquidations/events",
     "liquidations_events",
-    "Recent liquidation orders, or those since an instant.",
-    Param("since", ParamKind.MILLIS, "Only events after this instant, from the event store."),
+    "Recent liquidation orders, or those since a time.",
+    Param("since", ParamKind.MILLIS, "Only events after this time, from the event store."),
     Param("limit", ParamKind.INTEGER, "Most events in one answer."),
-    Param("min_usd", ParamKind.NUMBER, "Smallest value in USD; without effect beside since."),
+    Param("min_usd", ParamKind.NUMBER, "Minimum value in USD; without effect if since is given."),
     Param("exchange", ParamKind.LIST, "Venues' slugs."),
     _SYMBOLS,
     Param("exclude_symbol", ParamKind.LIST, "Base symbols to leave out."),
@@ -93,7 +93,7 @@ LIQUIDATIONS_AGGREGATES = _of(
     Param(
         "group_by",
         ParamKind.TEXT,
-        "What is added up.",
+        "The summed quantity.",
         default="symbol",
         choices=("symbol", "exchange", "symbol_exchange"),
         documented=False,
@@ -266,7 +266,7 @@ ORDERBOOK_DEPTH_HISTORY = _of(
 )
 
 CATALOG = _of(
-    "/local/catalog", "catalog", "What the source holds, by table and venue.", tier="free", fresh_seconds=5.0
+    "/local/catalog", "catalog", "Contents of the source, by table and venue.", tier="free", fresh_seconds=5.0
 )
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 TIERS = ("free", "dev", "pro", "team")
 
 LOCAL = "/local/"
-"""Paths under it are the library's own, beside those of the API document."""
+"""Paths under it are the library's own, in addition to those of the API document."""
 
 
 def allows(tier: str, needed: str) -> bool:

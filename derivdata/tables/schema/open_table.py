@@ -40,7 +40,7 @@ class OpenTable:
     name
         Family and fetcher.
     doc
-        One line that says what a row is.
+        One line that defines a row.
     """
 
     name: str

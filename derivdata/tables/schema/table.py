@@ -52,7 +52,7 @@ class Table:
     order
         Columns that rows are sorted by; the key by default.
     doc
-        One line that says what a row is.
+        One line that defines a row.
     """
 
     name: str

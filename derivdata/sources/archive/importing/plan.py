@@ -138,7 +138,7 @@ class ImportPlan(NamedTuple):
         if name in self.sources and name not in self.optional:
             wanted = self.sources[name]
             raise ArchiveError(
-                f"there is no column {wanted!r} for {name}{did_you_mean(wanted, chunk.columns)}; "
+                f"no column {wanted!r} for {name}{did_you_mean(wanted, chunk.columns)}; "
                 f"the file has {_listed(chunk)}"
             )
         return self.defaults.get(name)
