@@ -17,7 +17,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEX
 
 
 def main(options: list[str]) -> int:
-    """Run the rows and tell what was found."""
+    """Run the rows and print the findings."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "figures.json")
         command = [sys.executable, "-m", "pytest", str(_HERE), f"--figures={file}", *options]

@@ -18,7 +18,7 @@ NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
 
 def answer_with(body: bytes) -> None:
-    """Have every fetcher of this process read `body`, whatever it asks for; its hash is known already."""
+    """Have every fetcher of this process read `body` for any request; its hash is known already."""
 
     def answer(request: Request) -> Response:
         return Response(

@@ -1,4 +1,4 @@
-"""From the figures of the rows to RESULTS.md; what people wrote at the end of it stays."""
+"""From the figures of the rows to RESULTS.md; the text at its end is preserved."""
 
 from __future__ import annotations
 

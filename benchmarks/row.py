@@ -1,4 +1,4 @@
-"""What a row of the table is: its input, its sides, and what is to be reached."""
+"""A row of the table: its input, its sides, and its goal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS = "derivdata"
 
 
 class Goal(NamedTuple):
-    """What is to be reached against a side.
+    """The goal against a side.
 
     `kind` is ``faster`` (their time over ours is at least `bound`), ``within`` (ours over theirs is at most
     `bound`), ``growth`` (how time grows from ``1 ×`` to this size, as an exponent, is at most `bound`) or
@@ -25,7 +25,7 @@ class Goal(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A figure that is no time: what it is, its value, what is to be reached, and whether it is."""
+    """A figure other than a time: its name, value and goal, and whether it is reached."""
 
     what: str
     value: str
@@ -48,7 +48,7 @@ def within(bound: float) -> Goal:
 
 
 def stated() -> Goal:
-    """Measured and told, nothing promised."""
+    """Measured and printed, without a goal."""
     return Goal("stated")
 
 

@@ -18,7 +18,7 @@ def test_row(row: Row, make: Any, figures: list[Any]) -> None:
 
 
 def _told(row: Row, side: str) -> dict[str, Any]:
-    """What the table says of the row, for readers of the figures."""
+    """Text of the row in the table, for readers of the figures."""
     goal = row.goals.get(side)
     return {
         "side": side,

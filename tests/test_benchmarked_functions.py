@@ -11,7 +11,7 @@ ROWS = Path(functions.__file__).parents[1] / "rows"
 
 
 def names_of_rows() -> set[str]:
-    """What the modules of rows write in quotes, names of rows among it; importing them needs their peers."""
+    """Quoted texts in the modules of rows, including names of rows; importing them needs their peers."""
     trees = (ast.parse(path.read_text()) for path in ROWS.glob("*.py"))
     nodes = (node for tree in trees for node in ast.walk(tree))
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

@@ -8,7 +8,7 @@ from benchmarks.row import Made, Row, stated
 
 
 def case(group, side, median, goal, **told):
-    """One case of a run; what is in `extra_info` is the row's."""
+    """One case of a run; the row's figures are in `extra_info`."""
     told = {"what": "decode", "input": "5 MB", "clock": "cpu", "part": 1.0, "goal": goal, "side": side} | told
     return {"group": group, "extra_info": told, "stats": {"median": median}}
 

@@ -1,4 +1,4 @@
-"""Attributes tell results apart that were made in different ways; a card computes its result again."""
+"""Attributes distinguish results that were computed differently; a card computes its result again."""
 
 from __future__ import annotations
 

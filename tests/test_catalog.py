@@ -1,4 +1,4 @@
-"""What the connected source holds: by table and venue, up to the source's clock."""
+"""Contents of the connected source, by table and venue, up to the source's clock."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_hosted_service_has_none_and_the_error_says_who_has() -> None:
 
 
 def test_a_contract_that_left_the_list_is_shown_as_it_was_last(tmp_path: Path) -> None:
-    """OLD is on the first list only, ETH has another step on the second, and BTC is alike on both."""
+    """OLD is on the first list only, ETH has another step on the second, and BTC is the same on both."""
     archive = dd.open_archive(tmp_path / "made")
     for hour, listed in ((10, {"BTC": 0.1, "OLD": 0.1, "ETH": 0.1}), (11, {"BTC": 0.1, "ETH": 0.01})):
         place = {"exchange": "okx", "time": pd.Timestamp(f"2026-06-01T{hour}:00Z"), "multiplier": 1.0}

@@ -98,7 +98,7 @@ def test_what_a_terminal_would_obey_stands_as_an_escape(
 
 
 def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path) -> None:
-    """The name is UTF-8 on disk, whatever the locale makes of it."""
+    """The name is UTF-8 on disk in any locale."""
     recorded, name = tmp_path / "recorded.ddz", os.fsdecode(b"m\xc3\xa4rz.ddz")
     dd.connect("sample")
     with dd.record(recorded):
@@ -204,7 +204,7 @@ def test_archives_on_object_storage_keep_their_address(
 
 
 def test_info_lists_the_tables_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two hourly rates on one venue; a folder that is no archive fails."""
+    """Two hourly rates on one venue; a folder without an archive fails."""
     stamps, about = ["2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z"], {"resolution": "1h", "kind": "sampled"}
     frame = rows("funding_history", symbol="BTC", exchange="okx", timestamp=stamps, y=[1.0, 2.0], **about)
     dd.open_archive(tmp_path / "mine").append("funding_history", frame)

@@ -1,4 +1,4 @@
-"""Commands that fetch, export, complete and check: what they write, and their exit codes."""
+"""Commands that fetch, export, complete and check: their output and exit codes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ DAYS = pd.date_range("2026-06-01", periods=3, freq="D", tz="UTC")
 def table(
     name: str, value: str, series: dict[tuple[str, str], list[float]], **constants: Any
 ) -> pd.DataFrame:
-    """A table of series by symbol and venue, a value a day; NaN is no row."""
+    """A table of series by symbol and venue, a value a day; NaN gives no row."""
     rows = [
         {"symbol": symbol, "exchange": venue, "time": day, value: number, **constants}
         for (symbol, venue), numbers in series.items()

@@ -1,4 +1,4 @@
-"""The error tree: what a caller can read from every error, and that it survives a process boundary."""
+"""The error tree: attributes for a caller, and errors across a process boundary."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made(kind: type[BaseException]) -> BaseException:
 
 
 def test_every_exception_of_the_package_survives_pickling() -> None:
-    """A pool of processes hands on what a worker raises; what cannot be pickled breaks the whole pool."""
+    """A pool of processes passes on a worker's error; one that cannot be pickled breaks the whole pool."""
     assert {getattr(errors, name) for name in errors.__all__} <= every_exception()
     for kind in every_exception():
         error = made(kind)

@@ -78,7 +78,7 @@ def test_the_volatility_is_that_of_an_hour_before_linear_in_total_variance(found
 
 
 def test_the_past_is_the_same_when_the_future_is_cut_off(found: xr.Dataset) -> None:
-    """A source whose clock stands within an hour has half of that hour's bucket, which nothing may show."""
+    """A source whose clock is within an hour has half of that hour's bucket, which must not show."""
     dd.connect("sample", now="2026-06-29T06:30")
     cut = dd.features(["BTC", "ETH"], START, NAMES, end="2026-06-29T06:30", venues=VENUES)
     assert cut.sizes["time"] == 7

@@ -1,4 +1,4 @@
-"""Answers that are not what was requested: fields that are absent, times that are none, other subjects."""
+"""Responses that contradict the request: absent fields, invalid times, other subjects."""
 
 from __future__ import annotations
 
@@ -205,13 +205,13 @@ def option(iv: float, held: float, price: float, name: str = "") -> dict[str, An
 
 
 def snapshot(points: list[dict[str, Any]], fetch: str = "snapshot", **more: Any) -> Any:
-    """What a fetcher makes of a chain."""
+    """Result of a fetcher for a chain."""
     body = {"symbol": "BTC", "exchange": "deribit", "instruments": points, **more}
     return answered(body, lambda: getattr(dd.options, fetch)("BTC", "deribit"))
 
 
 def surfaces(snapshots: dict[str, Any]) -> Any:
-    """What the fetcher makes of chains by time."""
+    """Result of the fetcher for chains by time."""
     body = {"symbol": "BTC", "exchange": "deribit", "snapshots": snapshots}
     return answered(body, lambda: dd.options.surface_history("BTC", "deribit", "6h"))
 

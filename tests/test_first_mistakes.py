@@ -1,4 +1,4 @@
-"""What newcomers get wrong in their first hour, and the messages they get."""
+"""Mistakes of the first hour, and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the top of the package promises: names without weight, and no I/O on import."""
+"""Rules of the top of the package: names without weight, and no I/O on import."""
 
 from __future__ import annotations
 

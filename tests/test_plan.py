@@ -1,4 +1,4 @@
-"""What a large fetch would ask for, counted by hand and against what is requested."""
+"""Requests of a large fetch, counted by hand and compared with those that are sent."""
 
 from __future__ import annotations
 

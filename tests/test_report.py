@@ -274,7 +274,7 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
 def test_payments_of_the_year_before_that_have_no_sums_leave_the_window_its_rates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the year one row is no payment, so that it has no sums: the year is missing, not the window."""
+    """One row of the year is not a payment, so the year has no sums: the year is missing, not the window."""
     stamps = pd.date_range("2024-03-01", periods=180, freq="8h", tz="UTC").repeat(2)
     columns = {"exchange": ["calm", "busy"] * 180, "timestamp": stamps, "y": [1.0, 2.0] * 180}
     columns["interval_hours"] = 8.0

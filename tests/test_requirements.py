@@ -1,4 +1,4 @@
-"""What is locked: all that pyproject.toml asks for, at versions that it allows, by hash, from any index."""
+"""Locks: all that pyproject.toml requires, at allowed versions, by hash, from any index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def asked(name: str) -> list[Requirement]:
 
 
 def pins(text: str) -> list[Requirement]:
-    """What a lock holds: one version of each package, by hash; anything else but comments is an error."""
+    """Contents of a lock: one version of each package, by hash; anything except comments is an error."""
     found = []
     entries = "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
     for entry in filter(str.strip, re.split(r"(?<!\\)\n", entries)):
@@ -45,7 +45,7 @@ def on(machine: dict[str, str], lock: list[Requirement]) -> dict[str, str]:
 
 
 def grouped(group: str) -> list[Requirement]:
-    """What a dependency group asks for, groups that it includes written out."""
+    """Requirements of a dependency group, with included groups written out."""
     found: list[Requirement] = []
     for entry in PROJECT["dependency-groups"][group]:
         found += grouped(entry["include-group"]) if isinstance(entry, dict) else [Requirement(entry)]
@@ -53,7 +53,7 @@ def grouped(group: str) -> list[Requirement]:
 
 
 def unmet(wanted: list[Requirement], locked: dict[str, str]) -> list[str]:
-    """What is wanted and is not locked, or at a version that will not do."""
+    """Requirements that are not locked, or at a wrong version."""
     found = {str(r): locked.get(canonicalize_name(r.name)) for r in wanted}
     return [f"{r} has {v}" for r, v in found.items() if v is None or v not in Requirement(r).specifier]
 

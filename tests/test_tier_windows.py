@@ -1,4 +1,4 @@
-"""What a key of the Dev tier gets from a service whose clock stands between two minutes."""
+"""Responses to a key of the Dev tier from a service whose clock is between two minutes."""
 
 from __future__ import annotations
 

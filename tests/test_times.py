@@ -80,7 +80,7 @@ def test_windows_that_are_reversed_empty_or_of_more_than_a_century_are_refused()
 
 
 def _one_by_one(text: str) -> pd.Timestamp | None:
-    """The slow reference: one text at a time; None where it is no time."""
+    """The slow reference: one text at a time; None for an invalid time."""
     try:
         stamp = pd.to_datetime(pd.Series([text], dtype=object), format="ISO8601", utc=True).iloc[0]
     except ValueError:

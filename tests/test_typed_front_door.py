@@ -1,4 +1,4 @@
-"""What type checkers and completion see of ``import derivdata as dd``, whose names are resolved lazily."""
+"""``import derivdata as dd`` for type checkers and completion, with lazily resolved names."""
 
 from __future__ import annotations
 

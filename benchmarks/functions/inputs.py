@@ -1,4 +1,4 @@
-"""What a desk usually has at hand, made once: panels of 43 venues, tables of the sample, a fitted surface."""
+"""Usual inputs of a desk, made once: panels of 43 venues, tables of the sample, a fitted surface."""
 
 from __future__ import annotations
 

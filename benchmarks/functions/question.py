@@ -1,4 +1,4 @@
-"""What a desk usually asks of a function."""
+"""Usual questions of a desk to a function."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _Ask = Callable[[View], Any]
 
 
 def _ask(path: str, **texts: str) -> _Ask:
-    """Make a response as the service does, of whatever view."""
+    """Make a response as the service does, for any view."""
     endpoint = _ENDPOINTS[path]
 
     def ask(view: View) -> Any:

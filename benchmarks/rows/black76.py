@@ -48,7 +48,7 @@ def options(count: int, *, seed: int = 9) -> Options:
 
 
 def implied(of: Options) -> Any:
-    """What the library finds."""
+    """Results of the library."""
     return black76.implied_vol(of.price, of.forward, of.strike, of.years, of.side)
 
 

@@ -1,4 +1,4 @@
-"""A desk's larger questions: runs of liquidations, what is wrong with a table, what a pair will earn."""
+"""A desk's larger questions: runs of liquidations, faults of a table, earnings of a pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What options say of the price, and what positions in them are worth: next to differences and loops."""
+"""The implied distribution of the price and the value of positions, against differences and loops."""
 
 from __future__ import annotations
 

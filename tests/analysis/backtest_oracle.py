@@ -211,7 +211,7 @@ def portfolio(  # noqa: C901 - one loop from top to bottom is the point
         return sum(held[p]["coins"] * held[p]["mark"][leg] for p, leg in legs)
 
     def allot() -> None:
-        """Bring the accounts to their collateral; what a closed leg leaves stays there until then."""
+        """Bring the accounts to their collateral; the balance of a closed leg stays there until then."""
         used = {venue: wanted_account[venue] if on_venue(venue) > 0 else 0.0 for venue in venues}
         reach = min(1.0, equity / sum(used.values())) if sum(used.values()) else 0.0
         for venue in venues:

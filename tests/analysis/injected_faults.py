@@ -127,7 +127,7 @@ def _conflicting(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame
 
 
 def _hourly(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """Let rows stand an hour apart from the middle on, with an interval that still says 8 hours."""
+    """Put rows an hour apart from the middle on, with an interval that still states 8 hours."""
     first = int(len(series) * rng.uniform(0.3, 0.7))
     hours = np.append(np.arange(first) * 8, (first - 1) * 8 + np.arange(1, len(series) - first + 1))
     return series.assign(time=series["time"].min().floor("h") + pd.to_timedelta(hours, "h"))

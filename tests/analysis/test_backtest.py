@@ -224,7 +224,7 @@ def test_the_loop_of_a_reader_agrees_to_the_cent(kind: str, seed: int) -> None:
 
 
 def drawn_sizes(seed: int, rows: int = 40) -> xr.Dataset:
-    """Sizes of all pairs of three symbols, new at every fifth row; a third of them are none."""
+    """Sizes of all pairs of three symbols, new at every fifth row; a third of them are missing."""
     rng = np.random.default_rng([seed, 1])
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     times = panel(np.zeros((3, 4, rows)))["time"].values[2::5]

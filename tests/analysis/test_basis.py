@@ -38,7 +38,7 @@ def test_basis_by_hand() -> None:
 
 
 def test_open_interest_in_coins_by_hand() -> None:
-    """1,000 USD at 50 are 20 coins; without a price at the time there is no figure."""
+    """1,000 USD at 50 are 20 coins; without a price at the time the result is missing."""
     held = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
     price = panel([[50.0, 0.0]], ["okx"], [0, 1])
     found = oi.in_coins(held, price)

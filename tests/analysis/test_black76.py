@@ -242,7 +242,7 @@ class TestProperties:
 
 class TestManyOptions:
     def test_extreme_options_converge(self):
-        """Deviations from 1e-5 to 16, strikes to 35 deviations away: what no market lists."""
+        """Deviations from 1e-5 to 16, strikes to 35 deviations away: beyond any listed option."""
         rng = np.random.default_rng(6)
         s = np.exp(rng.uniform(math.log(1e-5), math.log(16.0), 200_000))
         strike = np.exp(np.minimum(rng.uniform(0, 35, s.size) * s, 600.0))
@@ -340,7 +340,7 @@ class TestKindsOfArray:
 
 
 class TestPrecision:
-    """Prices in the money of a venue that stores float32: what exceeds intrinsic is mostly rounding."""
+    """Prices in the money of a venue that stores float32: the excess over intrinsic is mostly rounding."""
 
     strike = np.arange(60_000.0, 97_000.0, 1_000.0)
 

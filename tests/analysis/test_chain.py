@@ -510,7 +510,7 @@ class TestRecordedChains:
 
 
 class TestAsTheyCome:
-    """Chains as recorders write them: what is stated once holds for all that follows."""
+    """Chains as recorders write them: a value that is stated once holds for all following rows."""
 
     STRIKES = tuple(range(60, 145, 5))
 
@@ -569,7 +569,7 @@ class TestAsTheyCome:
 
 @pytest.mark.parametrize(("off", "dropped"), [(0.0009, 0), (0.0011, 1)])
 def test_a_tenth_of_a_volatility_point_always_passes(off, dropped):
-    """Among equal volatilities the usual step is 0: what is further off than 0.1 points is an outlier."""
+    """Among equal volatilities the usual step is 0: a value more than 0.1 points off is an outlier."""
     frame = options(*({"strike": strike} for strike in (70.0, 80.0, 90.0, 100.0, 110.0, 120.0, 130.0)))
     frame.loc[3, "iv"] += off
     assert chain.clean(frame, mad=5.0).attrs["dropped"]["outlier"] == dropped

@@ -73,7 +73,7 @@ def test_many_instants_are_fitted_as_each_alone():
 
 
 def test_one_wrong_mark_moves_nothing_and_the_worst_quote_is_named():
-    """A mark of 1.2 among ones of 0.6 goes; believed, it is the quote that is farthest off."""
+    """A mark of 1.2 among marks of 0.6 is removed; accepted, it is the quote with the largest error."""
     table = options()
     middle = sorted(table.loc[table["expiry"] == table["expiry"].max(), "strike"].unique())[5]
     table.loc[(table["strike"] == middle) & (table["side"] == "call"), "iv"] = 1.2

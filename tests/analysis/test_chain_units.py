@@ -97,7 +97,7 @@ def test_a_row_in_both_units_is_refused_with_its_venue(rows):
 @pytest.mark.parametrize("call", [chain.clean, chain.forwards, surface.from_chain])
 @pytest.mark.parametrize(("venue", "wrong", "right"), [("deribit", "usd", "coin"), ("bybit", "coin", "usd")])
 def test_prices_named_for_the_other_unit_are_refused(call, venue, wrong, right):
-    """One venue's columns are renamed; the other's stay, so that only the venue itself can tell."""
+    """One venue's columns are renamed; the other's stay, so only the venue itself distinguishes them."""
     own = BOTH["exchange"] == venue
     moved = BOTH.copy()
     for side in ("bid", "ask"):

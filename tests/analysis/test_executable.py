@@ -124,7 +124,7 @@ def test_box_and_parity_lock_in_the_difference_of_forwards():
 
 
 def _paid(legs: str, s: np.ndarray) -> np.ndarray:
-    """What the trades in words pay on the whole at the prices s of the coin [coins]."""
+    """Total payoff of the trades in words at the prices s of the coin [coins]."""
     total = np.zeros(s.size)
     for leg in legs.split("; "):
         verb, size, *what, _, price = leg.split()

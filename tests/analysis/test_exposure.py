@@ -197,7 +197,7 @@ class TestZeroGamma:
 
 
 class TestMissing:
-    """What is not known is omitted and counted, and an empty side is no zero."""
+    """Unknown values are omitted and counted, and an empty side is not zero."""
 
     def rows(self) -> list[dict[str, Any]]:
         return [

@@ -108,7 +108,7 @@ def test_masking_rows_is_dropping_them():
 
 
 def test_venues_of_unequal_interval_share_a_panel():
-    """Hourly at 1 bps/8h next to eight-hourly: rows where only one of them settles are no holes."""
+    """Hourly at 1 bps/8h next to eight-hourly: rows where only one of them settles are not gaps."""
     hours = np.arange(1.0, 25.0)
     hourly = series(np.ones(24), hours=hours)
     eight = series(np.where(hours % 8 == 0, 1.0, NAN), hours=hours)

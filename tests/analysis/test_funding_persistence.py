@@ -51,7 +51,7 @@ def _made(process: str, steps: int, half_life: float, count: int, seed: int) -> 
 def _covered(
     process: str, steps: int, half_life: float, count: int, seed: int, resamples: int
 ) -> tuple[int, int, int]:
-    """How many intervals contain the truth, how many cannot tell, and how many have an upper end."""
+    """How many intervals contain the truth, are undetermined, and have an upper end."""
     panel = market(_made(process, steps, half_life, count, seed)[:, None, :])
     found = funding.half_life(panel, resamples=resamples).squeeze()
     truth = 8.0 * half_life

@@ -31,7 +31,7 @@ def _exact(values, window, *, lag_rows=1, least=None):
 
 
 def _rough(rng, rows):
-    """What real funding looks like to a running sum: pinned at 1, jitter of 1e-4, jumps, −2048 outliers."""
+    """Funding as a running sum meets it: pinned at 1, jitter of 1e-4, jumps, −2048 outliers."""
     values = np.concatenate(
         [
             rng.normal(size=rows // 4),

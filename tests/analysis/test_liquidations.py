@@ -170,7 +170,7 @@ FLOWS = [
 def test_a_branching_ratio_is_right_or_says_why_not(
     kind: str, ratio: float, lag: float, width: int, figure: float | None, status: BranchingStatus
 ) -> None:
-    """Right within 0.05, or told: a cycle, a drift, or bursts that outlast the bucket (also near 1)."""
+    """Right within 0.05, or flagged: a cycle, a drift, or bursts that outlast the bucket (also near 1)."""
     found = liquidations.branching_ratio(_flow(kind, ratio, lag, 3, width))
     assert found["status"].item() & (CYCLE | CORRELATED) == status
     if figure is None:

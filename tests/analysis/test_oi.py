@@ -146,7 +146,7 @@ def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
 
 
 def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float]:
-    """Shares of the intervals that hold the true 0, that cannot tell, and that miss without a status."""
+    """Shares of the intervals that contain the true 0, are undetermined, or miss it without a status."""
     found = oi.share_trend(_shares(process, n, seeds))
     misses = (found["low"] > 0) | (found["high"] < 0)
     blank = (found["status"] & TrendStatus.CANNOT_TELL) > 0

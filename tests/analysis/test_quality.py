@@ -243,7 +243,7 @@ def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
 
 
 def test_half_of_what_the_others_pay_is_found_at_steps_of_the_interest_rate() -> None:
-    """In 90 days a factor of two is no change of size by itself; at every third step all pay 1 or 0.5."""
+    """In 90 days a factor of two is not a change of size by itself; at every third step all pay 1 or 0.5."""
     noise = np.random.default_rng(1).normal(1.0, 0.2, (4, 400))
     values = np.where(np.arange(400) % 3 == 0, 1.0, noise)
     values[1:, 200:] *= 0.5
@@ -264,7 +264,7 @@ def test_a_series_that_comes_a_step_after_its_like() -> None:
 
 
 def test_rows_of_another_symbol_are_found_where_they_are_no_floor() -> None:
-    """Six rows of a series that has 1.0 for most of the time; five are no run."""
+    """Six rows of a series that is mostly 1.0; five are not a run."""
     rng = np.random.default_rng(4)
     hours = [*range(0, 800, 8)]
     values = {name: np.where(rng.random(100) < 0.6, 1.0, rng.normal(size=100).round(6)) for name in "AB"}
@@ -283,7 +283,7 @@ def test_rows_of_another_symbol_are_found_where_they_are_no_floor() -> None:
 
 @pytest.mark.parametrize("key", ["kind", "instrument_name"])
 def test_kinds_and_contracts_of_a_price_are_series_of_their_own(key: str) -> None:
-    """Mark and index at one time are no duplicates; a spike of one mark shows against the other marks."""
+    """Mark and index at one time are not duplicates; a spike of one mark shows against the other marks."""
     time = pd.date_range("2026-01-01", periods=200, freq="h", tz="UTC", unit="us")
     walk = 100.0 * np.exp(np.cumsum(np.random.default_rng(5).normal(0.0, 0.002, 200)))
     parts = []
@@ -325,7 +325,7 @@ def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_
 
 
 def test_rates_that_are_polled_twice_a_minute_are_no_duplicates() -> None:
-    """They state an interval, as payments do: what is paid twice within a minute is one payment."""
+    """They state an interval, as payments do: two payments within a minute are one."""
     at = pd.date_range("2026-01-05", periods=4, freq="30s", tz="UTC")
     same: dict[str, object] = {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0, "interval_hours": 8.0}
     for kind, duplicates in (("sampled", 0), ("settled", 3)):

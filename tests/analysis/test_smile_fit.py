@@ -229,7 +229,7 @@ class TestWeights:
         np.testing.assert_allclose(smile.iv(fit, k5), self.iv[:, 5], atol=1e-5)
 
     def test_variance_weighs_residuals_of_total_variance(self):
-        """By the definition: the loss in w is no larger than with equal weights, and the other way round."""
+        """By the definition: the loss in w is at most that with equal weights, and vice versa."""
 
         def loss(weights):
             fit = smile.fit(self.k, self.iv, self.t, weights=weights)

@@ -1,4 +1,4 @@
-"""Bumps on SVI slices: what they are, that they meet the quotes, and that they bring no arbitrage."""
+"""Bumps on SVI slices: their form, the quotes that they meet, and the absence of arbitrage."""
 
 import numpy as np
 import pandas as pd

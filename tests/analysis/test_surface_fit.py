@@ -180,7 +180,7 @@ def test_misuse_is_refused(noisy):
     ],
 )
 def test_no_call_gets_more_slices_than_it_may_have(most, whole, sizes):
-    """Two symbols of three expiries; what must stay whole is not cut."""
+    """Two symbols of three expiries; chunks are not cut where they must stay whole."""
     method = (("symbol", "expiry"), np.arange(6.0).reshape(2, 3))
     fit = xr.Dataset({"method": method}, {"symbol": ["BTC", "ETH"], "expiry": [1, 2, 3]})
     seen: list[int] = []

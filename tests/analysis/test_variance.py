@@ -192,7 +192,7 @@ def strip_quotes(vol=0.5, years=0.1, low=-0.8, high=0.8, step=0.01):
 
 
 def test_what_a_strip_is_and_is_not():
-    """Quotes that are missing are strikes that are not listed, in any order; one side alone is no strip."""
+    """Missing quotes are strikes that are not listed, in any order; one side alone is not a strip."""
     quotes = strip_quotes()
     holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
     dropped = quotes.isel(strike=np.arange(quotes.sizes["strike"]) % 3 > 0)
@@ -243,7 +243,7 @@ def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():
 
 
 def test_a_range_of_a_surface_that_carries_its_strip_is_one_of_the_integral():
-    """The strip has been summed over the quotes; what lies within ±0.1 of it no one could say."""
+    """The strip has been summed over the quotes; values within ±0.1 of it are undetermined."""
     k = np.linspace(-0.4, 0.4, 17)
     made = surface.fit(k[None], 0.2 + 0.0 * k[None], np.array([1.0]))
     assert variance.model_free(made).attrs["method"] == "strip"

@@ -1,4 +1,4 @@
-"""Small funding histories whose every value says where it stands."""
+"""Small funding histories whose values state their position."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def conformed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def said(folder: Path) -> dict[str, Any]:
-    """What the manifest in a folder says, without its seal."""
+    """The manifest in a folder, without its seal."""
     text: dict[str, Any] = json.loads((folder / "archive.json").read_bytes())
     del text["seal"]
     return text

@@ -1,4 +1,4 @@
-"""Appends: what is written, what is let go, and what a reader sees."""
+"""Appends: rows that are written, rows that are dropped, and the view of a reader."""
 
 from __future__ import annotations
 

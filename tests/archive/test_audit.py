@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused(archive: Archive) -> None:
 def test_hidden_characters_and_other_centuries_are_refused(
     archive: Archive, change: dict[str, Any], told: str
 ) -> None:
-    """An open window starts in 1970: what lies before would be in no read."""
+    """An open window starts in 1970: earlier rows would be in no read."""
     wrong = rates(["BTC"], ["okx"], hours=1).assign(**change)
     with pytest.raises(ArchiveError, match=told):
         archive.append(FUNDING, wrong)
@@ -160,7 +160,7 @@ def test_hidden_characters_and_other_centuries_are_refused(
 
 
 def test_stamps_of_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that stands six minutes before the last row, with five of grace."""
+    """By a clock six minutes before the last row, with five of grace."""
     last = START + pd.Timedelta(3, "h")
     clock = "derivdata.support.times.machine_now"
     monkeypatch.setattr(clock, lambda: (last - pd.Timedelta(6, "min")).to_pydatetime())
@@ -240,7 +240,7 @@ def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path:
 
 
 def test_a_series_whose_rows_were_deleted_forgets_its_contract(tmp_path: Path) -> None:
-    """Another contract may come then, and an undo that would mix both is refused; what is there stays."""
+    """Another contract may come then, and an undo that would mix both is refused; stored rows stay."""
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTCUSDC", "ETHUSDC"], ["binance"], hours=24))
     tether = rates(["BTCUSDT"], ["binance"], hours=6, start=START + pd.Timedelta("1D"))

@@ -1,4 +1,4 @@
-"""Rows replaced and deleted by hand: what goes, what comes, what an undo brings back, what is reported."""
+"""Rows replaced and deleted by hand: removed, added and restored rows, and the report of each."""
 
 from __future__ import annotations
 

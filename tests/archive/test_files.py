@@ -1,4 +1,4 @@
-"""What lies in single files: the rows of their month or day, in order, with the ranges that reads need."""
+"""Contents of single files: the rows of their month or day, in order, with the ranges that reads need."""
 
 from __future__ import annotations
 

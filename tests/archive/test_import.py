@@ -1,4 +1,4 @@
-"""Recorded files on their way in: mapping, units, what is turned down and why."""
+"""Imports of recorded files: mapping, units, rejected rows and the reasons."""
 
 from __future__ import annotations
 
@@ -453,7 +453,7 @@ def interest(folder: Path, content: str, **options: Any) -> Any:
     ],
 )
 def test_open_interest_in_coins_by_the_prices_of_the_file(tmp_path: Path, head: str, options: Any) -> None:
-    """90,171 coins at 60,000 and 90,000 at 61,000; a price of 0 is none."""
+    """90,171 coins at 60,000 and 90,000 at 61,000; a price of 0 counts as missing."""
     content = f"{head}\n2026-01-01,90171,60000\n2026-01-01 01:00,90000,61000\n2026-01-01 02:00,1,0\n"
     result = interest(tmp_path, content, tz="UTC", **options)
     assert held(tmp_path, "oi_history")["oi_usd"].tolist() == [5_410_260_000.0, 5_490_000_000.0]

@@ -1,4 +1,4 @@
-"""What an import's messages advise: followed to the letter, no row is lost and none is changed."""
+"""Advice of an import's messages: followed to the letter, it loses and changes no row."""
 
 from __future__ import annotations
 

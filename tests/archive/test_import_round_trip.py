@@ -42,7 +42,7 @@ _FORMATS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 
 
 def _rows(name: str) -> pd.DataFrame:
-    """Three rows of distinct values; what may be missing is missing in one of them."""
+    """Three rows of distinct values; optional columns are missing in one of them."""
     table = tables.TABLES[name]
     columns = {}
     for column, how in table.columns.items():

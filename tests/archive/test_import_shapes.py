@@ -262,7 +262,7 @@ def test_a_date_and_the_time_of_day_next_to_it_are_one_time(tmp_path: Path) -> N
 
 
 def test_columns_of_cells_by_index_are_rows(tmp_path: Path) -> None:
-    """What `DataFrame.to_json` writes by default."""
+    """The default output of `DataFrame.to_json`."""
     frame = pd.DataFrame({"symbol": "BTCUSDT", "time": _STAMPS, "fundingRate": _RATES})
     assert _import(tmp_path, "okx.json", frame.to_json()).written == 9
     assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist()[:2] == pytest.approx([1.0, -0.2])

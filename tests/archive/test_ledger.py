@@ -113,7 +113,7 @@ def test_an_archive_keeps_its_id_and_its_version_says_what_changed(tmp_path: Pat
 def test_an_answer_without_rows_is_another_version(
     tmp_path: Path, start: float, error: str, changes_past: bool
 ) -> None:
-    """A service says of a window that it was never requested: what it answered then is not kept."""
+    """A window that a service reports as never requested: its response is not stored."""
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=10))
     before, identity = archive.version, archive.identity

@@ -1,4 +1,4 @@
-"""Months that are over become one file each: its order, what may interrupt it, and rows that come late."""
+"""Finished months become one file each: its order, interruptions, and late rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives on S3: what a folder does, and writers who are faster than others."""
+"""Archives on S3: the behaviour of a folder, and faster concurrent writers."""
 
 from __future__ import annotations
 
@@ -385,7 +385,7 @@ def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: p
 def test_a_put_whose_connection_breaks_is_told_as_what_is_known_of_it(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, landed: bool, beside: str, told: str
 ) -> None:
-    """What the manifest may name stays, and another's commit is not taken for ours."""
+    """Files that the manifest may name stay, and another's commit is not taken for ours."""
 
     def broken(put: Callable[[], None]) -> None:
         broken_put.undo()

@@ -23,7 +23,7 @@ START = pd.Timestamp("2025-01-01", tz="UTC")
 
 
 class Payment(NamedTuple):
-    """One payment of a schedule: hours after the start, what it pays for [h], and the fraction paid."""
+    """One payment of a schedule: hours after the start, hours that it pays for, and the fraction paid."""
 
     at: float
     interval: int
@@ -406,7 +406,7 @@ def test_a_payment_of_a_halt_with_more_payments_missing_is_a_contradiction(tmp_p
 
 @pytest.mark.parametrize(("venue", "interval"), cases([1, 8], step=5))
 def test_a_lone_payment_of_the_day_of_listing_is_counted(venue: str, interval: int, tmp_path: Path) -> None:
-    """Its interval is not known from the file unless rows state it, and the next file tells it."""
+    """Its interval is unknown from the file unless rows state it; the next file determines it."""
     whole = schedule((interval, 8))
     rows = imported(LAYOUTS[venue], tmp_path, whole[:1])
     assert rows["rate_native"].tolist() == pytest.approx([whole[0].rate], rel=1e-9)

@@ -1,4 +1,4 @@
-"""What holds of every page: the rules of accessibility, by axe-core, and widths, asked of the browser."""
+"""Rules of every page: accessibility, by axe-core, and widths, in the browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def violations(page: Any, *, allowed: tuple[str, ...] = ()) -> list[str]:
-    """What axe-core finds: rules of WCAG 2.1, levels A and AA, and the elements that break them.
+    """Findings of axe-core: rules of WCAG 2.1, levels A and AA, and the elements that break them.
 
     Among them are the contrast of texts, names of controls and pictures, and the language.
     """
@@ -50,7 +50,7 @@ def overflow(page: Any) -> dict[int, int]:
 
 
 def inner_overflow(page: Any, *, width: int = 390) -> list[str]:
-    """What scrolls sideways inside the page, on a phone unless told."""
+    """Elements that scroll sideways inside the page, on a phone by default."""
     page.set_viewport_size({"width": width, "height": 900})
     found: list[str] = page.evaluate(
         """() => [...document.querySelectorAll("body *")]

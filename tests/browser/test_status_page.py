@@ -1,4 +1,4 @@
-"""The status page of the service, in a browser: what it shows of an archive that is collected into."""
+"""The status page of the service, in a browser, on an archive that is being collected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_page_says_how_fresh_each_venue_is(address: str, opened: Callable[..
 
 
 def test_a_venue_that_went_silent_two_days_ago_is_late_and_not_gone(tmp_path: Path) -> None:
-    """Its payment of this morning is no sample of its rate."""
+    """Its payment of this morning is not a sample of its rate."""
     now = pd.Timestamp("2026-06-10 12:00", tz="UTC")
     times = now - pd.to_timedelta([180, 0, 49 * 60], "min")
     last = pd.DataFrame({"exchange": ["kraken", "okx", "bybit"], "time": times})

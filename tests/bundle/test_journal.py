@@ -50,7 +50,7 @@ def test_a_killed_recording_may_be_recorded_over(killed: Path, service: Service)
 
 
 def test_what_was_cut_off_in_the_last_frame_is_left_out(killed: Path, tmp_path: Path) -> None:
-    """Wherever it was cut: what was acknowledged before is there, and no half of anything."""
+    """For a cut at any byte: earlier acknowledged responses are whole, and nothing is partial."""
     data = killed.read_bytes()
     ends, place = [], len(MAGIC)
     while place < len(data):

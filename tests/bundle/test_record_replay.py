@@ -1,4 +1,4 @@
-"""What is recorded comes back, strictly, offline, with its clock; what must not be recorded is not."""
+"""Recorded responses come back, strictly, offline, with their clock; secrets are never recorded."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_after_a_replay_the_connection_is_there_again(service: Service, path: Pa
 
 
 def test_the_first_cell_of_a_notebook_can_be_run_again(service: Service, path: Path, tmp_path: Path) -> None:
-    """A recording and a replay replace what is active; what was recorded before is in its file."""
+    """A recording and a replay replace the active one; earlier responses are in its file."""
     first = bundle.record(path)
     live = fetched()
     second = bundle.record(tmp_path / "other.ddz")
@@ -198,7 +198,7 @@ def test_errors_of_the_service_are_recorded_and_come_back(service: Service, path
 
 
 def test_two_recordings_of_the_same_answers_are_the_same_bytes(service: Service, tmp_path: Path) -> None:
-    """In whatever order they came, from the network or the cache, asked once or twice, by threads."""
+    """In any order of arrival, from the network or the cache, requested once or twice, by threads."""
     assert service.server is not None
     transport.connect(service.server.url)
 

@@ -23,7 +23,7 @@ ELSEWHERE = {"oi_sparklines", *(f"options_{name}_history" for name in ("atm", "o
 
 
 def fetched() -> dict[str, Any]:
-    """What every fetcher gives, by its table or name."""
+    """The result of every fetcher, by its table or name."""
     calls = {name: given for name, given in FETCHERS.items() if name != "liquidations.poll"}
     return {name.replace(".", "_"): function(name)(**given) for name, given in calls.items()}
 

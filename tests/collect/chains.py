@@ -35,7 +35,7 @@ _SHAPES: dict[str, Row] = json.loads(Path(__file__).with_suffix(".json").read_te
 
 
 class Option(NamedTuple):
-    """One option: what the venue thinks of it now."""
+    """One option, with the venue's current figures."""
 
     expiry: int
     strike: int

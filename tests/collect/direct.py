@@ -1,4 +1,4 @@
-"""Fake venues without sockets: what a session sends is answered in this process."""
+"""Fake venues without sockets: requests of a session are answered in this process."""
 
 from __future__ import annotations
 

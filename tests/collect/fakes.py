@@ -44,7 +44,7 @@ class Dropped(Exception):
 
 
 class Answer(NamedTuple):
-    """What a venue answers: `cut` leaves the second half of the body out, `reset` ends with an RST."""
+    """Kinds of responses of a venue: `cut` omits the second half of the body, `reset` ends with an RST."""
 
     status: int
     headers: dict[str, str]
@@ -137,11 +137,11 @@ class Fakes:
         return {n: nobody if n in self.out_of_reach else f"http://{host}/{n}" for n in (*VENUES, *DEXES)}
 
     def now(self) -> pd.Timestamp:
-        """What time it is for the venue that answers in this thread."""
+        """Time of the venue that responds in this thread."""
         return self._clock() + self.skews.get(getattr(self._of, "exchange", ""), pd.Timedelta(0))
 
     def payments(self, exchange: str, symbol: str) -> list[tuple[int, int, float]]:
-        """What a venue lists by now of the payments of `Truth`."""
+        """Payments of `Truth` that a venue lists so far."""
         rows = self.truth.payments(exchange, symbol)
         listed = (self.now() - self.listed_after.get(exchange, pd.Timedelta(0))).timestamp()
         return [row for row in rows if row[0] <= listed]

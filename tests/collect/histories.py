@@ -21,7 +21,7 @@ _SYMBOLS = ("BTC", "ETH")
 
 
 def history(fakes: Any, exchange: str, place: str, params: Row) -> Any:
-    """Return the body of a list of payments, open interest or prices; None where it is none."""
+    """Return the body of a list of payments, open interest or prices; None for any other request."""
     venue = "hyperliquid" if exchange in DEXES else {"aster": "binance"}.get(exchange, exchange)
     ends = (key for key in _LISTS if key.split()[0] == venue and f"{place}/".endswith(f"{key.split()[1]}/"))
     key = next((k for k in ends if params.items() >= _LISTS[k].get("when", {}).items()), None)

@@ -61,7 +61,7 @@ def inverse(symbol: str) -> str:
 
 
 def answer(fakes: Any, exchange: str, place: str, params: dict[str, Any]) -> Any:
-    """What a list answers; None for a place that is no list."""
+    """Body of a list; None for a path that is not a list."""
     now = fakes.now().timestamp()
     for (name, ending), made in LISTS.items():
         if name == exchange and params.get("kind") != "option" and place.partition("{")[0].find(ending) >= 0:

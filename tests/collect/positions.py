@@ -27,7 +27,7 @@ def taken(symbol: str, second: int) -> tuple[float, float]:
 
 
 def gate(symbol: str, second: int, mark: float) -> Row:
-    """What gate tells next to open interest: ratios, and contracts of 0.0001 coins."""
+    """Gate's figures next to open interest: ratios, and contracts of 0.0001 coins."""
     longs = (long_share(symbol, kind, second) for kind in KINDS)
     ratios = {name: long / (1 - long) for name, long in zip(_GATE, longs, strict=True)}
     sizes = zip(("long_taker_size", "short_taker_size"), taken(symbol, second), strict=True)
@@ -35,7 +35,7 @@ def gate(symbol: str, second: int, mark: float) -> Row:
 
 
 def answer(fakes: Any, exchange: str, place: str, params: Row) -> Any:
-    """Return the body of a list of these; None where it is none."""
+    """Return the body of a list of these; None for any other request."""
     for (name, ending), made in _LISTS.items():
         if name == exchange and place.endswith(ending):
             return made(place, params, int(fakes.now().timestamp()))
@@ -121,7 +121,7 @@ def _huobi(place: str, params: Row, now: int) -> Any:
 
 
 def _spot(_: str, params: Row, now: int) -> Any:
-    """A spot price is 40,000 and the hours since the start, open first; what follows is something else."""
+    """A spot price is 40,000 plus the hours since the start, open first; the following values differ."""
     names = ("startTime", "endTime") if "startTime" in params else ("start", "end")
     if "granularity" in params:
         return [

@@ -1,4 +1,4 @@
-"""What the fake venues tell of now, in bulk, and of contracts that were taken off the list.
+"""Current state on the fake venues, in bulk, and of delisted contracts.
 
 Written from the specification and from recorded bodies. `Truth` has the coins of open interest and the mark,
 `RUNNING_BPS` the running rate of each venue in basis points of eight hours.
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 def state_body(fakes: Any, exchange: str, place: str, params: Row) -> Any:
-    """Return the body of a bulk answer; None where it is none of these."""
+    """Return the body of a bulk response; None for any other request."""
     now = int(fakes.now().timestamp() * 1000)
     made = _BODIES.get((exchange, place))
     if made is not None:
@@ -63,7 +63,7 @@ def state_body(fakes: Any, exchange: str, place: str, params: Row) -> Any:
 
 
 def _names_of(one: Row) -> set[str]:
-    """What requests of some venues call a contract."""
+    """Names of a contract in the requests of some venues."""
     symbol = one["s"]
     return {f"{symbol}-USDT", f"300000{one['i']:02}", f"{symbol}_USDT_Perp", f"product-{symbol}"}
 
@@ -79,7 +79,7 @@ def _bulk(name: str, figures: list[Row], now: int) -> Any:
 
 
 def _figures(exchange: str, number: int, state: tuple[str, tuple[int, float, float]], now: int) -> Row:
-    """Return what a template may name of one contract: what it is called, counted in each venue's unit."""
+    """Return the placeholders of a template for one contract: its names and figures in each venue's unit."""
     symbol, (_, coins, mark) = state
     hours, due = interval(exchange, now // 1000), Truth(0).next_payment(exchange, now / 1000) * 1000
     return {
@@ -222,7 +222,7 @@ _NAMES |= {"base_currency", "market_id", "base", "pair", "contract_code"}
 
 
 def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bool = True) -> Any:
-    """Add OLD to a bulk answer, as the venue goes on to tell of it: with the figures of its last day.
+    """Add OLD to a bulk response, which the venue still lists, with the figures of its last day.
 
     Before it is `gone` it is reported as any other contract.
     """
@@ -248,7 +248,7 @@ def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bo
 
 
 def with_extras(exchange: str, place: str, params: Row, body: Any) -> Any:
-    """Add what is no contract to collect, and take away fields of the last contract that may be absent."""
+    """Add entries that must not be collected, and remove optional fields of the last contract."""
     key = f"{exchange} {place}"
     rows = _market_rows(params, body) if key in _EXTRAS or key in _ABSENT else None
     if rows:

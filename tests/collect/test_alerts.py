@@ -1,4 +1,4 @@
-"""Alerts: which rules hold for an archive, what is posted and signed, and what happens without a receiver."""
+"""Alerts: rules that hold for an archive, signed posts, and a missing receiver."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ def test_a_damaged_file_of_a_day_is_named_and_the_month_is_kept(run, bucket, arc
 
 
 def test_a_month_that_is_not_over_is_not_asked_for_where_nothing_lists_files(run, bucket) -> None:
-    """It is the first of August: what a file of August had now would be taken for the whole month."""
+    """It is the first of August: the present file of August would be taken for the whole month."""
     done = run("2026-07-01", "2026-08-20", venues=["gateio"], names=["funding_settlements"])
     assert [path.rpartition("/")[2] for path in bucket.asked] == ["BTC_USDT-202607.csv.gz"]
     assert "the venue has no file of 202607" in " ".join(done.notices)

@@ -293,7 +293,7 @@ def test_frames_of_a_channel_become_rows_of_the_whole_state(exchange, name, fram
 
 
 def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_named() -> None:
-    """Of dydx, which tells of six contracts: each in another unit, then one that is thirty times itself."""
+    """Of dydx, with six contracts: each in another unit, then one that is thirty times its own value."""
 
     def frame(*coins: int) -> dict[str, Any]:
         rows = {
@@ -439,7 +439,7 @@ def test_the_time_until_a_channel_is_connected_is_a_gap_without_a_notice(monkeyp
 
 
 def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ping of second 10 is answered at 70, when the minute was told as a gap: what was told stays."""
+    """A ping of second 10 is answered at 70, when the minute was reported as a gap: the report stays."""
     drains: list[Any] = [(None, []) for _ in range(120)]
     drains[0], drains[69], drains[119] = (1.0, []), (None, [(0, 10)]), (None, [(10, 120)])
     _, windows = _told(monkeypatch, drains, 1000)

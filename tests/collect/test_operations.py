@@ -1,4 +1,4 @@
-"""Months of collecting: what is too old goes, a full disk is one clear line, and a line says what goes on.
+"""Months of collecting: old rows are removed, a full disk is one line, and a line reports progress.
 
 What the status of an archive says, and the unit and the container of docs/venues.md.
 """

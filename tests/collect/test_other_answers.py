@@ -234,7 +234,7 @@ def test_a_window_in_the_life_of_a_contract_is_not_empty(fill, archive, fakes, m
 def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     factor, is_believed, fill, archive, fakes
 ) -> None:
-    """Open interest of small coins may be of any size: nothing but the series itself tells the unit."""
+    """Open interest of small coins may be of any size: only the series itself determines the unit."""
     assert fill("oi_history", "binance", start="2026-01-30", end="2026-01-31").failed == []
 
     fakes.altered["openInterestHist"] = scaled(factor, "sumOpenInterestValue")
@@ -296,7 +296,7 @@ def test_a_poll_is_held_to_the_figures_beside_it_and_to_the_last_one(changed, lo
 
 
 def test_open_interest_that_is_asked_for_singly_is_held_to_the_last_one_too(archive, fakes, clock) -> None:
-    """Binance tells it of one contract a request."""
+    """Binance returns it for one contract a request."""
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
     collector = Collector(archive, venues=["binance"], share_seconds=None, **where)
     collector.once()
@@ -357,7 +357,7 @@ def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(archive, fak
     ],
 )
 def test_a_list_is_held_to_the_one_before(changed: dict[str, Any], held: list[str], news: list[str]) -> None:
-    """What makes a contract another one is accepted when the next list tells it again."""
+    """A change of a contract's identity is accepted when the next list repeats it."""
     before, doubted = Instrument("X", "X", "USDT", 1.0), dict[str, Instrument]()
     for again in (False, True):
         told = Records(instruments=[before._replace(**changed)])

@@ -53,7 +53,7 @@ ONE_AN_HOUR = ("grvt", "nado")
 
 
 class Halt(NamedTuple):
-    """What a venue lists of a schedule after a halt, and the rows that are to be stored."""
+    """Payments that a venue lists after a halt, and the rows that are to be stored."""
 
     listed: Schedule
     rows: list[tuple[int, int, float, int]]
@@ -179,7 +179,7 @@ def test_a_lone_payment_on_the_day_of_listing_has_its_interval_or_none(
     clock: SimulatedClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is counted in any case, and the payments of later days tell its interval."""
+    """It is counted in any case, and the payments of later days determine its interval."""
     hours = 1 if exchange in HOURLY else 8
     later = "2026-02-04"
     end = int(pd.Timestamp(later, tz="UTC").timestamp())

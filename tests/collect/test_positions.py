@@ -1,4 +1,4 @@
-"""Positioning and taker volume that venues tell, held to what the fake venues know."""
+"""Positioning and taker volume of venues, compared with the fake venues' figures."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_spot_prices_of_a_window_are_the_truth_row_for_row(fill, archive, venue,
 
 @pytest.mark.parametrize("venue", ["binance", "okx", "gateio"])
 def test_the_step_under_way_is_asked_for_again_when_it_is_over(archive, fakes, clock, venue) -> None:
-    """At 10:30 the hour of 10:00 is no row yet, and at 11:05 it may not be; a later backfill brings it."""
+    """At 10:30 the hour of 10:00 has no row yet, and at 11:05 it may be missing; a later backfill adds it."""
     start = END - pd.Timedelta(1, "D")
     where: dict[str, Any] = {"venues": [venue], "clock": clock, "addresses": fakes.addresses}
     assert backfill(archive, ["BTC"], start, names=["volume_taker"], **where).failed == []
@@ -159,7 +159,7 @@ def test_a_collector_polls_the_newest_option_trades_where_they_are_named(archive
 
 
 def test_an_hour_in_which_nobody_is_short_has_no_ratio_and_costs_no_other_row() -> None:
-    """As kraken tells of the first hours after a listing."""
+    """As kraken reports the first hours after a listing."""
     told = {
         "timestamp": [1768860000, 1768863600, 1768867200],
         "data": {"longCount": [0, 4, 6], "shortCount": [0, 0, 3]},

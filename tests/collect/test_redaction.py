@@ -1,4 +1,4 @@
-"""What is removed from bodies before they are attached to a report, and what stays."""
+"""Parts of bodies that are removed before they are attached to a report, and parts that stay."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def test_a_worker_that_cannot_start_is_not_taken_for_running(refilling, archive,
 
 
 def test_a_venue_that_is_closed_for_longer_costs_no_patience(fakes: Fakes, clock: SimulatedClock) -> None:
-    """The turn that was waited for is no trouble of the venue."""
+    """Waiting for a turn is not a failure of the venue."""
     session = VenueSession(VENUES["mexc"], clock, address=fakes.addresses["mexc"])
     state = next(e for e in session.venue.endpoints if e.every is not None)
     session.ask(state)

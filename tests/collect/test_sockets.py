@@ -32,7 +32,7 @@ PUSH = {"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": MS, "data":
 
 
 class Pushing:
-    """A venue's socket: what it was sent, and what it pushes to each connection in turn."""
+    """A venue's socket: received messages, and pushes to each connection in turn."""
 
     def __init__(self, pushes: list[list[Any]], wants: int) -> None:
         self.received: list[Any] = []

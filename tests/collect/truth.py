@@ -1,4 +1,4 @@
-"""What happened on the fake venues: the one truth that each of them tells in its own shape."""
+"""Events of the fake venues: one truth, which each venue reports in its own form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def interval(exchange: str, second: int) -> int:
 
 
 class Truth:
-    """What happened: payments and open interest of each contract, the same wherever it is requested.
+    """Events: payments and open interest of each contract, the same in every request.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ CASES = [(name, test) for name in SHOWN for test in examples(name)]
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What an example may use: the usual names, the sample connected, an empty folder."""
+    """Names of an example: the usual ones, the sample connected, an empty folder."""
     monkeypatch.chdir(tmp_path)
     dd.connect("sample")
     return {"dd": dd, "np": np, "pd": pd, "xr": xr}

@@ -27,7 +27,7 @@ def literals(node: ast.AST) -> Iterator[str]:
 
 
 def quoted(page: str) -> list[str]:
-    """What the first column of the tables quotes, except names of errors and statuses."""
+    """Quotes in the first column of the tables, except names of errors and statuses."""
     cells = re.findall(r"^\| (`.+?) \|", page, flags=re.M)
     found = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
     return [text for text in found if not re.fullmatch(r"HTTP \d+|\w+(Error|Recorded)", text)]

@@ -1,4 +1,4 @@
-"""What the pages show runs as shown, on the sample, and prints what they say.
+"""Code of the pages runs as shown, on the sample, and prints the shown output.
 
 A block that cannot run is after a comment ``<!-- not run: why -->``; one after
 ``<!-- site only: why -->`` runs when the site is built.
@@ -69,7 +69,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def names(recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a reader has at hand: the usual names, two recordings, the sample connected."""
+    """Names and files of a reader: the usual names, two recordings, the sample connected."""
     shutil.copytree(recordings, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")

@@ -176,7 +176,7 @@ def picks(panel: xr.DataArray, pair_cost_bps: float) -> dict[str, xr.Dataset]:
 
 
 def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
-    """Return the picks of records made without cost, a row each: what the notebook on picks shows."""
+    """Return the picks of records without cost, a row each, as the notebook on picks shows them."""
     frames = []
     for rule, record in records.items():
         rows = record.drop_attrs().to_dataframe().reset_index()
@@ -249,7 +249,7 @@ def advantage(record: xr.Dataset, other: xr.Dataset) -> tuple[float, float, floa
 
 
 def _rows(history: Any, symbol: int) -> tuple[Array, Floats, Floats]:
-    """Return by decision and pair: its time, what was forecast and came, and past spreads [bps]."""
+    """Return by decision and pair: its time, forecast, outcome, and past spreads [bps]."""
     amounts, plan = history.amounts.isel(symbol=symbol).transpose("exchange", "time").to_numpy(), history.plan
     decisions = np.arange(-history.first % plan.hold, amounts.shape[1], plan.hold)
     long, short = pair_places(amounts.shape[0])

@@ -35,7 +35,7 @@ _POINTS = 40
 
 
 def drawn(figure: Figure) -> list[dict[str, Any]]:
-    """What each axes of a figure holds."""
+    """Contents of each axes of a figure."""
     return [_axes(ax) for ax in all_axes(figure)]
 
 

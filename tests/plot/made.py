@@ -80,7 +80,7 @@ def noisy() -> xr.DataArray:
 
 @functools.cache
 def carry(long: str, short: str, hold: str, fee: float = 2.0, *, prices: bool = False) -> xr.Dataset:
-    """What a pair of the wandering venues is forecast to earn, each trade at `fee` bps."""
+    """Forecast of a pair of the wandering venues, each trade at `fee` bps."""
     marks = (100.0 + 0.01 * noisy()).rename("price_usd").assign_attrs(units="USD") if prices else None
     return forecast_carry(noisy(), [(long, short)], hold=hold, fee_bps=fee, prices=marks).isel(pair=0)
 
@@ -323,7 +323,7 @@ def _wandering() -> tuple[xr.DataArray, xr.DataArray]:
 
 @functools.cache
 def backtested() -> xr.Dataset:
-    """What a rule with thresholds earned on rates that wander; at leverage 5 without transfers."""
+    """Result of a rule with thresholds on rates that wander; at leverage 5 without transfers."""
     rates, prices = _wandering()
     costs = backtest.Costs(6.0, slippage_bps=0.5, liquidation_bps=20.0)
     rule = backtest.SpreadThreshold(1.0, 0.3, 2.0)

@@ -1,4 +1,4 @@
-"""What every figure promises: units, UTC, where the data is from, and no more than the axes given.
+"""Rules of every figure: units, UTC, source of the data, and only the given axes.
 
 Its numbers are those that it drew when it was looked at: one wrong line fails.
 """

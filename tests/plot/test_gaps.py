@@ -1,4 +1,4 @@
-"""Missing values have a colour of their own, whatever the ground of the figure is."""
+"""Missing values have their own colour on any background."""
 
 from __future__ import annotations
 

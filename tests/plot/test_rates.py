@@ -1,4 +1,4 @@
-"""Funding figures: which venues stand out, what is drawn where, and what is refused."""
+"""Funding figures: highlighted venues, positions of marks, and refused arguments."""
 
 from __future__ import annotations
 

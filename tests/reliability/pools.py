@@ -221,7 +221,7 @@ def _echoes(session: KeylessSession, source: str, first: int, count: int) -> int
 
 
 def venues(folder: Path) -> dict[str, Any]:
-    """Read from forked children of a process that is connected to fake venues; return what each was told.
+    """Read from forked children of a process that is connected to fake venues; return their messages.
 
     The state is stale when they are forked, and another thread polls and fills: a child that asked by itself
     would do so at once, over sockets of its parent, or wait for a lock that no one releases.

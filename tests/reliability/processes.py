@@ -20,12 +20,12 @@ def started(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def finished(script: str, *arguments: object, seconds: float = 300) -> str:
-    """What `script` printed, once it ended well."""
+    """Output of `script`, after it ended well."""
     return output(started(script, *arguments), seconds)
 
 
 def output(process: subprocess.Popen[str], seconds: float = 300) -> str:
-    """What a process printed, once it ended well."""
+    """Output of a process, after it ended well."""
     said, errors = process.communicate(timeout=seconds)
     assert process.returncode == 0, errors
     return said

@@ -68,7 +68,7 @@ def written(table: str, figures: Mapping[str, Sequence[str]], where: str) -> str
 
 
 def machine() -> str:
-    """What a soak ran on."""
+    """Machine of a soak."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     system = f"{platform.system()} {platform.machine()}"
     return f"Python {platform.python_version()}, {system}, {cores} cores"

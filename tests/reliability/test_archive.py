@@ -109,7 +109,7 @@ def files_of(archive: Archive) -> set[str]:
 
 
 def test_a_writer_that_stands_still_is_named_and_then_goes_on(tmp_path: Path, measured: Measured) -> None:
-    """Whenever it is stopped, another writer is served or told who holds the lock, and both ends are well."""
+    """At any stop, another writer is served or gets the holder of the lock, and both ends are well."""
     chance, refused, stops = random.Random(3), 0, count(6, 60)
     archive = open_archive(tmp_path / "x", lock_timeout=0.05)
     archive.append(FUNDING, rates(["FIRST"], ["okx"]))

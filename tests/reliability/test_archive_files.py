@@ -1,4 +1,4 @@
-"""What else lies in an archive's folder, files of other versions too: read, left alone, or a clear error."""
+"""Other files in an archive's folder, also of other versions: read, left alone, or one error."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def marker_leads_away(archive: Archive) -> None:
 
 
 class Case(NamedTuple):
-    """What is done to an archive, and the error of a reader and of a writer; None where all is well."""
+    """A change of an archive, and the error of a reader and of a writer; None without one."""
 
     spoil: Callable[[Archive], None]
     read: str | None
@@ -192,7 +192,7 @@ READS: dict[str, Callable[[Archive], Any]] = {
 
 
 def answers(folder: Path, names: Iterable[str]) -> dict[str, Any]:
-    """What each read gives; None where it is refused."""
+    """Result of each read; None if it is refused."""
     found: dict[str, Any] = {}
     for name in names:
         try:
@@ -275,7 +275,7 @@ def test_nothing_is_written_through_a_link(archive: Archive, name: str) -> None:
 
 
 def test_clearing_up_spares_another_archive_behind_a_link(archive: Archive) -> None:
-    """A table's folder is a link into a neighbour: what is not ours there stays when we clear up."""
+    """A table's folder is a link into a neighbour: its files stay when we clear up."""
     second = neighbour(archive)
     mine, theirs = archive.path / FUNDING, second.path / FUNDING
     for path in sorted(mine.rglob("*.parquet")):

@@ -210,7 +210,7 @@ def _of_dataset(data: xr.Dataset) -> dict[str, Make]:
 
 
 def changes(value: Any) -> dict[str, Make]:
-    """What is not quite a valid value of an argument, by what is wrong with it."""
+    """Nearly valid values of an argument, by fault."""
     if isinstance(value, pd.DataFrame):
         return _of_frame(value)
     if isinstance(value, xr.DataArray):
@@ -305,7 +305,7 @@ def _late(*_: Any) -> None:
 
 
 def _words(argument: str, valid: Any) -> list[str]:
-    """What a message may call an argument: its name, or for data a column, dim or variable of it."""
+    """Names of an argument in a message: its own, or for data a column, dim or variable of it."""
     if isinstance(valid, pd.DataFrame):
         return [argument, *map(str, valid.columns)]
     if isinstance(valid, xr.DataArray | xr.Dataset):

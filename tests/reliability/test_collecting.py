@@ -148,7 +148,7 @@ def _hold_acknowledged(archive: Archive, appends: list[Any], end: pd.Timestamp) 
 def test_a_collector_that_is_killed_loses_nothing_acknowledged(
     tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One archive whose writer is killed again and again: what was said to be there is there, once."""
+    """One archive whose writer is killed repeatedly: acknowledged rows are present, once."""
     kills, venues = count(6, 100), ["okx", "hyperliquid"]
     folder, end = tmp_path / "market", FIRST.ceil("h") + pd.Timedelta(count(3, 12), "h")
     found = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, 12, "{}", seconds=3000))

@@ -81,7 +81,7 @@ def differs(found: Any, right: Any) -> bool:
 
 
 def honest(address: str, calls: Mapping[str, Call]) -> dict[str, Any]:
-    """What each call gives without faults."""
+    """Result of each call without faults."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_API_KEY", KEY)
         dd.connect(address, cache="off")
@@ -174,7 +174,7 @@ def windows(calls: int) -> list[tuple[str, pd.Timestamp, pd.Timestamp]]:
 
 
 def asked(calls: list[tuple[str, pd.Timestamp, pd.Timestamp]], whole: dict[str, pd.DataFrame]) -> list[str]:
-    """What became of each call, by 16 threads: right, wrong, typed, or what must not happen."""
+    """Outcome of each call, by 16 threads: right, wrong, typed, or forbidden."""
     found = [""] * len(calls)
 
     def one(number: int, symbol: str, start: pd.Timestamp, end: pd.Timestamp) -> None:

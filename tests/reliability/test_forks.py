@@ -37,7 +37,7 @@ def server() -> Iterator[Server]:
 
 
 def run(what: str, kind: str, source: str, number: int, folder: Path) -> Any:
-    """What a function of `pools` returned in a process of its own, where every child is at an end too."""
+    """Result of a function of `pools` in its own process, in which every child has ended too."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.reliability.pools", what, kind, source, str(number), str(folder)],
         cwd=ROOT,

@@ -72,7 +72,7 @@ class Scene:
             yield record.body + repr(record.head).encode()
 
     def places(self, logged: str, printed: str) -> dict[str, bytes]:
-        """What each of the nine places holds."""
+        """Contents of each of the nine places."""
         verbose = [
             "".join(traceback.TracebackException.from_exception(e, capture_locals=True).format())
             for e in self.raised

@@ -86,7 +86,7 @@ def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Me
 
 
 def test_a_killed_archive_writer_leaves_whole_appends(tmp_path: Path, measured: Measured) -> None:
-    """What it said is written is there, what is there is whole, and the next append clears up."""
+    """Acknowledged rows are present, present rows are whole, and the next append clears up."""
     kills = count(10, 200)
     acknowledged = json.loads(finished(KILLER + ARCHIVE, tmp_path, kills))
     for kill, said in enumerate(acknowledged):

@@ -454,7 +454,7 @@ def half_of(name: str, body: Body, query: Body) -> None:
 
 
 def again(body: Body, query: Body) -> None:
-    """Each third payment stands again 20 seconds later."""
+    """Each third payment is repeated 20 seconds later."""
     for rows in series_of(body).values():
         need(rows and "intervalMinutes" in rows[0])
         for row in rows[::3]:
@@ -880,7 +880,7 @@ def upstream() -> Iterator[Liar]:
 
 @pytest.fixture
 def liar(upstream: Liar) -> Iterator[Liar]:
-    """Answers every request of this process, with a clock that stands."""
+    """Responds to every request of this process, with a fixed clock."""
     upstream.change = None
     restore = SESSION.install(responder=upstream.respond, clock=lambda: NOON)
     yield upstream
@@ -923,7 +923,7 @@ TRUTHS: dict[str, tuple[Any, list[str], str]] = {}
 
 
 def truth(name: str, liar: Liar) -> tuple[Any, list[str], str]:
-    """The honest table, its notices, and the request that it came from."""
+    """The correct table, its notices, and its request."""
     if name not in TRUTHS:
         liar.change = None
         liar.paths.clear()
@@ -982,7 +982,7 @@ def test_a_lie_is_found(title: str, liar: Liar) -> None:
 def test_a_lie_is_not_kept(
     name: str, upstream: Liar, server: str, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What broke a rule is requested again, and an honest answer is the table."""
+    """A response that broke a rule is requested again, and a correct one is the table."""
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
     refused = [title for title, lie in LIES.items() if lie.rule and lie.rule not in NOTICES]
     read = [LIES[title] for title in refused if (name, title) not in UNREAD]
@@ -1173,7 +1173,7 @@ def neighbour(body: Body, place: Place) -> tuple[str | int, ...] | None:
 
 
 def told(name: str, change: Change, liar: Liar) -> str:
-    """What comes of a change: "error", "notice", "same" table, or "unseen"."""
+    """Outcome of a change: "error", "notice", "same" table, or "unseen"."""
     honest, quiet, _ = truth(name, liar)
     liar.change = change
     table, error, warned = outcome(name)

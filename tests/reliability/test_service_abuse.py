@@ -60,7 +60,7 @@ class Served:
             connection.close()
 
     def raw(self, sent: bytes, *, seconds: float = PATIENCE) -> bytes:
-        """What comes back for these bytes, until the service closes or says nothing for so long."""
+        """Response to these bytes, until the service closes or is silent for the given time."""
         came = b""
         with suppress(OSError), socket.create_connection((self.host, self.port), timeout=seconds) as line:
             line.sendall(sent)
@@ -236,7 +236,7 @@ PATHS = r"""
 
 
 def test_no_trick_of_a_path_leads_anywhere(served: Served, measured: Measured) -> None:
-    """Answered are the endpoints themselves, by whatever spelling; all else is a 400 or a 404."""
+    """Only the endpoints themselves respond, in any spelling; all else is a 400 or a 404."""
     known = {path: served.get(path)[1] for path in ("/", "/funding", "/oi/BTC/timeseries")}
     for path in PATHS:
         answer = served.raw(request(path))
@@ -391,7 +391,7 @@ VENUES = [
 
 
 def schemathesis(url: str, folder: Path, *options: str) -> str:
-    """What a run said that found nothing."""
+    """Output of a run without findings."""
     beside = str(Path(sys.executable).parent)
     command = shutil.which("schemathesis", path=beside) or shutil.which("schemathesis")
     assert command is not None, "schemathesis is not installed: pip install -e '.[dev]'"

@@ -1,4 +1,4 @@
-"""Inputs that were once refused, misread or slow: numbers that are none, empty lines, types of panels."""
+"""Inputs that were once refused, misread or slow: invalid numbers, empty lines, types of panels."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ SILENT: dict[str, str] = {
 
 @pytest.fixture(scope="module")
 def liar() -> Iterator[Liar]:
-    """Answer every request of this process from the sample, with a clock that stands."""
+    """Respond to every request of this process from the sample, with a fixed clock."""
     with faults.serve({KEY: "team"}) as url:
         found = Liar(url)
         restore = SESSION.install(responder=found.respond, clock=lambda: NOON)

@@ -178,7 +178,7 @@ def test_true_prices_are_free_of_arbitrage(symbol, exchange):
 
 
 def test_parameters_are_the_published_ones_scaled():
-    """Bakshi, Cao and Chen (1997): what no scale of log returns changes, and the scale from the others."""
+    """Bakshi, Cao and Chen (1997): invariants of a scale of log returns, and the scale from the others."""
     t = slices("BTC", "deribit", "2026-06-30 12:00").iloc[0]
     assert (t["reversion"], t["correlation"]) == (2.03, -0.57)
     scale = t["vol_of_variance"] / 0.38

@@ -1,4 +1,4 @@
-"""Buckets, by hand: what a sample holds for, what a bucket's mean is, and what joins."""
+"""Buckets, by hand: validity of a sample, mean of a bucket, and joins."""
 
 from __future__ import annotations
 

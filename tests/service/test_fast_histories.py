@@ -66,7 +66,7 @@ def in_order(frame: pd.DataFrame) -> pd.DataFrame:
 def test_some_columns_are_those_of_the_whole_table(
     table: str, columns: list[str], stored: bool, tmp_path: Path
 ) -> None:
-    """Dtypes too, and where there are no rows."""
+    """Dtypes too, also without rows."""
     few = ["BTC"], ["deribit", "okx"]
     last = DAYS[0] + pd.Timedelta(3, "h")
     store = SAMPLE

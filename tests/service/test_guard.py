@@ -84,7 +84,7 @@ def test_its_own_pages_and_those_of_allowed_names_are_answered(local: service.Ru
 
 
 def talk(local: service.RunningService, sent: bytes, *, then: bytes = b"", times: int = 0) -> bytes:
-    """What comes back until the service closes the connection."""
+    """Response until the service closes the connection."""
     url = urlsplit(local.url)
     came = b""
     with socket.create_connection((url.hostname, url.port), timeout=PATIENCE) as line:
@@ -177,7 +177,7 @@ def test_answers_are_refused_until_there_is_room(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
-    """The rest of what is made then is no one's; the client asks again after a second."""
+    """The rest of the response then has no reader; the client requests again after a second."""
     asked, end = threading.Event(), threading.Event()
 
     class Waiting(MemoryStore):

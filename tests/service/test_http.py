@@ -1,4 +1,4 @@
-"""What holds for every response: headers, methods, compression, errors, the root."""
+"""Rules of every response: headers, methods, compression, errors, the root."""
 
 from __future__ import annotations
 

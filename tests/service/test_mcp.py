@@ -1,4 +1,4 @@
-"""The endpoints as tools of a language model: what is listed, answered and refused."""
+"""The endpoints as tools of a language model: lists, responses and refusals."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.service.test_access import ENDPOINTS, PARAMS
 
 
 def problems(value: Any, schema: Any) -> list[str]:
-    """What does not fit, fields that are not described among it."""
+    """Contradictions, including undescribed fields."""
     return [str(error) for error in Draft202012Validator(closed(schema)).iter_errors(value)]
 
 

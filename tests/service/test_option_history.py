@@ -15,7 +15,7 @@ PAIR = {"symbol": "BTC", "exchange": "deribit"}
 
 @pytest.mark.parametrize("days", [2, 7, 90])
 def test_surfaces_at_hours(ask: Caller, days: int) -> None:
-    """Two chains, of 11:58 and 11:55: each is at its own time, whatever the grid, and once."""
+    """Two chains, of 11:58 and 11:55: each is at its own time on any grid, and once."""
     body = ask.body("/options/surface-history", range=f"{days}d", **PAIR)
     own = ["2026-06-29T11:58:00Z", "2026-06-30T11:55:00Z"]
     assert body["hours"] == own == list(body["snapshots"])

@@ -1,4 +1,4 @@
-"""The service over the sample: what a tier sees of it, and that the clock hides what comes after it."""
+"""The service over the sample: the view of a tier, and data after the clock is hidden."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
 
 
 def test_the_code_that_answers_is_what_the_sources_import() -> None:
-    """Answers are kept for later sessions by a hash of it: what it lacks would change them unseen.
+    """Responses are stored for later sessions by a hash of it: missing parts would change them unseen.
 
     The MCP server answers nothing itself: it calls the library, which asks the service.
     """
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def serving(folder: Path, end: signal.Signals) -> Iterator[str]:
-    """What `serve` printed before it was ready; then it is ended by a signal, and leaves no keys behind."""
+    """Output of `serve` before it was ready; then it is ended by a signal, and leaves no keys behind."""
     command = [*COMMAND, str(folder), "--port", "0", "--now", "2026-06-29T15:00:00Z"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

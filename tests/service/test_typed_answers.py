@@ -17,7 +17,7 @@ CASES: list[dict[str, Any]] = json.loads(
 
 
 def at(body: Any, place: str) -> Any:
-    """What is at ``a.0.b``; ``a.*.b,c`` are both fields of each row of a, and ``a.#`` is its length."""
+    """The value at ``a.0.b``; ``a.*.b,c`` are both fields of each row of a, and ``a.#`` is its length."""
     name, _, rest = place.partition(".")
     if not name:
         return body

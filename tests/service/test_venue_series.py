@@ -1,4 +1,4 @@
-"""Totals of venues from sums over their symbols: what the rows give, and by rows only where they must."""
+"""Totals of venues from sums over their symbols equal those of rows; rows are used only if necessary."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALUES = st.sampled_from([1.0, 2.5, 1e6, 12345.67, 0.0])
 
 @st.composite
 def histories(draw: st.DrawFn) -> pd.DataFrame:
-    """Rows of two venues: mostly all symbols at every time of a grid, with whatever may happen to them."""
+    """Rows of two venues: mostly all symbols at every time of a grid, with all kinds of irregularities."""
     step = draw(st.sampled_from([5, 30, 60]))
     count = draw(st.integers(4, 60))
     parts = []
@@ -113,7 +113,7 @@ def test_totals_are_those_of_the_rows(rows: pd.DataFrame, step: str, added: bool
 
 
 def sums_and_unsure(rows: pd.DataFrame, step: str) -> tuple[dict[int, float], list[int]]:
-    """By the bucket's hour: the totals that sums tell, and where they do not."""
+    """By the bucket's hour: the totals of sums, and the hours without one."""
     horizon = START + pd.Timedelta(9, "D")
     frame = tables.TABLES[OI].conform(rows)
     sure, unsure = by_sums(sums_of(frame, "oi_usd"), pd.Timedelta(step), horizon, added=False)

@@ -46,7 +46,7 @@ COLUMNS = [StoredColumn("oi_history", "oi_usd"), StoredColumn("volume_history", 
 
 
 def difference(found: Series, expected: Series) -> str:
-    """What differs between two series, except the last digits of floats, and cents of each symbol."""
+    """Differences between two series, except the last digits of floats, and cents of each symbol."""
     if (found.used, found.notices) != (expected.used, expected.notices):
         return f"{found.used, found.notices} instead of {expected.used, expected.notices}"
     kinds = {"exchange": object, "value": float, "symbol_count": int}

@@ -53,7 +53,7 @@ def work() -> Work:
 
 
 def played(case: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A case as a test; where it fails, what still runs ends, so that nothing waits for it."""
+    """A case as a test; if it fails, running work ends, so that nothing waits for it."""
 
     async def run(work: Work, **given: str) -> None:
         try:

@@ -25,7 +25,7 @@ psutil = pytest.importorskip("psutil")
 def serving(
     folder: Path, *options: str, start_new_session: bool = False
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve an archive by two workers; yield the process and the address that it tells."""
+    """Serve an archive by two workers; yield the process and its address."""
     open_archive(folder).append("funding_history", rates())
     command = [sys.executable, "-m", "derivdata", "serve", str(folder), "--port", "0", "--workers", "2"]
     process = subprocess.Popen(

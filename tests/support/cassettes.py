@@ -36,7 +36,7 @@ _vcr = vcr.VCR(cassette_library_dir=str(FOLDER), path_transformer=vcr.VCR.ensure
 
 @contextmanager
 def playing(name: str) -> Iterator[vcr.cassette.Cassette]:
-    """Connected to the cassette's service: what it does not hold raises."""
+    """Connected to the cassette's service: a request that it lacks raises."""
     import derivdata as dd
 
     with _vcr.use_cassette(name) as cassette:
@@ -46,5 +46,5 @@ def playing(name: str) -> Iterator[vcr.cassette.Cassette]:
 
 
 def origin(path: Path) -> str:
-    """What the cassette's first line says of where it comes from."""
+    """Origin of the cassette, from its first line."""
     return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# origin: ").split()[0]

@@ -1,4 +1,4 @@
-"""The local service with faults on demand, to test what stands between a service and its user.
+"""The local service with faults on demand, to test the path between a service and its user.
 
 A request says what shall go wrong with it, in the query (``?fault=503``) or before its path, which holds
 for all that is requested of one base address (``http://127.0.0.1:8080/fault:503``). Items parted by ``;`` are

@@ -47,7 +47,7 @@ class Asked:
 
 
 class Server:
-    """What a running server was asked, and where it is."""
+    """Requests to a running server, and its address."""
 
     def __init__(self, scheme: str, port: int, asked: list[Asked]) -> None:
         self.url = f"{scheme}://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""What is kept, for how long, where, and what becomes of it when the disk does not behave."""
+"""Cached responses: which, for how long, where, and after failures of the disk."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_forged_record_that_swells_is_a_miss() -> None:
 
 
 def test_a_record_says_what_was_asked_and_until_when_it_is_fresh(opened: Open, tmp_path: Path) -> None:
-    """What is damaged in it: tests/reliability/test_damage.py."""
+    """Damage of it: tests/reliability/test_damage.py."""
     with serving(counting()) as server:
         opened(server.url)._serve(HISTORY, BRIEF)
     [path] = files(tmp_path)

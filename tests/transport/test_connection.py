@@ -1,4 +1,4 @@
-"""Who is connected, what it shows, and what time it is there."""
+"""Connections: their source, representation and clock."""
 
 from __future__ import annotations
 

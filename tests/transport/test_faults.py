@@ -333,7 +333,7 @@ def test_an_answer_comes_whole_and_decoded(compressed: bool, session: keyless.Ke
 
 
 def test_a_compressed_answer_that_breaks_off_is_an_error(session: keyless.KeylessSession) -> None:
-    """The length on the wire is that of the part: only the compression tells that the rest is missing."""
+    """The length on the wire is that of the part: only the compression shows that the rest is missing."""
     reply = Reply(gzip.compress(BODY)[:-12], headers={"Content-Encoding": "gzip"})
     with serving(lambda _: reply) as server, pytest.raises(NetworkError, match="no whole answer came"):
         session.send("GET", f"{server.url}/v5/tickers", {})

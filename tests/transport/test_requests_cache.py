@@ -1,4 +1,4 @@
-"""What requests-cache decides: expiry, conditional requests, stale responses; a user's own sessions."""
+"""Decisions of requests-cache: expiry, conditional requests, stale responses; a user's own sessions."""
 
 from __future__ import annotations
 

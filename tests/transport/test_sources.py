@@ -1,4 +1,4 @@
-"""Which source a response is of, of which data, and by which clock: what the cache may still use."""
+"""Source, data and clock of a response decide whether the cache may use it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def machine(at: pd.Timestamp, fake: FakeTime) -> object:
 def test_a_server_ahead_of_this_machine_closes_no_window(
     ahead: str, kept: bool, opened: Open, fake: FakeTime, tmp_path: Path
 ) -> None:
-    """Its `Date` is what tells that the last rows are there; one in the future tells nothing."""
+    """Its `Date` shows that the last rows are present; one in the future shows nothing."""
     timing = machine(NOON - pd.Timedelta(ahead), fake)
     with serving(lambda _: Reply.json({"rows": 8})) as server:
         rows(opened(server.url, timing=timing))

@@ -80,7 +80,7 @@ class Told:
         return next(iter(named)) if by_name and len(named) == 1 else None
 
     def outcome(self, change: Change) -> str:
-        """What comes of a change: "seen", the "same" tables, "missing" figures, or "unseen"."""
+        """Outcome of a change: "seen", the "same" tables, "missing" figures, or "unseen"."""
         body = copy.deepcopy(self.body)
         change(body, {})
         try:
@@ -100,7 +100,7 @@ class Told:
         return "id" if len(fills[1]) and _but_id(fills[0]).equals(_but_id(fills[1])) else "unseen"
 
     def _is_doubted(self, records: Records, told: dict[str, pd.DataFrame]) -> bool:
-        """Whether a collector leaves something out, after a minute in which the venue was honest."""
+        """Whether a collector omits something, after a minute in which the venue was correct."""
         questions.require_current(self.endpoint, records, self.now)
         if self.asked is not None:
             require_contract(self.endpoint, records, self.asked)
@@ -141,7 +141,7 @@ def _but_id(fills: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_part(honest: pd.DataFrame, told: pd.DataFrame) -> bool:
-    """Whether rows are some of the honest ones, except figures that are missing."""
+    """Whether rows are a subset of the correct ones, except missing figures."""
     before, after = (
         frame.astype(object).where(frame.notna(), None).to_dict("records") for frame in (honest, told)
     )
@@ -186,7 +186,7 @@ def changes(body: Any, place: Place) -> dict[str, Change]:
 
 
 def fields(told: Told) -> Iterator[tuple[str, list[Place]]]:
-    """The fields of a body, and where they stand: in some of the rows, of which the reader may take few."""
+    """The fields of a body and their places: in some of the rows, of which the reader may use few."""
     found: dict[str, list[Place]] = {}
     for place in every_place(told.body, (), ()):
         field = place.field.removeprefix("$").removeprefix(".")
@@ -195,7 +195,7 @@ def fields(told: Told) -> Iterator[tuple[str, list[Place]]]:
 
 
 def outcomes(told: Told, places: list[Place]) -> dict[str, str]:
-    """What comes of each change of a field, in the row where most of them change a figure."""
+    """Outcome of each change of a field, in the row where most of them change a figure."""
     by_row = [
         {name: told.outcome(change) for name, change in changes(told.body, place).items()} for place in places
     ]
@@ -262,7 +262,7 @@ def test_each_change_that_nothing_sees_has_a_reason() -> None:
 
 
 def found_outcomes() -> dict[str, dict[str, set[str]]]:
-    """What comes of each change of each field, in all bodies of its endpoint."""
+    """Outcome of each change of each field, in all bodies of its endpoint."""
     found: dict[str, dict[str, set[str]]] = {}
     for told in map(told_of, BODIES):
         for field, places in fields(told):

@@ -43,7 +43,7 @@ CASES = [*TYPED, *(case for case in CORPUS if case["venue"] not in _OTHERS)]
 
 
 def context_of(case: dict[str, Any]) -> dict[str, Any]:
-    """What other responses told: values, and the rows of frames."""
+    """Values of other responses, and the rows of frames."""
     told: dict[str, Any] = case.get("context", {})
     return {name: pd.DataFrame(value) if isinstance(value, list) else value for name, value in told.items()}
 

@@ -141,7 +141,7 @@ def request_of(file: str) -> str:
 
 @cache
 def context_of(file: str) -> dict[str, Any]:
-    """What other responses told."""
+    """Values of other responses."""
     context: dict[str, Any] = {}
     for other in CONTEXTS.get(file, ()):
         context |= read(other)
@@ -230,7 +230,7 @@ def _value(frames: dict[str, pd.DataFrame], row: dict[str, str]) -> Any:
 
 
 def _fact(frames: dict[str, pd.DataFrame], records: Any, row: dict[str, str]) -> Any:
-    """A fact that is no row of a table: of an instrument, an interval, or a point of the past."""
+    """A fact outside the tables: of an instrument, an interval, or a point of the past."""
     name, column = row["symbol"], row["column"]
     if column == "interval_hours":
         return _interval(frames["intervals"], records, row)
