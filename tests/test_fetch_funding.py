@@ -106,7 +106,7 @@ def test_snapshot_is_what_reading_pair_by_pair_gives(body: dict[str, Any]) -> No
     }
 
 
-def test_a_native_rate_that_is_no_number_is_a_schema_error() -> None:
+def test_a_native_rate_that_is_not_a_number_is_a_schema_error() -> None:
     pairs = {"okx": {"BTC": 1.0, "ETH": 1.0}}
     natives = {"okx": {"BTC": "0.1", "ETH": "much"}}
     body = {"funding_rates": pairs, "funding_rates_raw": natives, "timestamp": "2026-01-01 00:00:00"}

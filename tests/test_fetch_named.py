@@ -148,7 +148,7 @@ def test_sums_of_two_hours_are_those_of_four_and_say_so() -> None:
         ({}, []),
     ],
 )
-def test_an_empty_list_is_no_rows(by_dex: dict[str, Any], rows: list[tuple[str, int]]) -> None:
+def test_an_empty_list_gives_no_rows(by_dex: dict[str, Any], rows: list[tuple[str, int]]) -> None:
     with answering(always({"success": True, "data": [], "by_dex": by_dex})):
         frame = dd.hip3.oi_trends_total()
     assert frame["part"].tolist() == ["answer", *["by_dex"] * len(rows)]

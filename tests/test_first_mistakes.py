@@ -24,7 +24,7 @@ def payments() -> pd.DataFrame:
     return dd.funding.settlements("BTC", "20d", venues=["binance"])
 
 
-def test_payments_beside_their_schedule_ask_for_the_zone(
+def test_payments_next_to_their_schedule_ask_for_the_zone(
     payments: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = payments[["symbol", "time", "rate_bps_8h", "interval_hours"]]

@@ -49,7 +49,7 @@ def test_provenance_of_all_is_kept_and_one_synthetic_table_makes_all_synthetic()
     assert (said["source"], said["synthetic"]) == ("sample, not stated", True)
 
 
-def test_rows_that_stand_twice_and_other_tables_are_refused() -> None:
+def test_rows_that_occur_twice_and_other_tables_are_refused() -> None:
     one = rates("okx", 2, "mine", synthetic=False)
     with pytest.raises(SchemaError, match="1 rows repeat a key"):
         dd.concat([one, one])

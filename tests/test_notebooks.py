@@ -173,7 +173,7 @@ def test_notebook_is_short_ends_in_a_verdict_and_could_be_published(notebook: Pa
 
 
 @each_bundled
-def test_bundle_is_small_and_says_what_it_is(notebook: Path, recorder: ModuleType) -> None:
+def test_bundle_is_small_and_states_its_kind(notebook: Path, recorder: ModuleType) -> None:
     contents = bundle.info(notebook.with_suffix(".ddz"))
     assert contents.bytes < LARGEST_KB * 1000
     recorded = notebook.stem in recorder.RECORDED

@@ -153,7 +153,7 @@ def test_a_quiet_start_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize("lacks", ["newest", "oldest"])
-def test_one_full_answer_tells_and_claims_only_what_lies_between_its_orders(lacks: str) -> None:
+def test_one_full_answer_tells_and_claims_only_what_is_between_its_orders(lacks: str) -> None:
     with feeding(Feed(lacks)):
         with pytest.warns(DataNotice, match="full at limit=50") as caught:
             frame = dd.liquidations.events(since="300s", limit=50)

@@ -247,7 +247,7 @@ def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
     assert "Liquidations: " not in text
 
 
-def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> None:
+def test_payments_replace_rates_that_were_not_sampled(tmp_path: Path) -> None:
     """A venue pays 1 bps every 8 hours, another 3/8 every hour: 3 bps over 8 hours, a millisecond late."""
     days = pd.date_range("2024-03-01", periods=61 * 24, freq="h", tz="UTC")
     slow = days[days.hour % 8 == 0]

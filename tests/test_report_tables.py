@@ -385,7 +385,7 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
         ({"window": "5h"}, "span no whole period of 8 hours"),
     ],
 )
-def test_carry_of_one_venue_or_of_hours_says_why_there_is_none(
+def test_carry_of_one_venue_or_of_hours_states_the_reason_of_nan(
     tmp_path: Path, given: dict[str, str], words: str
 ) -> None:
     dd.connect(known_archive.write(tmp_path / "archive"))

@@ -89,7 +89,7 @@ def test_payments_come_at_each_venues_own_stamps() -> None:
     np.testing.assert_allclose(earned, [0, *[-5.0] * 7, 75.0, -5.0])  # 10 USD a bps; at row 8: 80 - 5
 
 
-def test_price_pnl_is_the_mismatch_of_the_legs_beside_their_funding() -> None:
+def test_price_pnl_is_the_mismatch_of_the_legs_next_to_their_funding() -> None:
     """Long 1,000 coins at 100 and short at 100; the long venue gains 1 more than the short one."""
     prices = np.array([[[100.0, 102.0, 102.0], [100.0, 101.0, 101.0]]])
     rates = panel([[[0.0] * 3, [4.0] * 3]])
@@ -600,7 +600,7 @@ def test_a_panel_of_one_symbol_needs_no_dim_of_it() -> None:
     xr.testing.assert_equal(*(backtest.carry(part, rule, costs) for part in (whole, whole.isel(symbol=0))))
 
 
-def test_synthetic_prices_and_depth_are_told_beside_recorded_rates() -> None:
+def test_synthetic_prices_and_depth_are_told_next_to_recorded_rates() -> None:
     def said(data: xr.DataArray, source: str) -> xr.DataArray:
         about = {"source": source, "synthetic": source == "sample", "as_of": None, "requests": []}
         return data.assign_attrs(provenance=json.dumps(about))

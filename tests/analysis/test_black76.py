@@ -72,7 +72,7 @@ class TestReferences:
         assert np.all(got.status == 0)
         assert np.all(np.abs(got.iv / sigma - 1) <= 64 * EPS * (1 + condition))
 
-    def test_implied_volatility_says_why_there_is_none(self):
+    def test_implied_volatility_states_the_reason_of_nan(self):
         names = {
             "below_intrinsic": Status.BELOW_INTRINSIC,
             "zero_time_value": Status.ZERO_TIME_VALUE,

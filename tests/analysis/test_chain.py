@@ -124,9 +124,7 @@ class TestClean:
             ("call", 125.0, 0.0, False),
         ],
     )
-    def test_a_price_lies_between_intrinsic_and_bound(
-        self, side: str, strike: float, mark: float, stays: bool
-    ):
+    def test_a_price_is_between_intrinsic_and_bound(self, side: str, strike: float, mark: float, stays: bool):
         coin = options({"side": side, "strike": strike, "mark_coin": mark})
         assert len(chain.clean(coin)) == stays
         usd = coin.drop(columns="mark_coin").assign(mark_usd=100 * mark)
@@ -313,7 +311,7 @@ class TestForwards:
         noisy = frame.assign(delta=frame["delta"] + 0.1 * np.resize([1, 1, -1, -1], len(frame)))
         assert set(chain.forwards(noisy)["forward_source"].to_numpy()) == {"spot"}
 
-    def test_a_given_curve_is_believed_and_a_strange_one_flagged(self):
+    def test_a_given_curve_is_accepted_and_a_strange_one_flagged(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         found = chain.forwards(frame, given={"2026-01-30T08:00": 101.0, SPRING: 108.0})
         assert found["forward"].to_numpy().tolist() == [101.0, 108.0]
@@ -468,7 +466,7 @@ class TestArbitrage:
         assert steep["amount_usd"] == pytest.approx(call[0] - call[1] - 10.0)
 
     @pytest.mark.parametrize(("place", "first", "kind"), [(1, 7450, "concave"), (2, 10700, "rising")])
-    def test_what_rounding_explains_is_no_arbitrage(self, place: int, first: int, kind: str):
+    def test_what_rounding_explains_is_not_arbitrage(self, place: int, first: int, kind: str):
         """Volatilities have four decimals: a price may be off by what half of the last one changes it."""
         strikes, steps = np.array([90.0, 100.0, 115.0]), np.arange(200)
         iv = np.full((200, 3), 0.6)

@@ -118,7 +118,7 @@ def test_percent_of_one_venue_is_divided_alone():
         chain.clean(rows, iv_unit={"bybit": "bps"})
 
 
-def test_a_venue_without_quotes_beside_one_that_has_them():
+def test_a_venue_without_quotes_next_to_one_that_has_them():
     """Deribit by marks, okx by volatilities only: both keep their parity forward, 62500 and 62400."""
     marks = INVERSE.assign(mark_coin=(INVERSE["bid_coin"] + INVERSE["ask_coin"]) / 2)
     marks = marks.drop(columns=["bid_coin", "ask_coin"])

@@ -54,13 +54,13 @@ def test_settlements_count_after_the_entry_up_to_the_exit(entry, exit_, gross, s
         ([1.0, 1.0, 1.0, 1.0], "2026-01-02T16:00"),  # the data ends before the exit
     ],
 )
-def test_an_incomplete_span_is_no_figure(short, exit_):
+def test_an_incomplete_span_gives_nan(short, exit_):
     found = _realised(_pair([0.0] * 4, short), "2026-01-01", exit_)
     assert np.isnan(found["net_bps"])
     assert int(found["status"]) == FundingStatus.GAP
 
 
-def test_what_lies_outside_the_span_changes_nothing_and_is_no_figure():
+def test_what_is_outside_the_span_changes_nothing_and_is_no_figure():
     found = _realised(_pair([0.0] * 4, [1.0] * 4), "2025-12-31", "2026-01-01T16:00")
     assert np.isnan(found["net_bps"])
     found = _realised(_pair([0.0] * 2, [1.0] * 2), "2026-01-01", "2026-01-01T23:00")
@@ -117,7 +117,7 @@ def test_the_break_even_is_that_of_what_stays():
     assert int(found["status"]) == 0
 
 
-def test_of_noise_beside_it_only_the_share_that_stays_counts():
+def test_of_noise_next_to_it_only_the_share_that_stays_counts():
     """Half-life 9 periods: variance 1 / (1 − φ²) = 7 next to noise of 4: 7 / 11 of a deviation stay."""
     rng = np.random.default_rng(3)
     stays = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(6_000))

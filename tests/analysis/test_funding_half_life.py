@@ -126,7 +126,7 @@ def test_settlements_off_their_grid_are_left_out():
 
 
 @pytest.mark.parametrize("tick", [1e-10, 1e-9, 1e-7, 1e-3, 1.0])
-def test_one_tick_on_a_level_is_no_persistence(tick):
+def test_one_tick_on_a_level_is_not_persistence(tick):
     """199 pairs of a level with one tick: phi = Σxy/Σx² about the means = −(1/199)/(198/199) = −1/198."""
     values = np.ones(200)
     values[100] += tick

@@ -37,7 +37,7 @@ def test_a_rate_is_weighted_by_what_is_known_on_both_sides():
 
 
 @pytest.mark.parametrize("oi", [[0.0, 0.0], [NAN, NAN]])
-def test_no_open_interest_is_no_rate(oi):
+def test_no_open_interest_gives_no_rate(oi):
     found = _weighted([1.0, 2.0], oi)
     assert np.isnan(found["rate_bps_8h"])
     assert np.isnan(found["covered"])

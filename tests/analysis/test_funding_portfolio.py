@@ -226,7 +226,7 @@ def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_sh
 
 
 @pytest.mark.parametrize(("mark", "lost"), [(166.0, 0), (167.0, 1)])
-def test_what_coins_cost_is_no_collateral_of_the_other_leg(mark: float, lost: int) -> None:
+def test_what_coins_cost_is_not_collateral_of_the_other_leg(mark: float, lost: int) -> None:
     """Of 100,000 USD, 60,000 are coins: the short has 40,000, and not the 60,000 called for."""
     times = pd.date_range("2026-01-01", periods=4, freq="8h").to_numpy()
     at = {"symbol": ["BTC"], "exchange": ["spot", "gamma"], "time": times}

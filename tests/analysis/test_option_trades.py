@@ -11,7 +11,7 @@ from derivdata.support.times import year_fraction
 from tests.plot import made
 
 
-def test_flow_is_what_takers_bought_less_what_they_sold_and_blocks_stand_apart() -> None:
+def test_flow_is_what_takers_bought_less_what_they_sold_and_blocks_are_separate() -> None:
     """Calls: 6 bought at 0.05 and 2 sold at 0.04 coin of 100 USD: 30 - 8 USD; puts: 3 sold at 0.02."""
     found = option_trades.flow(made.option_trades(), by=["side"])
     assert found["symbol"].item() == "BTC"
@@ -131,7 +131,7 @@ def test_a_contract_that_is_not_clear_is_asked_for(prices, contract, message) ->
         ([], [np.nan, np.nan], np.nan),
     ],
 )
-def test_calibration_counts_what_lies_within_and_is_far_from_uniform(
+def test_calibration_counts_what_is_within_and_is_far_from_uniform(
     values: list[float], inside: list[float], statistic: float
 ) -> None:
     held: Any = delivery.calibration(xr.DataArray(values, dims="expiry"), intervals=[0.5, 0.9])

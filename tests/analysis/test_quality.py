@@ -216,7 +216,7 @@ def test_a_series_is_held_against_its_peers() -> None:
     )
 
 
-def test_series_without_a_value_are_examined_beside_each_other() -> None:
+def test_series_without_a_value_are_examined_together() -> None:
     empty = [series([*range(48)], [np.nan] * 48).assign(exchange=name) for name in "abc"]
     report = quality(pd.concat(empty, ignore_index=True))
     assert report["nulls"].tolist() == [48, 48, 48]
@@ -324,7 +324,7 @@ def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_
         quality(table, requests=both)
 
 
-def test_rates_that_are_polled_twice_a_minute_are_no_duplicates() -> None:
+def test_rates_that_are_polled_twice_a_minute_are_not_duplicates() -> None:
     """They state an interval, as payments do: two payments within a minute are one."""
     at = pd.date_range("2026-01-05", periods=4, freq="30s", tz="UTC")
     same: dict[str, object] = {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0, "interval_hours": 8.0}
@@ -374,7 +374,7 @@ def _stock_index(nights: bool) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("nights", [False, True])
-def test_closed_sessions_of_stocks_are_no_stale_points(nights: bool) -> None:
+def test_closed_sessions_of_stocks_are_not_stale(nights: bool) -> None:
     frame = _stock_index(nights)
     row = only(frame)
     assert row["stale"] == row["padded"] == 0
@@ -382,7 +382,7 @@ def test_closed_sessions_of_stocks_are_no_stale_points(nights: bool) -> None:
     assert "points in closed sessions" in quality(frame).attrs["summary"]
 
 
-def test_one_night_of_a_coin_that_stands_still_is_stale() -> None:
+def test_one_night_of_a_coin_that_does_not_change_is_stale() -> None:
     values = np.cumsum(np.random.default_rng(3).standard_normal(240))
     values[20:34] = values[20]  # from 20:00 to 09:00
     row = only(series(list(range(240)), values.tolist()))

@@ -173,7 +173,7 @@ def test_pairs_of_the_known_answers(row):
     assert float(found["argmin_k"]) == pytest.approx(float(row["argmin_k"]), abs=5e-4)
 
 
-def test_a_crossing_is_found_whatever_the_order_of_expiries():
+def test_a_crossing_is_found_for_any_order_of_expiries():
     made = surface.from_essvi([0.05, 0.04, 0.06], [-0.3] * 3, [0.2, 0.2, 0.3], [0.1, 0.2, 0.3])
     expected = [True, False, True]
     assert surface.calendar_check(made)["ok"].to_numpy().tolist() == expected

@@ -68,7 +68,7 @@ def test_the_documented_table_of_fits_is_that_of_the_chains(recorded_quotes, nam
     np.testing.assert_allclose(figures[6:], known[6:], atol=0 if "slices" not in name else 2)
 
 
-def test_an_index_of_the_chains_lies_near_its_strip(january):
+def test_an_index_of_the_chains_is_near_its_strip(january):
     quotes = chain.smiles(january)
     fit = surface.from_chain(january)
     whole = variance.volatility_index(variance.model_free(fit, method="fukasawa"))

@@ -231,7 +231,7 @@ def test_a_strip_is_the_integral_of_prices_however_far_apart_the_strikes():
         variance.model_free(quotes.assign(iv=100 * quotes["iv"]), method="strip")
 
 
-def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():
+def test_a_flat_smile_is_within_its_bounds_wherever_quotes_end():
     ends = np.linspace(0.05, 1.0, 12)
     made = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
     narrow = xr.DataArray(ends, dims="end")

@@ -184,7 +184,7 @@ def test_what_was_made_up_stays_marked(tmp_path: Path) -> None:
     assert second.synthetic
 
 
-def test_frames_of_other_tables_and_empty_ones_are_no_append(tmp_path: Path) -> None:
+def test_frames_of_other_tables_and_empty_ones_append_nothing(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     with pytest.raises(SchemaError, match=r"oi_history\.oi_usd"):
         archive.append("oi_history", rates())

@@ -97,7 +97,7 @@ def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
     assert archive.append(SETTLED, hourly.assign(interval_hours=1.0)) == 40
 
 
-def test_late_and_missing_payments_and_an_interval_that_changes_are_no_mistake(archive: Archive) -> None:
+def test_late_and_missing_payments_and_an_interval_that_changes_are_not_faults(archive: Archive) -> None:
     """Stamps late by milliseconds, a third of the payments missing; eight hours, then four, then one.
 
     Venues change so on a day of stress: each row states its own.

@@ -141,7 +141,7 @@ def test_an_error_of_a_statement_that_names_the_interrupt_stays_a_value_error(tm
     assert issubclass(duckdb.Error, Exception)
 
 
-def test_a_query_beside_a_fast_writer_reads_the_new_state(tmp_path: Path) -> None:
+def test_a_query_next_to_a_fast_writer_reads_the_new_state(tmp_path: Path) -> None:
     """The writer merges and removes small files with each append, while joins read them."""
     archive = open_archive(tmp_path / "a")
     for day in range(8):

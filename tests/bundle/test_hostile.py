@@ -201,7 +201,7 @@ def test_contents_that_were_changed_are_refused_by_name(
     refused(zipped(tmp_path / "bad.ddz", list(contents.items())), says)
 
 
-def test_a_body_that_nobody_asked_for_is_refused(good: Path, tmp_path: Path) -> None:
+def test_a_body_that_no_one_asked_for_is_refused(good: Path, tmp_path: Path) -> None:
     extra = (f"bodies/{hashlib.sha256(b'x').hexdigest()}", b"x")
     refused(zipped(tmp_path / "bad.ddz", [*members(good).items(), extra]), "belongs to no answer")
 
@@ -219,7 +219,7 @@ def test_a_body_damaged_after_it_was_opened_is_refused(service: Service, path: P
             transport.raw("/large")
 
 
-def test_what_a_killed_recording_left_beside_it_is_swept(service: Service, path: Path) -> None:
+def test_what_a_killed_recording_left_next_to_it_is_swept(service: Service, path: Path) -> None:
     stray = path.with_name(f".{path.name}.99999.tmp")
     stray.write_text("half")
     other = path.with_name(".other.ddz.99999.tmp")

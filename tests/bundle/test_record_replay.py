@@ -126,7 +126,7 @@ def test_a_replay_that_cannot_be_opened_leaves_the_active_one(
         pd.testing.assert_frame_equal(fetched(), live)
 
 
-def test_the_clock_of_a_recording_stands_still(service: Service, path: Path) -> None:
+def test_the_clock_of_a_recording_does_not_change(service: Service, path: Path) -> None:
     with bundle.record(path):
         service.date = NOON + pd.Timedelta("3h")
         fetched()

@@ -54,7 +54,7 @@ def test_a_delisted_contract_has_a_past(exchange: str, fill: Any, archive: Archi
     ]
 
 
-def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(fill, archive, fakes) -> None:
+def test_a_walk_that_breaks_off_writes_no_row_and_is_requested_again(fill, archive, fakes) -> None:
     fill("funding_settlements", "bybit", symbols=["ETH"])
     listing = 3  # requests for the list of contracts
     refused = {"retCode": 10001, "retMsg": "bad", "result": {}, "time": 1}
@@ -70,7 +70,7 @@ def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(fill, archive, 
     hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
 
-def test_a_row_that_fails_costs_its_page_alone_and_is_asked_again(fill, archive, fakes) -> None:
+def test_a_row_that_fails_costs_its_page_alone_and_is_requested_again(fill, archive, fakes) -> None:
     """Hyperliquid has 500 payments a page: the second page has a rate that is not a number."""
     bad = pd.Timestamp("2026-01-30T05:00Z")
 
@@ -197,7 +197,7 @@ def test_past_prices_are_the_truth_and_candles_are_asked_where_unconfirmed_reque
 
 
 @pytest.mark.parametrize("venue", ["binance", "bybit", "okx"])
-def test_the_past_of_dated_futures_is_the_mark_beside_the_index(venue, fill, archive, fakes) -> None:
+def test_the_past_of_dated_futures_is_the_mark_next_to_the_index(venue, fill, archive, fakes) -> None:
     """Of those that are listed: the ledger has no window of them, since others may have expired in it."""
     fakes.extras, start = True, pd.Timestamp("2026-01-28", tz="UTC")
     assert fill("futures_history", venue, symbols=["BTC"], start=start, unconfirmed=True).failed == []

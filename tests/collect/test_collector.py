@@ -223,9 +223,7 @@ def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_a
     assert asked == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"
 
 
-def test_a_contract_of_another_market_does_not_stand_in_for_one_that_failed(
-    made, archive, fakes, clock
-) -> None:
+def test_a_contract_of_another_market_does_not_replace_one_that_failed(made, archive, fakes, clock) -> None:
     """The coin-margined contract of the fakes pays 9 bps, the one of USDT 1."""
     collector = made("binance", names=["funding_history"])
     collector.once()
@@ -410,7 +408,7 @@ def _rates_of_cryptocom(fakes: Fakes, lost: set[str]) -> list[tuple[str, pd.Time
     return asked
 
 
-def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_in_five_minutes(
+def test_an_hourly_request_that_no_contract_answered_failed_and_is_requested_again_in_five_minutes(
     made, archive, fakes, clock
 ) -> None:
     lost = {"BTC", "ETH"}
@@ -426,7 +424,7 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_asked_again_i
     assert set(archive.symbols("funding_history")) == {"BTC", "ETH"}
 
 
-def test_of_an_hourly_request_only_what_failed_is_asked_again(made, archive, fakes, clock) -> None:
+def test_of_an_hourly_request_only_what_failed_is_requested_again(made, archive, fakes, clock) -> None:
     lost = {"BTC"}
     asked = _rates_of_cryptocom(fakes, lost)
     collector = made("cryptocom", names=["funding_history"])

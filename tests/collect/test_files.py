@@ -310,7 +310,7 @@ def test_payments_of_okx_gate_and_kucoin(run: Any, bucket: Bucket, archive: Arch
     ]
 
 
-def test_a_busy_host_is_asked_again_and_a_refusal_is_no_empty_month(run, bucket, archive) -> None:
+def test_a_busy_host_is_requested_again_and_a_refusal_is_no_empty_month(run, bucket, archive) -> None:
     bucket.put_zip(day_file("2024-01-01"), metrics("BTCUSDT", "2024-01-01"))
     for status, tries in ((503, 5), (403, 1)):
         bucket.broken[day_file("2024-01-01")] = status

@@ -183,7 +183,7 @@ def test_a_full_page_without_progress_ends_a_walk_with_an_error(paging, times, m
     ("exchange", "place", "lie"),
     [("hyperliquid", "info", once_empty()), ("binance", "fundingRate", changed(later_again))],
 )
-def test_an_empty_page_is_asked_for_again_and_a_payment_that_stands_twice_is_one(
+def test_an_empty_page_is_asked_for_again_and_a_payment_that_occurs_twice_is_one(
     exchange, place, lie, fill, archive, fakes
 ) -> None:
     fakes.altered[place] = lie
@@ -280,7 +280,7 @@ def _state(price: float = 100.0, **figures: Any) -> State:
         ({"mark": 4.9, "oi_coins": None, "oi_usd": None}, {"mark"}),
     ],
 )
-def test_a_poll_is_held_to_the_figures_beside_it_and_to_the_last_one(changed, lost) -> None:
+def test_a_poll_is_held_to_the_figures_next_to_it_and_to_the_last_one(changed, lost) -> None:
     at = pd.Timestamp("2026-03-02", tz="UTC")
     polls = LastPolls("venue")
     assert polls.hold([_state()], at) == ([_state()], {}, [])

@@ -61,7 +61,7 @@ def test_expiries_are_chosen_by_day_or_spread() -> None:
         plot.smile(made.chain(), expiries="2026-02-05")
 
 
-def test_bid_and_ask_stand_as_bars_and_quotes_that_nobody_bids_for_are_faded() -> None:
+def test_bid_and_ask_stand_as_bars_and_quotes_that_no_one_bids_for_are_faded() -> None:
     """At 50 % and 30 days a put of k = -0.3 has a delta of 1.7 %, one of k = -0.2 of 7 %."""
     quotes = xr.Dataset(
         {

@@ -251,7 +251,7 @@ def test_no_trick_of_a_path_leads_anywhere(served: Served, measured: Measured) -
     measured("service: paths", f"{len(PATHS)} paths: none leads out, 0 × 500")
 
 
-def test_slow_clients_slow_nobody(served: Served, measured: Measured) -> None:
+def test_slow_clients_slow_no_one(served: Served, measured: Measured) -> None:
     """Half requests that never end, and large responses, each another, that no one reads."""
     many, start, each = count(40, 256), "2026-05-01" if not SOAK else "2026-03-01", count(4, 1)
     symbols = [row["symbol"] for row in json.loads(served.get("/markets/symbols")[1])["symbols"]]

@@ -31,7 +31,7 @@ ROW = "BTC,okx,2026-06-01T0{}:00:00Z,sampled,raw,{}\n"
         ("inf", "is not a number"),
     ],
 )
-def test_a_rate_that_is_no_number_or_impossible_is_rejected(text: str, why: str, tmp_path: Path) -> None:
+def test_a_rate_that_is_not_a_number_or_impossible_is_rejected(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "rates.csv"
     path.write_text(HEAD + ROW.format(0, text) + ROW.format(1, "1.5"), encoding="utf-8")
     result = import_files("funding_history", path, tmp_path / "to")

@@ -132,7 +132,7 @@ TICKS = {
 
 
 @pytest.mark.parametrize(("symbol", "exchange"), TICKS)
-def test_quotes_lie_on_ticks_around_the_mark(symbol, exchange):
+def test_quotes_are_on_ticks_around_the_mark(symbol, exchange):
     unit, tick = TICKS[symbol, exchange]
     frame = chain(symbol, exchange, "2026-06-30 12:00")
     bid, ask, mark = (frame[f"{name}_{unit}"] for name in ("bid", "ask", "mark"))

@@ -73,7 +73,7 @@ def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill() -> None:
         ]
 
 
-def test_a_whole_order_beside_its_fills_is_taken_whole_whatever_their_times() -> None:
+def test_a_whole_order_next_to_its_fills_is_taken_whole_whatever_their_times() -> None:
     """The store has the order whole at its first fill: it lies in that day and not again in the next."""
     whole = pd.DataFrame([fill("both", "2026-06-29 23:59:59", 110.0)]).drop(columns="fill_id")
     frames = {"liquidations_fills": FILLS, "liquidations_events": whole.assign(fill_count=2)}

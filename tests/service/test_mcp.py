@@ -197,7 +197,7 @@ def test_the_command_speaks_over_standard_input_and_output() -> None:
     assert analysed.structured_content["data"]["rows"][0]["days"] == 7.0
 
 
-def test_options_of_a_port_are_refused_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_a_port_are_refused_next_to_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "sample", "--mcp", "--port", "99"]) == 1
     assert "--port is of a port, and --mcp has none" in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ def serving(now: str = market.NOW, **frames: pd.DataFrame) -> AbstractContextMan
     return conftest.serving(MemoryStore(frames, now=now))
 
 
-def test_settlements_stand_in_for_samples_that_are_missing() -> None:
+def test_settlements_replace_samples_that_are_missing() -> None:
     """A settlement holds for its interval: at 15:30 that of 08:00 over 8 hours does, an hourly one not."""
     with serving(funding_settlements=market.settlements()) as ask:
         rates = ask.body("/funding")["funding_rates"]

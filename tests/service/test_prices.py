@@ -51,7 +51,7 @@ def test_a_window_that_is_split_is_the_long_window(ask: Caller) -> None:
     assert len(whole) == 4
 
 
-def test_kinds_stand_apart_and_raw_rows_are_as_they_came(ask: Caller) -> None:
+def test_kinds_are_separate_and_raw_rows_are_as_they_came(ask: Caller) -> None:
     index = prices(ask, kind="index", resolution="raw")
     assert index["series"] == {"binance": [{"timestamp": "2026-06-30T10:59:05Z", "y": 100.5}]}
     last = prices(ask, kind="last")

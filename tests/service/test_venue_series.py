@@ -191,7 +191,7 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
     assert_same(view, "2026-06-01T05:00Z", "1d")
 
 
-def test_a_missing_value_beside_a_listing_is_left_to_the_rows(tmp_path: Path) -> None:
+def test_a_missing_value_next_to_a_listing_is_left_to_the_rows(tmp_path: Path) -> None:
     """From 20:00 to 24:00 are A with 1, B with 10 (it holds over its gap), six with 5, NEW with 100: 141."""
     b = np.where(np.arange(48) == 21, np.nan, 10.0)
     others = [hours(f"S{number}", "okx", 0, [5.0] * 48) for number in range(6)]

@@ -94,7 +94,7 @@ def test_those_who_ask_for_the_same_share_the_work() -> None:
     assert together.reads == alone.reads
 
 
-def test_work_that_nobody_waits_for_ends() -> None:
+def test_work_that_no_one_waits_for_ends() -> None:
     """Eight clients go: three responses that were being made end, the five that waited are never started."""
     store = SlowStore()
     with callers(store, 1) as (client,), ExitStack() as kept:

@@ -153,7 +153,7 @@ def test_the_key_and_the_source_tell_entries_apart_and_the_port_does_not(opened:
         assert (len(server.asked), len(other.asked)) == (3, 1)
 
 
-def test_off_neither_reads_nor_keeps_and_refresh_asks_anew_and_keeps_the_answer(
+def test_off_neither_reads_nor_keeps_and_refresh_requests_again_and_keeps_the_answer(
     opened: Open, tmp_path: Path
 ) -> None:
     with serving(counting()) as server:

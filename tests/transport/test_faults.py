@@ -273,7 +273,7 @@ TWICE = [
 
 
 @pytest.mark.parametrize("body", TWICE)
-def test_a_key_that_stands_twice_is_refused(body: bytes) -> None:
+def test_a_key_that_occurs_twice_is_refused(body: bytes) -> None:
     with pytest.raises(NotJson, match="same key twice"):
         check_json(body, {})
 

@@ -33,7 +33,7 @@ def test_history_is_asked_at_most_1_8_times_a_second_and_the_rest_at_once(
     assert fake.slept == pytest.approx([SPACING] * 3)
 
 
-def test_a_turn_that_was_slept_through_is_taken_anew(fake: FakeTime, tmp_path: Path) -> None:
+def test_a_turn_that_was_slept_through_is_taken_again(fake: FakeTime, tmp_path: Path) -> None:
     """The machine wakes the second request 0.2 s late: it has the third turn, and the next one the fourth."""
     late = iter([0.2])
 
@@ -96,7 +96,7 @@ def test_where_no_file_can_be_written_turns_hold_within_the_process(fake: FakeTi
     assert fake.slept == pytest.approx([SPACING] * 2)
 
 
-def test_a_stopped_process_that_holds_the_file_stops_nobody(fake: FakeTime, tmp_path: Path) -> None:
+def test_a_stopped_process_that_holds_the_file_stops_no_one(fake: FakeTime, tmp_path: Path) -> None:
     """After half a second the turn is that of the process, which has had none from the file."""
     pace = Pace(tmp_path, "scope", fake.timing)
     pace.wait(FUNDING_HISTORICAL)
