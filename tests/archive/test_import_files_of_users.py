@@ -13,7 +13,7 @@ import pytest
 
 from derivdata.cli import main
 from derivdata.sources.archive import open_archive
-from derivdata.sources.archive.importing.asking import names_in_path
+from derivdata.sources.archive.importing.market_names import names_in_path
 from derivdata.sources.archive.importing.opening import Source
 from tests.archive.rates import EVER
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from derivdata.sources.archive.importing.asking import names_in_path
 from derivdata.sources.archive.importing.finishing import ADJUST
 from derivdata.sources.archive.importing.guessed_columns import (
     QUANTITIES,
@@ -20,7 +19,7 @@ from derivdata.sources.archive.importing.guessed_units import (
     unit_of_rates,
     unit_of_volatility,
 )
-from derivdata.sources.archive.importing.market_names import market_of
+from derivdata.sources.archive.importing.market_names import market_of, names_in_path
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
