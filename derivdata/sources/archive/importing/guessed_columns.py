@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from derivdata.sources.archive.importing.column_names import names_by_meaning, plain_name
+from derivdata.sources.archive.importing.market_names import names_by_meaning, plain_name
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, instants, numbers

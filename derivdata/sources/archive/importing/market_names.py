@@ -1,11 +1,14 @@
-"""Names of markets and instruments: what they say of symbol, venue, expiry, strike and side."""
+"""Names in files: of columns in twelve languages, of markets, instruments and venues, and those in paths."""
 
 from __future__ import annotations
 
 import calendar
 import datetime as dt
 import re
-from functools import lru_cache
+import tomllib
+import unicodedata
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
@@ -252,3 +255,36 @@ def names_in_path(source: Source) -> dict[str, str]:
         symbols = {word for word in _WORD.split(stem.upper()) if word in _COINS}
     named = {"exchange": venues, "symbol": symbols}
     return {name: words.pop() for name, words in named.items() if len(words) == 1}
+
+
+_LETTERS = str.maketrans({"ı": "i", "ł": "l", "ß": "ss", "ø": "o"})
+"""Letters that are not one of ASCII with an accent."""
+
+
+@lru_cache(maxsize=4096)
+def plain_name(name: str) -> str:
+    """Return a name in lower case without accents and separators."""
+    decomposed = unicodedata.normalize("NFKD", name.lower().translate(_LETTERS))
+    letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFC", letters))
+
+
+@cache
+def names_by_meaning() -> dict[str, list[str]]:
+    """Return the plain names of each meaning, the first of which counts where a file has several."""
+    listed: dict[str, str] = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
+    return {meaning: [plain_name(name) for name in names.split()] for meaning, names in listed.items()}
+
+
+@cache
+def _meanings() -> dict[str, str]:
+    meanings: dict[str, str] = {}
+    for meaning, names in names_by_meaning().items():
+        for name in names:
+            meanings.setdefault(name, meaning)
+    return meanings
+
+
+def meaning_of(name: str) -> str | None:
+    """Return the meaning of a column's name; None for another name."""
+    return _meanings().get(plain_name(name))

@@ -14,8 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.sources.archive.importing.column_names import meaning_of, plain_name
-from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
+from derivdata.sources.archive.importing.market_names import (
+    KNOWN_VENUES,
+    market_of,
+    meaning_of,
+    plain_name,
+    venue_of_word,
+)
 from derivdata.support.arrays import Array
 
 VALUE = "value"
