@@ -12,10 +12,10 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
-from derivdata.sources.archive.importing.asking import Unclear
 from derivdata.sources.archive.importing.bodies import records_of
 from derivdata.sources.archive.importing.market_names import names_in_path, plain_name
 from derivdata.sources.archive.importing.opening import Source, opened
+from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import Given
 from derivdata.sources.archive.importing.readers import explained
 from derivdata.sources.archive.importing.waiting import joined

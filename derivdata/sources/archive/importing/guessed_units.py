@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from derivdata.sources.archive.importing.asking import Unclear
 from derivdata.sources.archive.importing.market_names import plain_name
 from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
 from derivdata.support.arrays import Array

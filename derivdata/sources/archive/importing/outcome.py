@@ -1,9 +1,11 @@
-"""Counts of an import by outcome."""
+"""Outcome of an import: its counts, or the question that stops it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from derivdata.errors import ArchiveError
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,12 @@ def summed(results: Sequence[Imported]) -> Imported:
         notices=tuple(dict.fromkeys(notice for result in results for notice in result.notices)),
         understood="\n\n".join(result.understood for result in results),
     )
+
+
+class Unclear(ArchiveError):
+    """A file may be read in several ways: `option` chooses one of the `choices`."""
+
+    def __init__(self, message: str, option: str, choices: Sequence[str]) -> None:
+        super().__init__(message)
+        self.option = option
+        self.choices = [*choices]

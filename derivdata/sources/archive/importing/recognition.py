@@ -10,7 +10,6 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.answers import read_answer
-from derivdata.sources.archive.importing.asking import Unclear
 from derivdata.sources.archive.importing.guessed_columns import quantity_of
 from derivdata.sources.archive.importing.guessed_units import unit_of_interest, unit_of_rates
 from derivdata.sources.archive.importing.guessing import guessed_plan
@@ -25,6 +24,7 @@ from derivdata.sources.archive.importing.layouts import (
 )
 from derivdata.sources.archive.importing.market_names import names_in_path
 from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, head_of
 from derivdata.sources.archive.importing.values import encoded, has_floating_times
