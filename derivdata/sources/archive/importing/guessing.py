@@ -12,13 +12,11 @@ from derivdata.sources.archive.importing.guessed_columns import (
     column_of_words,
     columns_by_meaning,
     quantity_of,
-)
-from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
-from derivdata.sources.archive.importing.guessed_units import (
     unit_of_interest,
     unit_of_rates,
     unit_of_volatility,
 )
+from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
 from derivdata.sources.archive.importing.market_names import market_of, names_in_path
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, make_plan
