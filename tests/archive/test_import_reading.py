@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import import_files, open_archive
-from derivdata.sources.archive.importing import file_rows
+from derivdata.sources.archive.importing import importer
 from tests.archive.rates import EVER
 
 
@@ -79,7 +79,7 @@ def test_the_best_quote_of_large_files_is_found_with_one_conversion(
 ) -> None:
     """Rows of BTCUSDC come first and wait until those of BTCUSDT are known, which count."""
     conversions = []
-    convert = file_rows.rows
+    convert = importer.rows
 
     def counted(chunk: Any, plan: Any) -> Any:
         conversions.append(len(chunk))
@@ -87,7 +87,7 @@ def test_the_best_quote_of_large_files_is_found_with_one_conversion(
 
     monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
     monkeypatch.setattr("derivdata.sources.archive.importing.waiting.HOLD_ROWS", 3)
-    monkeypatch.setattr(file_rows, "rows", counted)
+    monkeypatch.setattr(importer, "rows", counted)
     stamps = _hours("2026-01-01", 6, "1h")
     usdc = _rows(stamps, oi_usd=1e8).assign(symbol="BTCUSDC")
     usdt = _rows(stamps, oi_usd=2e9).assign(symbol="BTCUSDT")

@@ -16,7 +16,7 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import OtherContract, quoted_contracts
-from derivdata.sources.archive.importing.file_rows import rows_of_file
+from derivdata.sources.archive.importing.importer import rows_of_file
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.histories import Backfilled, asked_window, life
