@@ -14,13 +14,12 @@ import pandas as pd
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, with_ids
 from derivdata.sources.archive.importing.finishing import added_up, spaced
-from derivdata.sources.archive.importing.local_times import refuse_local_times
 from derivdata.sources.archive.importing.missing import MissingRows
 from derivdata.sources.archive.importing.outcome import Imported
 from derivdata.sources.archive.importing.plan import IN_COINS, RATE_UNITS, in_order, is_of_contracts
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.recognition import Task
-from derivdata.sources.archive.importing.serving import unservable
+from derivdata.sources.archive.importing.serving import refuse_local_times, unservable
 from derivdata.sources.archive.importing.understanding import understood
 from derivdata.sources.archive.importing.unit_conversion import usd_from_coins
 from derivdata.sources.archive.importing.waiting import BestQuotes, WaitingRows, in_open_chains
