@@ -13,7 +13,7 @@ from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.schema import Kind
 
-_SHOWN = 5
+_EXAMPLES = 5
 
 
 def understood(
@@ -28,7 +28,7 @@ def understood(
     files = f"{len(tasks)} files, " if len(tasks) > 1 else ""
     lines = [
         f"table     {plan.table.name}: {plan.table.doc}",
-        f"files     {files}{sum(counts.values()):,} rows; layout: {', '.join(layouts[:_SHOWN])}",
+        f"files     {files}{sum(counts.values()):,} rows; layout: {', '.join(layouts[:_EXAMPLES])}",
         f"columns   {', '.join(_sources(tasks))}",
         f"units     {_units(plan)}",
         f"zone      {_zone(tasks)}",
@@ -40,7 +40,7 @@ def understood(
             lines.append(f"{label:9} {_some(rows[name])}")
     if "interval_hours" in rows:
         hours = sorted({f"{h:g} h" for h in rows["interval_hours"].dropna().unique()})
-        lines.append(f"interval  {', '.join(hours[:_SHOWN])}{' (from spacing)' if plan.is_spaced else ''}")
+        lines.append(f"interval  {', '.join(hours[:_EXAMPLES])}{' (from spacing)' if plan.is_spaced else ''}")
     if "time" in rows:
         first = rows["time"].min()
         last = rows["time"].max()
@@ -64,7 +64,7 @@ def _sources(tasks: Sequence[Task]) -> list[str]:
     words = [f"{name} = {source}" for name, source in plan.sources.items()]
     for name in plan.constants:
         values = list(dict.fromkeys(task.plan.constants.get(name, "") for task in tasks))
-        shown = ", ".join(values[:_SHOWN]) + (", …" if len(values) > _SHOWN else "")
+        shown = ", ".join(values[:_EXAMPLES]) + (", …" if len(values) > _EXAMPLES else "")
         words.append(f"{name}: {shown}")
     return words or ["of the same names"]
 
@@ -86,8 +86,8 @@ def _stored_units(plan: ImportPlan) -> str:
 
 def _some(values: pd.Series) -> str:
     words = sorted(map(str, values.dropna().unique()))
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
+    more = f" and {len(words) - _EXAMPLES} more" if len(words) > _EXAMPLES else ""
+    return ", ".join(words[:_EXAMPLES]) + more
 
 
 def _row(plan: ImportPlan, row: Any) -> str:
