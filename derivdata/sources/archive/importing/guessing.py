@@ -1,28 +1,244 @@
-"""Recognise a file without a declared layout, by the names and sizes of its columns, or ask."""
+"""Plan of a file without a declared layout: its columns and their units, by names and values, or a question."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from derivdata.sources.archive.importing.finishing import ADJUST
-from derivdata.sources.archive.importing.guessed_columns import (
-    QUANTITIES,
-    column_of_words,
-    columns_by_meaning,
-    quantity_of,
-    unit_of_interest,
-    unit_of_rates,
-    unit_of_volatility,
-)
 from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
-from derivdata.sources.archive.importing.market_names import market_of, names_in_path
+from derivdata.sources.archive.importing.market_names import (
+    market_of,
+    names_by_meaning,
+    names_in_path,
+    plain_name,
+)
 from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import encoded
+from derivdata.sources.archive.importing.values import Rejections, encoded, instants, numbers
 from derivdata.sources.archive.schemas import archive_table
+from derivdata.support.arrays import Array
+
+
+def columns_by_meaning(head: Chunk) -> dict[str, str]:
+    """Return the file's column of each meaning of ``names.toml`` that it has."""
+    plain: dict[str, str] = {}
+    for column in head.columns:
+        plain.setdefault(plain_name(column), column)
+    for column in head.columns:  # a field of an object in a record, ``delta.coin``
+        plain.setdefault(plain_name(column.rsplit(".", 1)[-1]), column)
+    found: dict[str, str] = {}
+    for meaning, names in names_by_meaning().items():
+        known = [plain[name] for name in names if name in plain]
+        known = [column for column in known if _can_be(meaning, head.columns[column])]
+        if known:
+            found[meaning] = known[0]
+    for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
+        if meaning not in found and near is not None:
+            found[meaning] = near
+    if found.get("last", "").lower() in _OPENS:
+        found.pop("price_usd", None)  # the close of a candle, which is known at its end
+    return found
+
+
+_OPENS = ("open", "openprice", "open_price")
+
+
+def _near_rate(head: Chunk) -> str | None:
+    """Return the one column whose name has the words of a funding rate."""
+    near = [name for name in head.columns if _NEAR_RATE.search(name) and not _NOT_A_RATE.search(name)]
+    return near[0] if len(near) == 1 else None
+
+
+def _near_time(head: Chunk) -> str | None:
+    """Return the one column of timestamps, or else of a name with the word time and of times."""
+    near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
+    if not near:
+        named = [name for name in head.columns if _NEAR_TIME.search(name)]
+        near = [name for name in named if _has_times(head.columns[name])]
+    return near[0] if len(near) == 1 else None
+
+
+def _has_times(values: pa.ChunkedArray) -> bool:
+    """Return whether all values of a column are times."""
+    rejections = Rejections(len(values))
+    stamps = instants(values, "time", rejections, tz=dt.UTC)
+    return not rejections.bad.any() and bool((~stamps.isna()).any())
+
+
+_NEAR_RATE = re.compile(r"funding.*(rate|bps|pct|percent|apr|apy|annual|8h|1h)|(rate|bps|apr).*funding", re.I)
+_NEAR_TIME = re.compile(r"time|date", re.I)
+_NOT_A_RATE = re.compile(r"total|count|updates|time|interval|sum|cumul", re.I)
+_WORDS = ("symbol", "instrument_name", "exchange")
+_AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "index", "last")
+
+
+def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
+    """Return whether values may be of a meaning: names are text, and amounts are numbers that are not all 0.
+
+    Feeds of backtrader fill a column of open interest with zeros.
+    """
+    if meaning not in (*_WORDS, *_AMOUNTS):
+        return True
+    rejections = Rejections(len(values))
+    sizes = numbers(values, meaning, rejections, suffix="%")
+    is_text = bool(rejections.bad.any())
+    if meaning in _WORDS:
+        return is_text or meaning != "symbol" or not np.isfinite(sizes).any()
+    return not is_text and (
+        meaning not in ("oi_usd", "oi_coins") or bool((sizes[np.isfinite(sizes)] != 0).any())
+    )
+
+
+QUANTITIES = frozenset({"rate", "oi_usd", "oi_coins", "price_usd", "mark", "index", "last", "iv"})
+_QUANTITY_OF_TABLE = {
+    "oi_exchange_totals": "total_oi_usd",
+    "volume_exchange_totals": "total_volume_usd",
+    "volume_history": "volume_usd",
+    "funding_settlements": "rate",
+    "funding_history": "rate",
+    "oi_history": "oi_coins",
+    "prices_history": "price_usd",
+    "volatility_index_published": "index_pct",
+}
+_QUANTITY_OF_NAME = (
+    (re.compile(r"funding", re.I), "rate"),
+    (
+        re.compile(r"(open.?interest|(?<![a-z])oi(?![a-z])).*(usd(?![tc])|dollar|notional|value)", re.I),
+        "oi_usd",
+    ),
+    (re.compile(r"open.?interest|(?<![a-z])oi(?![a-z])", re.I), "oi_coins"),
+    (re.compile(r"dvol|volatility.?index", re.I), "index_pct"),
+    (re.compile(r"mark.?price|(?<![a-z])mark(?![a-z])", re.I), "mark"),
+    (re.compile(r"index.?price", re.I), "index"),
+    (re.compile(r"price|(?<![a-z])close", re.I), "last"),
+)
+"""Words of the name of a file that say what the one column of numbers is."""
+
+
+def quantity_of(source: Source, table: str | None) -> str | None:
+    """Return what a column of the name ``value`` is, by the table or the name of the file."""
+    if table is not None:
+        return _QUANTITY_OF_TABLE.get(table)
+    name = source.name.rsplit("/", 1)[-1]
+    return next((quantity for pattern, quantity in _QUANTITY_OF_NAME if pattern.search(name)), None)
+
+
+def column_of_words(head: Chunk, words: frozenset[str]) -> str:
+    """Return the column that has some words only; empty without one."""
+    for column, values in head.columns.items():
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            texts = {text.lower() for text in encoded(values).texts}
+            if texts and texts <= words:
+                return column
+    return ""
+
+
+_SUFFIXES = (
+    (re.compile(r"(apr|apy|annual(ized|ised)?|peryear|yearly)(pct|percent)$"), "percent_year"),
+    (re.compile(r"(apr|annual(ized|ised)?|peryear|yearly)$"), "per_year"),
+    (re.compile(r"(daily|perday|1d|24h)$"), "per_day"),
+    (re.compile(r"8h(pct|percent)$"), "percent_8h"),
+    (re.compile(r"(bps8h|8hbps)$"), "bps_8h"),
+    (re.compile(r"(8h|per8h)$"), "per_8h"),
+    (re.compile(r"(1hpct|hourlypct)$"), "percent_hour"),
+    (re.compile(r"(1h|hourly|perhour)$"), "per_hour"),
+    (re.compile(r"(pct|percent|percentage)$"), "percent"),
+    (re.compile(r"bps$"), "bps"),
+)
+"""Ends of a rate's name that state its unit."""
+_FLOORS = (0.0001, 0.0000125, 0.00005, 0.000025, 0.0003)
+"""Rates of quiet times, as fractions of 8, 1, 4, 2 and 24 hours (interest of 0.03 % a day)."""
+_LEAST = 10
+
+
+def _sizes(head: Chunk, column: str) -> Array:
+    values = np.abs(numbers(head.columns[column], column, Rejections(len(head)), suffix="%"))
+    return values[np.isfinite(values) & (values > 0)]
+
+
+def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
+    """Return the unit of rates that their name or their size states."""
+    unit = _unit_in_names(source, column)
+    if unit is not None:
+        return unit
+    values = head.columns[column]
+    if pa.types.is_string(values.type) and any(text.endswith("%") for text in encoded(values).texts):
+        return "percent"
+    sizes = _sizes(head, column)
+    median = float(np.median(sizes)) if sizes.size else 0.0
+    unit = _unit_by_size(sizes, median)
+    if unit is not None:
+        return unit
+    raise Unclear(
+        f"{source}: the unit of {column} is not clear, its median is {median:.4g}: say it with --unit: "
+        "native (a fraction of the interval), percent, bps, bps_8h, per_8h, per_year, percent_year",
+        "--unit",
+        ["native", "percent", "bps", "bps_8h", "per_8h", "per_day", "per_year", "percent_year"],
+    )
+
+
+def _unit_in_names(source: Source, column: str) -> str | None:
+    """Return the unit that the end of a column's name states; of a column ``value``, of the file's name."""
+    word = plain_name(column)
+    if word == "value":
+        word = plain_name(source.name.rsplit("/", 1)[-1].split(".")[0])
+    return next((unit for pattern, unit in _SUFFIXES if pattern.search(word)), None)
+
+
+def _unit_by_size(sizes: Array, median: float) -> str | None:
+    """Return whether rates are fractions or percent of their interval, by their size and their floors."""
+    at_floor = bool(sizes.size) and float(np.mean(np.isin(np.round(sizes, 9), _FLOORS))) > 0.02
+    is_small = sizes.size < _LEAST or sizes.max(initial=0.0) < 0.03
+    if 1e-7 < median < 0.0015 and (at_floor or is_small):
+        return "native"
+    if at_floor and median < 0.005:
+        return "native"
+    if sizes.size >= _LEAST and np.mean(np.isclose(sizes, 0.01, rtol=1e-9)) > 0.05 and median < 0.05:
+        return "percent"
+    return None
+
+
+_IN_USD = re.compile(r"(?<![a-z])(usd|dollars?|notional)(?![a-z])", re.I)
+
+
+def unit_of_interest(source: Source, column: str) -> str:
+    """Return USD where the name of the file says so, else ask."""
+    if _IN_USD.search(source.name.rsplit("/", 1)[-1]) is not None:
+        return "usd"
+    raise Unclear(
+        f"{source}: {column} may be in USD, coins or contracts: say it with --unit usd, "
+        "--unit coins, or --unit contracts and --set contract_size=COINS",
+        "--unit",
+        ["usd", "coins", "contracts"],
+    )
+
+
+def unit_of_volatility(source: Source, head: Chunk, found: Mapping[str, str]) -> str | None:
+    """Return whether volatilities are percent, by their median: no market is at 300 %, nor at 3 %."""
+    if "iv" not in found:
+        return None
+    sizes = _sizes(head, found["iv"])
+    if not sizes.size:
+        return None
+    median = float(np.median(sizes))
+    if median > 8.0:
+        return "percent"
+    if median < 3.0:
+        return "decimal"
+    raise Unclear(
+        f"{source}: {found['iv']} has the median {median:.4g}, which may be decimal or percent: say --unit "
+        "decimal or --unit percent",
+        "--unit",
+        ["decimal", "percent"],
+    )
 
 
 def guessed_plan(source: Source, head: Chunk, table: str | None, given: Given) -> ImportPlan:

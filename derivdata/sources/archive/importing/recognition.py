@@ -10,8 +10,12 @@ import pandas as pd
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.answers import read_answer
-from derivdata.sources.archive.importing.guessed_columns import quantity_of, unit_of_interest, unit_of_rates
-from derivdata.sources.archive.importing.guessing import guessed_plan
+from derivdata.sources.archive.importing.guessing import (
+    guessed_plan,
+    quantity_of,
+    unit_of_interest,
+    unit_of_rates,
+)
 from derivdata.sources.archive.importing.layouts import (
     BY_SIZE,
     Layout,
