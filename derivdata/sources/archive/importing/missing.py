@@ -49,7 +49,7 @@ def _without_gaps(codes: Array) -> Array:
     return np.asarray((np.cumsum(is_used) - 1)[codes])
 
 
-_SERIES = ("symbol", "exchange", "kind", "quote", "resolution")
+_SERIES_COLUMNS = ("symbol", "exchange", "kind", "quote", "resolution")
 _PAYMENTS = "funding_settlements"
 _SAMPLE_ROWS = 100_000
 _SHARE_OF_STEP = 0.9
@@ -78,7 +78,7 @@ class MissingRows:
         """Note the times of some rows."""
         if not self._is_regular or not len(frame):
             return
-        names = [name for name in _SERIES if name in frame]
+        names = [name for name in _SERIES_COLUMNS if name in frame]
         self._has_resolution = names[-1:] == ["resolution"]
         numbers, words = series_of(frame, names)
         places = [self._numbers.setdefault(word, len(self._numbers)) for word in words]
