@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from derivdata.sources.archive.importing.finishing import ADJUST
 from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
+from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.market_names import (
     market_of,
     names_by_meaning,
@@ -22,7 +23,7 @@ from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import Rejections, encoded, instants, numbers
+from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
 

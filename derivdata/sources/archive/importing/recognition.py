@@ -16,6 +16,7 @@ from derivdata.sources.archive.importing.guessing import (
     unit_of_interest,
     unit_of_rates,
 )
+from derivdata.sources.archive.importing.instants import has_floating_times
 from derivdata.sources.archive.importing.layouts import (
     BY_SIZE,
     Layout,
@@ -30,7 +31,7 @@ from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import Given, ImportPlan, make_plan
 from derivdata.sources.archive.importing.readers import Chunk, head_of
-from derivdata.sources.archive.importing.values import encoded, has_floating_times
+from derivdata.sources.archive.importing.values import encoded
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support.text import did_you_mean

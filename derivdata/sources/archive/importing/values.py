@@ -1,13 +1,11 @@
-"""Values of files as values of the library: numbers, words and instants, each row judged for itself.
+"""Cells of files as numbers, words and intervals of the library, each row judged for itself.
 
 Arrow converts a column at once. Where a cell does not fit, each distinct text is looked at once.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import re
-import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,43 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.support.arrays import Array
-from derivdata.support.times import naive_utc
-from derivdata.tables.expiries import expiries, iso_of
 
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
-_FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
-_ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
-_EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
-_CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(?:[ T]?(\d{2}):?(\d{2})?:?(\d{2})?)?")
-_DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
-_DOTTED = re.compile(r"^(20\d{2})\.(\d{2})\.(\d{2})(?=$|[ T])")
-"""``2026.03.01 08:00`` of MetaTrader."""
-_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
-_MONTH_SECOND = re.compile(
-    r"(?:[a-z]{3}, )?(?P<day>\d{1,2})[ -](?P<month>[a-z]{3,9})[ -](?P<year>20\d{2})(?:,? (?P<rest>.+))?",
-    re.IGNORECASE,
-)
-_MONTH_FIRST = re.compile(
-    r"(?P<month>[a-z]{3,9})\.? (?P<day>\d{1,2}),? (?P<year>20\d{2})(?:,? (?P<rest>.+))?", re.IGNORECASE
-)
-"""``Sun, 01 Mar 2026 08:00:00 GMT``, ``Mar 01, 2026 08:00 AM``."""
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
-"""A date, hour, minute or second in digits alone: ``20240301``, ``2024030108``."""
 _MINUS = "\u2212"
 """The sign that word processors write for minus."""
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+%?")
 """``0,0001``, ``67.000,50``."""
-_EARLIEST = 1_200_000_000
-_LATEST = 4_200_000_000
-_FIRST_DATE_AND_HOUR = 2_000_010_100
-"""2000-01-01 00 in digits alone: smaller numbers of ten digits are seconds since 1970."""
-_MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
-_MISSING = np.datetime64("NaT", "us")
-_SERIAL_DAYS = (36_526.0, 62_000.0)
-"""2000-01-01 and 2069-09-29 as spreadsheets store dates: days since 1899-12-30."""
-_SERIAL_EPOCH = np.datetime64("1899-12-30", "us")
 _SHOWN = 20
 """Rejected rows of a chunk that are shown with their reasons."""
 
@@ -156,9 +124,9 @@ def numbers(column: pa.ChunkedArray, name: str, rejections: Rejections, *, suffi
     """Return float64: blank is NaN, other text is rejected; cells may end in `suffix`, ``%`` or ``h``."""
     kind = column.type
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind):
-        values = _floats(column.cast(pa.float64(), safe=False))
+        values = floats(column.cast(pa.float64(), safe=False))
     elif pa.types.is_boolean(kind) or pa.types.is_temporal(kind) or is_nested(column):
-        values = np.where(_floats(column.is_null().cast(pa.float64())) > 0, np.nan, np.inf)
+        values = np.where(floats(column.is_null().cast(pa.float64())) > 0, np.nan, np.inf)
     else:
         values = _text_numbers(column, suffix)
     bad = np.isinf(values)
@@ -166,7 +134,7 @@ def numbers(column: pa.ChunkedArray, name: str, rejections: Rejections, *, suffi
     return np.where(bad, np.nan, values) if bad.any() else values
 
 
-def _floats(column: pa.ChunkedArray) -> Array:
+def floats(column: pa.ChunkedArray) -> Array:
     """Return numbers as an array, NaN where missing."""
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(values, pa.ChunkedArray):
@@ -180,7 +148,7 @@ def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
     """Return the numbers that texts represent; infinity where a text is not a number."""
     if not suffix and pa.types.is_string(column.type):
         try:
-            return _floats(pc.cast(column, pa.float64()))
+            return floats(pc.cast(column, pa.float64()))
         except pa.ArrowInvalid:
             pass
     words = encoded(column)
@@ -220,280 +188,3 @@ def _number(text: str, suffix: str) -> float:
 def shown(column: Any, row: int) -> str:
     """Return the value of a row for a message."""
     return repr(column[row].as_py())[:60]
-
-
-def zone(name: str) -> dt.tzinfo:
-    """Zone of a name such as ``Europe/London``, ``Etc/GMT-3``, ``UTC`` or ``UTC+3`` (three hours ahead)."""
-    fixed = _FIXED.fullmatch(name.strip())
-    if fixed is not None:
-        ahead = dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
-        if ahead >= dt.timedelta(hours=24):
-            raise ValueError(f"tz={name!r} is a day or more from UTC")
-        return dt.timezone(ahead if fixed[1] == "+" else -ahead)
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"tz={name!r} is not a time zone: write Europe/London, UTC or UTC+3") from None
-
-
-def instants(
-    column: pa.ChunkedArray,
-    name: str,
-    rejections: Rejections,
-    *,
-    tz: dt.tzinfo | None,
-    groups: Sequence[Any] | None = None,
-) -> pd.DatetimeIndex:
-    """Return ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps as UTC instants.
-
-    Rows that state no zone are of `tz`, and rejected without it. `groups` are what a row belongs to, by which
-    `_localized` tells the two hours that a clock shows twice.
-    """
-    utc, naive = _read(column, name, rejections)
-    if name == "expiry":  # a date needs no zone
-        dates = naive == naive.astype("datetime64[D]")
-        utc[dates] = naive[dates]
-        naive[dates] = _MISSING
-    floating = ~np.isnat(naive)
-    if floating.any() and tz is None:
-        why = "states no zone: say which with --tz, such as UTC or Europe/London"
-        rejections.reject(floating, lambda i: f"{name}={shown(column, i)} {why}")
-    elif tz == dt.UTC or str(tz) == "UTC":
-        utc[floating] = naive[floating]
-    elif floating.any():
-        utc[floating], unordered = _localized(naive, floating, tz, groups)
-        why = "comes twice as the clock was set back, and the file is in no order: sort it by time"
-        mixed = np.zeros(len(floating), dtype=bool)
-        mixed[floating] = unordered
-        rejections.reject(mixed, lambda i: f"{name}={shown(column, i)} {why}")
-        lost = floating & np.isnat(utc)
-        rejections.reject(lost, lambda i: f"{name}={shown(column, i)} was skipped by the clock of {tz}")
-    result = pd.DatetimeIndex(utc).tz_localize("UTC")
-    return pd.DatetimeIndex(expiries(result, name)[0]) if name == "expiry" else result
-
-
-def has_floating_times(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has a time without a zone."""
-    _, naive = _read(column, "time", Rejections(len(column)))
-    return bool((~np.isnat(naive)).any())
-
-
-def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[Array, Array]:
-    """Return the UTC instants of what states its zone, and local ones of what does not."""
-    kind = column.type
-    missing = np.full(len(column), _MISSING)
-    if pa.types.is_timestamp(kind):
-        stamps = _stamps(column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()))
-        return (stamps, missing) if kind.tz else (missing, stamps)
-    serials = _serial_dates(column)
-    if serials is not None:
-        return missing, serials
-    if pa.types.is_date(kind):
-        return missing, _stamps(column.cast(pa.timestamp("us")).cast(pa.int64()))
-    numbers = _as_integers(column, name)
-    if numbers is not None:
-        stamps = _whole_epochs(_integers(numbers))
-        if not np.isnat(stamps[np.asarray(numbers.is_valid())]).any():
-            return stamps, missing
-    return _read_texts(encoded(column), column, name, rejections)
-
-
-def _serial_dates(column: pa.ChunkedArray) -> Array | None:
-    """Return dates that a spreadsheet stored as days; None for a column with another value.
-
-    Days have about ten digits after the point, so times are rounded to seconds. They state no zone.
-    """
-    if not pa.types.is_string(column.type) and not pa.types.is_floating(column.type):
-        return None
-    try:
-        days = _floats(column.cast(pa.float64()))
-    except pa.ArrowInvalid:
-        return None
-    known = days[~np.isnan(days)]
-    if not known.size or known.min() < _SERIAL_DAYS[0] or known.max() > _SERIAL_DAYS[1]:
-        return None
-    seconds = np.round(np.nan_to_num(days) * 86_400).astype(np.int64)
-    stamps = _SERIAL_EPOCH + seconds * np.timedelta64(1_000_000, "us")
-    return np.where(np.isnan(days), _MISSING, stamps)
-
-
-def _as_integers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
-    """Return a column as whole numbers if all of it is; expiries of few digits are dates."""
-    if not pa.types.is_string(column.type):
-        return column if pa.types.is_integer(column.type) else None
-    try:
-        numbers = column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return None
-    is_date = name == "expiry" and (pc.max(numbers).as_py() or 0) < _EARLIEST
-    return None if is_date else numbers
-
-
-def _integers(column: pa.ChunkedArray) -> Array:
-    """Return whole numbers, 0 where missing."""
-    values = column.cast(pa.int64(), safe=False).fill_null(0)
-    return np.asarray(values.to_numpy())
-
-
-def _stamps(micros: pa.ChunkedArray) -> Array:
-    values = np.asarray(micros.fill_null(np.iinfo(np.int64).min).to_numpy())
-    return values.view("datetime64[us]").copy()
-
-
-def _whole_epochs(amounts: Array) -> Array:
-    """Return the instants of whole numbers since 1970, whose size says whether they are s, ms, µs or ns.
-
-    Ten digits such as 2024030108, which as seconds are after 2033, are left to be read as a date and hour.
-    """
-    result = np.full(len(amounts), _MISSING)
-    for scale in _MICROS_PER:
-        most = _FIRST_DATE_AND_HOUR if scale == 1 else _LATEST
-        rows = (amounts >= _EARLIEST * scale) & (amounts < most * scale)
-        some = amounts[rows]
-        micros = some * (1_000_000 // scale) if scale <= 1_000_000 else some // (scale // 1_000_000)
-        result[rows] = micros.view("datetime64[us]")
-    return result
-
-
-def _read_texts(
-    words: Words, column: pa.ChunkedArray, name: str, rejections: Rejections
-) -> tuple[Array, Array]:
-    texts = words.texts
-    if name == "expiry":
-        texts = [(iso_of(text) or (text,))[0] for text in texts]
-    texts = _in_iso_order([_of_calendar(text) for text in texts])
-    utc = np.full(len(texts) + 1, _MISSING)
-    naive = np.full(len(texts) + 1, _MISSING)
-    kinds = np.array([_kind(text) for text in texts], dtype=object)
-    for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
-        rows = np.flatnonzero(kinds == kind)
-        chosen = [texts[i] for i in rows]
-        target[rows] = _epochs(chosen) if kind == "epoch" else _iso(chosen, utc=kind == "zoned")
-    unread = np.isnat(utc) & np.isnat(naive)
-    unread[-1] = False
-    rejections.reject(unread[words.codes], lambda i: f"{name}={shown(column, i)} {_why_unread(column[i])}")
-    return utc[words.codes], naive[words.codes]
-
-
-def _why_unread(value: Any) -> str:
-    if _SLASHED.fullmatch(str(value).strip()):
-        return "has the day and the month in an order that the file does not show: write 2026-03-27"
-    return "is not a time: expected ISO 8601 or a number since 1970"
-
-
-def _of_calendar(text: str) -> str:
-    """Return a date and hour in digits alone as ISO 8601; seconds since 1970 are before 2033-05-18."""
-    text = _DOTTED.sub(r"\1-\2-\3", text)
-    match = _CALENDAR.fullmatch(text)
-    if match is None or (len(text) == 10 and int(text) < _FIRST_DATE_AND_HOUR):
-        return text
-    year, month, day, hour, minute, second = match.groups("00")
-    return f"{year}-{month}-{day}T{hour}:{minute}:{second}"
-
-
-def _in_iso_order(texts: list[str]) -> list[str]:
-    """Return dates such as 27.03.2026 and 3/27/2026 2:00 PM as ISO 8601.
-
-    Dates with dots have the day first. Dates with slashes have first what is above 12 in no date of the
-    file; they stay as they are, and are rejected, where both orders are possible.
-    """
-    slashed = [match for match in map(_SLASHED.fullmatch, texts) if match is not None]
-    can_be_day_first = all(int(match[2]) <= 12 for match in slashed)
-    can_be_month_first = all(int(match[1]) <= 12 for match in slashed)
-    is_known = can_be_day_first != can_be_month_first
-    result = []
-    for text in map(_of_month_name, texts):
-        match = _DAY_FIRST.fullmatch(text)
-        is_day_first = match is not None or can_be_day_first
-        match = match or (_SLASHED.fullmatch(text) if is_known else None)
-        if match is None:
-            result.append(text)
-            continue
-        day, month = (match[1], match[2]) if is_day_first else (match[2], match[1])
-        result.append(f"{match[3]}-{int(month):02}-{int(day):02}{_clock(match[4])}")
-    return result
-
-
-def _of_month_name(text: str) -> str:
-    """Return a date with the name of its month as ISO 8601; other texts unchanged."""
-    match = _MONTH_SECOND.fullmatch(text) or _MONTH_FIRST.fullmatch(text)
-    if match is None or match["month"][:3].lower() not in _MONTHS:
-        return text
-    month = _MONTHS.index(match["month"][:3].lower()) + 1
-    return f"{match['year']}-{month:02}-{int(match['day']):02}{_clock(match['rest'])}"
-
-
-def _clock(text: str | None) -> str:
-    """Return a time of day as ISO 8601 writes it; a text that is not one stays and is rejected later."""
-    if text is None:
-        return ""
-    match = _CLOCK.fullmatch(text.strip())
-    if match is None:
-        return f" {text}"
-    hour = int(match[1])
-    if match[5] is not None:
-        hour = hour % 12 + (12 if match[5].upper() == "PM" else 0)
-    return f" {hour:02}:{match[2]}:{match[3] or '00'}{match[4] or ''}"
-
-
-def _kind(text: str) -> str:
-    if not text:
-        return ""
-    if _EPOCH.fullmatch(text):
-        return "epoch"
-    return "zoned" if _ZONED.fullmatch(text) or text.endswith((" UTC", " GMT")) else "naive"
-
-
-def _iso(texts: list[str], *, utc: bool) -> Array:
-    plain = [text.removesuffix(" UTC").removesuffix(" GMT") for text in texts]
-    parsed = pd.DatetimeIndex(pd.to_datetime(plain, format="ISO8601", errors="coerce", utc=utc))
-    return np.asarray(naive_utc(parsed).as_unit("us"))
-
-
-def _epochs(texts: list[str]) -> Array:
-    """Instants of numbers since 1970, whose size says whether they are s, ms, µs or ns."""
-    result = np.full(len(texts), _MISSING)
-    whole = [int(text) if text.isdigit() else 0 for text in texts]
-    amounts = np.array([float(text) for text in texts])
-    for scale, micros in _MICROS_PER.items():
-        rows = np.flatnonzero((amounts >= _EARLIEST * scale) & (amounts < _LATEST * scale))
-        exact = [
-            whole[i] * 1_000_000 // scale if whole[i] else round(float(amounts[i]) * micros) for i in rows
-        ]
-        result[rows] = np.array(exact, dtype=np.int64).view("datetime64[us]")
-    return result
-
-
-def _localized(
-    naive: Array,
-    floating: Array,
-    tz: dt.tzinfo | None,
-    groups: Sequence[Any] | None,
-) -> tuple[Array, Array]:
-    """Return local times as UTC, and which of them are ambiguous as the file is in no order.
-
-    Summer time ends with an hour that the clock shows twice. In a file that goes forward in time the first
-    row of such a double is of the first hour; in one that is newest first, of the second.
-    """
-    local = pd.DatetimeIndex(naive[floating])
-    twice = np.asarray(local.tz_localize(tz, ambiguous="NaT", nonexistent="shift_forward").isna())
-    keys = {str(i): np.asarray(group, dtype=object)[floating] for i, group in enumerate(groups or ())}
-    rows = pd.DataFrame({**keys, "time": local})
-    unordered = second = np.zeros(len(local), dtype=bool)
-    if twice.any():
-        group = (
-            rows.groupby(list(keys), sort=False, dropna=False).ngroup() if keys else pd.Series(0, rows.index)
-        )
-        # How often each group goes forward and backward, except within repeated hours.
-        step = rows["time"].groupby(group).diff().dt.total_seconds().fillna(0.0)
-        before = pd.Series(twice, rows.index).groupby(group).shift(fill_value=False).to_numpy()
-        step[twice & before] = 0.0
-        forward, backward = ((s > 0).groupby(group).transform("sum").to_numpy() for s in (step, -step))
-        newest_first = backward > forward
-        again = np.where(newest_first, rows.duplicated(keep="last"), rows.duplicated())
-        doubled = rows.duplicated(keep=False).to_numpy() & twice
-        unordered = doubled & (np.minimum(forward, backward) > 0.1 * (forward + backward))
-        if not (again & ~twice).any():  # a file that repeats every row repeats these too
-            second = again & twice
-    zoned = local.tz_localize(tz, ambiguous=~second, nonexistent="NaT")
-    return np.asarray(naive_utc(zoned)), unordered
