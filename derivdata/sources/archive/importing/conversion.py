@@ -22,7 +22,6 @@ from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing import instruments
 from derivdata.sources.archive.importing.finishing import REASON
 from derivdata.sources.archive.importing.instants import instants
-from derivdata.sources.archive.importing.intervals import interval_hours
 from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
 from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.readers import Chunk
@@ -31,6 +30,7 @@ from derivdata.sources.archive.importing.values import (
     Rejections,
     Words,
     encoded,
+    interval_hours,
     is_nested,
     numbers,
     repeated_word,

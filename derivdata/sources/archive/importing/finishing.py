@@ -11,8 +11,8 @@ import pandas as pd
 
 from derivdata import units
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.intervals import VALID_HOURS
 from derivdata.sources.archive.importing.plan import Adjust
+from derivdata.sources.archive.importing.values import VALID_HOURS
 from derivdata.sources.venues.binance import named as binance_contract
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract

@@ -1,4 +1,4 @@
-"""Plan of a file without a declared layout: its columns and their units, by names and values, or a question."""
+"""Plan of a file without a declared layout: columns and units, by their names and values, or a question."""
 
 from __future__ import annotations
 

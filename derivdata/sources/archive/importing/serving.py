@@ -146,8 +146,8 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
     """
     if not {"symbol", "exchange", "time"} <= {*frame.columns}:
         return
-    for (venue, symbol), times in frame.groupby(["exchange", "symbol"], observed=True)["time"]:
-        stamps = np.unique(times.astype("datetime64[us, UTC]").astype("int64").to_numpy())
+    for (venue, symbol), stamps in frame.groupby(["exchange", "symbol"], observed=True)["time"]:
+        stamps = np.unique(stamps.astype("datetime64[us, UTC]").astype("int64").to_numpy())
         if len(stamps) < 2:
             continue
         step = int(np.median(np.diff(stamps)))
