@@ -108,7 +108,7 @@ def files_of(archive: Archive) -> set[str]:
     return {str(path.relative_to(archive.path)) for path in archive.path.glob("*/*/*")}
 
 
-def test_a_writer_that_does_not_change_is_named_and_then_goes_on(tmp_path: Path, measured: Measured) -> None:
+def test_a_stopped_writer_is_named_and_then_goes_on(tmp_path: Path, measured: Measured) -> None:
     """At any stop, another writer is served or gets the holder of the lock, and both ends are well."""
     chance, refused, stops = random.Random(3), 0, count(6, 60)
     archive = open_archive(tmp_path / "x", lock_timeout=0.05)
