@@ -12,7 +12,7 @@ import xarray as xr
 
 import derivdata as dd
 from tests.support.records import assert_identical
-from tests.support.rows import FEW_ROWS, rows
+from tests.support.rows import few_rows, rows
 
 NAMES = ["funding", "oi", "volume", "price", "basis", "positioning", "iv30"]
 START, END = "2026-06-29T00:00", "2026-06-29T12:00"
@@ -103,7 +103,6 @@ def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.filterwarnings(FEW_ROWS)
 def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
     """Prices of 0 to 2 and of 7 o'clock: twice the step is young enough unless another age is given."""
     stamps = [f"2026-06-01T{hour:02d}:00:00Z" for hour in (0, 1, 2, 7)]
@@ -116,7 +115,8 @@ def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
         (None, [1000.0, 1100.0, 1200.0, 1200.0, 1200.0, nan, nan, 1700.0]),
         ("1h", [1000.0, 1100.0, 1200.0, 1200.0, nan, nan, nan, 1700.0]),
     ):
-        found = dd.features("BTC", "2026-06-01", "price", end="2026-06-01T08:00", max_age=age)
+        with few_rows():
+            found = dd.features("BTC", "2026-06-01", "price", end="2026-06-01T08:00", max_age=age)
         np.testing.assert_array_equal(found["price"].values, [[expected]])
 
 

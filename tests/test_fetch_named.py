@@ -13,17 +13,16 @@ import derivdata as dd
 from derivdata.errors import DataNotice, SchemaError
 from derivdata.sources import service
 from derivdata.tables.definitions import OPEN_TABLES
-from tests.support.rows import FEW_ROWS
+from tests.support.rows import few_rows
 from tests.test_fetch import DAY, FIRST, NOON, fetched
 from tests.test_fetch_validation import always, answering
-
-pytestmark = pytest.mark.filterwarnings(FEW_ROWS)
 
 WEEK = pd.Timedelta("7D")
 
 
 def test_surface_history_is_by_time_expiry_strike_and_side() -> None:
-    history = fetched("options", "surface_history", "BTC", "deribit", "6h")
+    with few_rows():
+        history = fetched("options", "surface_history", "BTC", "deribit", "6h")
     assert history.sizes == {"time": 2, "expiry": 1, "strike": 1, "side": 2}
     place = {"time": "2026-06-30T10:00", "side": "put"}
     assert history["iv"].sel(place).item() == 0.465

@@ -20,9 +20,7 @@ from derivdata.support import times
 from derivdata.tables import endpoints
 from derivdata.tables.endpoints import Request
 from tests.support.records import assert_identical
-from tests.support.rows import FEW_ROWS
-
-pytestmark = pytest.mark.filterwarnings(FEW_ROWS)
+from tests.support.rows import few_rows
 
 DAY = ("2026-06-01", "2026-06-02")
 NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
@@ -108,7 +106,7 @@ def test_an_answer_may_hold_any_number_of_venues(count: int) -> None:
     body = history() | {
         "series": {venue: [{"timestamp": STAMP, "y": i / 1e3}] for i, venue in enumerate(venues)}
     }
-    with answering(always(body)):
+    with answering(always(body)), few_rows():
         frame = dd.funding.history("BTC", *DAY)
     assert frame["exchange"].tolist() == venues
     assert frame["rate_bps_8h"].tolist() == [i / 1e3 for i in range(count)]
@@ -125,10 +123,12 @@ def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() 
     assert frame[["symbol", "resolution"]].astype("str").to_numpy().tolist() == [["BTC", "unstated"]]
     rows = [{"timestamp": STAMP, "volume_usd": 1, "oi_usd": 2}]
     body = {"exchange": "okx", "resolution": "4h", "data": rows}
-    assert set(answered(body, lambda: dd.markets.exchange_history("okx", *DAY))["resolution"]) == {"4h"}
+    with few_rows():
+        frame = answered(body, lambda: dd.markets.exchange_history("okx", *DAY))
+    assert set(frame["resolution"]) == {"4h"}
     rows = [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}]
     body = {"resolution": "1m", "data": rows}
-    with pytest.warns(DataNotice, match="'raw', the answer has '1m'"):
+    with few_rows(), pytest.warns(DataNotice, match="'raw', the answer has '1m'"):
         frame = answered(body, lambda: dd.liquidations.history(None, *DAY, resolution="raw"))
     assert frame["resolution"].tolist() == ["1m"]
     body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
@@ -156,6 +156,7 @@ def test_pieces_that_the_tier_does_not_cover_are_left_out_with_a_notice() -> Non
     floor = NOW - pd.Timedelta(30, "D")
     with (
         answering(by_span(floor, one_at_the_start)) as asked,
+        few_rows(),
         pytest.warns(DataNotice, match=r"left out 2026-05-21T12:00:00Z to 2026-05-.*outside the rolling"),
     ):
         frame = dd.funding.history("BTC", "40d", resolution="1m")
@@ -227,7 +228,7 @@ def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> N
         pytest.warns(DataNotice, match="1 options have expiry, strike and side of another one"),
     ):
         surface = snapshot(points, "surface")
-    with pytest.warns(DataNotice, match="1 instruments share"):
+    with few_rows(), pytest.warns(DataNotice, match="1 instruments share"):
         history = surfaces({"2026-06-30T11:00:00Z": points}).isel(time=0)
     for found in (surface, history):
         assert found["iv"].sel(side="call").values.tolist() == [[0.6]]

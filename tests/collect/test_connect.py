@@ -25,7 +25,7 @@ from derivdata.sources.service import server
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock
-from tests.support.rows import FEW_ROWS
+from tests.support.rows import few_rows
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 
@@ -156,12 +156,10 @@ def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Pa
         assert set(dd.funding.snapshot()["exchange"]) == {"gateio"}
 
 
-@pytest.mark.filterwarnings(FEW_ROWS)
 def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) -> None:
     dd.connect("venues", venues=["bybit"])
-    with pytest.warns(
-        DataNotice, match="begin with the first poll, 2026-01-20 10:30, .*settlements has what"
-    ):
+    first = "begin with the first poll, 2026-01-20 10:30, .*settlements has what"
+    with few_rows(), pytest.warns(DataNotice, match=first):
         rows = dd.funding.history("BTC", "30d")
     assert rows["time"].nunique() == 1
     assert dd.quality(rows)[["expected", "missing"]].to_numpy().tolist() == [[720, 719]]
@@ -190,7 +188,6 @@ def test_totals_never_add_up_only_the_symbols_whose_history_was_asked_for(fakes:
     assert totals.empty
 
 
-@pytest.mark.filterwarnings(FEW_ROWS)
 def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["binance", "okx"])
     book = dd.orderbook.book("BTC", "okx")
@@ -205,7 +202,8 @@ def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock:
     clock.wait(300)
     dd.orderbook.book("BTC", "okx", limit=1)
     assert _asked(fakes, "/market/books") == 2
-    depth = dd.orderbook.depth_history("BTC", "okx", "1h", resolution="1m")
+    with few_rows():
+        depth = dd.orderbook.depth_history("BTC", "okx", "1h", resolution="1m")
     assert depth.loc[depth["depth_bps"] == 50, "ask_depth_usd"].dropna().unique().tolist() == [303.0]
 
 

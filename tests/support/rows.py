@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+import pytest
 
+from derivdata.errors import DataNotice
 from derivdata.tables import TABLES
 
-FEW_ROWS = "ignore:.*(are missing|grid before it|rows (begin|end) at):derivdata.errors.DataNotice"
-"""Filter of notices about missing rows, for tests whose bodies hold one or two rows of their windows."""
+_FEW_ROWS = "are missing|grid before it|rows (begin|end) at"
+
+
+def few_rows() -> Any:
+    """Expect a notice of missing rows: the bodies of a test hold one or two rows of their window."""
+    return pytest.warns(DataNotice, match=_FEW_ROWS)
 
 
 def rows(table: str, **columns: Any) -> pd.DataFrame:
