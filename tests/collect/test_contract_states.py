@@ -15,7 +15,7 @@ import pytest
 
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.contract_states import PaymentSpacing
+from derivdata.sources.collect.contracts import PaymentSpacing
 from derivdata.sources.collect.read_through import ReadThrough
 from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.session import VenueSession

@@ -26,8 +26,7 @@ from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.context import Context
-from derivdata.sources.venues.registry import VENUES
-from derivdata.sources.venues.state_streams import STATE_STREAMS
+from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.support.times import Window
 from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock

@@ -21,8 +21,7 @@ from derivdata.sources.collect import sockets
 from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.registry import VENUES
-from derivdata.sources.venues.state_streams import STATE_STREAMS
+from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from tests.collect.fakes import SimulatedClock
 
 MS = 1_772_438_400_000

@@ -15,8 +15,7 @@ import pytest
 
 from derivdata.sources.collect.session import shared_by_host
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
-from derivdata.sources.venues.registry import VENUES
-from derivdata.sources.venues.state_streams import STATE_STREAMS
+from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.tables.contracts import HIP3_DEXES as DEXES
 
 MINUTE = 60.0

@@ -23,8 +23,7 @@ from derivdata import units
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.collect.contracts import contract_name, list_contracts
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.endpoint import VenueEndpoint
-from derivdata.sources.venues.paging import walk
+from derivdata.sources.venues.endpoint import VenueEndpoint, walk
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times

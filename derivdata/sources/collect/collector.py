@@ -19,8 +19,7 @@ from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import changed
 from derivdata.sources.collect.files import QUARANTINE, Quarantine
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, has_two_paths, without_other_path
-from derivdata.sources.collect.polling import VenuePolls, until_next_minute
-from derivdata.sources.collect.refills import Refills
+from derivdata.sources.collect.polling import Refills, VenuePolls, until_next_minute
 from derivdata.sources.collect.reporting import Minute
 from derivdata.sources.collect.session import Stopped
 from derivdata.sources.collect.sockets import VenueStream

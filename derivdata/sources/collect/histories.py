@@ -33,9 +33,8 @@ from derivdata.sources.collect.liquidations import (
     walks_of,
     without_other_path,
 )
-from derivdata.sources.collect.missing_rows import Surroundings, has_step, joined, summary
+from derivdata.sources.collect.missing_rows import Surroundings, doubts, has_step, joined, summary
 from derivdata.sources.collect.questions import require_plausible
-from derivdata.sources.collect.series_doubts import doubts
 from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession, shared_by_host
 from derivdata.sources.venues.endpoint import DATED, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument

@@ -13,8 +13,7 @@ from derivdata.errors import SchemaError
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint
-from derivdata.sources.venues.paging import walk
+from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint, walk
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames

@@ -23,8 +23,7 @@ from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS, VenueState
 from derivdata.sources.venues.endpoint import Stream
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.registry import VENUES
-from derivdata.sources.venues.state_streams import STATE_STREAMS
+from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.support.arguments import typed
 from derivdata.support.text import warn_caller
 from derivdata.support.times import Window

@@ -11,8 +11,13 @@ from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.bulk import AGAIN, CHAINS, BulkAnswers, Poll
-from derivdata.sources.collect.contract_states import ContractStates, PaymentSpacing
-from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
+from derivdata.sources.collect.contracts import (
+    ContractStates,
+    PaymentSpacing,
+    contract_name,
+    endpoints_for,
+    list_contracts,
+)
 from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.history_rows import require_contract
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls

@@ -8,11 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Book, Fault, Figures, Listed, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 

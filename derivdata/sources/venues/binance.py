@@ -22,7 +22,6 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import (
     books,
     candles,
@@ -42,7 +41,7 @@ from derivdata.sources.venues.record_types import (
     Records,
     Taken,
 )
-from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import Book, Fault, Figures, Listed, Paid, Sided, refusal, spelled
 from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.tables import contract
 

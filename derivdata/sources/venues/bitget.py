@@ -8,7 +8,6 @@ from typing import ClassVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.margin_terms import bitget_tiers
 from derivdata.sources.venues.readers import (
     books,
@@ -22,7 +21,17 @@ from derivdata.sources.venues.readers import (
 )
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import (
+    Book,
+    Closed,
+    CodedBody,
+    Figures,
+    Listed,
+    Paid,
+    Sided,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables import contract
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Figures, Paid, spelled
+from derivdata.sources.venues.shapes import Fault, Figures, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.tables import contract
 

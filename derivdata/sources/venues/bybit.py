@@ -22,12 +22,22 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.margin_terms import bybit_loans
 from derivdata.sources.venues.readers import books, candles, closed, contracts, payments, positioning
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Greeks, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import (
+    Book,
+    Closed,
+    Fault,
+    Figures,
+    Greeks,
+    Listed,
+    Paid,
+    Sided,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.tables import contract
 

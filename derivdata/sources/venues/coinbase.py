@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import candles, contracts
 from derivdata.sources.venues.reading import Reading, named
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.shapes import Listed, spelled
+from derivdata.sources.venues.shapes import Fault, Listed, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 
 _REASONS = {"Public rate limit exceeded": "limit", "Internal server error": "busy"}

@@ -8,11 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Figures, Listed, spelled
+from derivdata.sources.venues.shapes import Figures, Listed, NumberedBody, refusal, spelled
 from derivdata.sources.venues.wire import Data, Stamp, Wire
 from derivdata.tables import contract
 

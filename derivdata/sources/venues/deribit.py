@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import RefusedBody, refusal
 from derivdata.sources.venues.readers import contracts, option_trades
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import (
@@ -24,7 +23,16 @@ from derivdata.sources.venues.record_types import (
     Price,
     Records,
 )
-from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, spelled
+from derivdata.sources.venues.shapes import (
+    Bargain,
+    Book,
+    Figures,
+    Greeks,
+    Listed,
+    RefusedBody,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.support import times
 

@@ -7,11 +7,21 @@ from functools import partial
 import msgspec
 
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import books, closed_rows, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Book, Closed, Level, Paid, leaf, many, placed, spelled
+from derivdata.sources.venues.shapes import (
+    Book,
+    Closed,
+    Fault,
+    Level,
+    Paid,
+    leaf,
+    many,
+    placed,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import Wire
 
 

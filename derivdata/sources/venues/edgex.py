@@ -18,11 +18,10 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.readers import books, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records
-from derivdata.sources.venues.shapes import Book, Figures, Level, Paid, spelled
+from derivdata.sources.venues.shapes import Book, CodedBody, Figures, Level, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 from derivdata.support.decoders import DECODERS
 

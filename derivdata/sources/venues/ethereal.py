@@ -10,11 +10,10 @@ from functools import partial
 
 from derivdata.errors import SchemaError
 from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Figures, Paid, spelled
+from derivdata.sources.venues.shapes import Fault, Figures, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 
 _SIDES = 2.0

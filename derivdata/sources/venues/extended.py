@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records
-from derivdata.sources.venues.shapes import Closed, Figures, Level, Paid, spelled
+from derivdata.sources.venues.shapes import Closed, Fault, Figures, Level, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 
 

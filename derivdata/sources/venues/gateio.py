@@ -16,12 +16,22 @@ from typing import Any, Generic, Literal
 import msgspec
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, RefusedBody, refusal
 from derivdata.sources.venues.margin_terms import gate_tiers
 from derivdata.sources.venues.readers import books, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
-from derivdata.sources.venues.shapes import Book, Figures, Level, N, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import (
+    Book,
+    Fault,
+    Figures,
+    Level,
+    N,
+    Paid,
+    RefusedBody,
+    Sided,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import Stamp, Wire
 
 _SIZE = str | float

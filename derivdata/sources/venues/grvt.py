@@ -10,11 +10,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.readers import contracts
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Payment, Records
-from derivdata.sources.venues.shapes import Figures, Level, Listed, spelled
+from derivdata.sources.venues.shapes import Figures, Level, Listed, NumberedBody, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 
 _PERCENT = 100.0

@@ -14,11 +14,10 @@ from typing import Literal
 import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import contracts, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, StatedRate
-from derivdata.sources.venues.shapes import Figures, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import Fault, Figures, Listed, Paid, Sided, refusal, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.support.decoders import DECODERS
 

@@ -15,11 +15,22 @@ import msgspec
 
 from derivdata.sources.venues import wire
 from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiBar, OiPoint, Records
-from derivdata.sources.venues.shapes import Closed, Figures, Listed, Paid, Sided, leaf, many, placed, spelled
+from derivdata.sources.venues.shapes import (
+    Closed,
+    Fault,
+    Figures,
+    Listed,
+    Paid,
+    Sided,
+    leaf,
+    many,
+    placed,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import NUMBER, Stamp, Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}

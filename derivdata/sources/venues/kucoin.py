@@ -12,12 +12,11 @@ from typing import ClassVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.margin_terms import kucoin_tiers
 from derivdata.sources.venues.readers import books, candles, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State, StatedRate
-from derivdata.sources.venues.shapes import Book, Figures, Paid, many, spelled
+from derivdata.sources.venues.shapes import Book, CodedBody, Figures, Paid, many, refusal, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables import contract
 

@@ -21,10 +21,9 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records, State
-from derivdata.sources.venues.shapes import Figures, Level, keyed, spelled
+from derivdata.sources.venues.shapes import Figures, Level, NumberedBody, keyed, refusal, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.support.decoders import DECODERS
 

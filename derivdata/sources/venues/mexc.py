@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Figures, Listed, NumberedBody, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Stamp
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}

@@ -9,10 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Payment, Records
-from derivdata.sources.venues.shapes import Figures, keyed, spelled
+from derivdata.sources.venues.shapes import Fault, Figures, keyed, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 
 _DAY_HOURS = 24.0

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import CodedBody, refusal
 from derivdata.sources.venues.margin_terms import okx_loans, okx_tiers
 from derivdata.sources.venues.readers import (
     Reader,
@@ -33,7 +32,18 @@ from derivdata.sources.venues.record_types import (
     StatedRate,
     Taken,
 )
-from derivdata.sources.venues.shapes import Bargain, Book, Figures, Greeks, Listed, Paid, Sided, spelled
+from derivdata.sources.venues.shapes import (
+    Bargain,
+    Book,
+    CodedBody,
+    Figures,
+    Greeks,
+    Listed,
+    Paid,
+    Sided,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import Data, Stamp, Wire, expiry_in
 from derivdata.tables.contracts import option_coins
 

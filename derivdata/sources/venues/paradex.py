@@ -11,11 +11,10 @@ from typing import TypeVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import WordedBody, refusal
 from derivdata.sources.venues.readers import Reader, books, closed, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, spelled
+from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, WordedBody, refusal, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
 
 T = TypeVar("T")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import NumberedBody, refusal
 from derivdata.sources.venues.readers import books, contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Book, Figures, Listed, NumberedBody, Paid, refusal, spelled
 from derivdata.tables import contract
 
 _HOUR_SECONDS = 3600

@@ -1,15 +1,18 @@
-"""Shapes of rows that most venues send, by our names of their fields; a venue says how it spells them."""
+"""Shapes of rows and of errors that most venues send.
+
+The fields of rows have our names; a venue says how it spells them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from derivdata.errors import SchemaError
-from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.errors import SchemaError, VenueError
+from derivdata.sources.venues.wire import Body, Stamp, Wire
 
 T = TypeVar("T")
 N = TypeVar("N")  # how a venue writes numbers: str, float, or either
@@ -236,3 +239,95 @@ def placed(kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
             "Body", [("value", kind, default)], bases=(Part,), rename={"value": name}, gc=False
         )
     return kind
+
+
+Fault = tuple[str | int | None, str] | None
+"""Code and message of an error; None where there is none."""
+
+
+class _MayFail(Protocol):
+    @property
+    def fault(self) -> Fault: ...
+
+
+class Refused(Wire):
+    """An error as several venues write it."""
+
+    code: int | str | None = None
+    message: str | None = None
+
+
+class RefusedBody(Wire):
+    """A body that is ``{"error": {"code": ..., "message": ...}}`` where it is an error."""
+
+    error: Refused | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return None if self.error is None else (self.error.code, self.error.message or "")
+
+
+class CodedBody(Wire):
+    """A body whose ``code`` says whether it is an error; a venue with another `success` has a subclass."""
+
+    success: ClassVar[str] = "0"
+    code: str | int | None = None
+    msg: str | None = None
+    message: str | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        if self.code is None or str(self.code) == self.success:
+            return None
+        return str(self.code), self.msg or self.message or ""
+
+
+class WordedBody(Wire):
+    """A body whose ``code`` is a word where it is an error."""
+
+    code: str | None = None
+    message: str | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return None if self.code is None else (self.code, self.message or "")
+
+
+class NumberedBody(RefusedBody):
+    """A body whose ``code`` is a number; a venue with another `success` has a subclass.
+
+    Samples of Phemex have it as text too (ccxt 4.5.90, phemex.py fetch_funding_rate_history).
+    """
+
+    success: ClassVar[int] = 0
+    code: int | str | None = None
+    msg: str | None = None
+    message: str | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        code = int(self.code) if isinstance(self.code, str) and self.code.isdecimal() else self.code
+        if code in (None, self.success):
+            return super().fault
+        return code, self.msg or self.message or ""
+
+
+def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Body], None]:
+    """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
+
+    In `kind`, the shape of an error, every field is optional, so that each object of the venue fits;
+    `reason_of` returns `VenueError.reason` by code, or None for a refusal.
+    """
+
+    def refuse(reading: Body) -> None:
+        fault = reading.decode(kind).fault if reading.body.lstrip()[:1] == b"{" else None
+        if fault is not None:
+            code, message = fault
+            reason = reason_of(code) or "refused"
+            raise VenueError(reading.where, message or "refused", code=code, reason=reason)
+
+    return refuse

@@ -10,10 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import STATE_TABLES, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import WordedBody, refusal
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Figures, spelled
+from derivdata.sources.venues.shapes import Figures, WordedBody, refusal, spelled
 
 _HOUR_S = 3600.0
 _YEAR_HOURS = 8760.0

@@ -8,11 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.faults import Fault, refusal
 from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Figures, Listed, Paid, spelled
+from derivdata.sources.venues.shapes import Fault, Figures, Listed, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Wire
 
 _HOUR_US = 3_600_000_000
