@@ -132,7 +132,8 @@ def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() 
         frame = answered(body, lambda: dd.liquidations.history(None, *DAY, resolution="raw"))
     assert frame["resolution"].tolist() == ["1m"]
     body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
-    frame = answered(body, lambda: dd.orderbook.depth_history("BTC", "okx", *DAY))
+    with few_rows():
+        frame = answered(body, lambda: dd.orderbook.depth_history("BTC", "okx", *DAY))
     assert set(frame["resolution"]) == {"unstated"}
 
 
