@@ -50,7 +50,9 @@ class SurfaceQuotes(NamedTuple):
 
     def rows(self, index: Indices | Bools) -> SurfaceQuotes:
         """Return the quotes of these surfaces only."""
-        return SurfaceQuotes(*(None if part is None else part[index] for part in self))
+        low = None if self.low is None else self.low[index]
+        high = None if self.high is None else self.high[index]
+        return SurfaceQuotes(self.k[index], self.w[index], self.scale[index], low, high)
 
     def errors(self, w: Floats) -> tuple[Floats, Floats]:
         """Return scaled residuals of model variances `w`, and the factor of their derivative by `w`.
