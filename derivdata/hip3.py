@@ -144,7 +144,7 @@ def candles(
     query = {"coin": coin, "interval": interval, "limit": _MOST_CANDLES if limit is None else limit}
     if start is None:
         if end is not None:
-            raise ValueError("end without start: give both, or a lookback such as '7d' as start")
+            raise ValueError("end without start: pass both, or a lookback such as '7d' as start")
         return fetch_rows(endpoints.HIP3_CANDLES, query)
     window = times.window(start, end)
     length = times.lookback(interval, "interval")

@@ -19,7 +19,7 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
     imported = ["import", "t", "f", "--to", "a"]
     for arguments, message in (
         ([], "usage: derivdata"),
-        (["serve", "sample", "--key", "dev"], "expected NAME=VALUE (what was given is not shown"),
+        (["serve", "sample", "--key", "dev"], "expected NAME=VALUE (the value is not shown"),
         (["serve", "sample", "--key", "dev=a", "--key", "dev=b"], "--key gives dev twice"),
         ([*imported, "--map", "time=x", "--map", "time=y"], "--map gives time twice"),
         ([*imported, "--set", "side=x", "--set", "side=x"], "--set gives side twice"),

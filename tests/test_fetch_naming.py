@@ -107,7 +107,7 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
             lambda: dd.analysis.funding.spread(RATES, "Binance", "okx"),
             "'Binance' is not a venue of this panel; its exchange has binance, okx; did you mean 'binance'?",
         ),
-        (lambda: dd.units.convert(1.0, "bps8h", "apr"), "apr, apy; did you mean 'bps_8h'?"),
+        (lambda: dd.units.convert(1.0, "bps8h", "apr"), "; did you mean 'bps_8h'?"),
     ],
 )
 def test_a_wrong_word_is_refused_without_a_request_and_the_right_one_named(call: Any, refusal: str) -> None:

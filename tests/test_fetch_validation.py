@@ -325,6 +325,6 @@ def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
 @pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")
 def test_only_a_notice_about_it_explains_a_shorter_range(said: str, notice: str, accepted: bool) -> None:
     body = {"group_by": "exchange", "range": said, "groups": [], "notices": [notice] if notice else []}
-    message = f"asked for range '24h', the answer is about range '{said}'"
+    message = f"requested range '24h', the response is about range '{said}'"
     with answering(always(body)), nullcontext() if accepted else pytest.raises(SchemaError, match=message):
         dd.liquidations.aggregates("24h", group_by="exchange")

@@ -189,7 +189,7 @@ def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta)
     first = stamps[0].ceil(step)
     last = (stamps[-1] + wait).floor(step)
     if not last - first < _MOST * step:
-        raise ValueError(f"{grid=} makes more than {_MOST:,} instants of this panel")
+        raise ValueError(f"{grid=} makes more than {_MOST:,} times of this panel")
     return pd.date_range(first, last, freq=step)
 
 

@@ -139,7 +139,7 @@ def fit(
     for each in when.to_numpy():
         if each <= float(origin.min()) or each > float(expiry.max()):
             at = np.datetime64(int(each), "us")
-            raise ValueError(f"the event at {at} does not lie between the surface and its last expiry")
+            raise ValueError(f"the event at {at} is not between the surface and its last expiry")
     if measure == "atm":
         w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     else:
@@ -311,5 +311,5 @@ def _microseconds(value: Any, name: str) -> Any:
         with suppress(TypeError, ValueError):
             value = value.astype("M8[us]")
     if value.dtype.kind != "M":
-        raise TypeError(f"{name} must hold instants as datetime64, not {value.dtype}")
+        raise TypeError(f"{name} must hold times as datetime64, not {value.dtype}")
     return (value - np.datetime64(0, "us")) / np.timedelta64(1, "us")

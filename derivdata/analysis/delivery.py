@@ -68,7 +68,7 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     prices = of_contract(prices[prices["time"].isin(expiries)], contract)
     delivered = prices.set_index("time")["price_usd"]
     if not delivered.index.is_unique:
-        raise ValueError("prices has several deliveries of an instant: choose one symbol and venue")
+        raise ValueError("prices has several deliveries of a time: choose one symbol and venue")
     values = delivered.reindex(expiries).to_numpy(np.float64)
     price = xr.DataArray(values, {"expiry": surface["expiry"]}, "expiry", attrs={"units": "USD"})
     k = (xr.ones_like(price) * np.log(price / surface["forward"].reset_coords(drop=True))).drop_attrs()

@@ -153,7 +153,7 @@ def _refuse_crossed(bid: Floats, ask: Floats, rows: Any, book: Any) -> None:
         row = rows[book == at].iloc[0]
         raise ValueError(
             f"books: {_named(row['symbol'], row['exchange'], row['time'])} is crossed: its best bid is "
-            f"{bid[at]:g} and its best ask {ask[at]:g}; leave it out"
+            f"{bid[at]:g} and its best ask {ask[at]:g}; omit it"
         )
 
 

@@ -242,9 +242,9 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
         if last is not None and expiry[last] <= now:
             lost = rows.iloc[last]
             raise ValueError(
-                f"{lost['symbol']} on {lost['exchange']}: no instant before the contract of "
+                f"{lost['symbol']} on {lost['exchange']}: no time before the contract of "
                 f"{lost['expiry']:%Y-%m-%d} expired has a price of it and of a later one, with which to roll "
-                "it: ask for a finer resolution, or give a larger before="
+                "it: request a finer resolution, or pass a larger before="
             )
         if last is not None:
             own = at[name[at] == name[last]]
@@ -293,7 +293,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     marks = legs.set_index(_PLACE)["rolled_usd"].to_xarray()
     marks = marks.reindex(symbol=prices["symbol"], time=prices["time"])
     if not marks.notnull().any():
-        raise ValueError("held has no price at an instant of prices: use one resolution for both")
+        raise ValueError("held has no price at a time of prices: use one resolution for both")
     known = marks["time"].where(marks.notnull())
     free = free_leg(rates)
     free = free.where(

@@ -147,7 +147,7 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
         if isinstance(value, xr.DataArray):
             strange = [str(dim) for dim in value.dims if dim in core or not (new or dim in sizes)]
             if strange:
-                raise ValueError(f"{name} has the dim {strange[0]!r}, which it can not have beside the data")
+                raise ValueError(f"{name} has the dim {strange[0]!r}, which the data does not have")
             for dim, size in value.sizes.items():
                 if dim not in value.indexes and size != sizes.get(dim, size):
                     raise ValueError(f"{name} has {size} along {dim!r} where the data has {sizes[dim]}")

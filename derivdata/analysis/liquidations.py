@@ -273,7 +273,7 @@ def bucket(
 
 def _labels(events: pd.DataFrame, width: pd.Timedelta, start: Any, end: Any) -> pd.DatetimeIndex:
     if (start is None or end is None) and not len(events):
-        raise ValueError("no events: give start and end of the window")
+        raise ValueError("no events: pass start and end of the window")
     first = events["time"].min() if start is None else times.instant(start, "start")
     last = events["time"].max() if end is None else times.instant(end, "end") - pd.Timedelta(1, "us")
     if not first <= last:

@@ -156,7 +156,7 @@ def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
     try:
         return data.sel(time=instant, drop=True)
     except (KeyError, TypeError):
-        raise ValueError(f"{name}={when!r} is not an instant of the panel {of}") from None
+        raise ValueError(f"{name}={when!r} is not a time of the panel {of}") from None
 
 
 def _base(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
     units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
     if units != {"USD"}:
         raise ValueError(
-            f"oi and volume_24h: both must say units='USD' in attrs; they say {', '.join(sorted(units))}"
+            f"oi and volume_24h: both must state units='USD' in attrs; they state {', '.join(sorted(units))}"
         )
     try:
         oi, volume_24h = xr.align(oi, volume_24h, join="inner", copy=False)

@@ -98,7 +98,7 @@ def require_quantity(oi: Any, *dims: str) -> xr.DataArray:
     amounts: xr.DataArray = require(oi, *dims, name="oi")
     unit = unit_of(amounts, "oi")
     if unit is None:
-        raise ValueError("oi must say its unit: oi.attrs['units'] = 'USD', or 'coin'")
+        raise ValueError("oi must state its unit: oi.attrs['units'] = 'USD', or 'coin'")
     if unit not in QUANTITY_UNITS:
         raise ValueError(f"oi is in {unit!r}: open interest is in 'USD' or in 'coin'")
     return amounts
@@ -194,7 +194,7 @@ def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None
 def usual_step(since: Floats) -> float:
     """Return the usual hours between rows, the median gap."""
     if since.size < 2:
-        raise ValueError("the panel's one row does not say how long it holds: give step")
+        raise ValueError("the panel's one row does not state how long it is valid: pass step")
     return float(np.median(np.diff(since)))
 
 
@@ -202,7 +202,7 @@ def interval_of(panel: xr.DataArray) -> xr.DataArray:
     """Return the hours that each settlement of a panel pays for, over the panel's dims."""
     if "interval_hours" not in panel.coords:
         raise ValueError(
-            "settlements pay for their interval, and this panel does not say it: dd.panel(settlements) does, "
+            "settlements pay for their interval, and this panel lacks it: dd.panel(settlements) has it, "
             "or panel.assign_coords(interval_hours=8.0); infer_interval finds it from the stamps"
         )
     stated = panel["interval_hours"].reset_coords(drop=True)
@@ -218,12 +218,12 @@ def window_rows(
     """Return the rows of a window, of time in whole steps of the panel, and the least known ones."""
     since = hours(panel) if "time" in panel.coords and panel.sizes["time"] else None
     if (window is None) == (rows is None):
-        raise ValueError("give the window as a length of time, or its rows=")
+        raise ValueError("pass the window as a length of time, or its rows=")
     if window is not None:
         nothing = float(max(2, min_rows or 2))  # of a panel without steps, any window of enough rows will do
         steps = nothing if since is None else hours_of(window, "window") / usual_step(since)
         if not abs(steps - np.rint(steps)) < 1e-6:
-            raise ValueError(f"{window=} is no whole number of the panel's steps: give rows=")
+            raise ValueError(f"{window=} is not a whole number of the panel's steps: pass rows=")
         rows = int(np.rint(steps))
     assert rows is not None
     least = max(2, rows // 2) if min_rows is None else min_rows

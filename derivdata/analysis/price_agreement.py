@@ -71,7 +71,7 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
         symbols = wrong.any([dim for dim in wrong.dims if dim != "symbol"])
         if bool(symbols.all()):
             raise ValueError(
-                f"{told}. Another coin or contract bears the same ticker: leave it out, give its price in "
+                f"{told}. Another coin or contract bears the same ticker: omit it, pass its price in "
                 "units of the others, or pass apart='keep' if it is the same coin"
             )
         warn_caller(f"{told}; these series are left out (apart='keep' uses them)")
@@ -81,7 +81,7 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
     if bool(flagged.any()):
         some = flagged.any("time") if "time" in flagged.dims else flagged
         warn_caller(
-            f"{name} lie more than 5 % apart and are used: {_listed(logs.where(flagged), some)}. This is a "
+            f"{name} are more than 5 % apart and are used: {_listed(logs.where(flagged), some)}. This is a "
             "squeeze, a coin before its listing, or another coin under the same ticker"
         )
     return price

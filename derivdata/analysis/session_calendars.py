@@ -35,7 +35,7 @@ def exchange_spans(
     names = package.get_calendar_names(include_aliases=True)
     if market not in names:
         raise ValueError(
-            f"exchange_calendars has no market {market!r}{did_you_mean(market, names)}: give its hours, "
+            f"exchange_calendars has no market {market!r}{did_you_mean(market, names)}: pass its hours, "
             "hours=dd.rwa.market_hours(market)"
         )
     name = package.resolve_alias(market)
@@ -95,7 +95,7 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
         rows = rows.sort_values("time")
     rows = rows.drop_duplicates(["exchange_id", "start", "session"], keep="last")
     if rows["exchange_id"].nunique() > 1:
-        raise ValueError(f"{market!r} names several markets of hours: give the exchange_id")
+        raise ValueError(f"{market!r} names several markets of hours: pass the exchange_id")
     zone = str(rows["timezone"].iloc[-1])
     tradable = rows["is_tradable"].astype("bool")
     trading = []
@@ -113,7 +113,7 @@ def table_spans(hours: pd.DataFrame, market: str, first: pd.Timestamp, last: pd.
     if spans["start"].min() > first or spans["end"].max() < last:
         raise ValueError(
             f"hours has sessions of {market!r} from {spans['start'].min()} to {spans['end'].max()}, and the "
-            f"window is from {first} to {last}: join tables of more instants with pd.concat"
+            f"window is from {first} to {last}: join tables of more times with pd.concat"
         )
     return spans
 
@@ -160,7 +160,7 @@ def _closure(
     if unlisted:
         raise ValueError(
             f"hours has neither a session nor a holiday of {market!r} on {unlisted[0].date()}: join the "
-            "table of an earlier instant with pd.concat"
+            "table of an earlier time with pd.concat"
         )
     if weekdays:
         return "holiday"

@@ -171,7 +171,7 @@ def by_session(
     bounds, kinds = _bounds(sessions)
     known = [panel for panel in (mark, funding, oi) if panel is not None]
     if not known or (index is not None and mark is None):
-        raise ValueError("give mark, funding or oi; index needs mark")
+        raise ValueError("pass mark, funding or oi; index needs mark")
     spent = {"bounds": bounds, "kinds": kinds}
     results = []
     if funding is not None:
@@ -239,7 +239,7 @@ def closures(
     """
     bounds, kinds = _bounds(sessions)
     if all(panel is None for panel in (mark, index, funding, oi)):
-        raise ValueError("give mark, index, funding or oi")
+        raise ValueError("pass mark, index, funding or oi")
     begins, ends, names = _closures(bounds, kinds)
     delay = length(after, "after") / pd.Timedelta(1, "us")
     opens = ends + np.timedelta64(round(delay), "us")
@@ -281,7 +281,7 @@ def _bounds(sessions: pd.DataFrame) -> tuple[Any, Any]:
     """Return the edges of the spans of a calendar [datetime64, µs], and the number of each span's session."""
     require_columns(sessions, "sessions", others=("session", "start", "end"))
     if not len(sessions):
-        raise ValueError("sessions has no rows: give a calendar of dd.analysis.sessions.calendar")
+        raise ValueError("sessions has no rows: pass a calendar of dd.analysis.sessions.calendar")
     starts, ends = (
         naive_utc(pd.DatetimeIndex(sessions[name])).as_unit("us").to_numpy() for name in ("start", "end")
     )
@@ -343,7 +343,7 @@ def _over_sessions(
     if stamps[0] < bounds[0] or stamps[-1] > bounds[-1]:
         raise ValueError(
             f"{name} runs from {stamps[0]} to {stamps[-1]} and sessions from {bounds[0]} to {bounds[-1]}: "
-            "give a calendar that covers the panel"
+            "pass a calendar that covers the panel"
         )
     edges = hours_at(bounds, stamps[0])
     clocks = np.zeros((len(SESSIONS), edges.size))

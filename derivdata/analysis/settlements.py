@@ -227,7 +227,7 @@ def _without_overlap(
             f"{np.datetime_as_string(paid_at, unit='s')} pays for {interval[place]:g} h and comes "
             f"{since[row] - since[before[place]]:g} h after the one before. A payment is there twice (see "
             "dd.quality), or interval_hours is too long (see infer_interval); functions that take overlap= "
-            "leave it out with overlap='nan'"
+            "omit it with overlap='nan'"
         )
     for series in np.ndindex(wrong.shape[:-1]):
         if wrong[series].any():

@@ -81,7 +81,7 @@ def volatility_index(
         raise ValueError(f"horizon={horizon!r} is not a time ahead")
     require_variables(variance, "variance", ("total_variance", "year_fraction"))
     if not variance["total_variance"].sizes.get("expiry"):
-        raise ValueError("variance has no total_variance over dim expiry: give model_free's result")
+        raise ValueError("variance has no total_variance over dim expiry: pass the result of model_free")
     absent = xr.full_like(variance["total_variance"], np.nan)
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]

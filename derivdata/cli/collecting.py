@@ -128,7 +128,7 @@ def _alerts(arguments: argparse.Namespace, clock: Clock) -> Alerts | None:
         return None
     url = arguments.alert_url or os.environ.get("DERIVDATA_ALERT_URL", "")
     if not url:
-        raise ValueError("--alert needs the address to post to: give --alert-url or set DERIVDATA_ALERT_URL")
+        raise ValueError("--alert needs the address to post to: pass --alert-url or set DERIVDATA_ALERT_URL")
     failed = arguments.to.with_name(f"{arguments.to.name}.failed-alerts.jsonl")
     rules = [parse_rule(text) for text in arguments.alert]
     return Alerts(rules, url, os.environ.get("DERIVDATA_ALERT_SECRET", ""), failed, clock, log=say)

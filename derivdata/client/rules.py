@@ -144,9 +144,9 @@ def _other_subject(e: CheckedAnswer) -> Iterator[str]:
         requested = e.requested[name]
         for echo in map(e.stated.get, _NAMED[name]):
             if isinstance(echo, list | tuple) and set(map(str, echo)) != set(requested.split(",")):
-                yield f"asked for {name} {requested!r}, the answer is about {','.join(map(str, echo))!r}"
+                yield f"requested {name} {requested!r}, the response is about {','.join(map(str, echo))!r}"
             elif isinstance(echo, str | int) and name not in lists and str(echo) != requested:
-                yield f"asked for {name} {requested!r}, the answer is about {echo!r}"
+                yield f"requested {name} {requested!r}, the response is about {echo!r}"
         rows = {word for field in _NAMED[name] for word in e.words.get(field, ())}
         if others := sorted(rows - e.requested_names.get(name, rows)):
             yield f"asked for {name} {requested!r}, rows are of {', '.join(others[:5])}"
@@ -203,7 +203,7 @@ def _other_range(e: CheckedAnswer) -> Iterator[str]:
         shorter = wanted_length is not None and used_length is not None and used_length < wanted_length
         is_other = used != requested and (wanted_length is None or wanted_length != used_length)
         if is_other and not (shorter and explained):
-            yield f"asked for range {requested!r}, the answer is about range {used!r}"
+            yield f"requested range {requested!r}, the response is about range {used!r}"
 
 
 def _length(text: str) -> pd.Timedelta | None:

@@ -67,7 +67,7 @@ def carry(
     outcomes = {of_what(one) for one in _each(forecast)}
     if len(outcomes) > 1:
         raise ValueError(
-            "some forecasts are of funding only, others of funding and prices: give prices= to all of them, "
+            "some forecasts are of funding only, others of funding and prices: pass prices= to all of them, "
             "or to none"
         )
     [of] = outcomes
@@ -108,7 +108,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
 
 def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     if rows["name"].nunique() != 1 or rows["hold_hours"].nunique() < 2:
-        raise ValueError("give one pair at two holding times or more: forecast_carry(..., hold=h) for each")
+        raise ValueError("pass one pair at two holding times or more: forecast_carry(..., hold=h) for each")
     ax = style.axes(ax)
     days = rows["hold_hours"].to_numpy() / 24.0
     net = rows["net_bps"].to_numpy()
@@ -266,7 +266,7 @@ def _each(forecast: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
         require_variables(one, "forecast", _NUMBERS)
         lost = [name for name in ("long", "short") if name not in one.coords]
         if lost:
-            raise ValueError(f"forecast has no coordinate {lost[0]!r}: give what forecast_carry returned")
+            raise ValueError(f"forecast has no coordinate {lost[0]!r}: pass the result of forecast_carry")
     return each
 
 
@@ -282,7 +282,7 @@ def _forecasts(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
     rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
     if rows.empty:
-        raise ValueError("no pair has a forecast; its status says why (1: too few past decisions)")
+        raise ValueError("no pair has a forecast; its status has the reason (1: too few past decisions)")
     for name, of in {"net": "net", "gross": "gross", "low": "net_low", "high": "net_high"}.items():
         rows[f"{name}_apr"] = convert(rows[f"{of}_bps"], "bps", "apr", hours=rows["hold_hours"])
     legs = rows["long"].astype(str) + " / " + rows["short"].astype(str)

@@ -66,7 +66,7 @@ def fitted(fit: xr.Dataset) -> xr.Dataset:
     alive = np.isfinite(smile.total_variance(fit, 0.0, extrapolate=True))
     usable = fit.isel(expiry=np.flatnonzero(alive))
     if not usable.sizes["expiry"]:
-        raise ValueError("no expiry has a fit: its status says why")
+        raise ValueError("no expiry has a fit: its status has the reason")
     return usable
 
 
@@ -95,7 +95,7 @@ def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.T
 def chosen_expiries(listed: pd.DatetimeIndex, requested: Expiries | None, limit: int) -> Indices:
     """Return the places of the expiries requested; of None up to `limit`, spread over those listed."""
     if limit < 1:
-        raise ValueError(f"{limit=} is no number of expiries")
+        raise ValueError(f"{limit=} must be a positive number of expiries")
     if requested is None:
         return np.unique(np.linspace(0, len(listed) - 1, min(limit, len(listed))).round().astype(np.intp))
     given: Any = requested

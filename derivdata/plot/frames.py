@@ -75,7 +75,7 @@ def _sized(ax: Axes | None, figsize: Any, engine: Any) -> Axes:
     import matplotlib.pyplot as plt
 
     if ax is not None:
-        raise ValueError("figsize is the size of a new figure: give ax or figsize, not both")
+        raise ValueError("figsize is the size of a new figure: pass ax or figsize, not both")
     if engine == "plotly":
         raise ValueError("figsize is of matplotlib; use figure.update_layout(width=, height=) of plotly")
     is_pair = isinstance(figsize, tuple | list) and len(figsize) == 2

@@ -148,7 +148,7 @@ def _span(
     events: pd.DataFrame, start: times.Instant | None, end: times.Instant | None
 ) -> tuple[pd.Timestamp, pd.Timestamp]:
     if events.empty and (start is None or end is None):
-        raise ValueError("no events: give start and end of the span")
+        raise ValueError("no events: pass start and end of the span")
     first = events["time"].min() if start is None else times.instant(start, "start")
     last = events["time"].max() if end is None else times.instant(end, "end")
     if last < first:
@@ -295,13 +295,13 @@ def orderbook_depth(
     elif "level" in data:
         table = _book(ax, data, name)
     else:
-        raise ValueError("give the table of dd.orderbook.book or dd.orderbook.depth_history")
+        raise ValueError("pass the table of dd.orderbook.book or dd.orderbook.depth_history")
     return finish(ax, table, data, source=source)
 
 
 def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     if data["time"].nunique() > 1:
-        raise ValueError("the table holds several books: choose one instant")
+        raise ValueError("the table holds several books: choose one time")
     sides = {str(side): rows.sort_values("level") for side, rows in data.groupby("side", observed=True)}
     if set(sides) != {"bid", "ask"}:
         raise ValueError(f"a book has bids and asks; this one has {', '.join(sides)}")

@@ -294,7 +294,7 @@ def implied_density(
     """
     fit = fitted(single(fit_of(data), "a density"))
     if "forward" not in fit.variables:
-        raise ValueError("data has no forward: give a fit of surface.from_chain, or a chain")
+        raise ValueError("data has no forward: pass a fit of surface.from_chain, or a chain")
     listed = pd.DatetimeIndex(fit["expiry"].to_numpy())
     if not listed.is_unique:
         raise ValueError("data has an expiry twice")

@@ -79,9 +79,9 @@ def strikes(
     only_for(kind, ("open_interest", "volume"), expiry=expiry, by=by)
     only_for(kind, ("gamma",), dealer=dealer)
     if contract_size is not None and not 0 < contract_size < np.inf:
-        raise ValueError(f"{contract_size=} is no number of coins")
+        raise ValueError(f"{contract_size=} is not a number of coins")
     if by == "expiry" and expiry is not None:
-        raise ValueError("expiry is one of the bars by='expiry': give it with by='strike'")
+        raise ValueError("expiry is one of the bars by='expiry': pass it with by='strike'")
     if kind == "gamma":
         ax, table = _gamma(chain, dealer, contract_size, ax)
     else:

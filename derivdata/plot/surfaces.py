@@ -242,7 +242,7 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
         )
     crowd = [str(d) for d in fit["method"].dims if d not in ("exchange", "expiry")]
     if crowd:
-        raise ValueError(f"one symbol and one instant are compared; the data has a dim {crowd[0]!r}")
+        raise ValueError(f"one symbol and one time are compared; the data has a dim {crowd[0]!r}")
     maturity = xr.DataArray(
         np.asarray(days, dtype=np.float64) / 365.0, dims="days", coords={"days": list(days)}
     )

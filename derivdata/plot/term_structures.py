@@ -171,7 +171,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     require_variables(data, "data", ("basis_apr", "forward_carry"), dims=("expiry",))
     curve = single(data, "a basis curve").dropna("expiry", subset=["basis_apr"])
     if not curve.sizes["expiry"]:
-        raise ValueError("no expiry has a basis: give spot= to dd.analysis.chain.basis")
+        raise ValueError("no expiry has a basis: pass spot= to dd.analysis.chain.basis")
     tenors = days(curve)
     apr = np.asarray(curve["basis_apr"])
     growth = np.asarray(curve["forward_carry"])
@@ -208,7 +208,7 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
         require_columns(before, "before", ("iv",), others=("time", "expiry"))
         require_instants(before, "before", ["time", "expiry"])
         if before["time"].nunique() != 1:
-            raise ValueError(f"before holds {before['time'].nunique()} instants: choose one")
+            raise ValueError(f"before holds {before['time'].nunique()} times: choose one")
         if before["expiry"].duplicated().any():
             raise ValueError("before holds an expiry twice: choose one symbol and one venue")
         frame = before[["expiry", "iv"]].assign(expiry=naive_utc(before["expiry"]))

@@ -187,7 +187,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     lines = {f"{name}_{days:g}d": seen[name].sel(tenor=days) for name in points for days in tenors}
     table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
-        raise ValueError("data has no instant with a value: its status says why")
+        raise ValueError("data has no time with a value: its status has the reason")
     upper, lower = style.strips(ax, 2.0, 1.4, size=(8.0, 5.0))
     index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
     upper.plot(table["time"], table["strip_index"], color="black", lw=1.8, label=index)

@@ -43,7 +43,7 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     (48, True)
     """
     if len(frames) == 0:
-        raise ValueError("frames is empty: give at least one table")
+        raise ValueError("frames is empty: pass at least one table")
     columns = list(frames[0].columns)
     for place, frame in enumerate(frames):
         if list(frame.columns) != columns:

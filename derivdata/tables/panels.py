@@ -90,7 +90,7 @@ def panel(
         _attrs(table, column)  # rows of two resolutions are refused before they are added up
         table = by_coin(table, column, prices)
     elif prices is not None:
-        raise ValueError("prices= is for by='coin': it tells whether contracts are of one coin")
+        raise ValueError("prices= is for by='coin': it decides whether contracts are of one coin")
     attrs = _attrs(table, column)
     units: dict[str, str] = {}
     columns = {column: table[column]}

@@ -45,7 +45,7 @@ def test_each_instant_takes_the_newest_that_was_there() -> None:
     assert value["value"].item() == 1.0
     assert value["staleness"].item() == pytest.approx(80 / 60)
     settled = SAMPLED.assign_attrs(kind="settled")
-    with pytest.raises(ValueError, match="this panel does not say it"):
+    with pytest.raises(ValueError, match="this panel lacks it"):
         align.align(settled, "1h")
     value = align.align(settled.assign_coords(interval_hours=1.0), "1h")["value"].values[0]
     np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, np.nan, np.nan, np.nan])

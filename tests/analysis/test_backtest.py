@@ -575,17 +575,17 @@ def test_the_documented_years_out_of_sample() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"panel": panel(drawn(1)[0]).drop_vars("interval_hours")}, "this panel does not say it"),
+        ({"panel": panel(drawn(1)[0]).drop_vars("interval_hours")}, "this panel lacks it"),
         ({"leverage": 0.0}, "leverage"),
         ({"maintenance": 0.5}, "maintenance=0.5 .* 1/leverage="),
         ({"depth": xr.DataArray([1.0], dims="side")}, "depth has no dim 'exchange'"),
         ({"delay": "-1h"}, "not a length of time"),
         (
             {"panel": panel(drawn(1)[0]).assign_coords(interval_hours=16.0)},
-            "pay for more hours than have passed: .*; functions that take overlap= leave it out",
+            "pay for more hours than have passed: .*; functions that take overlap= omit it",
         ),
-        ({"rule": lambda past: {"BTC": ("alpha", "nowhere")}}, "no pair of this panel"),
-        ({"rule": lambda past: {"DOGE": ("alpha", "beta")}}, "no pair of this panel"),
+        ({"rule": lambda past: {"BTC": ("alpha", "nowhere")}}, "not a pair of this panel"),
+        ({"rule": lambda past: {"DOGE": ("alpha", "beta")}}, "not a pair of this panel"),
     ],
 )
 def test_misuse_is_refused_by_name(change: dict[str, Any], match: str) -> None:

@@ -127,7 +127,7 @@ def test_a_pair_of_spot_and_a_perpetual_earns_the_funding_and_a_borrowed_coin_co
     with pytest.raises(ValueError, match="no venue of rates along exchange"):
         funding.with_spot(paid.isel(exchange=[]))
     for apr in (-0.1, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="no cost of a year"):
+        with pytest.raises(ValueError, match="must be a fraction of 0 or more"):
             funding.with_spot(paid, borrow_apr=apr)
     assert funding.with_spot(paid, borrow_apr=10**30).sel(exchange="borrowed").max() < 0.0
 
@@ -150,7 +150,7 @@ def test_a_squeeze_and_a_coin_before_its_listing_give_results_with_a_notice(fact
     assert float(found.sel(symbol="X", exchange="b").mean()) == pytest.approx(1e4 * (factor - 1.0), abs=2.0)
     rates = (prices * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
     rule = backtest.HoldPair("X", "a", "b")
-    with pytest.warns(dd.errors.DataNotice, match="lie more than 5 % apart"):
+    with pytest.warns(dd.errors.DataNotice, match="are more than 5 % apart"):
         result = backtest.carry(rates, rule, backtest.Costs(0.0), prices=prices)
     assert result.sizes["trade"] == 1
 

@@ -161,7 +161,7 @@ class TestClean:
         ("frame", "message"),
         [
             (options({}).drop(columns="iv"), "iv"),
-            (options({}).drop(columns="time"), "says no time: pass at="),
+            (options({}).drop(columns="time"), "has no time: pass at="),
             (options({"bid": 0.1}), "bid_coin"),
             (options({"mark_price": 0.1}), "mark_coin"),
             (options({"bid_coin": 0.1, "ask_usd": 10.0}), "coin and in USD"),

@@ -52,7 +52,7 @@ def test_late_extra_and_odd_settlements():
 
 def test_too_short_a_series_and_samples_say_nothing():
     assert _inferred([8, 8])["interval_hours"].isnull().all()
-    with pytest.raises(ValueError, match="give settlements"):
+    with pytest.raises(ValueError, match="pass settlements"):
         funding.infer_interval(series(np.ones(5), kind="sampled"))
 
 

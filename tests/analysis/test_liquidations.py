@@ -187,7 +187,7 @@ def test_misuse_is_refused(events: pd.DataFrame) -> None:
         liquidations.clusters(events.drop(columns="side"))
     with pytest.raises(ValueError, match="times without a zone"):
         liquidations.clusters(events.assign(time=events["time"].dt.tz_localize(None)))
-    with pytest.raises(ValueError, match="give start and end"):
+    with pytest.raises(ValueError, match="pass start and end"):
         liquidations.bucket(events.iloc[:0])
     quiet = liquidations.bucket(events.iloc[:0], start="2026-01-01", end="2026-01-01T01:00")
     assert quiet["long_usd"].values.tolist() == [0.0] * 12

@@ -213,10 +213,10 @@ def test_volume_and_kinds_of_venues_by_hand() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: oi.market_share(panel([[1.0]], "a").drop_attrs()), "must say its unit"),
+        (lambda: oi.market_share(panel([[1.0]], "a").drop_attrs()), "must state its unit"),
         (lambda: oi.market_share(panel([[1.0]], "a").rename(time="t")), "no dim 'time'"),
         (lambda: oi.market_share(panel([[1.0]], "a"), venues=["zz"]), "'zz' is not a venue of this panel"),
-        (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[40]), "is not an instant"),
+        (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[40]), "is not a time"),
         (lambda: oi.hhi(panel([[1.0]], "a"), dim="venue"), "no dim 'venue'"),
     ],
 )

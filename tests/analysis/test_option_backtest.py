@@ -549,7 +549,7 @@ def test_wrong_input_is_refused_by_name():
         (lambda: OptionLeg("spot", 1.0, "7d"), "has no tenor"),
         (lambda: OptionLeg("call", 0.0, "7d"), "other than 0"),
         (lambda: OptionLeg("call", 1.0, "7d", delta=30.0), "delta=30.0 must be between"),
-        (lambda: OptionLeg("call", 1.0, "7d", delta=0.3, moneyness=1.0), "give one of them"),
+        (lambda: OptionLeg("call", 1.0, "7d", delta=0.3, moneyness=1.0), "pass one of them"),
         (lambda: Roll([]), "one at least"),
         (lambda: Roll(STRANGLE.legs, every="yearly"), "every='yearly' is not a length"),
         (lambda: DeltaHedge(), "needs every="),

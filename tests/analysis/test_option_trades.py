@@ -82,7 +82,7 @@ def test_a_delivery_has_the_lognormal_probability_of_a_flat_surface() -> None:
     missing = delivery.probabilities(_flat(0.5, 100.0), later)["probability"]
     assert np.isnan(missing.values).tolist() == [True, False]
     twice = pd.concat([made.delivery_prices()] * 2)
-    with pytest.raises(ValueError, match="several deliveries of an instant"):
+    with pytest.raises(ValueError, match="several deliveries of a time"):
         delivery.probabilities(_flat(0.5, 100.0), twice)
 
 

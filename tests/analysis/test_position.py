@@ -229,7 +229,7 @@ def test_legs_and_surfaces_that_cannot_be_are_refused():
             position.greeks(BOOK.assign(**change), made())
     with pytest.raises(ValueError, match="has no variable 'forward'"):
         position.greeks(BOOK, made().drop_vars("forward"))
-    with pytest.raises(ValueError, match="no instants along expiry"):
+    with pytest.raises(ValueError, match="no times along expiry"):
         position.greeks(BOOK, made().drop_vars("expiry"))
     with pytest.raises(ValueError, match=r"which has .'d1'"):
         position.greeks(BOOK, made(), which=["d1"])

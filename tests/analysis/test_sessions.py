@@ -366,9 +366,9 @@ def test_symbols_and_venues_are_worked_out_apart_and_lazily() -> None:
 def test_panels_that_do_not_fit_are_refused() -> None:
     calendar = made_calendar()
     mark = series([100.0] * 9, "mark_usd")
-    with pytest.raises(ValueError, match="give mark, funding or oi"):
+    with pytest.raises(ValueError, match="pass mark, funding or oi"):
         sessions.by_session(calendar, index=mark)
-    with pytest.raises(ValueError, match="give mark, index, funding or oi"):
+    with pytest.raises(ValueError, match="pass mark, index, funding or oi"):
         sessions.closures(calendar)
     with pytest.raises(ValueError, match="without holes"):
         sessions.by_session(calendar.drop(index=1), mark=mark)

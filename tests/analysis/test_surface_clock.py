@@ -201,5 +201,5 @@ def test_scenarios_and_attributions_age_by_the_clock() -> None:
 def test_clocks_that_cannot_be_are_refused(clock: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         surface.iv(THREE, 0.0, SUNDAY, clock=clock)
-    with pytest.raises(ValueError, match="no instants along expiry"):
+    with pytest.raises(ValueError, match="no times along expiry"):
         surface.iv(THREE.drop_vars("expiry"), 0.0, SUNDAY, clock=0.5)

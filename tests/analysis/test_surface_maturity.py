@@ -346,7 +346,7 @@ def test_what_has_no_place_on_a_surface_is_refused(three):
         surface.at(dated(three), "2026-02-01", strike=1e5, target_delta=0.25)
     with pytest.raises(ValueError, match="surface has no variable 'forward'"):
         surface.at(dated(three).drop_vars("forward"), "2026-02-01", strike=1e5)
-    with pytest.raises(ValueError, match="no instants along expiry"):
+    with pytest.raises(ValueError, match="no times along expiry"):
         surface.at(three, "2026-02-01")
     with pytest.raises(ValueError, match="expiry"):
         surface.at(dated(three), "soon")

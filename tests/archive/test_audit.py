@@ -189,7 +189,7 @@ def test_a_website_s_export_with_percent_signs_and_hours(tmp_path: Path) -> None
         "set": {"exchange": "binance"},
         "tz": "UTC",
     }
-    with pytest.raises(ArchiveError, match="cells of rate_bps_8h end in %: say --unit percent"):
+    with pytest.raises(ArchiveError, match="cells of rate_bps_8h end in %: pass --unit percent"):
         import_files(SETTLED, path, tmp_path / "to", **said)
     result = import_files(SETTLED, path, tmp_path / "to", unit="percent", **said)
     assert (result.written, result.rejected) == (60, 0)

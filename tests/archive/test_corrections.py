@@ -167,7 +167,7 @@ def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
 @pytest.mark.parametrize(
     ("where", "told"),
     [
-        (None, "say which rows"),
+        (None, "select rows"),
         ({"rate_bps_8h": "1"}, "'rate_bps_8h' is not a key column"),
         ({"exchange": "okx", "symbol": "ETH"}, "96 rows are not among those that are replaced; the first is"),
     ],

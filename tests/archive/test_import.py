@@ -367,7 +367,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
         import_files("funding_history", sampled, tmp_path / "to", **said)
     for options, told in (
         ({}, "no column 'Date' for time.*; the file has Symbol, When, Rate"),
-        ({"map": {"symbol": "Symbol", "rate_bps_8h": "Rate"}}, "say which column it is with --map time="),
+        ({"map": {"symbol": "Symbol", "rate_bps_8h": "Rate"}}, "name the column with --map time="),
     ):
         with pytest.raises(ArchiveError, match=told):
             settlements(tmp_path, content, **options)
@@ -490,5 +490,5 @@ def test_open_interest_in_coins_without_a_price_is_refused(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="'price_usd'"):
         interest(tmp_path, "time,oi_usd,p\n2026-01-01,1,1\n", unit="usd", map={"price_usd": "p"})
     rows = "".join(f"2026-01-{i + 1:02d},90171\n" for i in range(31))
-    with pytest.raises(ArchiveError, match="say --unit coins"):
+    with pytest.raises(ArchiveError, match="pass --unit coins"):
         interest(tmp_path, f"time,oi_usd\n{rows}", tz="UTC", unit=None)

@@ -41,7 +41,7 @@ def test_names_of_options_are_made_of_expiry_strike_and_side(tmp_path: Path) -> 
     fixed = {"symbol": "BTC", "exchange": "deribit", "instrument_name": "BTC"}
     with pytest.raises(ArchiveError, match="instrument_name='BTC' is not the name of an option") as told:
         import_files("options_snapshot", path, tmp_path / "to", set=fixed, tz="UTC")
-    assert "leave it out" in str(told.value)
+    assert "omit it" in str(told.value)
 
 
 def test_words_of_sides_are_mapped_one_by_one(tmp_path: Path) -> None:

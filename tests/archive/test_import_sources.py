@@ -176,7 +176,7 @@ def test_bodies_of_coinglass(tmp_path: Path) -> None:
         tmp_path, "funding_history", "b.json", body % rate, "coinglass", set={**said, "interval_hours": "8"}
     )
     assert rates["rate_bps_8h"].tolist() == pytest.approx([0.46])
-    with pytest.raises(ArchiveError, match=r"symbol is not in the file: say which column"):
+    with pytest.raises(ArchiveError, match=r"symbol is not in the file: name the column"):
         brought(tmp_path, "oi_history", "c.json", body % rate, "coinglass")
 
 

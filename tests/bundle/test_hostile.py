@@ -76,7 +76,7 @@ def test_what_stands_before_a_bundle_is_refused(before: bytes | None, good: Path
     whole = good.read_bytes()
     path = tmp_path / "two.ddz"
     path.write_bytes((whole if before is None else before) + whole)
-    refused(path, "stands before the first member")
+    refused(path, "data before the first member")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes by name")
@@ -84,7 +84,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.ddz")
     (tmp_path / "folder.ddz").mkdir()
     for name in ("pipe.ddz", "folder.ddz"):
-        refused(tmp_path / name, f"{name}: not a bundle: it is no file")
+        refused(tmp_path / name, f"{name}: not a bundle: not a file")
     refused(tmp_path / ("x" * 5000), "x: not a bundle, or cut off: .*File name too long")
 
 
@@ -180,7 +180,7 @@ def changed(text: bytes, **values: Any) -> bytes:
     ("name", "change", "says"),
     [
         ("manifest.json", lambda t: changed(t, version=2), "version 2: this library reads version 1"),
-        ("manifest.json", lambda t: changed(t, answers=4), "answers.json is damaged: .*number of answers"),
+        ("manifest.json", lambda t: changed(t, answers=4), "answers.json is damaged: .*number of responses"),
         ("manifest.json", lambda t: b"{}", "manifest.json cannot be read: .*missing required field"),
         ("manifest.json", lambda t: b"[" * 100_000, "manifest.json cannot be read"),
         ("manifest.json", None, "manifest.json is missing"),

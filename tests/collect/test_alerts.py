@@ -191,6 +191,6 @@ def test_the_command_asks_for_an_address_and_a_secret(
         monkeypatch.delenv(name, raising=False)
     command = ["collect", "--to", str(tmp_path / "archive"), "--alert", "silent 15m"]
     assert main(command) == 1
-    assert "give --alert-url or set DERIVDATA_ALERT_URL" in capsys.readouterr().err
+    assert "pass --alert-url or set DERIVDATA_ALERT_URL" in capsys.readouterr().err
     assert main([*command, "--alert-url", "https://127.0.0.1/hook"]) == 1
     assert "set DERIVDATA_ALERT_SECRET" in capsys.readouterr().err

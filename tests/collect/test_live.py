@@ -452,7 +452,7 @@ def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest
         ((["nope"], "okx"), "there is no table 'nope'"),
         (([], "okx"), "tables: name at least one"),
         ((RATES, "nope"), "nope"),
-        ((["orderbook_book"], "okx"), r"name some, symbols=\['BTC'\]"),
+        ((["orderbook_book"], "okx"), r"pass some, symbols=\['BTC'\]"),
     ],
 )
 def test_what_cannot_be_told_live_is_refused(arguments: Any, message: str) -> None:

@@ -113,8 +113,8 @@ def exchanged(rows: list[Any]) -> None:
 
 
 CASES: dict[str, tuple[str, str, str, Lie, str]] = {
-    "bybit of ETH": ("bybit", FUNDING, "funding/history", about_ether, "the answer is about ETH"),
-    "hyperliquid of ETH": ("hyperliquid", FUNDING, "info", about_ether, "the answer is about ETH"),
+    "bybit of ETH": ("bybit", FUNDING, "funding/history", about_ether, "the response is about ETH"),
+    "hyperliquid of ETH": ("hyperliquid", FUNDING, "info", about_ether, "the response is about ETH"),
     "first page of bitget": ("bitget", FUNDING, "history-fund-rate", first_pages(), "before once more"),
     "first page of kucoin": ("kucoin", FUNDING, "funding-rates", first_pages(), "no row|rows end|rows are"),
     "nothing from bybit": ("bybit", FUNDING, "funding/history", EMPTIED, "is traded, and its rows end"),

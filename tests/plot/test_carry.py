@@ -25,7 +25,7 @@ def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:
 def test_carry_by_hold_is_of_one_pair_at_several_holding_times() -> None:
     one, other = made.carry("low", "middle", "7d"), made.carry("low", "high", "1d")
     for wrong in ([one], [one, other]):
-        with pytest.raises(ValueError, match="give one pair at two holding times or more"):
+        with pytest.raises(ValueError, match="pass one pair at two holding times or more"):
             plot.carry(wrong, "hold")
 
 
@@ -43,7 +43,7 @@ def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
             f"carry, {of} [bps of one leg's notional]",
         ]
     mixed = [made.carry("low", "high", "1d"), made.carry("low", "high", "7d", prices=True)]
-    with pytest.raises(ValueError, match="give prices= to all of them, or to none"):
+    with pytest.raises(ValueError, match="pass prices= to all of them, or to none"):
         plot.carry(mixed, "hold")
 
 

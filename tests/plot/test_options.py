@@ -182,7 +182,7 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
         (plot.term_structure, made.chains, "a term structure is of one exchange; there are 2"),
         (plot.surface, lambda: made.fit().isel(expiry=[0]), "a surface needs two expiries"),
         (plot.surface, lambda: 3, r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"),
-        (basis, lambda: made.basis() * np.nan, "no expiry has a basis: give spot="),
+        (basis, lambda: made.basis() * np.nan, "no expiry has a basis: pass spot="),
         (basis, made.chain, r"what dd\.analysis\.chain\.basis gave"),
         (
             plot.volatility,
@@ -220,7 +220,7 @@ def test_bars_by_expiry_are_calls_and_puts_of_its_strikes() -> None:
     assert plot.data(ax)["expiry"].dt.date.astype(str).tolist()[:2] == ["2026-01-12", "2026-02-04"]
     with pytest.raises(ValueError, match="no option has volume"):
         plot.strikes(made.chain().assign(volume=np.nan), "volume")
-    with pytest.raises(ValueError, match="give it with by='strike'"):
+    with pytest.raises(ValueError, match="pass it with by='strike'"):
         plot.strikes(made.chain(), by="expiry", expiry="2026-02-04")
 
 

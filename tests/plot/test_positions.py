@@ -84,7 +84,7 @@ def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row
     rows = np.concatenate([c.get_offsets()[:, 1].round() for c in ax.collections if len(c.get_offsets())])
     assert (rows == 1).sum() == 8
     none = made.liquidated().iloc[:0]
-    with pytest.raises(ValueError, match="no events: give start and end"):
+    with pytest.raises(ValueError, match="no events: pass start and end"):
         plot.liquidations(none)
     ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
     assert ax.get_title(loc="left") == "no order: no liquidation"
@@ -116,9 +116,9 @@ def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> No
     [
         (made.book().iloc[:0], "the table is empty"),
         (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: choose one symbol"),
-        (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: choose one instant"),
+        (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: choose one time"),
         (made.book().query("side == 'bid'"), "a book has bids and asks; this one has bid"),
-        (made.liquidated().query("exchange == 'alpha'"), "give the table of dd.orderbook.book"),
+        (made.liquidated().query("exchange == 'alpha'"), "pass the table of dd.orderbook.book"),
     ],
 )
 def test_what_is_no_book(data: pd.DataFrame, message: str) -> None:

@@ -527,9 +527,9 @@ class Lie(NamedTuple):
 
 
 LIES: dict[str, Lie] = {
-    "another symbol": Lie(partial(other_echo, "symbol", "LTC"), "another subject", "asked for symbol '"),
+    "another symbol": Lie(partial(other_echo, "symbol", "LTC"), "another subject", "requested symbol '"),
     "a symbol of the same letters": Lie(
-        partial(other_echo, "symbol", "BTCDOM"), "another subject", "the answer is about 'BTCDOM'"
+        partial(other_echo, "symbol", "BTCDOM"), "another subject", "the response is about 'BTCDOM'"
     ),
     "the symbol in small letters": Lie(
         partial(other_echo, "symbol", "btc"), "another subject", "about 'btc'"
@@ -1011,7 +1011,7 @@ def test_a_lie_that_a_killed_process_left_in_the_cache_is_found_when_it_is_read(
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
     error = outcome("funding.history")[1]
     assert error is not None
-    assert "asked for symbol 'BTC'" in str(error)
+    assert "requested symbol 'BTC'" in str(error)
     assert len(upstream.paths) == before, "it was to come from the cache"
     assert set(fetch("funding.history")["symbol"]) == {"BTC"}
     assert len(upstream.paths) > before

@@ -74,7 +74,7 @@ def test_legacy_paths_serve_their_successors(ask: Caller, family: str) -> None:
 
 def test_one_parameter_under_both_names_is_refused(ask: Caller) -> None:
     both = ask.error("/liquidations/aggregates", 400, period="4h", range="4h")["error"]
-    assert both == "range (also as period) is given 2 times: give range once"
+    assert both == "range (also as period) is given 2 times: pass range once"
     mixed = ask.error("/oi/BTC/timeseries", 400, period="7d", start="2026-06-20")["error"]
     assert "range and start exclude each other" in mixed
 

@@ -187,7 +187,7 @@ def test_offline_answers_from_the_cache_whatever_the_age_and_opens_no_socket(
     assert offline.clock() == NOON.floor("min")
     with pytest.raises(errors.NotCached, match="/funding/historical\\?symbol=ETH: not in the cache"):
         offline._serve(Request("/funding/historical", (("symbol", "ETH"),)), FUNDING)
-    with pytest.raises(errors.NotCached, match="take the time from"):
+    with pytest.raises(errors.NotCached, match="read the time from"):
         opened("https://nowhere.example", offline=True).clock()
 
 

@@ -294,7 +294,7 @@ def test_usdt_comes_before_other_quotes() -> None:
 
 def test_a_contract_that_no_one_names_and_an_unknown_venue_or_path_are_refused() -> None:
     body = json.dumps([{"t": MS // 1000, "r": "0.0001"}])
-    with pytest.raises(SchemaError, match="does not name the contract: give it with the request"):
+    with pytest.raises(SchemaError, match="does not name the contract: pass it with the request"):
         dd.venues.read("gateio", "/futures/usdt/funding_rate", body)
     rows = dd.venues.read("gateio", "/futures/usdt/funding_rate?contract=ETH_USDT", body)
     assert rows["funding_settlements"]["symbol"].tolist() == ["ETH"]

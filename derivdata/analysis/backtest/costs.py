@@ -61,7 +61,7 @@ def _published(symbols: Sequence[str], venues: Sequence[str]) -> list[list[float
     if lacking:
         raise ValueError(
             f"no taker fee with a source is known of {', '.join(sorted(lacking))} for every symbol "
-            "(dd.venues.facts() lists those that are): give fee_bps"
+            "(dd.venues.facts() lists those that are): pass fee_bps"
         )
     return [[fee for fee in row if fee is not None] for row in fees]
 

@@ -111,12 +111,12 @@ class Fees:
         if first is None:
             raise ValueError(
                 f"no {fact} with a source is known of {venue} for {self._symbol} (dd.venues.facts() lists "
-                f"those that are): give OptionCosts({name}=...)"
+                f"those that are): pass OptionCosts({name}=...)"
             )
         if fact not in self._early:
             self._early.add(fact)
             warn_caller(
-                f"the {fact} of {venue} on {day} is not known; that of {first.as_of} is used: give "
+                f"the {fact} of {venue} on {day} is not known; that of {first.as_of} is used: pass "
                 f"OptionCosts({name}=...)"
             )
         return first.value

@@ -115,7 +115,7 @@ class OptionLeg:
         if given and self.side not in OPTIONS:
             raise ValueError(f"a leg with the side {self.side!r} has no {given[0]}")
         if len(given) == 2:
-            raise ValueError("a leg is chosen by delta or by moneyness: give one of them")
+            raise ValueError("a leg is chosen by delta or by moneyness: pass one of them")
         if self.delta is not None and not 0.0 < self.delta < 1.0:
             raise ValueError(f"delta={self.delta!r} must be between 0 and 1")
         if self.moneyness is not None and not self.moneyness > 0.0:

@@ -83,7 +83,7 @@ class ForecastThreshold:
         if ("pair" in self.forecast.dims) == ("exchange" in self.forecast.dims):
             raise ValueError(f"forecast needs a dim pair or exchange; its dims are {self.forecast.dims}")
         if "pair" in self.forecast.dims and not {"long", "short"} <= set(self.forecast.coords):
-            raise ValueError("forecast: the coordinates long and short say which venues each pair is of")
+            raise ValueError("forecast: the coordinates long and short must name the venues of each pair")
         if (np.diff(self._parts.times) <= np.timedelta64(0, "us")).any():
             raise ValueError("the times of forecast must ascend without repeats")
 

@@ -207,7 +207,7 @@ def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
     if at is not None:
         frame["time"] = times.instant(at, "at")
     if "time" not in frame:
-        raise ValueError("the chain says no time: pass at=, the instant of the quotes")
+        raise ValueError("the chain has no time: pass at=, the time of the quotes")
     frame["time"] = instants(frame["time"], "the column 'time' of chain")
     frame["expiry"], dated = expiries(frame["expiry"], "the column 'expiry' of chain", dates=dates)
     frame = snapshots(frame)
@@ -223,7 +223,7 @@ def instants(column: pd.Series, called: str) -> pd.Series:
     try:
         return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")
     except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{called} does not hold instants") from None
+        raise ValueError(f"{called} does not hold times") from None
 
 
 def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:

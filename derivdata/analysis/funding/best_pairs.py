@@ -117,9 +117,9 @@ def best_pair(
     panel = require_rate(panel, "exchange")
     fees_8h = None if fee_bps is None else _fees_8h(panel, fee_bps, hold)
     if (oi_usd is None) != (min_oi_usd is None):
-        raise ValueError("oi_usd and min_oi_usd go together: give both or neither")
+        raise ValueError("oi_usd and min_oi_usd go together: pass both or neither")
     if (age_hours is None) != (max_age is None):
-        raise ValueError("age_hours and max_age go together: give both or neither")
+        raise ValueError("age_hours and max_age go together: pass both or neither")
     rates = held_settlements(panel)
 
     def known(other: Any, units: str | None, name: str) -> xr.DataArray:

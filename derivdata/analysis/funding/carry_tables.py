@@ -52,7 +52,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     numbers = [*_APR.values(), "probability_net_positive", "cost_bps", "hold_hours", "status"]
     require_variables(forecast, "forecast", numbers)
     if "time" in forecast.dims:
-        raise ValueError("forecast is of many instants: choose one, forecast.isel(time=-1)")
+        raise ValueError("forecast is of many times: choose one, forecast.isel(time=-1)")
     if "pair" not in forecast.dims:
         forecast = forecast.expand_dims("pair")
     figures = forecast[numbers].drop_indexes([leg for leg in ("long", "short") if leg in forecast.xindexes])

@@ -68,7 +68,7 @@ def infer_interval(
     """
     panel = require_rate(panel, "time").drop_vars("interval_hours", errors="ignore")
     if kind_of(panel) != "settled":
-        raise ValueError("samples are taken at any time and say nothing of the interval: give settlements")
+        raise ValueError("samples are taken at any time and do not determine the interval: pass settlements")
     ascending = np.sort([hours_of(candidate, "candidates") for candidate in candidates])
     if confirm < 1 or not ascending.size:
         raise ValueError(f"{candidates=}, {confirm=}: need an interval and confirm >= 1")

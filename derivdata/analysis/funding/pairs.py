@@ -104,7 +104,7 @@ def realised_carry(
     """
     panel = require_rate(panel, "exchange", "time")
     if kind_of(panel) != "settled":
-        raise ValueError("sampled rates were not paid: give settlements (dd.funding.settlements)")
+        raise ValueError("sampled rates were not paid: pass settlements (dd.funding.settlements)")
     opened, closed = (instant(stamp, name) for stamp, name in ((start, "start"), (end, "end")))
     if opened >= closed:
         raise ValueError(f"start {opened} is not before end {closed}")
@@ -139,7 +139,7 @@ def realised_carry(
             _settled_in_coin(panel, prices, venues, contracts or {}, fee_bps, stamps, leg_usd)
         )
     elif contracts is not None:
-        raise ValueError("contracts= needs prices=: what a coin is worth follows from its price")
+        raise ValueError("contracts= needs prices=: the value of a coin follows from its price")
     return result.assign_coords(venues)
 
 

@@ -82,7 +82,7 @@ def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
     found = hours_of(value, name)
     count = round(found / length)
     if abs(count * length - found) > 1e-6 or not count:
-        raise ValueError(f"{name}={value!r} is no whole number of periods of {length:g} h")
+        raise ValueError(f"{name}={value!r} is not a whole number of periods of {length:g} h")
     return count
 
 
@@ -97,7 +97,7 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     if "symbol" in marks.dims and "symbol" not in amounts.dims:
         if "symbol" not in amounts.coords and marks.sizes["symbol"] != 1:
             raise ValueError(
-                "prices are of several symbols and panel does not say of which it is: give those of its "
+                "prices are of several symbols and panel does not name its symbol: pass those of its "
                 "symbol, or panel.assign_coords(symbol='BTC')"
             )
         symbol = str((amounts if "symbol" in amounts.coords else marks)["symbol"].item())

@@ -66,7 +66,7 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
     """
     panel = require_rate(panel, "exchange")
     if (long is None) != (short is None):
-        raise ValueError("long and short go together: give both venues, or neither for every pair")
+        raise ValueError("long and short go together: pass both venues, or neither for every pair")
     panel = at_common_stamps(panel)
     if long is None or short is None:
         earned = panel.rename(exchange="short") - panel.rename(exchange="long")

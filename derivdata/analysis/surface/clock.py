@@ -134,7 +134,7 @@ def clock_of(clock: Clock | xr.Dataset) -> Rules:
 def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
     for name in ("weekend_weight", "event_variance"):
         if name not in clock:
-            raise ValueError(f"clock has no variable {name!r}: give what business_time.fit returned")
+            raise ValueError(f"clock has no variable {name!r}: pass the result of business_time.fit")
     variance = clock["event_variance"].reset_coords(drop=True)
     when = variance["event"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
     plain = [part.drop_vars("event") for part in (when, variance)]
@@ -156,7 +156,7 @@ def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tup
 def origin_us(surface: xr.Dataset, argument: str = "surface") -> xr.DataArray:
     """Return the instant of a surface [µs], over its leading dims, from its expiries and the time to them."""
     if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
-        raise ValueError(f"{argument} has no instants along expiry, so that no date has a place on it")
+        raise ValueError(f"{argument} has no times along expiry, so that no date has a place on it")
     expiry = surface["expiry"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
     t = surface["year_fraction"].reset_coords(drop=True)
     # All expiries of an instant tell the same one; the latest that is known is as good as any.

@@ -60,7 +60,7 @@ class Bundle:
         self.path = Path(path)
         with suppress(OSError):  # of a path that no file system takes, which opening it says below
             if self.path.exists() and not self.path.is_file():  # a pipe would be waited for
-                raise BundleError(f"{path}: not a bundle: it is no file; give a recording's path, FILE.ddz")
+                raise BundleError(f"{path}: not a bundle: not a file; pass a recording's path, FILE.ddz")
         self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
         if self._journal is not None:
             self._open_journal(self._journal)
@@ -98,7 +98,7 @@ class Bundle:
     def _open_journal(self, journal: RecordingJournal) -> None:
         """Take a recording that is under way, or was killed, for the bundle of what had come."""
         if journal.manifest is None:
-            raise unusable(self.path, "not a bundle, or cut off: it says nothing of itself")
+            raise unusable(self.path, "not a bundle, or cut off: its manifest is missing")
         self.entries = journal.entries
         self.manifest = described(journal.manifest, journal.entries, "")
         self._check_manifest(self.manifest)
@@ -129,7 +129,7 @@ class Bundle:
             raise unusable(self.path, f"{ANSWERS} is damaged: its hash is not the manifest's")
         entries = decoded(text, list[Entry], f"{self.path}: {ANSWERS}")
         if len(entries) != self.manifest.answers:
-            raise unusable(self.path, f"{ANSWERS} is damaged: {MANIFEST} says another number of answers")
+            raise unusable(self.path, f"{ANSWERS} is damaged: {MANIFEST} states another number of responses")
         self._dated(ANSWERS, (date for entry in entries for date in (entry.date, entry.received)))
         return entries
 
@@ -139,7 +139,7 @@ class Bundle:
             with suppress(ValueError):
                 if times.iso(times.instant(str(date))) == date:
                     continue
-            raise unusable(self.path, f"{name} cannot be read: {str(date)[:40]!r} is not an instant")
+            raise unusable(self.path, f"{name} cannot be read: {str(date)[:40]!r} is not a time")
 
     def _check_bodies(self) -> None:
         """Refuse bodies of another hash, and answers that a service's would be refused for."""
@@ -164,7 +164,7 @@ class Bundle:
         except _DAMAGE as error:
             raise unusable(self.path, f"{what or name} is damaged: {_words(error)}") from None
         if len(data) != info.file_size:
-            raise unusable(self.path, f"{what or name} is damaged: its size is not what it says")
+            raise unusable(self.path, f"{what or name} is damaged: its size differs from the stated one")
         return data
 
 
@@ -173,7 +173,7 @@ def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.Zip
     if len(infos) > MEMBERS or sum(info.file_size for info in infos) > TOTAL_BYTES:
         raise unusable(path, "refused: absurdly large when unpacked")
     if infos and min(info.header_offset for info in infos) > 0:  # readers of zips skip what stands before
-        raise unusable(path, "refused: something stands before the first member")
+        raise unusable(path, "refused: data before the first member")
     members: dict[str, Any] = {}
     for info in infos:
         name = info.orig_filename

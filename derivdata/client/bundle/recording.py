@@ -101,7 +101,7 @@ class Recording:
     def _observe(self, response: Response) -> None:
         if SESSION.holds_key(spoken(entry_of(response))) or SESSION.holds_key(response.body):
             raise BundleError(
-                f"{self.path}: the answer to {response.request.path} holds the API key and is not recorded; "
+                f"{self.path}: the response to {response.request.path} has the API key and is not recorded; "
                 "end the recording with dd.disconnect() to go on without it"
             )
         if self._is_child and not self._writer.is_in_place():
@@ -186,9 +186,9 @@ def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
     try:
         text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as fault:
-        raise type(fault)(f"about= holds what JSON cannot say: {fault}") from None
+        raise type(fault)(f"about= holds values that JSON cannot store: {fault}") from None
     if SESSION.holds_key(text.encode()):
-        raise ValueError("about= holds the API key: leave it out")
+        raise ValueError("about= holds the API key: omit it")
     return dict(json.loads(text))
 
 

@@ -89,7 +89,7 @@ class Replay:
 
     def _clock(self) -> pd.Timestamp:
         if self.asof is None:
-            raise NotRecorded("the clock", f"{self.path} holds no time: the recording never asked for it")
+            raise NotRecorded("the clock", f"{self.path} holds no time: the recording did not request it")
         return self.asof
 
     def _respond(self, request: Request) -> Response:

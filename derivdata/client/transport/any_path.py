@@ -32,7 +32,7 @@ def raw(path: str, **params: Any) -> Any:
         Nothing is connected; no usable answer came; it is not JSON.
     """
     if not path.startswith("/") or path.startswith("//") or any(c in path for c in "?#\\ "):
-        raise ValueError(f"path={path!r} must start with one / and hold no query: give parameters by name")
+        raise ValueError(f"path={path!r} must start with one / and hold no query: pass parameters by name")
     endpoint = endpoint_of(path)
     request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
     response = SESSION.serve(request, endpoint, None)
@@ -46,7 +46,7 @@ def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Requ
     in_path = endpoint.values(path)
     twice = sorted(set(in_path) & set(params))
     if twice:
-        raise ValueError(f"{twice[0]} is already in the path {path}: give it once")
+        raise ValueError(f"{twice[0]} is already in the path {path}: pass it once")
     named = {n: v for n, v in params.items() if n in names}
     documented = request_of(endpoint, {**in_path, **named}, strict=False)
     other = _plain(path, {n: v for n, v in params.items() if n not in names})

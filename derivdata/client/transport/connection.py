@@ -163,7 +163,7 @@ class Connection:
             raise self._orphaned(request.path, error) from None
         if self._files.trouble is not None and not self._warned_of_trouble:
             self._warned_of_trouble = True
-            warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
+            warn_caller(f"responses are not stored in the cache: {self._files.trouble}", CacheNotice)
         self._files.trouble = None
         if self._settings.offline and reply.status == _NOT_CACHED:
             _not_cached(request)
@@ -191,7 +191,7 @@ class Connection:
             newest = self._opened().newest() if own else self._files.newest(self._latest_date())
             if newest is None:
                 raise NotCached(
-                    "/", "offline, and the cache holds no answer of this source to take the time from"
+                    "/", "offline, and the cache has no response of this source to read the time from"
                 )
             return newest.floor("min")
         now = self._settings.timing.monotonic()
@@ -199,7 +199,7 @@ class Connection:
             self._last_date = None
             self._learn(self._head())
             if self._last_date is None:
-                raise NetworkError("/", "the server's answer carries no Date header, which is the clock here")
+                raise NetworkError("/", "the server's response has no Date header, which is the clock here")
         return self._last_date[1].floor("min")
 
     def _forget(self, request: Request) -> None:

@@ -122,9 +122,9 @@ class KeylessSession:
             )
             return KeylessReply(response.status_code, response.headers, response.content)
         except BodyTooLarge:
-            raise NetworkError(where, f"the answer is larger than {LARGEST >> 20} MiB") from None
+            raise NetworkError(where, f"the response is larger than {LARGEST >> 20} MiB") from None
         except TooSlow:
-            raise NetworkError(where, f"the answer was not complete in {seconds:g} s") from None
+            raise NetworkError(where, f"the response was not complete within {seconds:g} s") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             if why := _unreachable(problem, request.url.partition("://")[2].partition("/")[0]):
                 raise Unreachable(where, why) from None

@@ -278,7 +278,7 @@ def request_of(endpoint: Endpoint, params: Mapping[str, Any], *, strict: bool = 
             raise ValueError(f"{endpoint.path} needs {p.name}")
     for one, other in endpoint.exclusive:
         if one in texts and other in texts:
-            raise ValueError(f"{endpoint.path}: {one} and {other} exclude each other; give one of them")
+            raise ValueError(f"{endpoint.path}: {one} and {other} exclude each other; pass one of them")
     segments = {p.name: quote(texts.pop(p.name), safe="") for p in endpoint.params if p.in_path}
     return Request(endpoint.path.format(**segments), tuple(sorted(texts.items())))
 
@@ -302,7 +302,7 @@ def _list(name: str, value: Any) -> str:
         raise TypeError(f"{name} must be text or a list of texts, not {value!r}")
     items = [_text(name, item) for item in value]
     if not items:
-        raise ValueError(f"{name} is an empty list; leave it out to ask for all")
+        raise ValueError(f"{name} is an empty list; omit it to request all")
     if any("," in item for item in items):
         raise ValueError(f"{name}: an item holds a comma: {items!r}")
     return ",".join(sorted(set(items)))

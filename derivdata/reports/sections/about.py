@@ -70,7 +70,7 @@ def clock_of(path: str | Path) -> pd.Timestamp:
     """Return the recorded clock of a bundle; refuse one whose recording never asked for the time."""
     asof = bundle.info(path).manifest.asof
     if asof is None:
-        raise BundleError(f"{path}: holds no time: it is no recording of a report")
+        raise BundleError(f"{path}: holds no time: it is not a recording of a report")
     return pd.Timestamp(asof)
 
 

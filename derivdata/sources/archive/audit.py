@@ -165,7 +165,7 @@ def audit(
         if last > future_limit():
             raise Question(
                 f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock",
-                "correct its unit or zone, or say accept=['future'] (--accept future)",
+                "correct its unit or zone, or pass accept=['future'] (--accept future)",
             )
     _refuse_scaled_prices(table, rows, read, questions)
     if {"symbol", "exchange", "time"} <= set(table.key):
@@ -261,7 +261,7 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             key = ", ".join(str(first[k]) for k in table.key)
             shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
             found = f"{wrong.sum()} rows cannot be, the first is {shown} ({key}){limit}"
-            raise Question(f"{table.name}.{name}: {found}", "correct them or leave them out")
+            raise Question(f"{table.name}.{name}: {found}", "correct or omit them")
     if {*_PAID} <= table.columns.keys():
         _refuse_large_payments(table, rows)
 
@@ -336,8 +336,8 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
             kind = "a fraction, not bps per 8 hours"
         raise Question(
             f"rate_bps_8h looks like {kind}",
-            "say --unit native or --unit percent (and --set interval_hours=8, say), or --unit bps_8h if it "
-            "is not; before an append convert it (dd.units), or say accept=['unit']",
+            "pass --unit native or --unit percent (and --set interval_hours=8), or --unit bps_8h if it "
+            "is not; before an append convert it (dd.units), or pass accept=['unit']",
         )
     # A coin may pay as much for days; a major one, or several at once, do not.
     symbols = set(some["symbol"].unique())
@@ -346,7 +346,7 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     if rate.size >= _LEAST_ROWS and np.mean(rate > huge) >= 0.5:
         raise Question(
             f"rate_bps_8h: half of the rates are over {np.median(rate):.0f} bps per 8 hours",
-            "what is their unit? say it with --unit, or --accept unit (accept=['unit']) if it is right",
+            "what is their unit? state it with --unit, or --accept unit (accept=['unit']) if it is right",
         )
 
 
@@ -378,7 +378,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
             f"interval_hours: {whose} states {stated[place]:g}, and its rows are {spacing:g} hours apart "
             f"from {times.iso(first['time'])} on ({int(wrong.sum()):,} of {len(rows):,} rows)",
             "which is right? map the column of intervals, leave interval_hours out to take it from the "
-            f"spacing, say --set interval_hours={spacing:g} (and --unit), or --accept interval "
+            f"spacing, pass --set interval_hours={spacing:g} (and --unit), or --accept interval "
             "(accept=['interval']) if rows are missing",
         )
 
@@ -398,7 +398,7 @@ def _refuse_unit_changes(table: Table, rows: pd.DataFrame) -> None:
             raise Question(
                 f"{name}: {first['exchange']} {first['symbol']} is {change.factor:.3g} times as large from "
                 f"{times.iso(first['time'])} on ({change.rows:,} rows)",
-                "correct the unit of these rows, or say --accept unit (accept=['unit']) if they are right",
+                "correct the unit of these rows, or pass --accept unit (accept=['unit']) if they are right",
             )
 
 
@@ -417,7 +417,7 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
             raise Question(
                 f"time: payments of {exchange} {symbol} every {step:g} hours count from 00:00 UTC, and these "
                 f"are {apart:g} hours later",
-                f"in which zone is the file? say it with --tz (--tz UTC+{apart:g} if its clock is ahead), or "
+                f"in which zone is the file? pass --tz (--tz UTC+{apart:g} if its clock is ahead), or "
                 "--accept schedule (accept=['schedule']) if these times are UTC",
             )
 
@@ -457,7 +457,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
                 raise Question(
                     f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
                     f"{', '.join(map(str, those[near][:5]))}",
-                    f"is their {what} right? correct it, or say --accept venues (accept=['venues']) if it is",
+                    f"is their {what} right? correct it, or pass --accept venues (accept=['venues'])",
                 )
 
 
@@ -474,7 +474,7 @@ def _refuse_no_prices(table: Table, rows: pd.DataFrame) -> None:
             raise Question(
                 f"{table.name}.price_usd: the prices of {symbol} have the median {median:.6g}, "
                 f"and were never under {least:g} USD",
-                "name the table and the column that the values are of, or say --accept unit "
+                "name the table and the column that the values are of, or pass --accept unit "
                 "(accept=['unit']) if they are prices",
             )
 
@@ -494,6 +494,6 @@ def _refuse_coins(some: pd.DataFrame) -> None:
             guess = "coins or contracts" if small else "another currency or unit"
             raise Question(
                 f"oi_usd: {exchange} {symbol} holds {median:,.0f}, which may be in {guess}, not USD",
-                "say --unit coins (with --map price_usd=COLUMN, or prices in the archive), multiply it by "
-                "the price or the contract's size first, or say --accept unit (accept=['unit']) if it is USD",
+                "pass --unit coins (with --map price_usd=COLUMN, or prices in the archive), multiply it by "
+                "the price or the contract's size first, or pass --accept unit (accept=['unit']) for USD",
             )

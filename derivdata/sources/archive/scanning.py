@@ -97,7 +97,7 @@ def correction_selection(
             raise ValueError(f"where: {name!r} is not a key column; {table.name} has {columns}")
         chosen[name] = frozenset([values] if isinstance(values, str) else values)
     if not chosen and window == EVER:
-        raise ValueError("where: say which rows, by columns or by start= and end=")
+        raise ValueError("where: select rows, by columns or by start= and end=")
     return Selection(chosen, window)
 
 

@@ -357,7 +357,7 @@ class ContractStates:
         records, _, _ = self._session.ask(endpoint, params, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
         if state is None or (state.oi_coins is None and state.oi_usd is None):
-            raise DerivdataError(f"{endpoint.where}: the answer has nothing about {item.name}")
+            raise DerivdataError(f"{endpoint.where}: the response lacks {item.name}")
         usd = state.oi_usd
         if usd is None and state.oi_coins is not None and mark is not None:
             usd = state.oi_coins * mark

@@ -33,7 +33,7 @@ def data_folder() -> Path:
         return (Path(given) if given else user_data_path("derivdata")).expanduser()
     except RuntimeError:
         raise ArchiveError(
-            "this user has no home folder to keep the venues' answers in: name a folder, "
+            "this user has no home folder to keep the venues' responses in: name a folder, "
             'dd.connect("venues", archive=...), or set DERIVDATA_DATA_DIR'
         ) from None
 

@@ -119,7 +119,7 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
         days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
         asked = f"{days[0]} to {days[1]}"
         told = f"{days[2]} to {days[3]}"
-        raise SchemaError(f"{endpoint.where}: asked for {asked}, rows are of {told}")
+        raise SchemaError(f"{endpoint.where}: requested {asked}, rows are of {told}")
 
 
 def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
@@ -134,7 +134,7 @@ def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -
     elif named and (item.symbol not in named if of_many else named != {item.symbol}):
         others = ", ".join(sorted(named - {item.symbol})[:3])
     if others:
-        raise SchemaError(f"{endpoint.where}: asked for {item.name}, the answer is about {others}")
+        raise SchemaError(f"{endpoint.where}: requested {item.name}, the response is about {others}")
 
 
 def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpoint]:

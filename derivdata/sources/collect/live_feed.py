@@ -431,7 +431,7 @@ def live(
     if not names or most < 1:
         raise ValueError("tables: name at least one" if not names else f"most: {most} is less than 1")
     if {*names} & {*BOOKS} and not wanted:
-        raise ValueError("symbols: order books are asked for by symbol; name some, symbols=['BTC']")
+        raise ValueError("symbols: order books need symbols: pass some, symbols=['BTC']")
     ticking: Clock = clock or MachineClock()
     streams: dict[str, list[Stream]] = {}
     for name in chosen_venues(chosen, unconfirmed=unconfirmed):

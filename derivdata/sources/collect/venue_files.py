@@ -295,7 +295,7 @@ class FileHost:
             reply = self._get(kind.listing, "", query)
             body = "" if reply is None else reply.body.decode(errors="replace")
             if "<ListBucketResult" not in body:
-                raise VenueError(f"{kind.exchange} {params['prefix']}", "the list of files is no list")
+                raise VenueError(f"{kind.exchange} {params['prefix']}", "the list of files is not a list")
             yield body
             keys = [_field(entry, "Key") for entry in _ENTRY.findall(body)]
             following = _field(body, "NextMarker") or (keys[-1] if keys else "")

@@ -160,7 +160,7 @@ def serve(
     made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in endpoints.TIERS}
     by_key = {key: tier for tier, key in (keys or made_up).items()}
     if len(by_key) < len(keys or made_up):
-        raise ValueError("two tiers have the same key: give each its own")
+        raise ValueError("two tiers have the same key: use a key of its own for each")
     hosts = [host, *allow_hosts]
     served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts, page=page)
     listener = _listen(host, port)

@@ -31,7 +31,7 @@ class _Coded(CodedBody):
 
 
 def _named(number: str) -> Instrument:
-    raise SchemaError(f"contract {number} is not among the instruments of the context: give getMetaData")
+    raise SchemaError(f"contract {number} is not among the instruments of the context: pass getMetaData")
 
 
 class _Coin(Wire):

@@ -33,7 +33,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    raise SchemaError(f"product {name} is not among the instruments of the context: give /product")
+    raise SchemaError(f"product {name} is not among the instruments of the context: pass /product")
 
 
 class _Product(Wire):

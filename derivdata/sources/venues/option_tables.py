@@ -81,7 +81,7 @@ def deliveries(rows: list[Delivery]) -> dict[str, Any]:
         earlier = prices.setdefault((row.symbol, row.contract, row.time), row.price)
         if earlier != row.price:
             what = f"{row.symbol} {row.contract}"
-            raise SchemaError(f"{what} has two delivery prices at one instant: {earlier} and {row.price}")
+            raise SchemaError(f"{what} has two delivery prices at one time: {earlier} and {row.price}")
     return {
         "symbol": [symbol for symbol, _, _ in prices],
         "contract": [contract for _, contract, _ in prices],

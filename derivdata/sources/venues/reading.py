@@ -296,7 +296,7 @@ class Reading(wire.Body):
         if self.context.named:
             return self.context.named
         raise SchemaError(
-            f"{self.where}: the body does not name the contract: give it with the request "
+            f"{self.where}: the body does not name the contract: pass it with the request "
             f"(?{names[0]}=...) or as context={{'instrument': ...}}"
         )
 

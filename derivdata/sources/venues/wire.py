@@ -245,7 +245,7 @@ def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
     """
     filled = [at if time is None else time for time in times]
     if any(time is None for time in filled):
-        raise SchemaError("the body has no instant of its own: give at=, when it arrived")
+        raise SchemaError("the body has no time of its own: pass at=, its time of arrival")
     return pd.DatetimeIndex(np.array(filled, dtype="int64").astype("datetime64[us]"), tz="UTC")
 
 
@@ -254,7 +254,7 @@ def expiry_of(text: str, where: str) -> int:
     try:
         return times.us(expiry(text))
     except ValueError:
-        raise SchemaError(f"{where}: {text!r} is no date of expiry") from None
+        raise SchemaError(f"{where}: {text!r} is not a date of expiry") from None
 
 
 def expiry_in(name: str) -> int | None:

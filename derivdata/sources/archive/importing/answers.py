@@ -58,7 +58,7 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     ):
         raise Unclear(
             f"{source}: its rows have no names. They may be a response of {answers[0].venue} "
-            f"{answers[0].path}: say --from {answers[0].venue} if they are",
+            f"{answers[0].path}: pass --from {answers[0].venue} if they are",
             "--from",
             [answers[0].venue],
         )
@@ -67,7 +67,7 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     if len(answers) > 1:
         names = [answer.venue for answer in answers]
         raise Unclear(
-            f"{source}: it is a response of {' or of '.join(names)}: say which with "
+            f"{source}: it is a response of {' or of '.join(names)}: select it with "
             f"{' or '.join(f'--from {name}' for name in names)}",
             "--from",
             names,

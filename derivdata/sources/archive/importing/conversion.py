@@ -215,7 +215,7 @@ def _suffix(name: str, column: pa.ChunkedArray, plan: ImportPlan) -> str:
     if not pc.any(pc.ends_with(pc.utf8_trim_whitespace(column), "%")).as_py():
         return ""
     if plan.unit is None or not plan.unit.startswith("percent"):
-        raise ArchiveError(f"cells of {name} end in %: say --unit percent")
+        raise ArchiveError(f"cells of {name} end in %: pass --unit percent")
     return "%"
 
 

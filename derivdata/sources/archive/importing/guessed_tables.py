@@ -50,7 +50,7 @@ def own_table(source: Source, head: Chunk, table: str | None, given: Given) -> s
     best = [name for name in best if _COMPUTED.search(name) is None] or best
     if len(best) > 1 and table is None:
         raise Unclear(
-            f"{source}: its columns are those of {' and '.join(best)}: say which with --table",
+            f"{source}: its columns are those of {' and '.join(best)}: select it with --table",
             "--table",
             best,
         )
@@ -89,10 +89,10 @@ def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: 
         return tables[0]
     if len(tables) > 1:
         raise Unclear(
-            f"{source}: its columns fill {' and '.join(tables)}: say which with --table", "--table", tables
+            f"{source}: its columns fill {' and '.join(tables)}: select it with --table", "--table", tables
         )
     raise Unclear(
-        f"{source}: what its columns are is not known: say the table with --table NAME, and its columns with "
+        f"{source}: its columns are not recognised: state the table with --table NAME, and its columns with "
         f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
         "--table",
         archive_tables(),
@@ -165,7 +165,7 @@ def _refuse_trades(source: Source, head: Chunk, found: Mapping[str, str]) -> Non
     if has_other_prices or not _OF_TRADES & {plain_name(column) for column in head.columns}:
         return
     raise Unclear(
-        f"{source}: its rows are trades, which no table holds: say --table prices_history to take the price "
+        f"{source}: its rows are trades, which no table holds: pass --table prices_history to take the price "
         "of each as a last price",
         "--table",
         ["prices_history"],
@@ -192,7 +192,7 @@ def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
     if table not in archive_tables():
         raise Unclear(
             f"{source}: its columns are those of candles of prices, and its name is of {table}, which no "
-            "table holds: leave it out, or say --table prices_history if they are prices",
+            "table holds: omit it, or pass --table prices_history if they are prices",
             "--table",
             ["prices_history"],
         )
@@ -201,7 +201,7 @@ def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
     unit = " and --unit UNIT" if table == "funding_history" else ""
     raise Unclear(
         f"{source}: its columns are those of candles of prices, and its name is of {table}: "
-        f"say --table {table} and --map {column}={found['last']}{unit}, or --table prices_history",
+        f"pass --table {table} and --map {column}={found['last']}{unit}, or --table prices_history",
         "--table",
         [table, "prices_history"],
     )
@@ -232,7 +232,7 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
     choices = ["funding_settlements", "funding_history"]
     raise Unclear(
         f"{source}: its rates may be payments (--table funding_settlements) or samples "
-        "(--table funding_history): say which, or the interval of the venue with --set interval_hours=8",
+        "(--table funding_history): choose one, or state the venue's interval with --set interval_hours=8",
         "--table",
         choices,
     )

@@ -179,7 +179,7 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     if unit is not None:
         return unit
     raise Unclear(
-        f"{source}: the unit of {column} is not clear, its median is {median:.4g}: say it with --unit: "
+        f"{source}: the unit of {column} is not clear, its median is {median:.4g}: state it with --unit: "
         "native (a fraction of the interval), percent, bps, bps_8h, per_8h, per_year, percent_year",
         "--unit",
         ["native", "percent", "bps", "bps_8h", "per_8h", "per_day", "per_year", "percent_year"],
@@ -215,7 +215,7 @@ def unit_of_interest(source: Source, column: str) -> str:
     if _IN_USD.search(source.name.rsplit("/", 1)[-1]) is not None:
         return "usd"
     raise Unclear(
-        f"{source}: {column} may be in USD, coins or contracts: say it with --unit usd, "
+        f"{source}: {column} may be in USD, coins or contracts: state it with --unit usd, "
         "--unit coins, or --unit contracts and --set contract_size=COINS",
         "--unit",
         ["usd", "coins", "contracts"],
@@ -235,7 +235,7 @@ def unit_of_volatility(source: Source, head: Chunk, found: Mapping[str, str]) ->
     if median < 3.0:
         return "decimal"
     raise Unclear(
-        f"{source}: {found['iv']} has the median {median:.4g}, which may be decimal or percent: say --unit "
+        f"{source}: {found['iv']} has the median {median:.4g}, which may be decimal or percent: pass --unit "
         "decimal or --unit percent",
         "--unit",
         ["decimal", "percent"],

@@ -145,7 +145,7 @@ class ImportPlan(NamedTuple):
 
     def refuse_missing(self, name: str, chunk: Chunk) -> None:
         """Refuse a file without a column that each row needs; the message shows what the file has."""
-        advice = f"say which column it is with --map {name}=COLUMN"
+        advice = f"name the column with --map {name}=COLUMN"
         advice += _ADVICE.get(name, "" if name in _OF_A_ROW else f" or what it is with --set {name}=VALUE")
         raise ArchiveError(
             f"{self.table.name}.{name} is not in the file: {advice}{did_you_mean(name, chunk.columns)}; "

@@ -44,7 +44,7 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
         _of_contracts(columns, plan)
     elif plan.unit == "contracts" and not _of_known_contracts(columns):
         raise ArchiveError(
-            "--unit contracts needs the coins of a contract: say --set contract_size=0.01, or its column "
+            "--unit contracts needs the coins of a contract: pass --set contract_size=0.01, or its column "
             "with --map contract_size=COLUMN"
         )
     if "filled_quantity" in plan.table.columns:
@@ -148,7 +148,7 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     elif hours is None:
         if "interval_hours" not in columns:
             raise ArchiveError(
-                f"--unit {plan.unit} is per the venue's own interval: say which with "
+                f"--unit {plan.unit} is per the venue's own interval: select it with "
                 "--set interval_hours=8 or --map interval_hours=COLUMN"
             )
         own = columns["interval_hours"]

@@ -119,7 +119,7 @@ class View:
         """Refuse (404) where the store holds none of the tables."""
         if not self.has(*names):
             raise not_found(
-                f"{self.store.label} holds no {' nor '.join(names)}, which this answer is made of"
+                f"{self.store.label} holds no {' nor '.join(names)}, which this response needs"
                 f"{self._instead(names)}"
             )
 

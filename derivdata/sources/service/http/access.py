@@ -41,7 +41,7 @@ class Keys:
         if unknown:
             raise ValueError(f"tier {unknown[0]!r} is not one of {', '.join(endpoints.TIERS)}")
         if not all(tiers):
-            raise ValueError("a key is empty: give each tier its own key")
+            raise ValueError("a key is empty: use a key of its own for each tier")
         self._tiers = [(_digest(key), tier) for key, tier in tiers.items()]
         self._keyless = keyless
 

@@ -79,10 +79,10 @@ def _as_range(days: str) -> str:
 def _require_single(chosen: Sequence[tuple[str, str]], legacy: Sequence[str]) -> None:
     for name, count in Counter(name for name, _ in chosen).items():
         if count > 1:
-            raise bad_request(f"{_as_sent(name, legacy)} is given {count} times: give {name} once")
+            raise bad_request(f"{_as_sent(name, legacy)} is given {count} times: pass {name} once")
     for name, value in chosen:
         if not value.strip():
-            raise bad_request(f"{name} is empty: leave it out or give it a value")
+            raise bad_request(f"{name} is empty: omit it or set a value")
 
 
 def _as_sent(name: str, legacy: Sequence[str]) -> str:
@@ -115,7 +115,7 @@ def parse(
     """Read every parameter of a query or path, or its default; refuse what cannot be read or is missing."""
     for one, other in endpoint.exclusive:
         if one in texts and other in texts:
-            raise bad_request(f"{one} and {other} exclude each other: give one of them")
+            raise bad_request(f"{one} and {other} exclude each other: pass one of them")
     values: dict[str, Any] = {}
     for p in endpoint.params:
         if p.name in texts:
@@ -166,7 +166,7 @@ def _number(name: str, text: str) -> float:
 
 def _instant(name: str, text: str) -> pd.Timestamp:
     if not _ISO.fullmatch(text):
-        raise bad_request(f"{name}={text!r} is not an ISO 8601 instant such as 2026-01-31T08:00:00Z")
+        raise bad_request(f"{name}={text!r} is not an ISO 8601 time such as 2026-01-31T08:00:00Z")
     try:
         return times.instant(text.replace(",", "."), name)
     except ValueError as problem:
