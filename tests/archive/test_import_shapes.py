@@ -338,3 +338,21 @@ def test_a_minus_of_word_processors_is_a_minus(tmp_path: Path) -> None:
     _import(tmp_path, "okx.csv", content)
     rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist()
     assert rates[:3] == pytest.approx([1.0, -0.2, 0.5])
+
+
+def test_positions_of_three_kinds_with_the_same_fields_are_asked_about(tmp_path: Path) -> None:
+    """Binance's responses about accounts, top accounts and top positions differ in their values alone."""
+    row = {"symbol": "BTCUSDT", "longAccount": "0.6", "longShortRatio": "1.5", "shortAccount": "0.4"}
+    body = json.dumps([{**row, "timestamp": _START * 1000}])
+    with pytest.raises(Unclear, match="--set kind=accounts or --set kind=top_accounts"):
+        _import(tmp_path, "binance.json", body)
+    _import(tmp_path, "binance.json", body, set={"kind": "top_positions"})
+    assert _rows(tmp_path, "positioning_history")["kind"].tolist() == ["top_positions"]
+
+
+def test_prices_of_a_spot_market_and_rates_of_days_are_asked_about(tmp_path: Path) -> None:
+    with pytest.raises(Unclear, match="--table prices_spot"):
+        _import(tmp_path, "okx_spot_BTC-USDT.csv", f"time,close\n{_START},67000.5\n")
+    days = "".join(f"2026-03-0{day},BTC,okx,0.0003\n" for day in (1, 2, 3))
+    with pytest.raises(Unclear, match="24 hours apart, which may be sums or averages"):
+        _import(tmp_path, "rates.csv", "date,symbol,exchange,funding_rate_daily\n" + days)

@@ -47,6 +47,7 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     stated = given.set.get("exchange", writer)
     wanted = [stated] if stated in VENUES else [*VENUES] if stated is None else []
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
+    answers = _of_kind(source, answers, given)
     named = stated or names_in_path(source).get("exchange")
     if not answers and named in VENUES:
         answers = _of_coin(source, named, body, given)
@@ -85,7 +86,9 @@ def _is_unnamed(body: bytes) -> bool:
         rows = records_of(msgspec.json.decode(body)).rows
     except (msgspec.DecodeError, ArchiveError):
         return False
-    return bool(rows) and isinstance(rows[0], list) and len(rows[0]) <= _MOST_UNNAMED
+    if not rows or not isinstance(rows[0], list) or len(rows[0]) > _MOST_UNNAMED:
+        return False
+    return not any(isinstance(value, list | dict) for value in rows[0])
 
 
 def _names_path(source: Source, path: str) -> bool:
@@ -130,7 +133,8 @@ def _symbols(answer: Answer) -> set[str]:
 
 
 def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
-    """Return the first reading of a response by an endpoint of a venue."""
+    """Return the first reading of a response by an endpoint of a venue, or each kind of positions."""
+    answers: list[Answer] = []
     seen = set[Any]()
     for endpoint in sorted(
         VENUES[venue].endpoints, key=lambda e: (e.method == "WS", _is_other_margin(e, body))
@@ -140,9 +144,42 @@ def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
             continue
         seen.add((request, endpoint.read))
         answer = _read(venue, request, body, given) or _read_pages(venue, request, body, given)
-        if answer is not None:
+        if answer is None:
+            continue
+        if "positioning_history" not in answer.tables:
             return [answer]
-    return []
+        answers.append(answer)
+    return answers
+
+
+def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer]:
+    """Return the readings of the kind of positions that the caller or the file's name says, or ask.
+
+    Responses about accounts, top accounts and top positions have the same fields.
+    """
+    kinds: dict[str, Answer] = {}
+    others: list[Answer] = []
+    for answer in answers:
+        frame = answer.tables.get("positioning_history")
+        found = [] if frame is None else frame["kind"].astype(str).unique().tolist()
+        if len(found) == 1:
+            kinds.setdefault(found[0], answer)
+        else:
+            others.append(answer)
+    if len(kinds) < 2:
+        return answers[:1] if kinds else answers
+    stated = given.set.get("kind")
+    if stated in kinds:
+        return [kinds[stated]]
+    named = [answer for answer in kinds.values() if _names_path(source, answer.path)]
+    if len(named) == 1:
+        return named
+    raise Unclear(
+        f"{source}: its positions may be of {' or of '.join(kinds)}: say which with "
+        f"{' or '.join(f'--set kind={kind}' for kind in kinds)}",
+        "--set",
+        [f"kind={kind}" for kind in kinds],
+    )
 
 
 def _is_other_margin(endpoint: VenueEndpoint, body: bytes) -> bool:

@@ -398,11 +398,6 @@ def _hour_of_day(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(time=frame["time"] + pd.to_timedelta(frame["hour"], unit="h"))
 
 
-def _percent_shares(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return shares of CoinGlass, which are percent, as fractions."""
-    return frame.assign(long_share=frame["long_share"] / 100, short_share=frame["short_share"] / 100)
-
-
 _RATE_UNITS_OF_DRIFT = 1e9
 _PRICE_UNITS_OF_DRIFT = 1e6
 
@@ -450,7 +445,6 @@ ADJUST: dict[str, Adjust] = {
     "amounts_of_markets": _amounts_of_markets,
     "fixed_point": _fixed_point,
     "cme_statistics": _cme_statistics,
-    "percent_shares": _percent_shares,
     "levels": _levels,
     "hourly_amounts": _hourly_amounts,
 }

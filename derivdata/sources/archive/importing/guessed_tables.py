@@ -177,6 +177,7 @@ _OTHER_CANDLES = (
     (re.compile(r"open.?interest|(?<![a-z])oi(?![a-z])", re.I), "oi_history"),
     (re.compile(r"dvol|volatility|(?<![a-z])iv(?![a-z])", re.I), "volatility_index_published"),
     (re.compile(r"premium", re.I), "premiums of a perpetual"),
+    (re.compile(r"(?<![a-z])spot(?![a-z])", re.I), "prices_spot"),
 )
 """Words of names of files whose candles are not of prices, and the table that they may be of."""
 
@@ -196,6 +197,13 @@ def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
             "--table",
             ["prices_history"],
         )
+    if table == "prices_spot":
+        raise Unclear(
+            f"{source}: its name is of prices of a spot market: say --table prices_spot and "
+            f"--map price={found['last']}, or --table prices_history",
+            "--table",
+            [table, "prices_history"],
+        )
     column = "index_pct" if table == "volatility_index_published" else "rate_bps_8h"
     column = "oi_usd" if table == "oi_history" else column
     unit = " and --unit UNIT" if table == "funding_history" else ""
@@ -211,16 +219,17 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
     """Return whether rates are payments or samples, by the time between rows of a series."""
     if "time" not in found:
         return "funding_settlements"
-    stamps = _stamps(head, found, given)
-    series = np.zeros(len(stamps), dtype=np.int64)
-    for name in ("symbol", "exchange"):
-        if name in found:
-            codes = encoded(head.columns[found[name]]).codes.astype(np.int64)
-            series = series * (int(np.max(codes, initial=0)) + 2) + codes + 1
-    apart = _typical_hours(stamps, series)
+    apart = _hours_apart(head, found, given)
     stated = _stated_hours(given)
     if stated is not None and apart is not None and apart < 0.9 * stated:
         return "funding_history"
+    if apart is not None and apart > _MOST_HOURS:
+        raise Unclear(
+            f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: say "
+            "--table funding_settlements if each was paid at once, or --table funding_history",
+            "--table",
+            ["funding_settlements", "funding_history"],
+        )
     words = f"{source.name} {' '.join(head.columns)}"
     is_paid = _SETTLED.search(words) is not None
     if apart is None and is_paid:
@@ -236,6 +245,21 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
         "--table",
         choices,
     )
+
+
+def _hours_apart(head: Chunk, found: Mapping[str, str], given: Given) -> float | None:
+    """Return the typical time between rows of a series; None where it is not known."""
+    stamps = _stamps(head, found, given)
+    series = np.zeros(len(stamps), dtype=np.int64)
+    for name in ("symbol", "exchange"):
+        if name in found:
+            codes = encoded(head.columns[found[name]]).codes.astype(np.int64)
+            series = series * (int(np.max(codes, initial=0)) + 2) + codes + 1
+    return _typical_hours(stamps, series)
+
+
+_MOST_HOURS = 12.5
+"""Hours between rates from which they are rarely single payments."""
 
 
 def _stated_hours(given: Given) -> float | None:

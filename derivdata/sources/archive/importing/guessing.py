@@ -155,6 +155,10 @@ _SUFFIXES = (
     (re.compile(r"bps$"), "bps"),
 )
 """Ends of a rate's name that state its unit."""
+_PREFIXES = (
+    (re.compile(r"^(annual(ized|ised)?|yearly)\w*(pct|percent)$"), "percent_year"),
+    (re.compile(r"^(annual(ized|ised)?|yearly)"), "per_year"),
+)
 _FLOORS = (0.0001, 0.0000125, 0.00005, 0.000025, 0.0003)
 """Rates of quiet times, as fractions of 8, 1, 4, 2 and 24 hours (interest of 0.03 % a day)."""
 _LEAST = 10
@@ -191,7 +195,7 @@ def _unit_in_names(source: Source, column: str) -> str | None:
     word = plain_name(column)
     if word == "value":
         word = plain_name(source.name.rsplit("/", 1)[-1].split(".")[0])
-    return next((unit for pattern, unit in _SUFFIXES if pattern.search(word)), None)
+    return next((unit for pattern, unit in (*_PREFIXES, *_SUFFIXES) if pattern.search(word)), None)
 
 
 def _unit_by_size(sizes: Array, median: float) -> str | None:
@@ -362,6 +366,8 @@ def _path_words(
 
 def _options(head: Chunk, found: Mapping[str, str], mapped: dict[str, str]) -> None:
     """Take the column of instruments as such, where its values are names of options."""
+    if "oi_coins" in found and "open_interest" not in head.columns:
+        mapped["open_interest"] = found["oi_coins"]
     for meaning in ("instrument_name", "symbol"):
         column = found.get(meaning)
         if column is None:

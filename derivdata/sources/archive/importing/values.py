@@ -175,7 +175,7 @@ def _number(text: str, suffix: str) -> float:
     """Return the number; infinity where the text is not one."""
     if suffix:
         text = text.lower().removesuffix(suffix).strip()
-    text = text.replace(_MINUS, "-")
+    text = text.replace(_MINUS, "-").removeprefix("$")
     if _THOUSANDS.fullmatch(text):
         text = text.replace(",", "")
     if "_" in text or not text.isascii():
