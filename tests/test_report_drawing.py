@@ -44,17 +44,17 @@ def test_panels_of_a_page_share_no_ids_and_take_the_colours_of_the_page() -> Non
 @pytest.mark.parametrize("size", [(2.0, 1.6), (4.5, 3.0), (9.0, 3.0)])
 def test_all_labels_are_inside_a_panel(size: tuple[float, float]) -> None:
     """The left end of the words at the y axis, and the lower end of those at the x axis, in points."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.figure import Figure
 
     from derivdata.reports import drawing
 
     figure = Figure(figsize=size, dpi=72)
-    FigureCanvasAgg(figure)
+    renderer = RendererAgg(72 * size[0], 72 * size[1], 72)
     ax = figure.add_subplot()
     line(ax=ax)
-    drawing._fit(figure, ax)
-    box = ax.get_tightbbox(figure.canvas.get_renderer())
+    drawing._fit(figure, ax, renderer)
+    box = ax.get_tightbbox(renderer)
     assert box is not None
     assert min(box.x0, box.y0) > -0.5
     assert box.x1 < 72 * size[0] + 0.5

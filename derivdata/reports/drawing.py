@@ -67,18 +67,23 @@ def draw_panels(panels: Sequence[Panel]) -> list[Drawn]:
 
 
 def _draw(panel: Panel, name: str) -> Drawn:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.backends.backend_mixed import MixedModeRenderer
+    from matplotlib.backends.backend_svg import RendererSVG
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=panel.size)
-    canvas = FigureCanvasSVG(figure)
     ax = figure.add_subplot()
     panel.draw(ax=ax)
     source, url = _take_footer(ax)
-    _fit(figure, ax)
-    figure.dpi = _IMAGE_DPI
+    width, height = (float(side) for side in figure.get_size_inches())
     out = io.StringIO()
-    canvas.print_svg(out, metadata={"Date": None, "Creator": None})
+    metadata = {"Date": None, "Creator": None}
+    svg = RendererSVG(72.0 * width, 72.0 * height, out, image_dpi=_IMAGE_DPI, metadata=metadata)
+    # One renderer measures words for the layout and writes them: it remembers their sizes.
+    renderer = MixedModeRenderer(figure, width, height, _IMAGE_DPI, svg)
+    _fit(figure, ax, renderer)
+    figure.draw(renderer)
+    renderer.finalize()
     return Drawn(_shortened(out.getvalue(), panel.title, name), source, url)
 
 
@@ -95,13 +100,11 @@ def _take_footer(ax: Axes) -> tuple[str, str]:
     return "", ""
 
 
-def _fit(figure: Figure, ax: Axes) -> None:
+def _fit(figure: Figure, ax: Axes, renderer: Any) -> None:
     """Move the axes so that all labels are inside the figure: one pass, since sizes are in points."""
-    from matplotlib.backends.backend_agg import RendererAgg
-
     width, height = (72.0 * float(side) for side in figure.get_size_inches())
     ax.set_position((0.14, 0.16, 0.74, 0.66))
-    box = ax.get_tightbbox(RendererAgg(width, height, 72.0), for_layout_only=True)
+    box = ax.get_tightbbox(renderer, for_layout_only=True)
     assert box is not None
     inner = ax.get_window_extent()
     left = inner.x0 - box.x0 + _MARGIN

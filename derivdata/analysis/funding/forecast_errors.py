@@ -162,7 +162,20 @@ def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> F
     if sign < 0.0:
         return np.asarray(-np.interp(1.0 - shares, weight, errors))
     grid = np.sort(np.concatenate([-errors[::-1], errors]), kind="stable")  # which merges what is in order
-    return np.asarray(np.interp(shares, _share_below(0.0, grid, errors, weight), grid))
+    # The weight below rises along the grid: it is computed only where the search looks.
+    first = np.zeros(shares.shape, dtype=np.intp)
+    last = np.full(shares.shape, max(grid.size - 1, 0))
+    while (last - first > 1).any():
+        middle = (first + last) // 2
+        is_below = _share_below(0.0, grid[middle], errors, weight) <= shares
+        first = np.where(is_below, middle, first)
+        last = np.where(is_below, last, middle)
+    ends = np.stack([first, last], axis=-1)
+    below = _share_below(0.0, grid[ends], errors, weight)
+    quantiles = [
+        np.interp(share, *between) for share, *between in zip(shares, below, grid[ends], strict=True)
+    ]
+    return np.asarray(quantiles)
 
 
 def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) -> Floats:

@@ -243,29 +243,32 @@ def _holds_a_period(rates: Rates) -> bool:
 
 
 def _figures(section: Section, past: Rates, known: list[Pair]) -> None:
-    """Add the panel of each symbol's widest pair by holding time."""
-    firsts = {pair.symbol: pair for pair in reversed(known)}
-    panels = [
-        section.panel(
-            plot.carry,
-            pair.curve,
-            kind="hold",
-            source=past.table,
-            title=f"{pair.symbol} forecast carry by holding time, {of_what(pair.forecast)}",
-        )
-        for pair in reversed(firsts.values())
-        if len(pair.curve) > 1
-    ]
-    section.figure(
-        panels,
-        "The line is what the widest pair is forecast to have earned after costs when it is closed after so "
-        "many days, the grey bar nine in ten outcomes. Where the line is below zero the costs are not paid.",
+    """Add the best forecast by holding time."""
+    curves = [pair for pair in known if len(pair.curve) > 1]
+    if not curves:
+        return
+    best = max(curves, key=_forecast_net)
+    panel = section.panel(
+        plot.carry,
+        best.curve,
+        kind="hold",
+        source=past.table,
+        title=f"{best.symbol} forecast carry by holding time, {of_what(best.forecast)}",
     )
+    section.figure(
+        [panel],
+        "The line is the mean forecast of the best pair after costs if it is closed after so many days, the "
+        "grey bar its 90 % interval. Where the line is below zero the costs are not paid.",
+    )
+
+
+def _forecast_net(pair: Pair) -> float:
+    return float(pair.forecast["net_bps"])
 
 
 def _pairs_panel(section: Section, rates: Rates, known: list[Pair]) -> Panel:
     """Return the panel of the widest pairs of all symbols, gross and net."""
-    shown = sorted(known, key=lambda pair: -float(pair.forecast["net_bps"]))[:_SHOWN]
+    shown = sorted(known, key=_forecast_net, reverse=True)[:_SHOWN]
     title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
     look: dict[str, Any] = {"title": title, "size": FLAT}
     forecasts = [pair.forecast for pair in shown]
@@ -377,14 +380,14 @@ def _findings(section: Section, rates: Rates, pairs: list[Pair], known: list[Pai
     value = f"{len(above)} above costs in the mean, {len(sure)} in 19 of 20 outcomes"
     name = f"widest {count(len(pairs), 'pair')} (in sample), by {by}"
     section.number("", name, value, window=f"held {_DAYS} days")
-    for pair in sorted(sure, key=lambda p: -float(p.forecast["net_bps"]))[:4]:
+    for pair in sorted(sure, key=_forecast_net, reverse=True)[:4]:
         section.finding("left", _earning(pair))
     if not sure:
         none = "The widest pair is not sure to clear its costs"
         if len(known) > 1:
             none = f"None of the {len(known)} widest pairs is sure to clear its costs"
         section.finding("left", f"{none} (the interval of nine in ten outcomes includes zero).")
-    best = max(known, key=lambda p: float(p.forecast["net_bps"]))
+    best = max(known, key=_forecast_net)
     words = (
         f"{len(above)} of the {count(len(known), 'widest pair')} are forecast above costs over {_DAYS} days, "
         f"{len(sure) or 'none'} with 95 % confidence. Best: {best.name}, "

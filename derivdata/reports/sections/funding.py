@@ -10,7 +10,6 @@ import xarray as xr
 
 from derivdata import plot, tables, units
 from derivdata.analysis import funding
-from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.drawing import Panel
 from derivdata.reports.html_page import WIDE, Section, pct, rate
@@ -59,11 +58,6 @@ def funding_section(data: Data) -> Section:
         "longs pay; purple: shorts pay; the dotted line is the median of all venues. A position long on a "
         "low and short on a high lane is paid the difference.",
     )
-    section.figure(
-        [_heat_panel(section, history.table, rates, symbol) for symbol, rates in by_symbol.items()],
-        "A row is a venue, those with the highest mean first. Orange lies above the rate in the middle of "
-        "the scale, purple below it. A row of one colour is a lasting rate, a chequered one turns often.",
-    )
     now = data.funding_now()
     end = data.report_options.window.end
     tables_by_symbol = {symbol: _venues(rates, end, now, symbol) for symbol, rates in by_symbol.items()}
@@ -85,12 +79,6 @@ def _history_panel(section: Section, table: pd.DataFrame, rates: xr.DataArray, s
     title = f"{symbol} funding rate by venue over time"
     look: dict[str, Any] = {"title": title, "size": (WIDE, 3.5), "highlight": _HIGHLIGHT, "source": table}
     return section.panel(plot.funding_history, rates, **look)
-
-
-def _heat_panel(section: Section, table: pd.DataFrame, rates: xr.DataArray, symbol: str) -> Panel:
-    size = row_size(rates.sizes["exchange"] + 3, 0.115, wide=WIDE)
-    look: dict[str, Any] = {"title": f"{symbol} funding rate by venue and time", "size": size}
-    return section.panel(plot.funding_heatmap, rates, by_kind=True, source=table, **look)
 
 
 def _rates_now(section: Section, data: Data) -> None:

@@ -64,11 +64,6 @@ def oi_section(data: Data) -> Section:
         else "The source has no prices over time: part of every move is that of the price.",
     )
     shared = [each for each in held if each.share.sizes["exchange"] > 1]
-    section.figure(
-        [_share_panel(section, each) for each in shared],
-        "The height of a band is the venue's part of the open interest. HHI is the Herfindahl–Hirschman "
-        "index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
-    )
     for each in held:
         name = f"{each.symbol} open interest of every venue"
         section.table(_venues(data, each), name, formats=_FORMATS, fold=True)
@@ -133,11 +128,6 @@ def _level_panel(section: Section, data: Data, held: Holdings) -> Panel:
     symbol = held.symbol
     look: dict[str, Any] = {"title": f"{symbol} open interest and price", "size": (WIDE, 3.3)}
     return section.panel(plot.open_interest, held.table, price=prices, symbol=symbol, **look)
-
-
-def _share_panel(section: Section, held: Holdings) -> Panel:
-    look: dict[str, Any] = {"title": f"{held.symbol} shares of open interest", "size": (WIDE, 3.3)}
-    return section.panel(plot.open_interest, held.table, kind="share", symbol=held.symbol, **look)
 
 
 def _answer(section: Section, held: list[Holdings]) -> None:
