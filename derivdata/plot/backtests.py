@@ -116,7 +116,7 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         start = naive_utc(chosen["entry"]).to_numpy()
         width = (chosen["exit"] - chosen["entry"]).to_numpy()
         place = [symbols.index(symbol) for symbol in chosen["symbol"]]
-        ax.barh(place, width, left=start, height=0.7, color=color, edgecolor="white", label=words)
+        ax.barh(place, width, left=start, height=0.7, color=color, edgecolor=style.paper(), label=words)
         room = 0.72 * style.cell_width(ax) * chosen["days"] / span  # [points]
         for row, at, points in zip(chosen.itertuples(), place, room, strict=True):
             net_usd = f"{row.net_usd:+,.0f}"

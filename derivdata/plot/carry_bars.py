@@ -119,7 +119,7 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax.axhline(0, color=GREY, lw=1.0)
     for day, value in zip(days, net, strict=True):
         look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
-        ax.annotate(f"{value:+.1f}", (day, value), (7, -7), color=PALETTE[0], **look)
+        ax.annotate(f"{value:+.1f}", (day, value), (7, -7), color=style.ink(), **look)
     cost = float(rows["gross_bps"].iloc[-1] - net[-1])
     even = breakeven_days(days, net)
     paid = f"not paid within {days[-1]:.3g} days"
@@ -216,7 +216,7 @@ def cumulative_funding(
     days = (times[-1] - times[0]) / np.timedelta64(1, "D")
     did = "paid" if total >= 0 else "received"
     title = f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days"
-    style.dress(upper, title=title, y="cumulative funding\n[bps of notional]")
+    style.dress(upper, title=title, y="paid by a long\n[bps]")
     style.legend(upper, "above")
     lowest = upper if lower is None else lower
     style.utc_axis(lowest)
@@ -232,7 +232,7 @@ def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
     apart = both["integral_bps"] - both["payments_bps"]
     ax.plot(apart.index, apart, color=PALETTE[2], lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
-    style.dress(ax, y="integral −\npayments [bps]", form="number")
+    style.dress(ax, y="difference\n[bps]", form="number")
 
 
 def _venue(rates: xr.DataArray, venue: str) -> xr.DataArray:

@@ -79,7 +79,7 @@ def option_flow(
             ax.bar(wide.index, sign * coins, look, sign * below, color=color, alpha=shade, label=label)
             below += coins
     net = table.groupby("strike")["net"].sum()
-    ax.plot(net.index, net, "D", ms=3.5, color="black", mec="white", mew=0.6, label="net")
+    ax.plot(net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="net")
     strike_axis(ax, totals, float(trades["index_price_usd"].median()))
     premium = float(sums["premium_usd"].sum()) / 1e6
     block = float(sums["block"].sum())

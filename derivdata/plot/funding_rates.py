@@ -26,6 +26,8 @@ _POINTS = 120
 _COLUMNS = 400
 USUAL_BPS = 1.0
 """The fixed part of most venues' rate: 0.01 % per 8 hours."""
+_LINE = 8.0
+"""Height of a name of a row [points]."""
 _NEAR = 0.05
 _KINDS = {"CEX": "Centralised venues", "DEX": "Decentralised venues", "OTHER": "Other venues"}
 
@@ -202,7 +204,7 @@ def funding_heatmap(
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     is_venue = np.isin(rows, means.index)
     for place in map(int, np.flatnonzero(~is_venue)):  # headings
-        ax.axhspan(place, place + 1, color="white", lw=0)
+        ax.axhspan(place, place + 1, color=style.paper(), lw=0)
         count = sum(_kind(name) == rows[place] for name in means.index)
         heading = f"{_KINDS.get(rows[place], rows[place])} ({count})"
         ax.text(edges[0], place + 0.42, heading, fontsize=8, fontweight="bold", va="center")
@@ -211,6 +213,7 @@ def funding_heatmap(
     )
     style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
+    _thin_names(ax)
     lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(known.min() < centre - reach) + 2 * bool(known.max() > centre + reach)]
@@ -218,6 +221,18 @@ def funding_heatmap(
     style.colorbar(ax, drawn, _RATE + usual + lack.replace("\n", ", " if usual else "\n"), extend=beyond)
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
+
+
+def _thin_names(ax: Axes) -> None:
+    """Leave out names of rows that are lower than a line of text, evenly from the top."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    height = 72.0 * ax.get_position().height * figure.get_figheight()
+    places = ax.get_yticks()
+    step = 1 + int(len(places) * _LINE // height)
+    if step > 1:
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        ax.set_yticks(places[::-1][::step], names[::-1][::step])
 
 
 def _rows(venues: list[str], *, by_kind: bool) -> list[str]:

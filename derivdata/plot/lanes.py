@@ -15,7 +15,9 @@ from derivdata.support.arrays import Array, Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ABOVE, BELOW = "#b35806", "#542788"
+ABOVE = "#b35806"
+BELOW = "#542788"
+_BELOW_ON_DARK = "#a98bd8"
 """Colours above and below the base: those of the heat maps, orange where longs pay and purple otherwise."""
 _GAP = 0.18
 """Space between two lanes as a fraction of their height."""
@@ -25,7 +27,7 @@ _FAR = 1.5
 
 def lane_height(count: int) -> float:
     """Return the height [inches] of a figure with so many lanes."""
-    return 1.3 + 0.52 * max(count, 2)
+    return 1.3 + max(0.52 * count, 2.0)
 
 
 def draw_lanes(
@@ -57,7 +59,8 @@ def draw_lanes(
         line = bottom + shown[:, lane] - low
         zero = bottom + base - low
         above = ABOVE if signed else LONG
-        below = BELOW if signed else SHORT
+        below = _BELOW_ON_DARK if style.is_dark() else BELOW
+        below = below if signed else SHORT
         for color, where in ((above, shown[:, lane] >= base), (below, shown[:, lane] <= base)):
             if where.any():
                 area: dict[str, Any] = {"color": color, "alpha": 0.4, "lw": 0, "interpolate": True}
@@ -67,7 +70,7 @@ def draw_lanes(
     if usual is not None:
         level = np.clip(usual.to_numpy(dtype=np.float64), low, high)[:, None] + (bottoms - low)[None, :]
         ax.plot(x, level, color=GREY, lw=0.9, ls=":", label="_usual")
-    ax.plot(x, shown + (bottoms - low)[None, :], color="black", lw=1.0, label="_lanes")
+    ax.plot(x, shown + (bottoms - low)[None, :], color=style.ink(), lw=1.0, label="_lanes")
     ax.set_ylim(-0.5 * _GAP * step, step * count)
     ax.set_yticks(bottoms + (high - low) / 2.0, names)
     ax.tick_params(axis="y", length=0)
@@ -98,7 +101,7 @@ def _mark_outside(
         if not beyond.any():
             continue
         first = beyond & ~np.r_[False, beyond[:-1]]  # one mark for a run
-        ax.plot(x[first], np.full(int(first.sum()), edge), marker, color="black", ms=4, label="_clipped")
+        ax.plot(x[first], np.full(int(first.sum()), edge), marker, color=style.ink(), ms=4, label="_clipped")
         place = int(furthest(values))
         is_late = place > 0.8 * len(values)
         look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center"}

@@ -14,6 +14,7 @@ from derivdata.plot.frames import Rates, Size, Source, figure_function, finish, 
 from derivdata.plot.funding_rates import STEPS
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support import times
+from derivdata.support.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,6 +117,16 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     return ax, ax, table.assign(hhi_10000=table["time"].map(hhi))
 
 
+def gain_look(change: Array, is_sure: bool) -> dict[str, Any]:
+    """Return the colours of bars of changes: full if a trend is significant, else pale with an edge."""
+    from matplotlib.colors import to_rgba
+
+    colors = [LONG if value >= 0 else SHORT for value in change]
+    if is_sure:
+        return {"color": colors}
+    return {"color": [to_rgba(color, 0.3) for color in colors], "edgecolors": colors, "lw": 1.0}
+
+
 def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
     """Write each venue and its latest share beside its band, at least a line apart."""
     middle = (last.cumsum() - last / 2.0).to_numpy()
@@ -127,7 +138,7 @@ def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
     for i in range(len(places) - 2, -1, -1):  # what was moved down may now be too close to its neighbour
         places[i] = min(places[i], places[i + 1] - least)
     for name, share, place, color in zip(last.index, last, places, colors, strict=True):
-        for x, words, ink in ((1.01, "■", color), (1.05, f"{name} {style.share(share)}", "black")):
+        for x, words, ink in ((1.01, "■", color), (1.05, f"{name} {style.share(share)}", style.ink())):
             ax.text(x, place, words, transform=ax.transAxes, va="center", fontsize=8, color=ink)
 
 
@@ -164,19 +175,19 @@ def _trends(
     shown = largest.sort_values("change", ascending=False, kind="stable")
     sure = ((shown["low"] > 0) | (shown["high"] < 0)) & (shown["status"] == 0)
     ax, place = style.rows(ax, list(shown.index), 0.26)
-    for chosen, alpha, words in (
-        (sure.to_numpy(), 1.0, "significant trend (95 %)"),
-        (~sure.to_numpy(), 0.35, "no significant trend"),
+    for chosen, is_sure, words in (
+        (sure.to_numpy(), True, "significant trend (95 %)"),
+        (~sure.to_numpy(), False, "no significant trend"),
     ):
         change = shown["change"].to_numpy()[chosen]
         if change.size:
-            color = [LONG if value >= 0 else SHORT for value in change]
-            look: dict[str, Any] = {"color": color, "alpha": alpha, "label": words}
-            style.bars(ax, place[chosen], change, 0.66, horizontal=True, **look)
+            style.bars(
+                ax, place[chosen], change, 0.66, horizontal=True, label=words, **gain_look(change, is_sure)
+            )
     reach = float(shown["change"].abs().max()) or 1.0
     for row, (change, is_sure) in enumerate(zip(shown["change"], sure, strict=True)):
         text = f"{change:+.2f}{' *' if is_sure else ''}"
-        look = {"va": "center", "ha": "left" if change >= 0 else "right", "fontsize": 8}
+        look: dict[str, Any] = {"va": "center", "ha": "left" if change >= 0 else "right", "fontsize": 8}
         ax.text(change + np.copysign(0.02 * reach, change), row, text, **look)
     ax.axvline(0, color=GREY, lw=1.0)
     low = min(float(shown["change"].min()), 0.0)

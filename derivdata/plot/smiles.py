@@ -134,7 +134,7 @@ def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     margin = max(0.06 * (high - low), 0.005)
     ax.set_ylim(low - margin, high + 1.5 * margin)
     near = inside["delta"]
-    ax.set_xlim(min(near.min(), 0.3) - 0.02, max(near.max(), 0.7) + 0.02)
+    ax.set_xlim(min(near.min(), 0.3) - 0.005, max(near.max(), 0.7) + 0.005)
     shown = {
         place: words for place, words in _DELTAS.items() if ax.get_xlim()[0] <= place <= ax.get_xlim()[1]
     }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 0.995
 _BARS = 45
+_LABEL_WIDTH = 30.0
+"""Width of the label of an expiry [points]."""
 _MOST_BINS = 60
 _STACKED = 4
 """Expiries with a colour of their own where all are added up."""
@@ -113,7 +115,9 @@ def _sides(
         place = expiries.get_indexer(rows["expiry"])
         table = _stack(ax, rows.assign(place=place, group=""), 0.8, symbol).drop(columns="expiry")
         table["expiry"] = expiries[table.pop("strike").to_numpy(dtype=np.intp)]
-        ax.set_xticks(range(len(expiries)), [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries])
+        labels = [f"{date.day} {date:%b}\n{date:%Y}" for date in expiries]
+        step = 1 + int(len(labels) * _LABEL_WIDTH // (0.75 * style.cell_width(ax)))
+        ax.set_xticks(range(0, len(expiries), step), labels[::step])
         label = "expiry [UTC]"
         most = f"on {_date(totals.idxmax())}"
     else:
@@ -170,7 +174,7 @@ def _gamma(
     _name_largest(ax, net, np.maximum(calls, beneath + puts).clip(lower=0.0))
     strike_axis(ax, size, _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
     if dealer is not None:
-        ax.plot(net.index, net, "D", ms=3.5, color="black", mec="white", mew=0.6, label="net")
+        ax.plot(net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="net")
         turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
         if np.isfinite(turn):
             label = f"zero gamma: {style.number(turn)} USD"
@@ -187,7 +191,7 @@ def _gamma(
 
 def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
     """Write the strike above the three largest bars."""
-    ground = {"facecolor": "white", "edgecolor": "none", "pad": 2.5}  # covers the line of the price
+    ground = {"facecolor": style.paper(), "edgecolor": "none", "pad": 2.5}  # covers the line of the price
     for strike in values.abs().nlargest(3).index:
         above: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "bbox": ground}
         above |= {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 7.5}

@@ -45,6 +45,28 @@ _NARROW = 420.0
 """Width of a figure [points] below which legends stand above the axes."""
 
 
+def ink() -> str:
+    """Return the colour of text and of neutral lines in the style of the user: light in a dark one."""
+    from matplotlib import rcParams
+
+    return str(rcParams["text.color"])
+
+
+def paper() -> str:
+    """Return the colour behind a figure, white where it is transparent."""
+    from matplotlib import rcParams
+
+    ground = str(rcParams["axes.facecolor"])
+    return "white" if ground == "none" else ground
+
+
+def is_dark() -> bool:
+    """Return whether the ground is darker than a middle grey."""
+    from matplotlib.colors import to_rgb
+
+    return sum(to_rgb(paper())) < 1.5
+
+
 def look(place: int) -> dict[str, Any]:
     """Return colour and stroke of the n-th of several lines: eight colours, then the same dashed."""
     strokes = ("-", "--", ":")
@@ -231,7 +253,8 @@ def utc_axis(ax: Axes) -> None:
     """Write short dates, and the zone in the label; a day has its month, since two may stand on one axis."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    locator = AutoDateLocator(minticks=3, maxticks=8)
+    is_narrow = cell_width(ax) < _NARROW
+    locator = AutoDateLocator(minticks=2 if is_narrow else 3, maxticks=5 if is_narrow else 8)
     form = ConciseDateFormatter(locator)
     form.formats[2] = form.zero_formats[2] = form.zero_formats[3] = "%d %b"
     form.offset_formats[2] = "%Y"

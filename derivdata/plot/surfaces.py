@@ -212,7 +212,7 @@ def venue_difference(
     ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, [f"{d:+.1f}" if d else "at F" for d in _DEVIATIONS])
     ax.invert_yaxis()
     for place in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a gap between venues
-        ax.axhline(place, color="white", lw=4)
+        ax.axhline(place, color=style.paper(), lw=4)
     symbol = str(fit["symbol"].item()) if "symbol" in fit.coords and fit["symbol"].ndim == 0 else "options"
     style.dress(ax, title=f"{symbol}: {_largest(cells, rows, reference)}", grid="")
     ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue and tenor")

@@ -152,9 +152,9 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     if len(quantiles) % 2:
         ax.plot(days, values[len(quantiles) // 2], color=GREY, lw=1.6, label="median")
     latest = np.atleast_1d(cone["latest"].squeeze(drop=True).to_numpy())
-    ax.plot(days, latest, "o", color=PALETTE[0], mec="white", ms=6, label="latest window")
+    ax.plot(days, latest, "o", color=PALETTE[0], mec=style.paper(), ms=6, label="latest window")
     if implied:
-        look = {"color": PALETTE[1], "mec": "white", "ms": 7, "label": "implied"}
+        look = {"color": PALETTE[1], "mec": style.paper(), "ms": 7, "label": "implied"}
         ax.plot(list(implied), list(implied.values()), "D", **look)
     middle = len(days) // 2
     words = _rank(latest[middle], values[:, middle], quantiles)
@@ -190,7 +190,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
         raise ValueError("data has no time with a value: its status has the reason")
     upper, lower = style.strips(ax, 2.0, 1.4, size=(8.0, 5.0))
     index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
-    upper.plot(table["time"], table["strip_index"], color="black", lw=1.8, label=index)
+    upper.plot(table["time"], table["strip_index"], color=style.ink(), lw=1.8, label=index)
     for place, days in enumerate(tenors):
         look: dict[str, Any] = {"color": PALETTE[place % 8], "lw": 1.2}
         upper.plot(table["time"], table[f"atm_{days:g}d"], label=f"ATM, {days:g} days", **look)

@@ -11,7 +11,7 @@ import xarray as xr
 from derivdata import plot
 from derivdata.analysis import oi as analysis
 from derivdata.plot import style
-from derivdata.plot.oi_shares import share_change, trend_of
+from derivdata.plot.oi_shares import gain_look, share_change, trend_of
 from derivdata.reports.data import Data
 from derivdata.reports.drawing import Panel
 from derivdata.reports.html_page import FLAT, WIDE, Section, count, listing, pct, usd
@@ -164,9 +164,7 @@ def _draw_gains(changes: pd.DataFrame, *, held: list[Holdings], ax: Axes, source
     style.rows(ax, [f"{row.symbol} {row.venue}" for row in shown.itertuples()], 0.2)
     for row, change in enumerate(shown["change"]):
         is_sure = bool(shown["sure"].iloc[row])
-        color = style.LONG if change >= 0 else style.SHORT
-        look: dict[str, Any] = {"color": color, "alpha": 1.0 if is_sure else 0.35}
-        style.bars(ax, [row], [change], 0.66, horizontal=True, **look)
+        style.bars(ax, [row], [change], 0.66, horizontal=True, **gain_look(np.array([change]), is_sure))
         side = "left" if change >= 0 else "right"
         ax.text(change, row, f" {change:+.2f}{'*' if is_sure else ''} ", va="center", ha=side, fontsize=8)
     ax.axvline(0, color=style.GREY, lw=1.0)
