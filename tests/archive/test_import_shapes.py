@@ -356,3 +356,12 @@ def test_prices_of_a_spot_market_and_rates_of_days_are_asked_about(tmp_path: Pat
     days = "".join(f"2026-03-0{day},BTC,okx,0.0003\n" for day in (1, 2, 3))
     with pytest.raises(Unclear, match="24 hours apart, which may be sums or averages"):
         _import(tmp_path, "rates.csv", "date,symbol,exchange,funding_rate_daily\n" + days)
+
+
+def test_the_interval_of_candles_is_not_that_of_payments(tmp_path: Path) -> None:
+    """Columns of vnpy 4, whose open interest of crypto is 0."""
+    header = (
+        "symbol,exchange,datetime,interval,volume,turnover,open_interest,open_price,high_price,close_price\n"
+    )
+    _import(tmp_path, "vnpy.csv", header + "BTCUSDT,BINANCE,2026-03-01 00:00:00,1h,10,1,0,67000.5,1,1\n")
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.5]

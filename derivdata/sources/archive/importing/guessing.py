@@ -265,10 +265,11 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
     """Return a plan that takes each column by its name, and says units that names or sizes state."""
     columns = archive_table(table).columns
     stated = {*given.set, *given.map}
+    allowed = {*columns, "interval_hours"} if "rate_bps_8h" in columns else {*columns}
     mapped = {
         name: column
         for name, column in found.items()
-        if (name in columns or name == "interval_hours") and name not in stated and name not in head.columns
+        if name in allowed and name not in stated and name not in head.columns
     }
     has = {*stated, *head.columns}
     unit = given.unit
