@@ -1,9 +1,9 @@
 """Bring series onto one clock without looking ahead.
 
 An observation may be used at t only when it was available at t. A snapshot is available when it was
-taken, a settlement at the hour for which it was paid (a stamp up to a minute past it stands for that hour,
+taken, a settlement at the hour for which it was paid (a stamp up to a minute past it represents that hour,
 see `derivdata.analysis.settlements`), a bucket when it ends: its stamp is its start, so its delay is its
-length. Joins go backward only, and what is too old is NaN with its age beside it.
+length. Joins go backward only, and what is too old is NaN with its age next to it.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     Returns
     -------
     Dataset
-        ``rate_bps_8h`` and ``price_usd``, with a venue such as ``"okx future"`` beside those of `rates`, for
+        ``rate_bps_8h`` and ``price_usd``, with a venue such as ``"okx future"`` next to those of `rates`, for
         each venue of `held`. Its rate is 0 where the symbol's venue with the most rates has one, its price
         ``rolled_usd``, so that a pair earns the basis as it shrinks. What trades cost in a roll is not in it:
         give the leg a fee, and count the rolls. Name it in ``Costs(fee_bps=...)``.

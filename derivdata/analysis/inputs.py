@@ -39,7 +39,7 @@ def require_draws(resamples: int, *, least: int = 1) -> None:
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
-    """Return the seed that an ``rng`` argument stands for (SPEC 7): itself, or a number drawn from it."""
+    """Return the seed that an ``rng`` argument represents (SPEC 7): itself, or a number drawn from it."""
     if isinstance(rng, int) and rng < 0:
         raise ValueError(f"{rng=}: random numbers start at 0 or above")
     return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
@@ -127,7 +127,7 @@ def require_together(**values: Any) -> None:
 
 
 def together(**values: Any) -> list[Any]:
-    """Match arguments for arithmetic: a bare array beside labelled ones gets their last dims."""
+    """Match arguments for arithmetic: a bare array next to labelled ones gets their last dims."""
     require_together(**values)
     sizes = _sizes(values.values())
     labelled = _has_labels(values.values())

@@ -60,7 +60,7 @@ def in_coins(oi: Panel, price: Panel) -> xr.DataArray:
     DataArray
         ``oi_coin`` [coin] in the dims and at the labels of `oi`. NaN where the venue has no price at the same
         instant: another venue's, or an older one, would look like a change of positions. A symbol that
-        stands for 1000 coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
+        represents 1000 coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
 
 @typed
 def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
-    """Divide open interest by 24-hour volume, both in USD: the days of trading that it stands for.
+    """Divide open interest by 24-hour volume, both in USD: the days of trading that it represents.
 
     NaN where the volume is missing or not positive. Refuses units that differ.
     """

@@ -31,10 +31,10 @@ def scheduled(times: NDArray[Any]) -> NDArray[np.datetime64]:
 def merge_late_stamps(
     panel: xr.DataArray, *companions: xr.DataArray, overlap: Literal["raise", "nan"] = "raise"
 ) -> tuple[xr.DataArray, ...]:
-    """Put settlements on the instants for which their stamps stand; unchanged where all are punctual.
+    """Put settlements at the times that their stamps represent; unchanged if all are punctual.
 
-    `companions` lie over the panel's dims and labels, as its intervals do: of each, the value beside the rate
-    is taken. Where a series has two settlements that stand for one instant, ``"raise"`` refuses them once
+    `companions` have the panel's dims and labels, as its intervals do; the value next to the rate is used.
+    If a series has two settlements for one time, ``"raise"`` refuses them once
     rates are read, and ``"nan"`` leaves the second out.
     """
     if not panel.sizes["time"]:
@@ -165,7 +165,7 @@ def without_overlap(
 ) -> xr.DataArray:
     """Refuse series whose settlements pay for more hours than have passed, or leave those payments out.
 
-    Rates stand on the instants for which their stamps stand, beside the hours that each pays for. The overlap
+    Rates are at the times that their stamps represent, next to the hours that each pays for. The overlap
     at a settlement is the most by which the intervals of any run of settlements that ends there exceed the
     time that the run took. A settlement that comes late overlaps with the next one; an overlap below half an
     interval is taken for that. From there on one is stored twice, or the intervals are too long: ``"raise"``
@@ -268,7 +268,7 @@ def _merged(
     names: list[str],
     strict: bool,
 ) -> Any:
-    """Return one column per instant: the first rate of its stamps, and the companions' values beside it."""
+    """Return one column per instant: the first rate of its stamps, and the companions' values next to it."""
     there = ~np.isnan(rates)
     counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if strict and (counted > 1).any():

@@ -1,6 +1,6 @@
 """Status bits of option figures: the reasons why one is NaN, and warnings about one that is not.
 
-Every fit and every inversion returns an ``int32`` variable ``status`` beside its numbers, a sum of these
+Every fit and every inversion returns an ``int32`` variable ``status`` next to its numbers, a sum of these
 bits, 0 where there is nothing to say. `flag_attrs` makes it readable without this library, by the CF
 conventions (section 3.5, flags).
 """
@@ -44,7 +44,7 @@ class Status(IntFlag):
     CALENDAR = 1 << 10
     """Calendar arbitrage: total variance falls with expiry."""
     FORWARD_IS_SPOT = 1 << 11
-    """No forward was found; spot stands in (zero carry)."""
+    """No forward was found; spot is used (zero carry)."""
     FORWARD_SUSPECT = 1 << 12
     """The forward is over 5 % away from the venue's underlying price."""
     DELTA_UNREACHABLE = 1 << 13

@@ -67,7 +67,7 @@ def volatility_index(
     Notes
     -----
     The interpolation is that of the Cboe's index. What goes into the variances differs from index to index
-    (filters, prices, wings), so this is nobody's published index unless its inputs are.
+    (filters, prices, wings), so this is no one's published index unless its inputs are.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def model_free(
         between two strikes, without options whose delta is below 0.001; it has no wings. ``"smile"``:
         ``2 ∫ OTM(k) e^(−k) dk`` over the fitted smile, wings and all. ``"fukasawa"``:
         ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities;
-        NaN with ``BUTTERFLY`` where d2 does not fall. The integrals hold wings that nobody has quoted: on
+        NaN with ``BUTTERFLY`` where d2 does not fall. The integrals hold wings that no one has quoted: on
         days of stress they are half of the variance of some expiries.
     k_range
         Log-moneyness that counts as quoted; by default that of the quotes.

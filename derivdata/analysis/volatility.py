@@ -1,7 +1,7 @@
 """Realised volatility from prices: estimators, cones, and implied minus realised.
 
 Volatilities are decimal per √year of 365 days, as implied ones are: 0.55 is 55 %. A window is a whole number
-of bars and ends with the bar at its label; a bar stands at its start and is known when it has ended, one step
+of bars and ends with the bar at its label; a bar is at its start and is known when it has ended, one step
 later. Markets that never close have no overnight gap; the estimators that allow for one then find it to be
 small.
 
@@ -341,7 +341,7 @@ def cone(
     -------
     Dataset
         ``volatility`` over ``window`` [days] and ``quantile``, ``latest`` and ``count`` (windows) over
-        ``window``, beside the dims of `data` but ``time``. Windows overlap, so `count` of them hold far less
+        ``window``, next to the dims of `data` but ``time``. Windows overlap, so `count` of them hold far less
         news than as many separate ones; long windows of a short history have a cone that is too narrow.
         ``forecast`` [1/√year] of the window that begins when the last bar ends, by Corsi's heterogeneous
         autoregression, and ``forecast_error``, the root mean square of what it would have missed before,

@@ -43,7 +43,7 @@ class Quantity(NamedTuple):
 
 
 def quantity(endpoint: Endpoint, value: str, *others: str) -> Quantity:
-    """Return a way to ask for a quantity whose rows, one for each venue and step, stand in ``data``.
+    """Return a way to ask for a quantity whose rows, one for each venue and step, are in ``data``.
 
     `others` are further numbers of a row, which the source may lack.
     """
@@ -104,7 +104,7 @@ def _columns(answer: Answer[Any], *, table: str, value: str) -> dict[str, Any]:
 
 
 def _largest_columns(answer: Answer[TopSymbols], *, venue: str, value: str) -> dict[str, Any]:
-    """Return the columns of rows with one field per symbol beside ``timestamp``; null is no row."""
+    """Return the columns of rows with one field per symbol next to ``timestamp``; null is no row."""
     rows: Sequence[Mapping[str, Any]] = answer.body.timeseries
     stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
     cells = [

@@ -40,7 +40,7 @@ Figure: TypeAlias = float | msgspec.UnsetType | None
 
 
 class Envelope(msgspec.Struct, kw_only=True):
-    """The fields of an answer beside its rows; rules compare them with the request."""
+    """The fields of an answer next to its rows; rules compare them with the request."""
 
     symbol: Any = None
     exchange: Any = None
@@ -162,7 +162,7 @@ def series(
 
 
 class CheckedAnswer:
-    """An answer beside the request that it answers: what rules look at."""
+    """An answer next to the request that it answers: what rules look at."""
 
     def __init__(
         self, answer: Answer[Any], table: Table | None, columns: dict[str, Any], raw: Mapping[str, Any]
@@ -245,7 +245,7 @@ class CheckedAnswer:
         return np.asarray(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
 
     def series(self, *beside: str) -> Array:
-        """Return a number for the series of each row: rows alike in the table's key but for `beside`."""
+        """Return a number for the series of each row: rows alike in the table's key except `beside`."""
         codes = np.zeros(self.size, dtype=np.int64)
         for name in () if self.table is None else self.table.key:
             if name not in beside:
@@ -286,7 +286,7 @@ def figure(e: CheckedAnswer, name: str) -> Array | None:
     """Return figures by name, None where the answer has none.
 
     A column; ``column=word``: where it is the word; ``#``: the number of rows; ``#column``: how many words it
-    lists; ``$field``: what stands beside the rows; ``limit``: that of the request; ``step_hours``: the
+    lists; ``$field``: what is next to the rows; ``limit``: that of the request; ``step_hours``: the
     resolution; ``hours_apart``: the time since the row before, of the same series; ``@table``: nothing unless
     the answer is of that table, ``@regular`` unless a hosted service's with a row at every step, ``@settled``
     unless of payments. For a word before a column see `_OF`.
@@ -322,7 +322,7 @@ def _named(e: CheckedAnswer, name: str) -> Array | None:
 
 
 def _beside_rows(e: CheckedAnswer, name: str) -> Any:
-    """Return the one figure that a name stands for, None for nothing."""
+    """Return the one figure that a name represents, None for nothing."""
     if name == "#":
         return e.size
     if name == "limit":

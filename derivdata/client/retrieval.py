@@ -173,7 +173,7 @@ def _covered(
 
 
 def _notify_others(answer: Answer[Any]) -> list[str]:
-    """Notify what an answer says but for that it has no data; return the first word of that, if any."""
+    """Notify what an answer says except that it has no data; return the first word of that, if any."""
     without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
     for notice in answer.notices:
         if notice not in without:

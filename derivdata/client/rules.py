@@ -3,7 +3,7 @@
 ``docs/methods/checked-answers.md`` says what each of the `RULES` compares. A rule looks at a `CheckedAnswer`:
 the request, what the answer says of itself, and the columns of its table. It yields a sentence for each
 breach, which names both sides; a rule about rows that do no harm removes them. What figures of one answer say
-of each other stands in `derivdata.client.relations`.
+of each other is in `derivdata.client.relations`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _column(e: CheckedAnswer, name: str) -> Column | None:
 
 
 def _impossible(e: CheckedAnswer) -> Iterator[str]:
-    """Look at every column, and at the figures beside the rows of answers that no document describes."""
+    """Look at every column, and at the figures next to the rows of answers that no document describes."""
     for name in (*e.columns, *(e.stated if e.table is None else ())):
         column = _column(e, name)
         positive = column is not None and column.positive
@@ -135,7 +135,7 @@ _NAMED = {
     "quote": ("quote",),
     "window_days": ("window_days",),
 }
-"""Fields in which an answer repeats a parameter, beside its rows and, where it names a subject, in them."""
+"""Fields in which an answer repeats a parameter, next to its rows and, where it names a subject, in them."""
 
 
 def _other_subject(e: CheckedAnswer) -> Iterator[str]:
@@ -414,7 +414,7 @@ def _venue_rows(e: CheckedAnswer, name: str) -> _VenueRows | None:
 
 
 def _described(e: CheckedAnswer, row: int) -> str:
-    """Return the keys of a row but for its time."""
+    """Return the keys of a row except its time."""
     keys = () if e.table is None else e.table.key
     return " ".join(str(e.columns[key][row]) for key in keys if key in e.words)
 

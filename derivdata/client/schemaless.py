@@ -25,7 +25,7 @@ def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
     """Return every part of the answer as rows of its open table.
 
     A list of objects gives a row each, an object one row, an object of objects or lists a row each with
-    its name in ``key``, an empty list or object none; what stands at the top of the answer is the row of
+    its name in ``key``, an empty list or object none; what is at the top of the answer is the row of
     part ``answer``. A ``range`` is given the endpoint's own name for it.
     """
     if "range" in params:
@@ -41,7 +41,7 @@ def fetch_windows(
 
 
 def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.DataFrame:
-    """Return the rows of all answers; what stands at the top of several alike is one row."""
+    """Return the rows of all answers; what is at the top of several alike is one row."""
     table = OPEN_TABLES[endpoint.table]
     tops: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
             raise
         for notice in notices:
             transport.notify(answer.request, notice)
-        # The fields beside the rows; an empty list is no rows.
+        # The fields next to the rows; an empty list is no rows.
         top = {name: value for name, value in answer.body.items() if not _has_rows(value) and value != []}
         if "range" not in top and "period" in top:
             top["range"] = top["period"]

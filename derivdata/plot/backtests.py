@@ -50,7 +50,7 @@ def backtest(
         these names returned.
     kind
         ``"equity"``: what the rule added to its capital [USD], and below it the drawdown [% of the peak].
-        ``"attribution"``: funding and price P&L beside fees and slippage, cumulative [USD], costs downwards.
+        ``"attribution"``: funding and price P&L next to fees and slippage, cumulative [USD], costs downwards.
         ``"positions"``: when each symbol was held on which venues, and what that earned after costs [USD], in
         all and each time; a row per symbol, of more than 40 those that were held longest.
         ``"trades"``: what each position earned after costs [bps] by the days it was held, coloured by why it

@@ -35,7 +35,7 @@ def positioning(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw longs against shorts of each venue: level, change and, beside them, the funding rate.
+    """Draw longs against shorts of each venue: level, change and, next to them, the funding rate.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def taker_volume(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw what takers bought less what they sold: added up, and beside all that they traded.
+    """Draw what takers bought less what they sold: added up, and next to all that they traded.
 
     Parameters
     ----------

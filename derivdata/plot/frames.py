@@ -106,7 +106,7 @@ def data(ax: Any) -> pd.DataFrame:
     -------
     DataFrame
         One row per mark, what is drawn outside the axes included; times are UTC. Units are those of the
-        figure's axes or stand in the names of columns.
+        figure's axes or are in the names of columns.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def open_interest(
     Axes
         Levels and shares are of the venues that are present in 95 % of the window (see
         ``dd.analysis.oi.market_share``); a time at which one of them is missing for long is a gap. Open
-        interest in USD moves with the price though nobody trades; in coins it does not. Concentration is the
+        interest in USD moves with the price though no one trades; in coins it does not. Concentration is the
         Herfindahl–Hirschman index. A change of share is the mean of the last day less that of the first, of a
         table or panel, or the slope times `window`, of trends. A bar is solid where the interval of the trend
         excludes zero. Trends of a table are of means over 1 to 24 hours.
@@ -128,7 +128,7 @@ def gain_look(change: Array, is_sure: bool) -> dict[str, Any]:
 
 
 def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
-    """Write each venue and its latest share beside its band, at least a line apart."""
+    """Write each venue and its latest share next to its band, at least a line apart."""
     middle = (last.cumsum() - last / 2.0).to_numpy()
     least = 0.075
     places = middle.copy()

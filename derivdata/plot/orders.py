@@ -51,7 +51,7 @@ def liquidations(
         drawn as one dot each.
     coverage
         Spans that were watched, columns ``start`` and ``end`` (UTC). None takes those that a frame of
-        ``dd.liquidations.poll`` brings along, and else says that nobody knows.
+        ``dd.liquidations.poll`` brings along, and else says that no one knows.
     price
         Prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median is taken; of
         one symbol. None draws no strip of the price.
@@ -68,7 +68,7 @@ def liquidations(
         That of the raster, where the area of a dot grows as the square root of the order's value. Above it
         stands the price; below it the value of longs (down) and shorts (up) per hour, or per so many hours
         that 170 bars or fewer are left (a minute in windows under an hour, five under three hours), and the
-        coverage: blank where nobody watched. Feeds are throttled on some venues, so that levels do not
+        coverage: blank where no one watched. Feeds are throttled on some venues, so that levels do not
         compare across venues.
 
     Raises
@@ -231,7 +231,7 @@ def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> in
 
 
 def _coverage_of(coverage: pd.DataFrame | None, limits: tuple[pd.Timestamp, ...]) -> interactive.Strip:
-    """Return what was watched as plotly draws it; a grey bar where nobody knows."""
+    """Return what was watched as plotly draws it; a grey bar where no one knows."""
     spans = [limits] if coverage is None else [*zip(*map(coverage.get, ("start", "end")), strict=True)]
     name, color = ("not stated", NO_DATA) if coverage is None else ("watched", PALETTE[2])
     x = [when for start, end in spans for when in (_naive(start), _naive(end), None)]

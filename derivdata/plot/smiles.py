@@ -242,7 +242,7 @@ def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) ->
 
 
 def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -> None:
-    """Draw one expiry: quotes, faded where nobody bids, its fit with its arbitrage, and the fit before."""
+    """Draw one expiry: quotes, faded where no one bids, its fit with its arbitrage, and the fit before."""
     quotes, fit, past = (rows[rows["kind"] == kind] for kind in ("quote", "fit", "before"))
     for traded, part in quotes.groupby("traded"):
         alpha = 0.8 if traded else 0.15

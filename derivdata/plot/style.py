@@ -42,7 +42,7 @@ Form = Literal["number", "size", "percent"]
 _SIZE = (8.0, 4.5)
 _TITLE = 72
 _NARROW = 420.0
-"""Width of a figure [points] below which legends stand above the axes."""
+"""Width of a figure [points] below which legends are above the axes."""
 
 
 def ink() -> str:
@@ -326,7 +326,7 @@ def _columns_that_fit(names: Sequence[str], width: float) -> int:
 
 
 def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axes:
-    """Add a colour scale beside the axes, inside their cell of the figure."""
+    """Add a colour scale next to the axes, inside their cell of the figure."""
     scale = ax.inset_axes((1.015, 0.0, 0.02, 1.0))
     figure = ax.get_figure(root=True)
     assert figure is not None

@@ -1,4 +1,4 @@
-"""Figures of volatility over time and beside its past: implied, realised, an index, skew."""
+"""Figures of volatility over time and next to its past: implied, realised, an index, skew."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def volatility(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw volatility over time: an index with skew, implied beside realised, or realised beside its past.
+    """Draw volatility over time: an index with skew, implied next to realised, or realised next to its past.
 
     Parameters
     ----------

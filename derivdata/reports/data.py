@@ -178,7 +178,7 @@ class Data:
     def price(self, symbol: str, at: np.datetime64) -> float:
         """Return the symbol's price [USD] at an instant, NaN where the source knows none within two hours.
 
-        The API has no history of prices; the underlying price that is stated beside at-the-money
+        The API has no history of prices; the underlying price that is stated next to at-the-money
         volatility stands in for it: that of the nearest expiry, on the first venue that has any.
         """
         time = pd.Timestamp(at, tz="UTC")
@@ -336,7 +336,7 @@ class Data:
         """Return a table, None where the source has none.
 
         What is `optional` may also be absent from a recording: those of earlier versions do not hold it; its
-        notices stand in the section on provenance alone.
+        notices are in the section on provenance alone.
         """
         if what in self._tables:
             return self._tables[what]

@@ -88,7 +88,7 @@ def _draw(panel: Panel, name: str) -> Drawn:
 
 
 def _take_footer(ax: Axes) -> tuple[str, str]:
-    """Remove the footer, which stands below the whole figure, and return its text and address."""
+    """Remove the footer, which is below the whole figure, and return its text and address."""
     from derivdata.plot.style import FOOTER
 
     for text in [text for one in (ax, *ax.child_axes) for text in one.texts]:

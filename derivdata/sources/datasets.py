@@ -1,6 +1,6 @@
 """Recorded data of others whose licence allows its use: fetched once, checked by hash, read as our tables.
 
-``datasets.toml`` beside this module has for each set the address of its files at one commit, their hashes
+``datasets.toml`` next to this module has for each set the address of its files at one commit, their hashes
 and how they are imported. The files and the archive made of them lie under ``datasets`` in the cache's
 folder (``DERIVDATA_CACHE_DIR``): from then on no network is asked.
 """

@@ -41,7 +41,7 @@ def replace_file(
 
     `mode` are its permissions, less those that the process's umask removes, and `times_ns` its times of
     access and change [ns], where they must not be those of now. The bytes go unbuffered into a temporary file
-    beside it: a process forked in between inherits no buffer that it could write out a second time. The name
+    next to it: a process forked in between inherits no buffer that it could write out a second time. The name
     is drawn before the file is made, so that an interrupt at any point leaves no file.
     """
     beside = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"

@@ -1,6 +1,6 @@
-"""Renew in a forked child the locks, sockets, files being written.
+"""Renew in a forked child the locks, sockets and files being written.
 
-A fork copies the memory of one thread. A lock that another thread holds stays locked for ever in the child,
+A fork copies the memory of one thread. A lock that another thread holds stays locked in the child,
 and a socket or a file is the same one in both. Objects that have such things register here: their lock is
 held while the process forks, so that none of them is half-way through a change, and in the child each
 replaces what it must not share.

@@ -1,7 +1,7 @@
 """Facts of venues about funding, fees and contracts: each with the day it was true and where it can be read.
 
-They stand in ``venue_facts.json``. A value is there because a venue's own answer or documentation shows it;
-what nobody can read again is absent, also where everybody knows it. Fees are those of an account without
+They are in ``venue_facts.json``. A value is there because a venue's own answer or documentation shows it;
+what no one can read again is absent, also where everybody knows it. Fees are those of an account without
 volume or discounts. Venues change all of these: the newest row that is not later than the day in question
 counts.
 """
@@ -58,7 +58,7 @@ _UNITS = {
     "future_averaging_minutes": "min",  # the same of dated futures
     "contract_coin": "coin",  # what a linear contract is of
     "contract_usd": "USD",  # what an inverse one is of
-    "multiplier": "coin",  # that one unit of the symbol stands for
+    "multiplier": "coin",  # that one unit of the symbol represents
     "stream_connections": "connections",  # WebSockets of one address
     "stream_connections_per_second": "connections/s",  # of one address
     "stream_connections_per_5_minutes": "connections/5 min",

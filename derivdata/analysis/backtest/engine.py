@@ -156,7 +156,7 @@ def carry(
 
 
 class Setting(NamedTuple):
-    """What a backtest has beside its rules."""
+    """Inputs of a backtest other than its rules."""
 
     market: Market
     account: Account

@@ -198,7 +198,7 @@ def executable(
     Returns
     -------
     DataFrame, a row per violation before fees, the most profitable first
-        The labels of the chain; ``kind``; ``expiry`` and ``far_expiry`` (missing but for calendars);
+        The labels of the chain; ``kind``; ``expiry`` and ``far_expiry`` (missing except calendars);
         ``side``; ``legs``, the trades in words; ``gross_usd``, ``fees_usd`` and ``net_usd`` [USD per coin of
         the first leg]; ``size_coin`` [coins of the first leg], the least that its legs offer, NaN where the
         chain has no sizes; ``fees_of``, the venue whose published fees are used, ``"given"`` if all are

@@ -38,10 +38,10 @@ class PreparedPanel(NamedTuple):
     """A funding panel made ready for a kernel: its arrays, and how their rows become a `Ledger`."""
 
     arrays: tuple[xr.DataArray, ...]
-    """The rates, and of settlements their intervals beside them; time in one chunk."""
+    """The rates, and of settlements their intervals next to them; time in one chunk."""
     since: Floats
     origin: np.datetime64
-    """The instant from which `since` counts: of settlements, what the first stamp stands for."""
+    """The instant from which `since` counts: of settlements, what the first stamp represents."""
     settled: bool
     step: float
     limit: float
@@ -116,7 +116,7 @@ def cumulative(
     Dataset, the panel's dims
         ``funding_bps`` [bps of notional, longs pay when positive], ``covered_hours``, ``missing_hours``,
         since the series' first value; NaN before it. Settlements stamped up to a minute past a whole hour
-        stand at that hour. A sampled row includes the hours that it holds
+        are at that hour. A sampled row includes the hours that it holds
         (the stamp is the start of its bucket), a settled one its own payment. A constant 1 bps/8h over 30
         days ends at 90 bps, whatever the step or the interval.
 
@@ -204,7 +204,7 @@ def period_sums(
     ----------
     panel
         As in `cumulative`. Payments are those in ``(start, end]``; one stamped up to a minute past a whole
-        hour stands at that hour.
+        hour is at that hour.
     period
         Length of the periods, counted from 00:00 UTC (1970-01-01).
     min_cover

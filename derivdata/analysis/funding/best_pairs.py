@@ -85,7 +85,7 @@ def best_pair(
     Returns
     -------
     Dataset, the panel's dims without ``exchange``
-        Settlements stamped up to a minute past a whole hour stand at that hour, where venues meet.
+        Settlements stamped up to a minute past a whole hour are at that hour, where venues meet.
         ``long`` and ``short`` (venue, empty text where there is no pair), ``spread_bps_8h``, ``venues``
         (how many were left by NaN and the filters). With `fee_bps` also ``net_bps_8h``, the spread less the
         fees per 8 hours of the holding time, negative where the spread does not pay them. Below two venues

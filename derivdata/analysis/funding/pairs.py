@@ -72,7 +72,7 @@ def realised_carry(
         Venues of the two legs, of equal notional.
     start, end
         Instants. A settlement at the start itself is not earned, one at the end is. A settlement stamped
-        up to a minute past a whole hour stands at that hour.
+        up to a minute past a whole hour is at that hour.
     fee_bps
         Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four.
     min_cover

@@ -1,4 +1,4 @@
-"""History of funding, and of prices beside it, in the form that the forecasts of carry take."""
+"""History of funding, and of prices next to it, in the form that the forecasts of carry take."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     """Return the logarithms of marks [−bps: what a long pays when they rise] at the ends of periods.
 
     Of each series the newest mark that is no older than the usual step of the prices. A mark up to a minute
-    past a whole hour stands for that hour, as a settlement does.
+    past a whole hour represents that hour, as a settlement does.
     """
     marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
     marks = of_one_coin(marks, "prices", apart)

@@ -85,7 +85,7 @@ def half_life(
         venue's settlement interval, within which a running average is autocorrelated by construction.
         Settlements have their own step, by default the commonest gap.
     method
-        ``"components"``: the part that stays, beside noise that is gone after a step or two, a cycle of the
+        ``"components"``: the part that stays, next to noise that is gone after a step or two, a cycle of the
         week (of the day below ten weeks), a floor or cap, and a level to which venues pin the rate.
         ``"ols"``: a first-order autoregression by least squares over neighbours, which takes noise for a
         fast return to the mean; without an interval.
@@ -104,7 +104,7 @@ def half_life(
         ``half_life_low_hours`` and ``half_life_high_hours``: the interval of components, 0 to inf.
         ``half_life_corrected_hours`` and ``phi_corrected``: with the small-sample correction
         (nφ + 1)/(n − 3); of components both are median-unbiased and the same. ``persistent_share``: the part
-        of the variance that decays so; 1 but for components. ``phi`` per step, ``mean_bps_8h``,
+        of the variance that decays so; 1 except components. ``phi`` per step, ``mean_bps_8h``,
         ``intercept_bps_8h``, ``noise_variance`` (not of components), ``step_hours``, ``pairs``, ``off_grid``
         (settlements left out because they lie between two steps), ``status``; ``cannot_tell`` where an
         interval of components (that of 0.9 where `level` is None) holds everything from a step to infinity.

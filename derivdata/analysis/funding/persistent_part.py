@@ -1,4 +1,4 @@
-"""Half-life of the part of a series that stays, beside noise that goes, a cycle, a floor or a pinned level.
+"""Half-life of the part of a series that stays, next to noise that goes, a cycle, a floor or a pinned level.
 
 The model is an autoregression under moving-average noise, an ARMA(1, 1): its autocovariances fall by φ from
 each lag to the next, but not from lag 0 to lag 1. So the lags from 1 on tell φ, whatever the noise. How far
@@ -51,7 +51,7 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
 
     The values lie on a regular grid and must vary, NaN where there is none; the means of the `slots` of a
     cycle are taken out of data and simulations. The statistic at φ is
-    ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 but for bias where φ is right. Weak
+    ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 except bias where φ is right. Weak
     identification (little persistence, much noise) makes wide intervals and not wrong ones, as the moments
     themselves are tested and not an estimate (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
     """

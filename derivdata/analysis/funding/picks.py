@@ -145,7 +145,7 @@ def pick_summary(
         What `pick_record` gave; all its symbols together.
     least_predicted_bps
         Counts only picks that were forecast to earn more than this after cost; None counts all, also those
-        that nobody would have traded.
+        that no one would have traded.
     level, resamples, rng
         Of the block bootstrap: runs of n^(1/3) decisions, all symbols of a decision together.
 

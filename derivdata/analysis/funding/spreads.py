@@ -54,9 +54,9 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
 
     Notes
     -----
-    Two settled rates of unequal interval stand at the same instant for unequal spans, and where only one
+    Two settled rates of unequal interval are at the same instant for unequal spans, and where only one
     venue settles there is no difference: `realised_carry` and `forecast_carry` take such pairs. Settlements
-    stamped up to a minute past a whole hour stand at that hour.
+    stamped up to a minute past a whole hour are at that hour.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def zscore(
     ----------
     panel
         Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk). Settlements
-        stamped up to a minute past a whole hour stand at that hour.
+        stamped up to a minute past a whole hour are at that hour.
     window, rows
         Length of the window, such as ``"7d"``, whole steps of the panel; or its rows, at least 2.
     lag_rows

@@ -78,7 +78,7 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
     """Collect the points of each series of a block, the first of those at one instant.
 
     Returns also the row of each point in the table, and by series the number of duplicates, of those with
-    another value, and of pages that came twice. Settlements within a minute of each other stand for one
+    another value, and of pages that came twice. Settlements within a minute of each other represent one
     instant.
     """
     number = block.number
@@ -144,7 +144,7 @@ def _count_repeated(
 def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array]:
     """Return for each series the answered windows [µs], one a row, in order, those that touch as one.
 
-    `requests` is the ledger (a missing symbol stands for all), `series` has the ``symbol`` and ``exchange``
+    `requests` is the ledger (a missing symbol represents all), `series` has the ``symbol`` and ``exchange``
     of each series, as far as the table has them.
     """
     others = ("exchange", "start", "end", "answered")

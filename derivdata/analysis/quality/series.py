@@ -1,6 +1,6 @@
 """Figures of single series, for many of them at once.
 
-Series of similar length lie in one matrix, a row each: instants ascending without repeats, values beside
+Series of similar length lie in one matrix, a row each: instants ascending without repeats, values next to
 them, padded at the end. Every figure is taken along the rows.
 """
 
@@ -52,7 +52,7 @@ def run_lengths(same: Bools) -> Array:
 def steps_in_force(batch: Batch, stated: Floats | None) -> tuple[Floats, Floats]:
     """Return the gaps between rows [µs], NaN in the padding, and the step in force at each.
 
-    Another step is believed after three gaps in a row of that length, and dated back to the first of them; a
+    Another step is accepted after three gaps in a row of that length, and dated back to the first of them; a
     single longer gap is missing data. Where the table states a step of which the rows' own is a multiple
     (`stated` [h] for each gap, NaN for none), the stated one holds: every second row is missing. So it does
     in a stretch of doubled gaps between two of the same single ones.

@@ -51,7 +51,7 @@ FACTS = {
     "k_max": np.float64,
     "status": np.int32,
 }
-"""What every fit says of a slice beside its parameters, by type."""
+"""Figures of every fit of a slice other than its parameters, by type."""
 _UNITS = {"rmse_vol": "1/√year", "k_min": "log-moneyness", "k_max": "log-moneyness"}
 
 

@@ -77,7 +77,7 @@ def fit(
         An unknown weighting; a missing dim; volatilities whose median is above 15, which must be in percent
         (lazy input is not checked).
     TypeError
-        A bare array beside labelled ones whose dims are not plain from theirs.
+        A bare array next to labelled ones whose dims are not plain from theirs.
 
     Notes
     -----

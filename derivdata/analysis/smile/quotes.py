@@ -101,7 +101,7 @@ def labelled(
     """Return quotes given as arrays of any kind with their `core` dims, of which the last are the strikes.
 
     A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
-    have the last dims of a bare `iv`, and beside a labelled one the core dims, times those without strikes.
+    have the last dims of a bare `iv`, and next to a labelled one the core dims, times those without strikes.
     """
     dim = core[-1]
     every: list[str] = list(core)

@@ -33,7 +33,7 @@ _TOLERANCE = 1e-9  # predicted decrease, relative to the loss, that is not worth
 _UNCHANGED = 1e-10  # change of the loss, of either sign, that counts as none
 _STILL = 1e-7  # step that counts as none where the damping is heavy
 _SINGULAR = 1e-14  # pivot, relative to its diagonal, below which a variable is not determined
-_NEGLIGIBLE = 1e-290  # predicted decrease that is 0 but for rounding
+_NEGLIGIBLE = 1e-290  # predicted decrease that is 0 except rounding
 _STUCK = 1e10  # damping at which a search is given up
 _ELIMINATED = 8  # most variables for which elimination by hand beats LAPACK
 
@@ -95,7 +95,7 @@ class Dense(NamedTuple):
             solved = np.linalg.solve(np.moveaxis(matrix, -1, 0), right.T[..., None])
             return np.asarray(solved[..., 0].T)
         right = right.copy()
-        # A pivot that is 0 but for rounding becomes infinite: its variable then does not move, nor does it
+        # A pivot that is 0 except rounding becomes infinite: its variable then does not move, nor does it
         # act on the others.
         least = _SINGULAR * diagonal(matrix)
         for j in range(len(right)):

@@ -237,7 +237,7 @@ class SviProblem(NamedTuple):
         """Evaluate at x, level and wing slopes first set to their best for its m and σ.
 
         The residual is linear in (a, r, l), so they are projected out exactly (Golub and Pereyra's variable
-        projection); what is left of the gradient in them is 0 but for slopes held at a bound. Derivatives
+        projection); what is left of the gradient in them is 0 except slopes held at a bound. Derivatives
         by m and ln σ follow from those of ``w = a + b̄ R + t x``, with ``b̄ = (r + l)/2``, ``t = (r − l)/2``,
         ``x = k − m``, ``R = √(x² + σ²)``: ``∂w/∂m = −b̄ x/R − t`` and ``∂w/∂ln σ = b̄ σ²/R``. The moments hold
         products of ``x/R`` and ``1/R``, so rows 3 and 4 are scaled here, in place and symmetrically.

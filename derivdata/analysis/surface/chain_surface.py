@@ -59,7 +59,7 @@ def from_chain(
     weights
         As in `fit`, or ``"spread"``: one over the squared bid-ask spread in volatility, which needs a chain
         with bid and ask prices. None is vega, divided by 1 plus the square of half the spread over 10 points
-        where there are bid and ask: a mark that nobody bids for is the venue's model, and the far strikes of
+        where there are bid and ask: a mark that no one bids for is the venue's model, and the far strikes of
         short expiries have nothing else.
     loss
         ``"quote"``: the distance to the quoted volatility; where the chain has bid and ask prices, bumps on

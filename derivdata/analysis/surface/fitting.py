@@ -197,7 +197,7 @@ def fit(
         with its reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding;
         the other expiries are fitted without it. ``OFF_QUOTES`` where other expiries hold a slice away from
         its quotes, or no slice has their shape. ``FALLBACK_USED`` where the search of ``"svi"`` found
-        nothing free of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. With bumps also
+        nothing free of arbitrage and eSSVI is used. ``nfev`` is the whole surface's. With bumps also
         ``bump_unit`` [log-moneyness] and ``bump_1`` to ``bump_7`` [1], their heights in total variance:
         `derivdata.analysis.smile.total_variance` and all functions of surfaces add them to the SVI slice.
         Lazy if `iv` is.

@@ -105,7 +105,7 @@ class RecordingJournal:
                 if length > LIST_BYTES or (_NEXT.search(file.read()) if is_cut else head is None):
                     raise unusable(self.path, f"damaged at byte {place}: no frame begins there")
                 if head is None or is_cut:
-                    return  # the writer was killed within its last frame, which nobody has acknowledged
+                    return  # the writer was killed within its last frame, which no one has acknowledged
                 start = place + head.end()
                 if head[1] == b"body":
                     self._bodies[body_name(head[3].decode())] = (start, length)

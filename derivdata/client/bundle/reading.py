@@ -172,7 +172,7 @@ def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.Zip
     """Members by name, after a look at the directory alone."""
     if len(infos) > MEMBERS or sum(info.file_size for info in infos) > TOTAL_BYTES:
         raise unusable(path, "refused: absurdly large when unpacked")
-    if infos and min(info.header_offset for info in infos) > 0:  # readers of zips skip what stands before
+    if infos and min(info.header_offset for info in infos) > 0:  # readers of zips skip what is before
         raise unusable(path, "refused: data before the first member")
     members: dict[str, Any] = {}
     for info in infos:

@@ -160,7 +160,7 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
     Notes
     -----
     Forked children (``multiprocessing`` with ``fork``, `os.fork`) record too; their responses are in the
-    bundle when the recording ends in the process that began it. Processes that are started anew (``spawn``,
+    bundle when the recording ends in the process that began it. Processes that are started again (``spawn``,
     ``forkserver``, joblib's loky) have neither the connection nor the recording.
     A replay or another recording that is active ends first, so that a cell can be run again; what the other
     recording had is in its file.

@@ -42,7 +42,7 @@ class Writer:
     """The file of a recording.
 
     Every answer is appended to a journal in one unbuffered write: it costs what that answer costs, however
-    many came before, and a process that is killed loses at most the one that nobody has acknowledged. At its
+    many came before, and a process that is killed loses at most the one that no one has acknowledged. At its
     end the recording becomes a zip whose members are sorted: two recordings of the same answers are the same
     bytes, in whatever order they came.
     """
@@ -63,7 +63,7 @@ class Writer:
         return sum(map(len, self._answers.values()))
 
     def begin(self) -> None:
-        """Put an empty recording in the place of what was there; remove what a killed one left beside it."""
+        """Put an empty recording in the place of what was there; remove what a killed one left next to it."""
         for stray in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.tmp"):
             with suppress(OSError):
                 stray.unlink()
@@ -193,7 +193,7 @@ class Writer:
         self._end += len(data)
 
     def _check_place(self) -> None:
-        """Refuse to go on where the file at the path is another one: nobody would find what is written."""
+        """Refuse to go on where the file at the path is another one: no one would find what is written."""
         assert self._file is not None
         ours = os.fstat(self._file)
         try:

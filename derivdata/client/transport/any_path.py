@@ -1,4 +1,4 @@
-"""Any path of the API, undecoded but for its JSON."""
+"""Any path of the API, undecoded except its JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def raw(path: str, **params: Any) -> Any:
 
 
 def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:
-    """Return the canonical request, with what the document does not name beside it."""
+    """Return the canonical request, with what the document does not name next to it."""
     names = {p.name for p in endpoint.params}
     in_path = endpoint.values(path)
     twice = sorted(set(in_path) & set(params))

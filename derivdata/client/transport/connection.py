@@ -294,7 +294,7 @@ class Connection:
                 network.close()
 
     def _latest_date(self) -> pd.Timestamp:
-        """Return the last instant that a server's ``Date`` is believed of; a local service's always is."""
+        """Return the last time that a server's ``Date`` may have; a local service's always is."""
         if self._local is not None:
             return pd.Timestamp.max.tz_localize("UTC")
         return pd.Timestamp(self._settings.timing.machine()) + _AHEAD

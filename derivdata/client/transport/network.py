@@ -43,7 +43,7 @@ class Reply(NamedTuple):
 
 
 class Network:
-    """Sends requests to one site, and keeps what comes: `latest` is the last ``Date`` that is believed."""
+    """Sends requests to one site, and keeps what comes: `latest` is the last ``Date`` that is accepted."""
 
     def __init__(
         self,

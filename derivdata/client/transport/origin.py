@@ -33,7 +33,7 @@ class Site:
     base: str  # what request paths are appended to, without a slash at its end
     origin: str  # scheme, host and port, the port always written
     host: str  # with a port that is not the scheme's own: what people know the source by
-    private: bool  # nobody else can read on the way: https, or this machine
+    private: bool  # no one else can read on the way: https, or this machine
 
     @property
     def prefixes(self) -> tuple[str, ...]:

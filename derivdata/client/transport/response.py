@@ -100,7 +100,7 @@ _NOTICES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Noticed | list[msgsp
 
 
 def notices_in(body: bytes) -> Any:
-    """Return the ``notices`` of an answer as they stand on the wire; None where there are none."""
+    """Return the ``notices`` of an answer as they are on the wire; None where there are none."""
     if b'"notices"' not in body:
         return None
     decoded = _NOTICES.decode(body)

@@ -38,7 +38,7 @@ def send_whole(
         raw.release_conn()
     response._content = body
     response._content_consumed = True  # type: ignore[attr-defined]
-    # Made anew from the body: requests would take cookies from the one that came, requests-cache reads it a
+    # Made again from the body: requests would take cookies from the one that came, requests-cache reads it a
     # second time, and vcrpy's lacks an attribute that requests-cache wants (kevin1024/vcrpy#881).
     response.raw = urllib3.HTTPResponse(
         BytesIO(body), status=response.status_code, preload_content=False, request_url=request.path_url

@@ -137,7 +137,7 @@ class Archive(ArchiveReader):
         accept
             Questions to skip, as you know the answer: ``"unit"`` (size of rates and open interest),
             ``"interval"`` (stated interval against the spacing of rows), ``"venues"`` (rates against those of
-            other venues), ``"schedule"`` (payments beside the hours of their interval), ``"future"`` (times
+            other venues), ``"schedule"`` (payments off the hours of their interval), ``"future"`` (times
             ahead of the machine's clock).
 
         Returns

@@ -3,7 +3,7 @@
 A wrong unit cannot be seen later: a rate that is eight times too small still looks like a rate. So rows are
 checked before they are written, and suspicious ones are refused with a question to answer: rates smaller than
 any that venues pay, rates of one symbol that differ between venues by a typical factor, a stated interval
-that is not the spacing of rows, payments beside their venue's schedule, open interest in coins, and times in
+that is not the spacing of rows, payments off their venue's schedule, open interest in coins, and times in
 the future.
 """
 
@@ -403,7 +403,7 @@ def _refuse_unit_changes(table: Table, rows: pd.DataFrame) -> None:
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:
-    """Refuse payments that are all as many whole hours beside the schedule: their zone is another one."""
+    """Refuse payments that are all as many whole hours off the schedule: their zone is another one."""
     for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
         interval = rows["interval_hours"].to_numpy(dtype=float)
         counted = np.isin(interval, _COUNTED_FROM_MIDNIGHT)

@@ -42,7 +42,7 @@ class Change(NamedTuple, Generic[T]):
 def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
     """Apply a change, completely or not at all, and after those of other writers.
 
-    `change` gets the manifest and writes new files. Where nobody else can be kept from writing, it is called
+    `change` gets the manifest and writes new files. Where no one else can be kept from writing, it is called
     again with the new manifest whenever another writer was faster. A writer that dies leaves the old state,
     and files that no manifest names. On return the data is stored for good.
     """

@@ -3,7 +3,7 @@
 That file system is in Python. It serves the files of the queries under way and no others, checks every
 block of them against the checksums in the manifest before DuckDB sees it, and is the same for a folder and
 for a store of objects. DuckDB's own file systems are switched off, so that no statement can read, write,
-attach or install anything beside it.
+attach or install anything next to it.
 """
 
 from __future__ import annotations
@@ -273,11 +273,11 @@ class Engine:
         self._connection.close()
 
     def leak(self) -> None:
-        """Keep it for ever: in a forked child it cannot be closed, as its threads are the parent's."""
+        """Keep it indefinitely: in a forked child it cannot be closed, as its threads are the parent's."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def select(self, sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
-        """Return what a query gives over some files: ``{files}`` in it stands for their list."""
+        """Return what a query gives over some files: ``{files}`` in it represents their list."""
         with self._asking(storage, files, f"{storage}: DuckDB cannot read", ArchiveError) as (cursor, paths):
             return cursor.sql(_over(sql, paths)).to_arrow_table()
 

@@ -167,7 +167,7 @@ def forget_requests(
 
 
 def _write(storage: Storage, name: str, ledger: _Ledger) -> str:
-    """Write the ledger beside the one before, unless it is the same; return the name of its file."""
+    """Write the ledger next to the one before, unless it is the same; return the name of its file."""
     text = msgspec.json.encode(ledger, order="sorted")
     digest = _digest(text)
     if _is_named_by(name, digest):

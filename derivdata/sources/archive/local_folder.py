@@ -57,7 +57,7 @@ LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
 _OWN_FILE = re.compile(
     r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet)|" + LEDGER_FILE.pattern
 )
-"""The archive's own files beside the manifest: drafts, rows, ledgers."""
+"""The archive's own files next to the manifest: drafts, rows, ledgers."""
 
 _LOCK = ".lock"
 _MERGE_LOCK = ".merging"

@@ -23,7 +23,7 @@ from derivdata.sources.archive.local_folder import LEDGER_FILE, MANIFEST
 from derivdata.sources.archive.storage import Storage
 
 BLOCK_BYTES = 1 << 18
-"""Files are checked in pieces of as many bytes: small beside a read of a file, large beside a checksum."""
+"""Files are checked in pieces of as many bytes: small next to a read of a file, large next to a checksum."""
 
 _FORMAT = "derivdata-archive"
 _VERSION = 4

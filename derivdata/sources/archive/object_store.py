@@ -1,7 +1,7 @@
 """Archives on S3 and what speaks its protocol: objects, and a manifest that is put conditionally.
 
 A store of objects has no lock and no rename. A writer reads the manifest with its version (ETag), uploads new
-files under names that nobody else can choose, and puts the new manifest on condition that the stored one
+files under names that no one else can choose, and puts the new manifest on condition that the stored one
 still has that version. Of two writers one succeeds; the other reads the manifest again and repeats its change
 (`derivdata.sources.archive.commits`). So no row is lost, and readers see whole appends only.
 """
@@ -68,7 +68,7 @@ class ObjectStore:
         self._look_lock = threading.Lock()
         self._lock = threading.RLock()
         self._published: list[str] = []  # by the attempt under way, which holds the lock
-        self._merging: set[int] = set()  # threads that upload months beside it
+        self._merging: set[int] = set()  # threads that upload months next to it
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ObjectStore, (str(self),)
@@ -210,7 +210,7 @@ class ObjectStore:
         return Writing(self, self._lock, timeout)
 
     def merging(self) -> Merging:
-        """Let all merge: of two who do one is refused at the put, and nobody sweeps what others upload."""
+        """Let all merge: of two who do one is refused at the put, and no one sweeps what others upload."""
         return Merging(self, self._merging)
 
     def sweep(self, named: Collection[str]) -> None:
@@ -230,7 +230,7 @@ class ObjectStore:
             self._files.call_s3("put_object", Bucket=self._bucket, Key=key, Body=data, **condition)
 
     def _check_conditions(self) -> None:
-        """Check that the store refuses puts whose condition does not hold, on a key that nobody else uses."""
+        """Check that the store refuses puts whose condition does not hold, on a key that no one else uses."""
         probe = f".{uuid.uuid4().hex}.probe"
         try:
             self._put(probe, b"")

@@ -67,7 +67,7 @@ class Asked:
         self._named_on: pd.Timestamp | None = None
 
     def keep(self, records: Records, now: pd.Timestamp, *, is_whole: bool) -> None:
-        """Keep what was answered, in place of the poll before or beside it."""
+        """Keep what was answered, in place of the poll before or next to it."""
         if is_whole:
             self.due = now + self.cadence
             self.kept = Records()

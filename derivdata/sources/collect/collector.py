@@ -60,7 +60,7 @@ class Collector:
     since
         How far back refills reach; where the archive's ledger begins before, they reach back to there.
     push
-        Whether to keep what venues push of `symbols` too, of each second, beside the polls.
+        Whether to keep what venues push of `symbols` too, of each second, next to the polls.
     keep
         What is older goes, in whole months or days; None keeps all.
     share_seconds
@@ -74,7 +74,7 @@ class Collector:
     sockets
         Where venues' WebSockets are instead of their own addresses.
     fail_after
-        `run` ends with a `NetworkError` when no venue answered for so long; None goes on for ever.
+        `run` ends with a `NetworkError` when no venue answered for so long; None goes on indefinitely.
     log
         Called with each minute.
     alerts
@@ -230,7 +230,7 @@ class Collector:
             self._polls.put(problem)
 
     def _write_pushed(self) -> None:
-        """Append the rows of channels of the state; the ledger has the polls beside them."""
+        """Append the rows of channels of the state; the ledger has the polls next to them."""
         frames: dict[str, list[pd.DataFrame]] = {}
         for stream in self._pushed:
             rows, _, error = stream.drain()

@@ -297,7 +297,7 @@ class ContractStates:
     def _enter(
         self, share: Share, endpoint: VenueEndpoint, item: Instrument, now: pd.Timestamp, error: str
     ) -> None:
-        """Add a request for a perpetual to the ledger, where its symbol stands for it."""
+        """Add a request for a perpetual to the ledger, where its symbol represents it."""
         if item.perpetual:
             start = now.floor("min")
             end = start + pd.Timedelta(endpoint.every or 0, "s")

@@ -354,7 +354,7 @@ class _Job:
             self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
     def _with_index(self, series: _Series, rows: pd.DataFrame) -> pd.DataFrame:
-        """Set the index of each row's instant beside it, from the archive."""
+        """Set the index of each row's instant next to it, from the archive."""
         window = rows["time"].min(), rows["time"].max() + pd.Timedelta(1, "us")
         prices = self.archive.read(
             "prices_history", *window, symbols=[series.item.symbol], venues=[self.exchange]
@@ -368,7 +368,7 @@ class _Job:
     def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _Read) -> pd.DataFrame:
         """Put a file's rows in the place of those that it had before; return those outside its period.
 
-        Rows of other steps stay, and those of windows that requests answered, but for those it tells again.
+        Rows of other steps stay, and those of windows that requests answered, except those it tells again.
         """
         keyed = tables.TABLES[table]
         symbol = series.item.symbol
@@ -409,7 +409,7 @@ class _Job:
 
 
 def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:
-    """Return what is read of files; with dated futures also the index that stands beside them."""
+    """Return what is read of files; with dated futures also the index that is next to them."""
     more = ["prices_history"] if DATED in names and kind.fixed.get("kind") == "index" else []
     return [table for table in kind.tables if table in (*names, *more)]
 

@@ -70,7 +70,7 @@ def write_checks(path: Path, checks: pd.DataFrame, day: str) -> None:
 class Quarantine:
     """A folder of bodies that could not be read, the newest of each trouble with each request, 100 at most.
 
-    And of doubtful rows, which no limit removes: a market may do what nobody has seen. Their files hold whole
+    And of doubtful rows, which no limit removes: a market may do what no one has seen. Their files hold whole
     rows of a table, so that ``derivdata import`` takes what was right after all. Requests carry no key, so
     there is none to keep. Without a folder nothing is kept.
     """
@@ -107,7 +107,7 @@ class Quarantine:
     def keep_records(
         self, exchange: str, names: Iterable[str], records: Records | None, at: pd.Timestamp
     ) -> None:
-        """Keep doubtful records as rows of some tables, beside those of the same day."""
+        """Keep doubtful records as rows of some tables, next to those of the same day."""
         if records is None or self.folder is None:
             return
         for table in names:

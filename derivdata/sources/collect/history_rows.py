@@ -36,7 +36,7 @@ TABLES = {
 }
 """Tables that venues' histories can refill, and the kinds of request that do it.
 
-Some venues tell prices beside open interest or payments, and nowhere else without a doubt; Gate tells all of
+Some venues tell prices next to open interest or payments, and nowhere else without a doubt; Gate tells all of
 its statistics in one answer.
 """
 OF_KINDS = ("prices_history", "positioning_history", "delivery_prices")

@@ -185,10 +185,10 @@ def has_two_paths(venue: Venue) -> bool:
 def without_other_path(
     archive: Archive, exchange: str, rows: pd.DataFrame, own: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Return the fills of one venue but for those that the archive has by the venue's other path.
+    """Return the fills of one venue except those that the archive has by the venue's other path.
 
     `own` are ids of what came by the same path before: such a row is another event, however alike. Each
-    stored row stands for one of `rows` at most: equal fills of one instant are different events.
+    stored row represents one of `rows` at most: equal fills of one instant are different events.
     """
     if rows.empty:
         return rows

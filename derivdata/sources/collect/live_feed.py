@@ -96,7 +96,7 @@ class _Channel:
         return any(e.error for e in self.entries) or any(length >= _MINUTE for length in lengths)
 
     def hear(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
-        """Add a window that was heard, or a gap, but for the part that was told of before."""
+        """Add a window that was heard, or a gap, except the part that was told of before."""
         start = max(start, self.reached)
         if start >= end:
             return

@@ -50,7 +50,7 @@ def until_next_minute(now: pd.Timestamp) -> float:
 def chosen_contracts(
     items: list[Instrument], symbols: Sequence[str] | None, *, is_state: bool = True
 ) -> list[Instrument]:
-    """Return the contracts of some symbols or all; of the state one stands for a symbol, as in polls."""
+    """Return the contracts of some symbols or all; of the state one represents a symbol, as in polls."""
     items = [*Contracts(items).by_symbol.values()] if is_state else items
     return [item for item in items if symbols is None or item.symbol in symbols]
 
@@ -235,7 +235,7 @@ class Refills:
         self._ended = threading.Condition()
 
     def start_due(self, venues: Sequence[str]) -> None:
-        """Start the workers of an hour, but for venues whose refill before is still under way."""
+        """Start the workers of an hour, except venues whose refill before is still under way."""
         now = self._clock.utc()
         hour = now.floor("h")
         if now - hour < _REFILL_AT:
@@ -290,7 +290,7 @@ class Refills:
         self._running.add(name)  # before the start: the worker may be done when it returns
         try:
             worker.start()
-        except RuntimeError:  # no more threads: nobody else would take the name out
+        except RuntimeError:  # no more threads: no one else would take the name out
             with self._ended:
                 self._running.discard(name)
                 self._ended.notify_all()

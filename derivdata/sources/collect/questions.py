@@ -1,6 +1,6 @@
 """Questions to rows of venues that are well-formed and may be wrong: too old, in another unit, of other size.
 
-An import asks the person who imports (`derivdata.sources.archive.audit`); here nobody is there to answer, so
+An import asks the person who imports (`derivdata.sources.archive.audit`); here no one is there to answer, so
 that what is doubtful is left out or fails, named, and is asked for again.
 """
 
@@ -42,7 +42,7 @@ _BELIEVED_AFTER = pd.Timedelta(1, "h")
 _USUAL_BPS = 1.0
 """Rates below it count as it: they pass through 0."""
 _NEAR_USD = 1.25
-"""Factor within which coins × price are the USD beside them: the price may be of another second."""
+"""Factor within which coins × price are the USD next to them: the price may be of another second."""
 _MOST_USD = 1e11
 OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
 LEVELS = {
@@ -216,7 +216,7 @@ class LastPolls:
 def hold_list(before: Records, told: Records, doubted: dict[str, Instrument]) -> tuple[list[str], list[str]]:
     """Leave contracts as a venue listed them before where the list now says that they are others.
 
-    Returns those changes, and the ones that are believed: what was `doubted` in the list before, and
+    Returns those changes, and the ones that are accepted: what was `doubted` in the list before, and
     contracts that ended or whose steps changed.
     """
     earlier = {item.name: item for item in before.instruments}
@@ -368,7 +368,7 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
     if name == "rate_bps_8h":  # rates may fall, and rise to where they were
         before = max(float(last[name].abs().max()), _USUAL_BPS)
         now = max(now, before)
-    if not (before > 0 and now >= 0):  # no figure to hold to: a contract that nobody held, or no rate
+    if not (before > 0 and now >= 0):  # no figure to hold to: a contract that no one held, or no rate
         return
     if not before / _FACTOR <= now <= before * _FACTOR:
         raise SchemaError(

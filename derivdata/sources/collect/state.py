@@ -82,7 +82,7 @@ class VenueState:
         self.held = LastPolls(session.venue.exchange, open_interest)
         self._held_others = LastPolls(session.venue.exchange)
         self._others: list[State] = []  # of perpetuals that another one represents
-        self._last: dict[str, State] = {}  # what the last poll told of each contract, but for its instant
+        self._last: dict[str, State] = {}  # what the last poll told of each contract, except its instant
         self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
         self._looked: pd.Timestamp | None = None
         is_spot_alone = all(endpoint.every is None for endpoint in session.venue.endpoints)
@@ -125,7 +125,7 @@ class VenueState:
         return table in self.tables
 
     def cadence(self, table: str) -> pd.Timedelta:
-        """Return how long a poll of a table stands for: until the next one is due."""
+        """Return how long a poll of a table is valid: until the next one is due."""
         seconds = [e.every for e in self._bulk.endpoints if e.every is not None and table in e.tables]
         return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")
 
@@ -358,7 +358,7 @@ class VenueState:
         return points
 
     def _add_points(self, poll: Poll, state: Records, points: list[OiPoint]) -> None:
-        """Add the open interest of contracts but for what is doubtful, which counts as not answered."""
+        """Add the open interest of contracts except what is doubtful, which counts as not answered."""
         sound = {row.instrument.name for row in state.states if row.oi_usd is not None}
         kept = [point for point in points if point.instrument.name in sound]
         doubtful = {point.instrument.symbol for point in points if point not in kept}

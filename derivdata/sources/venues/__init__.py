@@ -44,7 +44,7 @@ def endpoints() -> pd.DataFrame:
     DataFrame
         ``exchange``, ``what`` (funding, settlements, oi, chain, ...), ``method`` (GET, POST, or WS),
         ``path_or_channel``, ``tables`` (those that a body fills, joined by spaces), ``confirmed`` (False
-        where the specification could not confirm it), ``verified_on`` (missing: nobody has compared it with
+        where the specification could not confirm it), ``verified_on`` (missing: no one has compared it with
         a live answer from this machine yet) and ``note``.
 
     Examples

@@ -305,7 +305,7 @@ _Bar = tuple[Stamp, str, str, str, str, str, Stamp, str, int, str, str, str]
 def klines(reading: Reading) -> Records:
     """Read prices at the start of each bar: of the mark, the index of a pair, or the last trade.
 
-    Beside last prices stands what takers bought of the turnover, of bars that are over; the rest they sold.
+    Next to last prices is what takers bought of the turnover, of bars that are over; the rest they sold.
     """
     item = reading.instrument(reading.asked("symbol", "pair"), named)
     resolution = reading.resolution("interval")
@@ -393,7 +393,7 @@ def _of_market(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ..
 
 
 def _candles(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ...]:
-    """Return the requests for prices of a market; of a dated future the mark with the index beside it."""
+    """Return the requests for prices of a market; of a dated future the mark with the index next to it."""
     candles_of = partial(
         of, "prices", read=klines, params={"interval": "1h"}, paging=Paging(limit=1500), weight=10,
         confirmed=False,

@@ -1,7 +1,7 @@
 """BingX: perpetual swaps in USDT and USDC, whose open interest is stated in USD, one contract a request.
 
 ``nextFundingTime`` is an instant and ``updateTime`` that of the last payment, whatever the venue's page says.
-Coin-margined swaps are not read: each has a twin in USDT, which would stand for it.
+Coin-margined swaps are not read: each has a twin in USDT, which would represent it.
 """
 
 from __future__ import annotations

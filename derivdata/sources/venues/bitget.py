@@ -152,7 +152,7 @@ def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
             "instruments", f"{_V2}/contracts", contracts(_CONTRACT, "data", _contract), params=always,
             lists=True,
         ),
-        # First of the two that are polled: its rate stands beside its own interval, so none is ever stale.
+        # First of the two that are polled: its rate is next to its own interval, so none is ever stale.
         of("funding", f"{_V2}/current-fund-rate", current_rates, tables=RATE_TABLES, params=always, every=60),
         of(
             "funding", f"{_V2}/tickers", states(_TICKER, "data", _named),

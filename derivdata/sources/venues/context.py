@@ -91,7 +91,7 @@ def instruments(items: list[Instrument], exchange: str) -> dict[str, Any]:
 
 
 def intervals(records: Records) -> dict[str, Any]:
-    """Return the columns of `INTERVALS`; what a list states stands before what a rate does."""
+    """Return the columns of `INTERVALS`; what a list states is before what a rate does."""
     stated = {s.instrument.name: (s.instrument, s.settle_h) for s in records.states if s.settle_h is not None}
     stated |= {i.instrument.name: (i.instrument, i.hours) for i in records.intervals}
     return {

@@ -1,6 +1,6 @@
 """EdgeX, its second generation (contracts such as BTCUSDC); the first, in USD, trades no more.
 
-The running rate is ``forecastFundingRate``, which tickers call ``fundingRate``; beside it ``fundingRate`` is
+The running rate is ``forecastFundingRate``, which tickers call ``fundingRate``; next to it ``fundingRate`` is
 that of the last payment. All numbers are text, and contracts are named by numbers, which only the list of
 contracts tells the coins of.
 """

@@ -48,7 +48,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "intervals": (),
     "dexes": (),
 }
-"""Tables that a body usually gives by what it tells, beside ``instruments`` and ``intervals``."""
+"""Tables that a body usually gives by what it tells, next to ``instruments`` and ``intervals``."""
 
 
 _BY_WHAT = ("",)
@@ -83,7 +83,7 @@ class VenueEndpoint:
 
     exchange: str
     what: str  # what it tells, a name in `_TABLES`
-    # ``{name}`` stands for a part that the request fills in; of ``?name=value`` a request must have the same
+    # ``{name}`` represents a part that the request fills in; of ``?name=value`` a request must have the same
     # value, of ``?name`` any
     path: str
     read: Callable[[Reading], Records] = field(compare=False)

@@ -123,7 +123,7 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
 
 
 def meta_and_contexts(reading: Reading) -> Records:
-    """Read rates, open interest, prices and volume of all coins of a dex, which stand in two lists."""
+    """Read rates, open interest, prices and volume of all coins of a dex, which are in two lists."""
     meta, contexts = reading.decode(_META_AND_CONTEXTS)
     coins = meta.universe
     _require_dex(reading, [coin.name for coin in coins])

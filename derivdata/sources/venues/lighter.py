@@ -1,7 +1,7 @@
 """Lighter: three units for one rate.
 
 ``/funding-rates`` gives a fraction per 8 hours (also of other venues); ``/fundings`` percent per hour without
-sign, which stands in ``direction``; the stream percent per hour with a sign. Open interest is coins in REST
+sign, which is in ``direction``; the stream percent per hour with a sign. Open interest is coins in REST
 and USD in the stream.
 """
 

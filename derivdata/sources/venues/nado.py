@@ -31,7 +31,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of 2:BTC-PERP_USDT0, whose number stands before its name."""
+    """Return the contract of 2:BTC-PERP_USDT0, whose number is before its name."""
     base, _, quote = name.rpartition(":")[2].rpartition("_")
     return Instrument(name, base.removesuffix("-PERP"), quote, 1.0, perpetual=base.endswith("-PERP"))
 

@@ -137,11 +137,11 @@ class Reading(wire.Body):
         self._undecoded = list[SchemaError]()
 
     def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
-        """Decode what stands at a path of names in the body."""
+        """Decode what is at a path of names in the body."""
         return leaf(self.decode(placed(kind, path, default)))
 
     def rows(self, kind: type[T], path: str = "", *, or_null: bool = False) -> list[T]:
-        """Decode the rows at a path of names in the body, or the only one that stands there.
+        """Decode the rows at a path of names in the body, or the only one that is there.
 
         Some venues write null for a part of a history that has no rows. A row of another shape is left out:
         `finish` has the last word.
@@ -201,7 +201,7 @@ class Reading(wire.Body):
             return None
 
     def pushed_each(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[list[Any]]:
-        """Decode what stands at a path in one WebSocket frame or an array of them: the rows of each."""
+        """Decode what is at a path in one WebSocket frame or an array of them: the rows of each."""
         is_row = path and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
         shape = placed(kind | many(kind) if is_row else kind, path, default)
         try:
@@ -490,7 +490,7 @@ class Reading(wire.Body):
         unit: str = "ms",
         **other: Any,
     ) -> State:
-        """Return what a row says of a contract, open interest at the mark; `other` stands before that."""
+        """Return what a row says of a contract, open interest at the mark; `other` is before that."""
         number = self.number
         to_us = getattr(self, unit)
         mark = number(row.mark)
@@ -528,7 +528,7 @@ class Reading(wire.Body):
         return state._replace(**other) if other else state
 
     def contract(self, row: Listed[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
-        """Return the contract of a row of a list; what is `known` stands before what the row says."""
+        """Return the contract of a row of a list; what is `known` is before what the row says."""
         item = Instrument(
             row.name,
             row.symbol,

@@ -26,12 +26,12 @@ class Figures(Wire, Generic[N, S]):
     time: S
     rate: N | None = None
     hours: N | None = None  # between payments, in the venue's unit of time
-    plain_hours: float | None = None  # the same, a number beside figures that are text
+    plain_hours: float | None = None  # the same, a number next to figures that are text
     next_payment: S | None = None
     mark: N | None = None
     index_price: N | None = None
     last: N | None = None
-    price: N | None = None  # what stands for the mark where a venue has none
+    price: N | None = None  # what represents the mark where a venue has none
     opened: N | None = None  # the price of 24 hours ago
     contracts: N | None = None  # open interest
     oi_usd: N | None = None
@@ -201,7 +201,7 @@ def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> ty
 
 
 def _at(kind: Any, ours: str, path: str, row: Any) -> Any:
-    """Return what stands at a path of a field; in a list of objects a name is one of an object's values."""
+    """Return what is at a path of a field; in a list of objects a name is one of an object's values."""
     value = getattr(row, ours)
     for name in path.split(".") if path else ():
         if isinstance(value, list):
@@ -225,7 +225,7 @@ def keyed(kind: Any) -> Any:
 
 
 def leaf(value: Any) -> Any:
-    """Return what stands at the end of a path, of which `placed` is the shape."""
+    """Return what is at the end of a path, of which `placed` is the shape."""
     while isinstance(value, Part):
         value = value.value  # type: ignore[attr-defined]
     return value

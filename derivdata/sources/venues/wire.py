@@ -36,7 +36,7 @@ class Wire(msgspec.Struct, gc=False):
 
 
 class Data(Wire, Generic[T]):
-    """Envelope ``{"data": ...}`` of an answer; the fields beside it are the venue's own codes."""
+    """Envelope ``{"data": ...}`` of an answer; the fields next to it are the venue's own codes."""
 
     data: T
 

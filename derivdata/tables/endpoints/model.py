@@ -61,7 +61,7 @@ class Request(NamedTuple):
 class Endpoint:
     """One endpoint of the API document."""
 
-    path: str  # ``{symbol}`` stands for a parameter in the path
+    path: str  # ``{symbol}`` represents a parameter in the path
     tier: str  # the lowest that may ask
     table: str  # that its fetcher returns
     doc: str
