@@ -31,7 +31,10 @@ from derivdata.analysis.surface.points import at_tenors
 from derivdata.support.arguments import Numbers, typed
 
 _WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
-_INSTANTS = 32  # of one pass: strikes of different days have little in common, and the grid holds them all
+# Of one pass: strikes of different days have little in common, and the grid of a pass holds them all.
+_INSTANTS = 32
+_MOST_INSTANTS = 128
+_CELLS = 400_000
 
 
 @typed
@@ -145,13 +148,18 @@ def _surface(
 
 
 def _passes(options: PreparedChain) -> list[PreparedChain]:
-    """Return the chains of a few instants at a time."""
-    if "time" not in options.rows or options.rows["time"].nunique() <= _INSTANTS + 1:
+    """Return the chains of a few instants at a time; of more where they list the same options."""
+    rows = options.rows
+    if "time" not in rows:
         return [options]
-    times = options.rows["time"].to_numpy("datetime64[us]")
+    cells = rows["expiry"].nunique() * rows["strike"].nunique()
+    size = int(np.clip(_CELLS // max(cells, 1), _INSTANTS, _MOST_INSTANTS))
+    times = rows["time"].to_numpy("datetime64[us]")
     instants = np.unique(times[~np.isnat(times)])
-    # A pass of one instant would have no dim time: the last one takes up to twice as many.
-    starts = range(0, max(len(instants) - 1, 1), _INSTANTS)
+    if len(instants) <= size + 1:
+        return [options]
+    # A pass of one instant would have no dim time: the last one takes one more.
+    starts = range(0, len(instants) - 1, size)
     cuts = [instants[start] for start in starts][1:]
     number = np.searchsorted(np.asarray(cuts), times, side="right")
     return [options.select(number == i) for i in range(len(cuts) + 1)]
