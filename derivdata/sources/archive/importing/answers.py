@@ -175,7 +175,7 @@ def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer
     if len(named) == 1:
         return named
     raise Unclear(
-        f"{source}: its positions may be of {' or of '.join(kinds)}: say which with "
+        f"{source}: its positions may be of {' or of '.join(kinds)}: select one with "
         f"{' or '.join(f'--set kind={kind}' for kind in kinds)}",
         "--set",
         [f"kind={kind}" for kind in kinds],
@@ -231,7 +231,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
             sized = given._replace(set={**given.set, "contract_size": f"{size:.12g}"})
             return _read(venue, request, body, sized)
         notices.append(
-            "sizes are in contracts, and are left out: say the coins of a contract with --set "
+            "sizes are in contracts, and are left out: state the coins of a contract with --set "
             "contract_size=COINS"
         )
     return Answer(venue, request, full, tuple(notices))

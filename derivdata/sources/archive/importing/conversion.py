@@ -126,7 +126,7 @@ _TOTALS = ("all", "total", "aggregated", "aggregate")
 
 def _refuse_totals(venues: Words, rejections: Rejections) -> None:
     """Reject rows that add up venues, which vendors list among these."""
-    rejections.reject(venues.is_in(_TOTALS), "exchange is a total of several venues: leave it out")
+    rejections.reject(venues.is_in(_TOTALS), "exchange is a total of several venues: omit it")
 
 
 def _replaced(words: Mapping[str, str], text: str) -> str:
@@ -275,7 +275,7 @@ def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections
             plan.refuse_missing(name, chunk)
         values = columns[name]
         missing = values.is_missing if isinstance(values, Words) else pd.isna(values)
-        advice = ": say it with --set time=2026-03-27T08:00:00Z" if name == "time" and missing.all() else ""
+        advice = ": state it with --set time=2026-03-27T08:00:00Z" if name == "time" and missing.all() else ""
         rejections.reject(missing, f"{name} is missing{advice}")
 
 

@@ -215,8 +215,8 @@ def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple
     reasons = pd.Series(None, frame.index, dtype=object)
     unknown = np.array([one is None for one in found])
     reasons[unknown] = [
-        f"amounts of {name} on {venue} are contracts of a size that the file does not state: say it with "
-        "--set contract_size=COINS, or leave these rows out"
+        f"amounts of {name} on {venue} are contracts of a size that the file does not state: state it with "
+        "--set contract_size=COINS, or omit these rows"
         for venue, name in names[unknown].itertuples(index=False)
     ]
     lacking = ~unknown & ~np.isfinite(usd)
@@ -295,7 +295,7 @@ def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
     hours = by_row["hours"].to_numpy()
     reasons = pd.Series(None, frame.index, dtype=object)
     reasons[np.isnan(hours)] = (
-        "the interval of its rate is not known: the rows name no two payments in a row (say it with "
+        "the interval of its rate is not known: the rows name no two payments in a row (state it with "
         "--set interval_hours=8 and --map rate_bps_8h=funding_rate --unit native)"
     )
     reasons[frame["raw_rate"].isna().to_numpy()] = "rate_bps_8h is missing"

@@ -199,7 +199,7 @@ def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
         )
     if table == "prices_spot":
         raise Unclear(
-            f"{source}: its name is of prices of a spot market: say --table prices_spot and "
+            f"{source}: its name is of prices of a spot market: pass --table prices_spot and "
             f"--map price={found['last']}, or --table prices_history",
             "--table",
             [table, "prices_history"],
@@ -225,7 +225,7 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
         return "funding_history"
     if apart is not None and apart > _MOST_HOURS:
         raise Unclear(
-            f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: say "
+            f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: pass "
             "--table funding_settlements if each was paid at once, or --table funding_history",
             "--table",
             ["funding_settlements", "funding_history"],

@@ -81,10 +81,10 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
             what = "an option" if market.kind == "option" else "a dated future"
             reasons[place] = (
                 f"symbol={market.name!r} is {what}, and {plan.table.name} is of perpetual contracts: "
-                f"leave it out, or import it as {other}"
+                f"omit it, or import it as {other}"
             )
         elif market.kind == "spot" and plan.table.name not in ("prices_spot", "prices_history"):
-            reasons[place] = f"symbol={market.name!r} is a spot market: leave it out"
+            reasons[place] = f"symbol={market.name!r} is a spot market: omit it"
     for place, why in reasons.items():
         rejections.reject(words.codes == place, why)
 
@@ -97,8 +97,8 @@ def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
     name = plan.constants.get("instrument_name")
     if name is not None and "strike" in table.columns and market_of(name).kind != "option":
         raise ArchiveError(
-            f"instrument_name={name!r} is not the name of an option, and cannot be that of all rows: leave "
-            "it out, and names are made of symbol, expiry, strike and side"
+            f"instrument_name={name!r} is not the name of an option, and cannot be that of all rows: omit it, "
+            "and names are made of symbol, expiry, strike and side"
         )
     if "instrument_name" in columns:
         _from_names(columns, plan, rejections)
