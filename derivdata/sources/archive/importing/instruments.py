@@ -97,8 +97,8 @@ def complete(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) 
     name = plan.constants.get("instrument_name")
     if name is not None and "strike" in table.columns and market_of(name).kind != "option":
         raise ArchiveError(
-            f"instrument_name={name!r} is not the name of an option, and cannot be that of all rows: omit it, "
-            "and names are made of symbol, expiry, strike and side"
+            f"instrument_name={name!r} is not the name of an option, and cannot be that of all rows: omit "
+            "it, and names are made of symbol, expiry, strike and side"
         )
     if "instrument_name" in columns:
         _from_names(columns, plan, rejections)
