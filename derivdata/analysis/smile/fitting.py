@@ -10,11 +10,10 @@ import xarray as xr
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
 from derivdata.analysis.labelling import applied, named
 from derivdata.analysis.smile.evaluate import FACTS, RAW, assemble
-from derivdata.analysis.smile.misfit import off_quotes
 from derivdata.analysis.smile.quotes import in_rows, labelled, prepare
 from derivdata.analysis.smile.slices import fit_between, fit_slices
 from derivdata.analysis.smile.svi import Raw, total_variance
-from derivdata.analysis.smile.uncertainty import with_covariance
+from derivdata.analysis.smile.uncertainty import off_quotes, with_covariance
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
