@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.chain.forward import basis
-from derivdata.analysis.funding.coin_settled import free_leg
+from derivdata.analysis.funding.pairs import free_leg
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import elementwise, with_units
 from derivdata.analysis.panels import Panel, hours_of, require, require_rate

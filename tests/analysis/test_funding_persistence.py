@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.persistent_part import _Atoms, _uncut
+from derivdata.analysis.funding.persistence import _Atoms, _uncut
 from derivdata.analysis.funding.status import FundingStatus
 from tests.analysis.funding_made import market, series
 from tests.analysis.pages import coverage_on_page

@@ -9,12 +9,10 @@ provider calls informational is informational too.
 perpetual.
 """
 
-from derivdata.analysis.backtest.costs import Costs
-from derivdata.analysis.backtest.delta_hedge import DeltaHedge
-from derivdata.analysis.backtest.depths import capacity
+from derivdata.analysis.backtest.costs import Costs, capacity
 from derivdata.analysis.backtest.engine import carry
 from derivdata.analysis.backtest.option_costs import OptionCosts
-from derivdata.analysis.backtest.option_rules import OptionLeg, OptionState, Roll
+from derivdata.analysis.backtest.option_rules import DeltaHedge, OptionLeg, OptionState, Roll
 from derivdata.analysis.backtest.option_strategies import options
 from derivdata.analysis.backtest.past import Past, Target
 from derivdata.analysis.backtest.portfolios import Portfolio

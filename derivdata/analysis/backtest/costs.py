@@ -1,4 +1,4 @@
-"""What trades cost: fees by venue and side, slippage, and the fee of a liquidation."""
+"""Costs of trades by venue and side: fees, and slippage from order books."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
-from derivdata.support.arrays import Floats
+from derivdata.analysis.backtest.market import Market
+from derivdata.analysis.backtest.results import provenance_of, trades
+from derivdata.analysis.funding.pairs import slippage_bps
+from derivdata.analysis.inputs import require_labels, require_times
+from derivdata.analysis.panels import last_valid, require
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Bools, Floats
+from derivdata.support.times import naive_utc
 from derivdata.tables.venue_facts import fact_value
+from derivdata.units import BPS, USD_UNIT
 
 _SIDES = ("buy", "sell")
 
@@ -73,3 +83,148 @@ def _number(value: Any, name: str) -> float:
     if not np.isfinite(number):
         raise ValueError(f"{name}={value!r} is not a finite number")
     return number
+
+
+_BOOK_SIDES = ["ask", "bid"]  # what a buy takes, what a sell takes
+_FILLS = (
+    ("long", "entry", "ask", "entry_usd"),
+    ("short", "entry", "bid", "entry_usd"),
+    ("long", "exit", "bid", "exit_usd"),
+    ("short", "exit", "ask", "exit_usd"),
+)
+"""Venue, instant, side of the book and notional of the four orders of every trade."""
+
+
+@typed
+def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None = None) -> xr.Dataset:
+    """Compute what the trades of a backtest would have earned at other sizes of their legs.
+
+    Parameters
+    ----------
+    result
+        What `carry` returned.
+    depth
+        Depth of the books [USD], as in `carry`.
+    sizes_usd
+        Notional of a leg at entry [USD]; by default from a quarter to 64 times that of the backtest.
+
+    Returns
+    -------
+    Dataset, dim ``size_usd``
+        ``net_usd``: funding, price and fees in proportion to the size, less the slippage of that size;
+        ``slippage_usd``; ``filled``, the fraction of the trades that the books fill at that size, the others
+        are left out. ``capacity_usd``: the size that earns most [USD of a leg]; NaN where none earns.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `result` is not that of a backtest; `depth` is not in USD or lacks a dim; a size is not positive.
+
+    Notes
+    -----
+    The same trades at every size: a rule that reads depth might have made others. The capital grows with the
+    size. An order walks the book once and the book recovers until the next.
+    """
+    table = trades(result)
+    if "leg_usd" not in result.attrs:
+        raise ValueError("result is of a Portfolio, whose pairs have sizes of their own: give that of a rule")
+    leg = float(result.attrs["leg_usd"])
+    sizes = (
+        leg * 2.0 ** np.arange(-2, 7) if sizes_usd is None else np.atleast_1d(np.asarray(sizes_usd, float))
+    )
+    if not (sizes > 0.0).all() or sizes.ndim != 1:
+        raise ValueError("sizes_usd must be positive numbers")
+    require(depth, "exchange", "side", "depth_bps", units=USD_UNIT, name="depth")
+    require_labels(depth, "depth", "side", ["ask", "bid"])
+    grid = xr.DataArray(sizes, dims="size_usd", coords={"size_usd": sizes})
+    slippage = np.zeros((len(table), sizes.size))
+    if len(table):
+        for venue, instant, side, notional in _FILLS:
+            books = _books(depth, table["symbol"].to_numpy(), table[venue].to_numpy(), table[instant], side)
+            bps = slippage_bps(books, grid).transpose("trade", "size_usd").to_numpy()
+            share = table[notional].to_numpy()[:, None] / (2.0 * leg)  # a leg's part of what was traded
+            slippage += bps / BPS * share * sizes
+    filled = np.isfinite(slippage)
+    earned = (table["funding_usd"] + table["price_usd"] - table["fees_usd"]).to_numpy()[:, None] * sizes / leg
+    net: Floats = np.where(filled, earned - slippage, 0.0).sum(axis=0)
+    most = int(np.argmax(net)) if net.size else 0
+    size = {"units": USD_UNIT}
+    return xr.Dataset(
+        {
+            "net_usd": ("size_usd", net, size),
+            "slippage_usd": ("size_usd", np.where(filled, slippage, 0.0).sum(axis=0), size),
+            "filled": ("size_usd", filled.mean(axis=0) if len(table) else np.full(sizes.size, np.nan)),
+            "capacity_usd": ((), sizes[most] if net.size and net[most] > 0.0 else np.nan, size),
+        },
+        {"size_usd": ("size_usd", sizes, size)},
+        {key: result.attrs[key] for key in ("leg_usd", "capital_usd") if key in result.attrs}
+        | provenance_of(result, depth),
+    )
+
+
+def _books(depth: xr.DataArray, symbols: object, venues: object, instants: object, side: str) -> xr.DataArray:
+    """Return the newest books at the instants of the trades, dims ``trade`` and ``depth_bps``."""
+    books = depth.sel(side=side, drop=True)
+    names = {"exchange": xr.DataArray(venues, dims="trade")}
+    if "symbol" in books.dims:
+        names["symbol"] = xr.DataArray(symbols, dims="trade")
+    labels = {dim: np.unique(np.asarray(wanted)) for dim, wanted in names.items()}
+    books = books.reindex(labels).sel(names)
+    if "time" not in depth.dims:
+        return books
+    require_times(depth, "depth")
+    books = books.sortby("time")
+    stamps = np.asarray(naive_utc(instants), dtype="datetime64[us]")
+    row = np.searchsorted(books["time"].to_numpy(), stamps, side="right") - 1
+    at = xr.DataArray(np.maximum(row, 0), dims="trade")
+    return books.isel(time=at).where(xr.DataArray(row >= 0, dims="trade")).drop_vars("time")
+
+
+class Slippage:
+    """Slippage [bps] over (side of the trade, symbol, venue), at the newest depth that is known.
+
+    Attributes
+    ----------
+    costs
+        Over (instant of depth, side, symbol, venue), NaN before a book was deep enough for the first time;
+        later a book that is not carries the last figure, so that a position can be closed.
+    fills
+        Where the depth of that instant fills an order of both sides.
+    """
+
+    costs: Floats
+    fills: Bools
+
+    def __init__(self, market: Market, depth: xr.DataArray | None, leg_usd: float, flat: float) -> None:
+        shape = (len(market.symbols), len(market.venues))
+        self._times: NDArray[Any] | None = None
+        if depth is None:
+            self.costs = np.full((1, 2, *shape), flat)
+            self.fills = np.ones((1, *shape), dtype=np.bool_)
+            return
+        require(depth, "exchange", "side", "depth_bps", name="depth")
+        if "symbol" not in depth.dims:
+            depth = depth.drop_vars("symbol", errors="ignore").expand_dims(symbol=list(market.symbols[:1]))
+        slippage = slippage_bps(depth, leg_usd)
+        require_labels(slippage, "depth", "side", _BOOK_SIDES)
+        if "time" in slippage.dims:
+            require_times(slippage, "depth")
+            slippage = slippage.sortby("time")
+            self._times = slippage["time"].to_numpy()
+        else:
+            slippage = slippage.expand_dims("time")
+        labels = {"symbol": list(market.symbols), "exchange": list(market.venues), "side": _BOOK_SIDES}
+        values = slippage.reindex(labels).transpose("time", "side", "symbol", "exchange").to_numpy()
+        self.fills = np.isfinite(values).all(axis=1)
+        rows = np.moveaxis(last_valid(np.moveaxis(np.isfinite(values), 0, -1)), -1, 0)
+        filled = np.take_along_axis(values, np.maximum(rows, 0), axis=0)
+        self.costs = np.where(rows >= 0, filled, np.nan)
+
+    def at(self, instant: Any) -> tuple[Floats, Bools]:
+        """Return the slippage at an instant, and where an order can be filled."""
+        if self._times is None:
+            return self.costs[0], self.fills[0]
+        row = int(np.searchsorted(self._times, instant, side="right")) - 1
+        if row < 0:
+            return np.full(self.costs.shape[1:], np.nan), np.zeros(self.fills.shape[1:], dtype=np.bool_)
+        return self.costs[row], self.fills[row]

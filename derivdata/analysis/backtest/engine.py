@@ -11,14 +11,13 @@ import xarray as xr
 
 from derivdata.analysis.backtest.book import Account, Book, Fills
 from derivdata.analysis.backtest.coin_legs import CoinBook, Contracts, contracts_of
-from derivdata.analysis.backtest.costs import Costs
-from derivdata.analysis.backtest.depths import Slippage
+from derivdata.analysis.backtest.costs import Costs, Slippage
 from derivdata.analysis.backtest.market import Market, market_of
 from derivdata.analysis.backtest.past import Knowledge, Target
 from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
 from derivdata.analysis.backtest.results import FIGURES, Reason, dataset, provenance_of
 from derivdata.analysis.backtest.stacks import RuleStack
-from derivdata.analysis.funding.coin_settled import BORROWED, OWNED
+from derivdata.analysis.funding.pairs import BORROWED, OWNED
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
 from derivdata.analysis.price_agreement import Apart
 from derivdata.support.arguments import typed

@@ -25,7 +25,7 @@ from derivdata.analysis.settlements import merge_late_stamps, with_unknown_inter
 from derivdata.support.arrays import Floats
 from derivdata.units import USD_UNIT
 
-_BLOCK = 256
+_READ_ROWS = 256
 
 
 class RowBlocks:
@@ -40,12 +40,12 @@ class RowBlocks:
 
     def row(self, at: int) -> Floats:
         """Return one row, symbols by venues."""
-        block = at // _BLOCK
+        block = at // _READ_ROWS
         if block not in self._blocks:
             if len(self._blocks) > 1:
                 del self._blocks[min(self._blocks)]
-            self._blocks[block] = self.rows(block * _BLOCK, (block + 1) * _BLOCK)
-        row: Floats = self._blocks[block][at - block * _BLOCK]
+            self._blocks[block] = self.rows(block * _READ_ROWS, (block + 1) * _READ_ROWS)
+        row: Floats = self._blocks[block][at - block * _READ_ROWS]
         return row
 
     def rows(self, first: int, stop: int) -> Floats:

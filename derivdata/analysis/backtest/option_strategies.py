@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.backtest.delta_hedge import DeltaHedge, Payments, PerpetualPrices
 from derivdata.analysis.backtest.option_book import (
     Accounting,
     Fill,
@@ -25,10 +24,9 @@ from derivdata.analysis.backtest.option_book import (
 from derivdata.analysis.backtest.option_costs import Fees, OptionCosts, margin_of_short
 from derivdata.analysis.backtest.option_market import Contract, OptionMarket
 from derivdata.analysis.backtest.option_results import DELIVERED, TRADED, OptionRow, dataset
-from derivdata.analysis.backtest.option_rules import OptionState
+from derivdata.analysis.backtest.option_rules import DeltaHedge, OptionState, Payments, PerpetualPrices
 from derivdata.analysis.panels import Panel, positive
-from derivdata.analysis.position.instruments import instruments
-from derivdata.analysis.position.settlement import delivered, require_delivered
+from derivdata.analysis.position.instruments import delivered, instruments, require_delivered
 from derivdata.analysis.surface.fitting import SurfaceMethod
 from derivdata.support.arguments import typed
 from derivdata.support.times import length

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.funding.accrual import summed_history
 from derivdata.analysis.funding.carry_forecast import forecasts_at, origin_attrs
-from derivdata.analysis.funding.period_history import summed_history
 from derivdata.analysis.funding.pooled_regression import trailing_mean
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, require_variables, seed_of

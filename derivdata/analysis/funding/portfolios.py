@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtri
 
-from derivdata.analysis.funding.coin_settled import BORROWED, OWNED
+from derivdata.analysis.funding.pairs import BORROWED, OWNED
 from derivdata.analysis.funding.sizing import (
     Limits,
     Moves,

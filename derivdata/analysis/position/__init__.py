@@ -23,8 +23,7 @@ a future of q coins that was entered at P has the USD value ``q (F − P)`` and 
 The latter is an inverse contract of Q = q P USD, ``Q (1/P − 1/F)``. Spot is worth ``q F`` USD and q coins.
 """
 
-from derivdata.analysis.position.pnl_terms import attribution
-from derivdata.analysis.position.revaluation import scenarios
+from derivdata.analysis.position.pnl_terms import attribution, scenarios
 from derivdata.analysis.position.sensitivities import greeks, vega_buckets
 
 __all__ = ["attribution", "greeks", "scenarios", "vega_buckets"]
