@@ -12,8 +12,7 @@ import xarray as xr
 from derivdata.analysis.backtest.book import Account, Book, Fills
 from derivdata.analysis.backtest.coin_legs import CoinBook, Contracts, contracts_of
 from derivdata.analysis.backtest.costs import Costs, Slippage
-from derivdata.analysis.backtest.market import Market, market_of
-from derivdata.analysis.backtest.past import Knowledge, Target
+from derivdata.analysis.backtest.market import Knowledge, Market, Target, market_of
 from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
 from derivdata.analysis.backtest.results import FIGURES, Reason, dataset, provenance_of
 from derivdata.analysis.backtest.stacks import RuleStack

@@ -1,18 +1,22 @@
-"""What a backtest reads: rates and marks of all symbols and venues on one grid of instants."""
+"""Rates and prices of a backtest as arrays, and what is known of them at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.funding.ledger import LATE
 from derivdata.analysis.inputs import with_symbol
 from derivdata.analysis.panels import (
     Panel,
     hours,
+    hours_of,
     interval_of,
     kind_of,
     labels_of,
@@ -22,8 +26,8 @@ from derivdata.analysis.panels import (
 )
 from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.settlements import merge_late_stamps, with_unknown_intervals, without_overlap
-from derivdata.support.arrays import Floats
-from derivdata.units import USD_UNIT
+from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
 _READ_ROWS = 256
 
@@ -157,3 +161,220 @@ def _on_one_grid(
             )
             arrays[place] = part if same and alike else part.reindex({**labels, "time": rows})
     return arrays[0], arrays[1], arrays[2]
+
+
+_BLOCK = 256
+_COVER = 0.75
+_ROUNDING = 1e-9  # hours
+
+
+class Target(NamedTuple):
+    """Pairs that a rule wants to hold from now on, one place per symbol.
+
+    Attributes
+    ----------
+    long, short
+        Places of the venues in `Past.venues`, −1 for no position.
+    score
+        The higher, the earlier a pair gets what capital is left.
+    """
+
+    long: Indices
+    short: Indices
+    score: Floats
+
+
+class Knowledge:
+    """Rates that are known at the present row: of no settlement or bucket that ends later."""
+
+    def __init__(self, market: Market, latency: float) -> None:
+        shape = (len(market.symbols), len(market.venues))
+        self.market = market
+        self.latency = latency
+        self.known = 0
+        """How many rows are known."""
+        self.last = np.full(shape, np.nan)
+        self.at = np.full(shape, -np.inf)
+        self.interval = np.full(shape, np.nan)
+        self._means: dict[float, tuple[int, Floats]] = {}
+
+    def advance(self, now: float) -> None:
+        """Take in the rows that are known by now."""
+        market = self.market
+        while self.known < market.since.size and (
+            market.known_at[self.known] <= now - self.latency + _ROUNDING
+        ):
+            rates = market.rates.row(self.known)
+            there = np.isfinite(rates)
+            if market.interval is not None:
+                np.copyto(self.interval, market.interval.row(self.known), where=there)
+            np.copyto(self.last, rates, where=there)
+            self.at[there] = market.since[self.known]
+            self.known += 1
+
+    def fresh(self, now: float) -> Floats:
+        """Return the last rate of every series [bps/8h], NaN where it is too old to hold."""
+        limit = LATE * self.interval if self.market.settled else self.market.limit + _ROUNDING
+        return np.where(now - self.latency - self.at < limit, self.last, np.nan)
+
+    def mean(self, window: float) -> Floats:
+        """Return the mean rate over the window that ends at the last known row; see `Past.mean`."""
+        if not self.known:
+            return np.full(self.last.shape, np.nan)
+        block, row = divmod(self.known - 1, _BLOCK)
+        if self._means.get(window, (-1,))[0] != block:
+            self._means[window] = (block, self._means_of(block * _BLOCK, window))
+        mean: Floats = self._means[window][1][row]
+        return mean
+
+    def _means_of(self, start: int, window: float) -> Floats:
+        """Return the means at the rows of a block, by differences of sums that start a window before it."""
+        market = self.market
+        ends = np.where(np.isfinite(market.known_at), market.known_at, market.since[-1])
+        stop = min(start + _BLOCK, ends.size)
+        firsts = np.searchsorted(ends, ends[start:stop] - window + _ROUNDING, side="right")
+        begin = int(firsts[0])
+        first = firsts - begin
+        last = np.arange(start, stop) + 1 - begin
+        gap = np.minimum((ends - market.since)[begin:stop], market.limit)
+        means = np.empty((stop - start, *self.last.shape))
+        # One symbol at a time, in the panels' own order: the sums of one fit into the processor's cache.
+        for symbol in range(len(market.symbols)):
+            rates = market.rates.array[symbol, :, begin:stop]
+            hours = gap if market.interval is None else market.interval.array[symbol, :, begin:stop]
+            hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
+            paid = np.where(hours > 0.0, rates * hours, 0.0)
+            running = np.zeros((2, hours.shape[0], hours.shape[1] + 1))
+            np.cumsum([paid, hours], axis=-1, out=running[..., 1:])
+            total, covered = running[..., last] - running[..., first]
+            enough = covered >= _COVER * window
+            np.divide(total, covered, out=total, where=enough)
+            means[:, symbol] = np.where(enough, total, np.nan).T
+        return means
+
+
+class Past:
+    """What is known at one instant; every array is a copy or read-only.
+
+    Attributes
+    ----------
+    now, previous
+        The instant of this row, and of the row before it [datetime64, UTC].
+    symbols, venues
+        Labels of the arrays' two axes.
+    long, short
+        Places of the venues held for each symbol, −1 where there is no position.
+    held_hours
+        How long each position has been held [h], 0 where there is none.
+    tradable
+        Whether an order can be filled now: there is a mark, and depth where depth is given.
+    leg_usd
+        Notional of a leg at entry [USD].
+    """
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        row: int,
+        legs: NDArray[np.intp],
+        held_hours: Floats,
+        tradable: Bools,
+        leg_usd: float,
+    ) -> None:
+        self._knowledge = knowledge
+        self._row = row
+        market = knowledge.market
+        self.now = market.times[row]
+        self.previous = market.times[max(row - 1, 0)]
+        self.symbols = market.symbols
+        self.venues = market.venues
+        self.long, self.short = legs.copy()
+        self.held_hours = held_hours.copy()
+        self.tradable = tradable.copy()
+        self.leg_usd = leg_usd
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first row."""
+        return self._row == 0
+
+    def rate(self) -> Floats:
+        """Return the last known rate of each symbol and venue [bps/8h], NaN where it is too old."""
+        return self._knowledge.fresh(float(self._knowledge.market.since[self._row]))
+
+    def mean(self, window: str | pd.Timedelta) -> Floats:
+        """Return the mean known rate of each symbol and venue over the last `window` [bps/8h], ``"3d"``.
+
+        Settlements count by the hours that they pay for. NaN where less than three quarters of the window
+        are paid for: the window must be no shorter than the settlement interval.
+        """
+        return self._knowledge.mean(hours_of(window, "window")).copy()
+
+    def panel(self) -> xr.DataArray:
+        """Return every rate that is known [bps/8h], dims ``(symbol, exchange, time)``.
+
+        As the panel that the backtest was given, settlements with their ``interval_hours``: what takes a
+        panel takes it.
+        """
+        market = self._knowledge.market
+        known = self._knowledge.known
+        dims = ("symbol", "exchange", "time")
+        labels: dict[str, Any] = {"symbol": list(market.symbols), "exchange": list(market.venues)}
+        labels["time"] = market.times[:known]
+        if market.interval is not None:
+            interval = _frozen(market.interval.array[..., :known])
+            labels["interval_hours"] = (dims, interval, {"units": HOUR_UNIT})
+        attrs = {"units": RATE_UNIT, "kind": "settled" if market.settled else "sampled"}
+        return xr.DataArray(_frozen(market.rates.array[..., :known]), labels, dims, "rate_bps_8h", attrs)
+
+    def positions(self) -> dict[str, tuple[str, str]]:
+        """Return the pair held for each symbol that has one, (long, short)."""
+        return {
+            self.symbols[place]: (self.venues[self.long[place]], self.venues[self.short[place]])
+            for place in np.flatnonzero(self.long >= 0)
+        }
+
+
+def _frozen(values: Floats) -> Floats:
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def target_of(answer: Any, past: Past) -> Target:
+    """Return a rule's answer as a `Target`: it may be one, or a mapping of symbols to (long, short)."""
+    if isinstance(answer, Target):
+        return _checked(answer, past)
+    if not isinstance(answer, Mapping):
+        raise TypeError(
+            f"a rule returns a Target or a mapping of symbols to (long, short), not {type(answer).__name__}"
+        )
+    legs = np.full((2, len(past.symbols)), -1, dtype=np.intp)
+    score = np.zeros(len(past.symbols))
+    for rank, (symbol, pair) in enumerate(answer.items()):
+        unknown = [name for name in pair if name not in past.venues]
+        if symbol not in past.symbols or unknown or len(pair) != 2 or pair[0] == pair[1]:
+            raise ValueError(f"the rule wants {symbol!r}: {pair!r}, which is no pair of this panel's venues")
+        place = past.symbols.index(symbol)
+        legs[:, place] = [past.venues.index(name) for name in pair]
+        score[place] = -rank
+    return Target(legs[0], legs[1], score)
+
+
+def _checked(target: Target, past: Past) -> Target:
+    long, short = (np.asarray(part, dtype=np.intp) for part in target[:2])
+    score = np.asarray(target.score, dtype=np.float64)
+    shape = past.long.shape
+    venues = len(past.venues)
+    if long.shape != shape or short.shape != shape or score.shape != shape:
+        raise ValueError(
+            f"a rule's Target needs one long, short and score for each of {len(past.symbols)} symbols"
+        )
+    held = long >= 0
+    foreign = ((short >= 0) != held) | (long >= venues) | (short >= venues)
+    both = held & (long == short)
+    if (foreign | both).any():
+        if foreign.any():
+            raise ValueError("a rule's Target names a venue that the panel does not have, or one leg only")
+        raise ValueError("a rule's Target is long and short on one venue")
+    return Target(long, short, score)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.backtest.past import Past, Target, target_of
+from derivdata.analysis.backtest.market import Past, Target, target_of
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import hours_at, hours_of, labels_of, require
 from derivdata.support.arrays import Bools, Floats, Indices

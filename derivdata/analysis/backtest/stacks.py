@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from derivdata.analysis.backtest.past import Knowledge, Past, Target, target_of
+from derivdata.analysis.backtest.market import Knowledge, Past, Target, target_of
 from derivdata.analysis.backtest.rules import ForecastThreshold, HoldingTime, Rotation, SpreadThreshold
 from derivdata.analysis.panels import hours_of
 from derivdata.support.arrays import Bools, Floats, Indices

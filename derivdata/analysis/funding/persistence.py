@@ -1,9 +1,9 @@
 """Persistence of a rate or a spread: half-life of its return to the mean.
 
-A component model separates what lasts from noise: noise takes from the autocorrelation from lag 0 to lag 1 and
-not from each later lag to the next, so that the lags from 1 on identify the persistent part. The interval is
-simulated. It has the values with which the autocovariances of the data are not extreme, with the gaps, the
-cycle and the floor of the data, since a floor or a pinned level also takes from autocorrelations.
+A component model separates noise from the persistent part. Noise lowers the autocorrelation from lag 0 to
+lag 1 and not from one later lag to the next, so the lags from 1 on identify φ. The interval is simulated: a φ
+of a grid is in it if the data's autocovariances are not extreme among those of series with that φ, and with
+the data's first autocorrelation, gaps and floor. A floor or a pinned level also lowers autocorrelations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""Statistics of sliding windows, and z-scores of a rate against its own past."""
+"""Statistics of sliding windows in plain numpy, and z-scores of a rate against its own past.
+
+A sum over `w` rows is built from sums over 1, 2, 4, ... rows. Nothing is subtracted from a running total, so
+values outside of a window never affect it.
+
+Medians and median absolute deviations use windows that are kept sorted. A window that moves on by one row
+loses one value and gains one, and a sorted array can be updated in a few passes of minima and maxima. The
+deviations from its median need no sorting, because the values closest to a number are neighbours in a sorted
+array. Many windows that are far apart in time move together, as small integer ranks instead of values.
+"""
 
 from __future__ import annotations
 
