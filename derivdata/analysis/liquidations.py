@@ -435,7 +435,7 @@ def _distinct(events: pd.DataFrame, column: str, cluster: Indices) -> Any:
     if column not in events:
         return np.nan
     codes, names = pd.factorize(np.asarray(events[column], dtype=object))
-    named = codes >= 0  # −1 represents a missing value
+    named = codes >= 0  # −1 is a missing value
     # Sorted by hand: the hash table of np.unique takes ten times as long.
     pairs = np.sort(cluster[named] * len(names) + codes[named])
     first = np.append(True, np.diff(pairs) != 0)[: pairs.size]

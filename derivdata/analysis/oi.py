@@ -60,7 +60,7 @@ def in_coins(oi: Panel, price: Panel) -> xr.DataArray:
     DataArray
         ``oi_coin`` [coin] in the dims and at the labels of `oi`. NaN where the venue has no price at the same
         instant: another venue's, or an older one, would look like a change of positions. A symbol that
-        represents 1000 coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
+        is 1000 coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def market_share(
     min_cover
         Part of the window that a venue must be present in to belong to the set, per symbol.
     tolerance
-        How long a venue's last figure stands in for a missing one.
+        How long a venue's last figure replaces a missing one.
     venues
         The set itself. A set found from the window looks ahead (it knows who stays): give one that was
         known beforehand wherever the shares decide something in the past.
@@ -293,7 +293,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
 
 @typed
 def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
-    """Divide open interest by 24-hour volume, both in USD: the days of trading that it represents.
+    """Divide open interest by 24-hour volume, both in USD: the days of trading that it equals.
 
     NaN where the volume is missing or not positive. Refuses units that differ.
     """

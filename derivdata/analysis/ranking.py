@@ -1,4 +1,4 @@
-"""Where a value stands: among those before it, and among the others of its instant."""
+"""Rank of a value among those before it, and among the others of its time."""
 
 from __future__ import annotations
 

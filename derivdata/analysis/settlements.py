@@ -31,10 +31,10 @@ def scheduled(times: NDArray[Any]) -> NDArray[np.datetime64]:
 def merge_late_stamps(
     panel: xr.DataArray, *companions: xr.DataArray, overlap: Literal["raise", "nan"] = "raise"
 ) -> tuple[xr.DataArray, ...]:
-    """Put settlements at the times that their stamps represent; unchanged if all are punctual.
+    """Put settlements at their due times; unchanged where all are punctual.
 
-    `companions` have the panel's dims and labels, as its intervals do; the value next to the rate is used.
-    If a series has two settlements for one time, ``"raise"`` refuses them once
+    `companions` lie over the panel's dims and labels, as its intervals do: of each, the value at the rate
+    is taken. Where a series has two settlements of one due time, ``"raise"`` refuses them once
     rates are read, and ``"nan"`` leaves the second out.
     """
     if not panel.sizes["time"]:
@@ -100,7 +100,7 @@ def _with_unknown_intervals(
 
 
 def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
-    """Put a panel's settlements on the instants for which their stamps stand; other panels stay as they are.
+    """Put a panel's settlements at their due times; other panels stay as they are.
 
     Their intervals are left behind: a result of several venues has no interval of its own.
     """
@@ -136,7 +136,7 @@ def newest_at(companion: xr.DataArray, rates: xr.DataArray) -> xr.DataArray:
 
 
 def newest_due(panel: xr.DataArray) -> xr.DataArray:
-    """Put values on the instants for which their stamps stand: the newest of each series at each."""
+    """Put values at the due times of their stamps: the newest of each series at each."""
     due = scheduled(panel["time"].to_numpy())
     labels, starts = np.unique(due, return_index=True)
     units = {"newest": str(panel.attrs.get("units", ""))}
@@ -165,7 +165,7 @@ def without_overlap(
 ) -> xr.DataArray:
     """Refuse series whose settlements pay for more hours than have passed, or leave those payments out.
 
-    Rates are at the times that their stamps represent, next to the hours that each pays for. The overlap
+    Rates are at the due times of their stamps, with the hours that each pays for. The overlap
     at a settlement is the most by which the intervals of any run of settlements that ends there exceed the
     time that the run took. A settlement that comes late overlaps with the next one; an overlap below half an
     interval is taken for that. From there on one is stored twice, or the intervals are too long: ``"raise"``
@@ -268,7 +268,7 @@ def _merged(
     names: list[str],
     strict: bool,
 ) -> Any:
-    """Return one column per instant: the first rate of its stamps, and the companions' values next to it."""
+    """Return one column per instant: the first rate of its stamps, with the companions' values."""
     there = ~np.isnan(rates)
     counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if strict and (counted > 1).any():

@@ -2,7 +2,7 @@
 
 Renamed and reused tickers are dated facts, each confirmed by two public sources. A ticker names a coin only
 at a time: ``MATIC`` became ``POL``; ``LIT`` was Litentry, which became ``HEI``, and is Lighter now. Venues
-rename on different days, so an old ticker represents the new one at any time, unless another coin uses it
+rename on different days, so an old ticker means the new one at any time, unless another coin uses it
 later.
 """
 

@@ -108,7 +108,7 @@ class Book:
     def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
         """Take in the marks of a row, NaN where there is none; return the gains [USD] of the held pairs.
 
-        A pair moves only where both of its legs have a mark: against one that stands still the market's move
+        A pair moves only where both of its legs have a mark: without a new mark of one leg the market's move
         would look like a gain.
         """
         held = self.held

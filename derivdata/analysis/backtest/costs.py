@@ -127,7 +127,7 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     """
     table = trades(result)
     if "leg_usd" not in result.attrs:
-        raise ValueError("result is of a Portfolio, whose pairs have sizes of their own: give that of a rule")
+        raise ValueError("result is of a Portfolio, whose pairs have sizes of their own: pass that of a rule")
     leg = float(result.attrs["leg_usd"])
     sizes = (
         leg * 2.0 ** np.arange(-2, 7) if sizes_usd is None else np.atleast_1d(np.asarray(sizes_usd, float))

@@ -118,7 +118,7 @@ def carry(
 
     Notes
     -----
-    At a row, positions are marked and paid, then liquidated, then the rule is asked, then its trades are
+    At a row, positions are marked and paid, then liquidated, then the rule is called, then its trades are
     filled at the marks of the row. A payment at the entry itself is not earned, one at the exit is. A payment
     that is missing is not earned either, and counted in ``missing_hours``: a result with many of them is not
     one. A leg on the venue ``"spot"`` (`derivdata.analysis.funding.with_spot`) is coins that are bought: it
@@ -154,7 +154,7 @@ def carry(
 
 
 class Setting(NamedTuple):
-    """Inputs of a backtest other than its rules."""
+    """Everything that a backtest needs except its rules."""
 
     market: Market
     account: Account

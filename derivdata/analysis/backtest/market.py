@@ -354,7 +354,7 @@ def target_of(answer: Any, past: Past) -> Target:
     for rank, (symbol, pair) in enumerate(answer.items()):
         unknown = [name for name in pair if name not in past.venues]
         if symbol not in past.symbols or unknown or len(pair) != 2 or pair[0] == pair[1]:
-            raise ValueError(f"the rule wants {symbol!r}: {pair!r}, which is no pair of this panel's venues")
+            raise ValueError(f"the rule wants {symbol!r}: {pair!r}, not a pair of this panel's venues")
         place = past.symbols.index(symbol)
         legs[:, place] = [past.venues.index(name) for name in pair]
         score[place] = -rank

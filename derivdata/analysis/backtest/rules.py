@@ -182,7 +182,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class HoldPair:
-    """Hold one pair of a symbol from a start to an end, whatever it pays: its price P&L next to its funding.
+    """Hold one pair of a symbol from a start to an end, whatever it pays: its price P&L and its funding.
 
     Attributes
     ----------

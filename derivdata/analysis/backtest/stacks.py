@@ -15,10 +15,10 @@ from derivdata.support.arrays import Bools, Floats, Indices
 
 
 class RuleStack:
-    """Rules that are asked at every row, each about its own positions.
+    """Rules that are called at every row, each with its own positions.
 
-    Rules of one kind with the same signal are asked in one call, with positions over (rule, symbol) and
-    thresholds over (rule, 1). All others, such as functions, are asked one by one.
+    Rules of one kind with the same signal share one call, with positions over (rule, symbol) and
+    thresholds over (rule, 1). All others, such as functions, are called one by one.
     """
 
     def __init__(self, rules: Sequence[Callable[[Past], Any]]) -> None:
@@ -55,7 +55,7 @@ class RuleStack:
 
 
 def _signal_of(rule: Any) -> Hashable:
-    """Return what rules have in common that can be asked in one call; None of a rule that is asked alone."""
+    """Return the key of rules that share one call; None for a rule that is called alone."""
     kind = type(rule)
     if kind is SpreadThreshold:
         return kind, rule.window

@@ -172,7 +172,7 @@ def deflated_sharpe_ratio(
     Returns
     -------
     float
-        From 0 to 1; 0.95 and more is usually asked for. NaN where an argument is.
+        From 0 to 1; 0.95 is a usual threshold. NaN where an argument is NaN.
 
     Raises
     ------

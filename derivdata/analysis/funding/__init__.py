@@ -3,7 +3,7 @@
 Panels are DataArrays with some of the dims ``(symbol, exchange, time)``, in bps per 8 hours, and say their
 ``kind``: sampled rates are integrated over time, settlements are added. Positive rates: longs pay shorts.
 Whatever is missing stays NaN. Every function takes arrays in memory or dask-backed, stays lazy where they
-are, and looks at no row later than the one its result is at unless it says so.
+are, and uses no row later than that of its result unless it says so.
 """
 
 from derivdata.analysis.funding.accrual import cumulative, period_sums

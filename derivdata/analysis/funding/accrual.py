@@ -48,10 +48,10 @@ class PreparedPanel(NamedTuple):
     """A funding panel made ready for a kernel: its arrays, and how their rows become a `Ledger`."""
 
     arrays: tuple[xr.DataArray, ...]
-    """The rates, and of settlements their intervals next to them; time in one chunk."""
+    """The rates, and for settlements their intervals; time in one chunk."""
     since: Floats
     origin: np.datetime64
-    """The instant from which `since` counts: of settlements, what the first stamp represents."""
+    """The instant from which `since` counts: for settlements the due time of the first stamp."""
     settled: bool
     step: float
     limit: float
@@ -126,7 +126,7 @@ def cumulative(
     Dataset, the panel's dims
         ``funding_bps`` [bps of notional, longs pay when positive], ``covered_hours``, ``missing_hours``,
         since the series' first value; NaN before it. Settlements stamped up to a minute past a whole hour
-        are at that hour. A sampled row includes the hours that it holds
+        count at that hour. A sampled row includes the hours that it holds
         (the stamp is the start of its bucket), a settled one its own payment. A constant 1 bps/8h over 30
         days ends at 90 bps, whatever the step or the interval.
 
@@ -214,7 +214,7 @@ def period_sums(
     ----------
     panel
         As in `cumulative`. Payments are those in ``(start, end]``; one stamped up to a minute past a whole
-        hour is at that hour.
+        hour counts at that hour.
     period
         Length of the periods, counted from 00:00 UTC (1970-01-01).
     min_cover
@@ -331,7 +331,7 @@ def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
     found = hours_of(value, name)
     count = round(found / length)
     if abs(count * length - found) > 1e-6 or not count:
-        raise ValueError(f"{name}={value!r} is no whole number of periods of {length:g} h")
+        raise ValueError(f"{name}={value!r} is not a whole number of periods of {length:g} h")
     return count
 
 
@@ -339,14 +339,14 @@ def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
     """Return the logarithms of marks [−bps: what a long pays when they rise] at the ends of periods.
 
     Of each series the newest mark that is no older than the usual step of the prices. A mark up to a minute
-    past a whole hour stands for that hour, as a settlement does.
+    past a whole hour counts at that hour, as a settlement does.
     """
     marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
     marks = of_one_coin(marks, "prices", apart)
     if "symbol" in marks.dims and "symbol" not in amounts.dims:
         if "symbol" not in amounts.coords and marks.sizes["symbol"] != 1:
             raise ValueError(
-                "prices are of several symbols and panel does not say of which it is: give those of its "
+                "prices are of several symbols and panel does not name its symbol: pass those of its "
                 "symbol, or panel.assign_coords(symbol='BTC')"
             )
         symbol = str((amounts if "symbol" in amounts.coords else marks)["symbol"].item())

@@ -63,7 +63,7 @@ def best_pair(
     ----------
     panel
         Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk). A
-        settlement whose ``interval_hours`` the panel says stands until the next one of its series is due, so
+        settlement with ``interval_hours`` in the panel holds until the next one of its series is due, so
         that venues that pay every hour meet those that pay every eight; the filters look at each of these
         times, not only at that of the payment.
     oi_usd, min_oi_usd
@@ -85,7 +85,7 @@ def best_pair(
     Returns
     -------
     Dataset, the panel's dims without ``exchange``
-        Settlements stamped up to a minute past a whole hour are at that hour, where venues meet.
+        Settlements stamped up to a minute past a whole hour count at that hour, where venues meet.
         ``long`` and ``short`` (venue, empty text where there is no pair), ``spread_bps_8h``, ``venues``
         (how many were left by NaN and the filters). With `fee_bps` also ``net_bps_8h``, the spread less the
         fees per 8 hours of the holding time, negative where the spread does not pay them. Below two venues

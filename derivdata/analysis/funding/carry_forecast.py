@@ -288,7 +288,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
         ``short``, ``net_apr``, ``net_low_apr`` and ``net_high_apr`` (a year's fractions of one leg's
         notional, simple, of the outcome after cost over the holding time), ``chance`` (that it is above 0),
         ``net_bps`` and ``cost_bps`` [bps] over ``hold_hours`` [h], and ``status``, its reasons by name. A
-        pair without a forecast stands last, with NaN and its reason.
+        pair without a forecast is last, with NaN and its reason.
 
     Raises
     ------
@@ -309,7 +309,7 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     numbers = [*_APR.values(), "probability_net_positive", "cost_bps", "hold_hours", "status"]
     require_variables(forecast, "forecast", numbers)
     if "time" in forecast.dims:
-        raise ValueError("forecast is of many instants: choose one, forecast.isel(time=-1)")
+        raise ValueError("forecast is of many times: choose one, forecast.isel(time=-1)")
     if "pair" not in forecast.dims:
         forecast = forecast.expand_dims("pair")
     figures = forecast[numbers].drop_indexes([leg for leg in ("long", "short") if leg in forecast.xindexes])

@@ -1,6 +1,6 @@
 """Errors of past forecasts of pairs, and the distribution of outcomes that they make.
 
-Arrays are those of `derivdata.analysis.funding.pooled_regression`. Every figure that is at a period is
+Arrays are those of `derivdata.analysis.funding.pooled_regression`. Every figure of a period is
 made of that period and those before it.
 """
 
@@ -29,8 +29,8 @@ _SIZE_PENALTY = 0.02
 _SIZE_PRIOR = 0.25  # slope on each of the four causes: together 1, so that sizes grow with the rates
 _ENOUGH_ERRORS = 30  # from which the slopes of sizes are fitted, and an error's own size is trusted
 _OWN_SHARE = 0.5  # of a pair's own past errors: no size is smaller
-_RESTLESS_WEIGHT = 10.0  # decisions that its restlessness counts for next to them
-_OWN_WEIGHT = 5.0  # decisions that the pooled size counts for next to the pair's own recent errors
+_RESTLESS_WEIGHT = 10.0  # decisions that its restlessness counts for, next to them
+_OWN_WEIGHT = 5.0  # decisions that the pooled size counts for, next to the pair's own recent errors
 _LARGEST = 10.0  # sizes: an error further out would move quantiles of all pairs by itself
 _FLOOR = 0.05  # of the market's restlessness: keeps the logarithm of a pinned spread finite
 _MOST_ERRORS = 200_000

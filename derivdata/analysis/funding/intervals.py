@@ -43,7 +43,7 @@ def infer_interval(
         Intervals that venues use: 1, 2, 3, 4, 6, 8, 12 and 24 hours by default. A gap within 5 % of one
         counts as it.
     confirm
-        Equal gaps in a row that it takes to believe an interval; a single gap of twice the interval is a
+        Equal gaps in a row that confirm an interval; a single gap of twice the interval is a
         missing settlement, not a change, and one that is less than half an interval too long is a late one.
     backdate
         Date a confirmed interval back to the first of its gaps (and the first one to the start of the
@@ -103,7 +103,7 @@ def _infer(
 
 
 def _believed(gaps: Floats, candidates: Floats, confirm: int, backdate: bool) -> tuple[Floats, Bools]:
-    """Return the interval believed at each gap, and whether it is the first of another one than before."""
+    """Return the interval at each gap, and whether it differs from the one before."""
     nearest = candidates[np.argmin(np.abs(gaps[:, None] - candidates), axis=1)]
     snapped = np.where(np.abs(gaps - nearest) <= _TOLERANCE * nearest, nearest, 0.0)
     starts = np.flatnonzero(np.append(True, snapped[1:] != snapped[:-1]))

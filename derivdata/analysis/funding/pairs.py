@@ -163,7 +163,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     """
     rates = require_rate(panel, "exchange", "time")
     if borrow_apr is not None and not 0.0 <= borrow_apr < np.inf:
-        raise ValueError(f"{borrow_apr=} is no cost of a year: a fraction of 0 or more")
+        raise ValueError(f"{borrow_apr=} must be a fraction of 0 or more per year")
     legs = {OWNED: 0.0} | ({} if borrow_apr is None else {BORROWED: -1e4 * borrow_apr / (3 * 365)})
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
         raise ValueError(f"panel has the venue {taken[0]!r} already")
@@ -176,7 +176,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
 def free_leg(rates: xr.DataArray) -> xr.DataArray:
     """Return rates of 0 at the instants of the venue with the most rates of each symbol."""
     if not rates.sizes["exchange"]:
-        raise ValueError("no venue of rates along exchange: a leg without funding takes the instants of one")
+        raise ValueError("no venue of rates along exchange: a leg without funding takes the times of one")
     most = rates.count("time").argmax("exchange").compute()
     return 0.0 * rates.isel(exchange=most).drop_vars("exchange")
 
@@ -223,7 +223,7 @@ def realised_carry(
         Venues of the two legs, of equal notional.
     start, end
         Instants. A settlement at the start itself is not earned, one at the end is. A settlement stamped
-        up to a minute past a whole hour is at that hour.
+        up to a minute past a whole hour counts at that hour.
     fee_bps
         Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four.
     min_cover

@@ -75,7 +75,7 @@ def breakeven(
 
     Notes
     -----
-    The half-life is that of `half_life` by components: of what is next to the mean now, the share that
+    The half-life is that of `half_life` by components: of the present distance from the mean, the share that
     persists starts there and decays, the rest is gone at once. That is the expectation; what single outcomes
     do is in `forecast_carry`.
     """

@@ -68,7 +68,7 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
 
     The values lie on a regular grid and must vary, NaN where there is none; the means of the `slots` of a
     cycle are taken out of data and simulations. The statistic at φ is
-    ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 but for bias where φ is right. Weak
+    ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 except for bias where φ is right. Weak
     identification (little persistence, much noise) makes wide intervals and not wrong ones, as the moments
     themselves are tested and not an estimate (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
     """
@@ -291,7 +291,7 @@ def half_life(
         ``half_life_low_hours`` and ``half_life_high_hours``: the interval of components, 0 to inf.
         ``half_life_corrected_hours`` and ``phi_corrected``: with the small-sample correction
         (nφ + 1)/(n − 3); of components both are median-unbiased and the same. ``persistent_share``: the part
-        of the variance that decays so; 1 except components. ``phi`` per step, ``mean_bps_8h``,
+        of the variance that decays so; 1 except for components. ``phi`` per step, ``mean_bps_8h``,
         ``intercept_bps_8h``, ``noise_variance`` (not of components), ``step_hours``, ``pairs``, ``off_grid``
         (settlements left out because they lie between two steps), ``status``; ``cannot_tell`` where an
         interval of components (that of 0.9 where `level` is None) holds everything from a step to infinity.

@@ -1,6 +1,6 @@
 """Pooled regression of what pairs earn next on what they earned lately, walked forward through time.
 
-Every figure that is at a period is made of that period and those before it: an outcome takes part once
+Every figure of a period is made of that period and those before it: an outcome takes part once
 its holding time is over. Arrays are ``(venue, period)``, in bps that a long pays over each period; pairs are
 those of `pair_places`, short less long.
 """
@@ -22,7 +22,7 @@ _BORNE = 8.0
 """Independent decisions times the root of the number of pairs from which on a forecast may be as large as the
 usual outcome: with a pair and two weeks, the largest of what is fitted is luck."""
 
-_TRUSTED = 8.0  # decisions for which forecasts of a size are taken at their word next to what came of them
+_TRUSTED = 8.0  # decisions for which forecasts of a size count next to their outcomes
 _GRID_STEPS = 2  # an octave
 _GRID = 2.0 ** (np.arange(-6 * _GRID_STEPS, 10 * _GRID_STEPS + 1) / _GRID_STEPS)
 """Sizes of forecasts [bps] that are distinguished."""

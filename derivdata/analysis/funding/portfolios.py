@@ -74,7 +74,7 @@ def portfolio(
     capital
         What there is [USD].
     max_venue_share
-        Largest part of the capital that is on one venue as collateral, and is lost if the venue fails.
+        Largest part of the capital that is collateral on one venue, and is lost if the venue fails.
     max_liquidation
         Largest probability that any account is liquidated within a week.
     transfer_every

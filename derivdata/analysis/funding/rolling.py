@@ -136,7 +136,7 @@ def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Flo
     ranks = np.empty((lanes, length), np.uint16 if length < 2**16 else np.uint32)
     np.put_along_axis(ranks, order, np.arange(length, dtype=ranks.dtype)[None], axis=-1)
     ranks = ranks.T.copy()
-    # The value of each rank, and of one rank more: what is asked for beyond the end of a window is +inf.
+    # The value of each rank, and of the next rank: beyond the end of a window it is +inf.
     ordered = np.full((lanes, length + 1), np.inf)
     ordered[:, :-1] = np.take_along_axis(values, order, axis=-1)
     ranked = np.full((window + 1, lanes), length, ranks.dtype)
@@ -219,7 +219,7 @@ def zscore(
     ----------
     panel
         Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk). Settlements
-        stamped up to a minute past a whole hour stand at that hour.
+        stamped up to a minute past a whole hour count at that hour.
     window, rows
         Length of the window, such as ``"7d"``, whole steps of the panel; or its rows, at least 2.
     lag_rows
@@ -245,7 +245,7 @@ def zscore(
     panel = at_common_stamps(require(panel, "time"))
     rows, least = window_rows(panel, window, rows, min_rows)
     if lag_rows < 0:
-        raise ValueError(f"{lag_rows=} would score a value against later ones: give 0 or more")
+        raise ValueError(f"{lag_rows=} would score a value against later ones: pass 0 or more")
     kernel = partial(_zscore, window=rows, lag=lag_rows, least=least, robust=robust)
     return figures_of(kernel, panel, units={"zscore": "1"}, into={"time": None})["zscore"]
 

@@ -183,7 +183,7 @@ class Moves(NamedTuple):
     def deviations(self, at: int, weekly: float) -> float:
         """Return how many standard deviations a span's largest move exceeds with this probability a week."""
         each = -np.expm1(np.log1p(-weekly) / self.spans)
-        # A move more likely than one in ten is not rare: the least that is asked for is the threshold.
+        # A move more likely than one in ten is not rare: the smallest threshold is used.
         return float(self.threshold[at] * max(_TAIL / each, 1.0) ** (1.0 / self.tail[at]))
 
     def weekly(self, at: int, deviations: Floats) -> Floats:

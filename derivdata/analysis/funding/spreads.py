@@ -57,9 +57,9 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
 
     Notes
     -----
-    Two settled rates of unequal interval are at the same instant for unequal spans, and where only one
+    Two settled rates of unequal interval at one time pay for unequal spans, and where only one
     venue settles there is no difference: `realised_carry` and `forecast_carry` take such pairs. Settlements
-    stamped up to a minute past a whole hour are at that hour.
+    stamped up to a minute past a whole hour count at that hour.
 
     Examples
     --------

@@ -224,7 +224,7 @@ def settlement_prices(
     price = np.full(held.strike.size, np.nan)
     instant = np.asarray(origin_us(after, "after"))
     if instant.ndim:
-        raise ValueError("after has several instants: delivery= needs surfaces of one instant each")
+        raise ValueError("after has several times: delivery= needs surfaces of one time each")
     expiry = held.expiry.to_numpy()
     over = expiry.astype(np.int64) <= instant + 1.0
     labels = {name: str(before[name].item()) for name in ("symbol", "exchange") if name in before.coords}

@@ -321,7 +321,7 @@ def vega_buckets(
     legs, surface, interest_rate, clock
         As in `greeks`.
     deltas
-        Forward deltas of calls, rising, that the buckets represent; 0.75 is where the put of delta −0.25 is.
+        Forward deltas of calls, rising, one for each bucket; 0.75 is where the put of delta −0.25 is.
 
     Returns
     -------

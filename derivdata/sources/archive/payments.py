@@ -43,7 +43,7 @@ class CompletedPayments(NamedTuple):
     completed: pd.DataFrame
     """Stored rows whose interval was not known and now is."""
     changed: pd.DataFrame
-    """Stored rows whose interval, which spacing told, is now another one."""
+    """Stored rows whose interval, derived from spacing, is now another one."""
     notices: list[str]
     """One text for each stored payment that a new row has under another stated interval."""
     added: pd.DataFrame
@@ -51,7 +51,7 @@ class CompletedPayments(NamedTuple):
 
 
 class _Statements(NamedTuple):
-    """Stored rows whose interval spacing told, and new rows of the same payments that state one."""
+    """Stored rows with an interval from spacing, and new rows of the same payments that state one."""
 
     rows: Indices
     new_rows: Indices
@@ -121,7 +121,7 @@ class _Columns:
 
     @property
     def value(self) -> Floats:
-        """What is paid, or a stand-in by which rows without an interval compare: the fraction per hour."""
+        """The payment, or for rows without an interval the fraction per hour, to compare rows by."""
         return np.asarray(np.where(np.isnan(self.paid), self.rate / 8.0 / BPS, self.paid))
 
     def updated(self, rows: Indices, interval: Floats, source: Any) -> pd.DataFrame:
@@ -170,7 +170,7 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     An interval that spacing tells follows from all rows of the series, so that the order in which rows
     arrive does not matter. `read` returns the stored rows of some symbols in a window.
 
-    The interval that spacing told where the new rows come from is kept only with `keeps_intervals`, for
+    An interval of the new rows that was derived from spacing is kept only with `keeps_intervals`, for
     tables that were made from longer series, and where the rows of the archive do not tell it.
     """
     conflicts: list[str] = []
