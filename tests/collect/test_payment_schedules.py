@@ -50,9 +50,6 @@ def skipping(rows: Schedule, first: int, count: int) -> Schedule:
     return rows[:first] + rows[first + count :]
 
 
-DEXES = ("tradexyz", "hyena", "kinetiq", "paragon")
-"""HIP-3 dexes that are venues of their own, in the shape of Hyperliquid's bodies."""
-EXCHANGES = [*SETTLING, *DEXES]
 ONE_AN_HOUR = ("grvt", "nado")
 """Venues whose bodies hold no catch-up: rows between hours are estimates, or there is one an hour."""
 
@@ -123,10 +120,10 @@ def schedules(exchange: str) -> dict[str, tuple[Schedule, Schedule]]:
     return result
 
 
-CASES = [(exchange, name) for exchange in EXCHANGES for name in schedules(exchange)]
+CASES = [(exchange, name) for exchange in SETTLING for name in schedules(exchange)]
 HALTS = [
     (exchange, name)
-    for exchange in EXCHANGES
+    for exchange in SETTLING
     if exchange not in ONE_AN_HOUR
     for name in ("2 after 5 s", "4 after 45 s", "8 after 1200 s", "2 after 1200 s", "8 after 5 s")
 ]
@@ -175,7 +172,7 @@ def test_payments_that_make_up_for_a_halt_are_one_row(
     assert fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED).written == {}
 
 
-@pytest.mark.parametrize("exchange", some(EXCHANGES, 3))
+@pytest.mark.parametrize("exchange", some(SETTLING, 3))
 def test_a_lone_payment_on_the_day_of_listing_has_its_interval_or_none(
     exchange: str,
     fill: Any,
