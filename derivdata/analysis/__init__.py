@@ -40,7 +40,7 @@ __all__ = [
     "volatility",
 ]
 _FUNCTIONS = {
-    "carry_table": "funding.carry_tables",
+    "carry_table": "funding.carry_forecast",
     "flags": "status",
     "percentile": "ranking",
     "rank": "ranking",
