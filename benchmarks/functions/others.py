@@ -78,6 +78,7 @@ QUESTIONS = {
     "sample.truth": Question("funding of all pairs", lambda: dd.sample.truth("funding")),
     "venues.endpoints": Question("all", dd.venues.endpoints),
     "venues.facts": Question("all venues", dd.venues.facts),
+    "venues.margin_tiers": Question("all venues", dd.venues.margin_tiers),
     "venues.read": Question(
         "one answer of one payment",
         lambda: dd.venues.read(
