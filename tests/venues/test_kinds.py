@@ -171,18 +171,24 @@ def test_what_is_alike_is_of_the_venue() -> None:
             "bybit", "allLiquidation.BTCUSDT",
             {"topic": "publicTrade.BTCUSDT", "data": [
                 {"T": 1772438400000, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": "50000"}]},
-            "the frame is of the channel 'publicTrade.BTCUSDT': read it as that channel",
+            "the frame is of the channel 'publicTrade.BTCUSDT': read it as that",
         ),
         (
             "okx", "books",
             {"arg": {"channel": "bbo-tbt", "instId": "BTC-USDT-SWAP"}, "data": [
                 {"asks": [["101", "3", "0", "1"]], "bids": [["100", "1", "0", "1"]], "ts": "1772438400000"}]},
-            "the frame is of the channel 'bbo-tbt': read it as that channel",
+            "the frame is of the channel 'bbo-tbt': read it as that",
         ),
         (
             "huobi", "/index/market/history/linear_swap_mark_price_kline?contract_code=BTC-USDT",
             {"ch": "market.BTC-USDT.estimated_rate.60min", "data": [{"id": 1772438400, "open": "0.0001"}]},
             "expected bars of mark prices, got those of market.BTC-USDT.estimated_rate.60min",
+        ),
+        (
+            "cryptocom", "/public/get-valuations?instrument_name=BTCUSD-PERP&valuation_type=funding_rate",
+            {"id": 1, "method": "public/get-candlestick", "code": 0, "result": {
+                "instrument_name": "BTCUSD-PERP", "data": [{"o": "5", "v": "0.0670", "t": 1772438400000}]}},
+            "the response is of the method 'public/get-candlestick': read it as that",
         ),
     ],
 )  # fmt: skip

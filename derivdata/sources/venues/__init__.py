@@ -293,8 +293,7 @@ def records(
 
 def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
     """Read a body; refuse one whose contracts are all of the margin that another path of the venue is for."""
-    if endpoint.method == "WS":
-        _require_channel(endpoint, reading)
+    _require_channel(endpoint, reading)
     rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     margin = _margin_at(reading.exchange, endpoint.path)
     told: tuple[Any, ...] = (*rows.states, *rows.payments, *rows.oi, *rows.liquidations)
@@ -306,13 +305,16 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
 
 
 def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
-    """Refuse a frame that states another channel than the one it is read as."""
+    """Refuse a frame of another channel, or a response that states another method, than it is read as."""
     place = VENUES[reading.exchange].channel_at
-    if not place:
+    if not place or (endpoint.method != "WS" and place != "method"):
         return
     for channel in dict.fromkeys(reading.pushed(str | None, place, None)):
-        if channel is not None and not _is_channel(reading.exchange, endpoint, channel):
-            reading.fail(f"the frame is of the channel {channel!r}: read it as that channel")
+        if channel in (None, "subscribe"):  # the latter states no request
+            continue
+        if not _is_channel(reading.exchange, endpoint, channel):
+            kind = "frame is of the channel" if endpoint.method == "WS" else "response is of the method"
+            reading.fail(f"the {kind} {channel!r}: read it as that")
 
 
 @lru_cache(maxsize=4096)
@@ -324,7 +326,8 @@ def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
         name = f"{name.removeprefix('incremental_')}.raw"
     # OKX has the same frames at other depths and paces, such as books5 and books-l2-tbt
     name = re.sub(r"^books[-\w]+$", "books", name)
-    alike = [e for e in VENUES[venue].endpoints if e.method == "WS" and e.read == endpoint.read]
+    name = f"/{name}" if endpoint.path.startswith("/") else name
+    alike = [e for e in VENUES[venue].endpoints if e.method == endpoint.method and e.read == endpoint.read]
     return any(e.pattern.fullmatch(name) or fnmatchcase(name, e.path) for e in (endpoint, *alike))
 
 

@@ -128,4 +128,5 @@ VENUE = Venue(
     budget=25.0,  # 100 a second of each method
     terms="Derivatives are closed to 93 places; no text on public data was found.",
     hourly=True,
+    channel_at="method",
 )

@@ -196,7 +196,9 @@ class Venue:
     # The same of limits that the venue counts apart, by the name in `VenueEndpoint.pool`
     pools: Mapping[str, float] = field(default_factory=dict, compare=False)
     socket: str = ""
-    channel_at: str = ""  # where a frame states its channel, as a path of names; empty where frames do not
+    # Where a frame states its channel, as a path of names; empty if frames do not. Where it is "method", each
+    # response states its request
+    channel_at: str = ""
     # Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping
     ping: tuple[str, float] = ("", 20.0)
     stream: Stream | None = field(default=None, compare=False)
