@@ -80,7 +80,7 @@ def _draw(panel: Panel, name: str) -> Drawn:
     metadata = {"Date": None, "Creator": None}
     svg = RendererSVG(72.0 * width, 72.0 * height, out, image_dpi=_IMAGE_DPI, metadata=metadata)
     # One renderer measures words for the layout and writes them: it remembers their sizes.
-    renderer = MixedModeRenderer(figure, width, height, _IMAGE_DPI, svg)
+    renderer: Any = MixedModeRenderer(figure, width, height, _IMAGE_DPI, svg)
     _fit(figure, ax, renderer)
     figure.draw(renderer)
     renderer.finalize()
