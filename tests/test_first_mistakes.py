@@ -149,3 +149,13 @@ def test_quotes_in_place_of_a_fit_name_the_next_step() -> None:
     quotes = dd.options.surface("BTC", "deribit")
     with pytest.raises(ValueError, match=r"fit them first with dd\.analysis\.surface\.from_chain"):
         dd.analysis.surface.constant_maturity(quotes, tenors=["30d"])
+
+
+def test_a_wrong_name_of_an_argument_of_connect_gets_the_right_one() -> None:
+    with pytest.raises(TypeError, match=r"connect has no argument 'key'.*api_key"):
+        dd.connect("https://data.example.org", key="secret")  # type: ignore[call-arg]
+
+
+def test_an_argument_given_twice_is_named_with_the_order_of_arguments() -> None:
+    with pytest.raises(TypeError, match=r"history got symbols twice.*symbols, start, end"):
+        dd.liquidations.history("7d", symbols="BTC")  # type: ignore[call-arg,misc]

@@ -93,7 +93,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         rows["net_apr"], place, s=42, c=chance, cmap=SEQUENTIAL, vmin=0.0, vmax=100.0, ec=GREY, lw=0.6,
         zorder=4, label=f"net of costs, {of}",
     )  # fmt: skip
-    style.colorbar(ax, dots, "chance to exceed the costs [%]")
+    style.colorbar(ax, dots, "probability to exceed the costs [%]")
     ax.axvline(0, color=GREY, lw=1.0)
     holds = rows["hold_hours"].unique()
     subject = f"pairs held {holds[0] / 24:.3g} days" if len(holds) == 1 else "pairs"

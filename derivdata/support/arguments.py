@@ -80,6 +80,8 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
         expected = rules()
         if len(args) > most or not (takes_any or known.issuperset(kwargs)):
             raise TypeError(_misfit(function, len(args), kwargs))
+        if kwargs and not kwargs.keys().isdisjoint(positional[: len(args)]):
+            raise TypeError(_given_twice(function, positional[: len(args)], kwargs))
         placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
         named = {name: _checked(expected, name, value) for name, value in kwargs.items()}
         _DEPTH.calls += 1
@@ -180,6 +182,31 @@ def _misfit(function: Callable[..., Any], count: int, given: Mapping[str, Any]) 
         return message
     others = ", ".join(by_name) if len(by_name) <= _MOST_LISTED else "the others"
     return f"{message}; pass {others} by name"
+
+
+def _given_twice(function: Callable[..., Any], placed: Sequence[str], given: Mapping[str, Any]) -> str:
+    """Return the message about an argument that is given both without a name and by name."""
+    twice = next(name for name in placed if name in given)
+    code = function.__code__
+    order = ", ".join(code.co_varnames[: code.co_argcount])
+    return (
+        f"{function.__name__} got {twice} twice, without a name and as {twice}=; the order without names is "
+        f"{order}: pass {placed[-1]} by name or leave out {twice}="
+    )
+
+
+def names_checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function with a check of the names of its arguments: a wrong one gets a suggestion."""
+    code = function.__code__
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not known.issuperset(kwargs):
+            raise TypeError(_misfit(function, len(args), kwargs))
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from derivdata.client.transport.session import SESSION
 from derivdata.client.transport.settings import IN_PROCESS, ConnectionSettings
 from derivdata.errors import NotConnected
 from derivdata.support import times
+from derivdata.support.arguments import names_checked
 from derivdata.support.local import start_local
 from derivdata.support.text import credentials_in, is_like_key
 
@@ -34,6 +35,7 @@ _RULES: dict[Any, tuple[type, ...]] = {
 """Settings of requests-cache that `connect` takes, and their types."""
 
 
+@names_checked
 def connect(
     source: str | os.PathLike[str] | None = None,
     *,
