@@ -14,7 +14,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
-from derivdata.cli.notebooks import check_notebook
+from derivdata.cli.reports import check_notebook
 
 ROOT = Path(__file__).resolve().parents[1]
 DAY = ["--source", "sample", "--since", "2026-06-01", "--until", "2026-06-02", "--venues", "okx"]

@@ -23,7 +23,7 @@ from matplotlib.image import imread
 
 import derivdata as dd
 from derivdata import bundle
-from derivdata.cli.notebooks import check_notebook
+from derivdata.cli.reports import check_notebook
 from tests.support.notebook_verdicts import unsupported_claims
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
