@@ -12,7 +12,8 @@ from tests.plot import made
 
 def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:
     pairs = [made.carry("low", hold, "7d") for hold in ("high", "middle")]
-    assert len(plot.carry(xr.concat(pairs, "pair", coords="different", compat="equals")).get_yticklabels()) == 2
+    both = xr.concat(pairs, "pair", coords="different", compat="equals")
+    assert len(plot.carry(both).get_yticklabels()) == 2
     known, unknown = made.carry("low", "high", "7d"), made.carry("middle", "high", "7d")
     unknown["net_bps"] = np.nan
     ax = plot.carry([known, unknown])
