@@ -145,7 +145,7 @@ def test_a_squeeze_and_a_coin_before_its_listing_give_results_with_a_notice(fact
         found = basis.against(prices, "a").sel(exchange="b")
     assert float(found.sel(symbol="X").mean()) == pytest.approx(1e4 * (factor - 1.0), abs=2.0)
     assert float(found.sel(symbol="BTC").mean()) == pytest.approx(0.0, abs=2.0)
-    with pytest.warns(dd.errors.DataNotice, match="price and index of b lie more than 5 % apart"):
+    with pytest.warns(dd.errors.DataNotice, match="price and index of b are more than 5 % apart"):
         found = basis.against(prices, _two_symbols(a=1.0, b=1.0))
     assert float(found.sel(symbol="X", exchange="b").mean()) == pytest.approx(1e4 * (factor - 1.0), abs=2.0)
     rates = (prices * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")

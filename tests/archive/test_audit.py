@@ -63,7 +63,7 @@ HELD = settlements().drop(columns=["rate_bps_8h", "interval_hours", "kind"]).ass
 @pytest.mark.parametrize(
     ("table", "frame", "told"),
     [
-        (SETTLED, settlements().assign(rate_bps_8h=0.0001), "looks like a fraction, .*: say --unit native"),
+        (SETTLED, settlements().assign(rate_bps_8h=0.0001), "looks like a fraction, .*: pass --unit native"),
         (
             SETTLED,
             settlements().assign(rate_bps_8h=0.01),

@@ -114,7 +114,7 @@ def test_the_day_before_stands_at_the_same_expiries() -> None:
     assert line.get_ydata() == pytest.approx([0.48, 0.52])
     with pytest.raises(ValueError, match="before holds an expiry twice: choose one symbol and one venue"):
         plot.term_structure(made.fit(), before=pd.concat([before, before]))
-    with pytest.raises(ValueError, match="before holds 2 instants"):
+    with pytest.raises(ValueError, match="before holds 2 times"):
         plot.term_structure(made.fit(), before=before.assign(time=expiries[:2] + expiries[:1]))
 
 

@@ -255,7 +255,7 @@ def test_a_cache_folder_that_is_a_file_costs_one_warning_and_no_answer(opened: O
     (tmp_path / "cache").write_text("in the way")
     with serving(counting()) as server:
         connection = opened(server.url)
-        with pytest.warns(errors.CacheNotice, match="not kept"):
+        with pytest.warns(errors.CacheNotice, match="not stored"):
             assert checked(connection._serve(HISTORY, FUNDING_HISTORICAL)).body == b'{"n": 0}'
         assert connection._serve(HISTORY, FUNDING_HISTORICAL).body == b'{"n": 1}'
 
