@@ -123,3 +123,20 @@ def test_missing_rows_of_open_interest_are_requested_again(fill: Any, archive: A
     fill("oi_history", "binance", start="2026-01-29")
     assert gaps(archive, answered=True) == [gap]
     assert archive.unanswered("oi_history", "binance", "BTC", "2026-01-29", END) == []
+
+
+def test_rows_that_begin_late_are_named_where_no_listing_is_stated(
+    fill: Any, archive: Archive, fakes: Fakes
+) -> None:
+    """Bybit's list has no listing here: payments of 1 to 15 January are 45 rows at 8 hours."""
+    middle = hour("2026-01-16").timestamp() * 1000
+
+    def cut(params: dict[str, Any], body: Any) -> Any:
+        rows = [row for row in body["result"]["list"] if int(row["fundingRateTimestamp"]) >= middle]
+        return body | {"result": body["result"] | {"list": rows}}
+
+    fakes.altered["funding/history"] = cut
+    done = fill(PAYMENTS, "bybit")
+    [notice] = [text for text in done.notices if "begin late" in text]
+    assert "bybit funding_settlements" in notice
+    assert "BTC from 2026-01-16T00:00:00Z (45 rows)" in notice

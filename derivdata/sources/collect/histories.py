@@ -44,6 +44,7 @@ from derivdata.support import times
 _LISTED_WITHIN = pd.Timedelta(10, "min")
 """After an event or a step, until when a venue may still list it: its window is not answered sooner."""
 _LISTED_AT_MOST = pd.Timedelta(366, "D")  # dated futures
+_NAMED = 3  # contracts that a notice names
 _LISTED_LATE = ("funding_settlements", "positioning_history", "options_trades", "delivery_prices")
 
 
@@ -194,6 +195,7 @@ class _Job:
     done: Backfilled
     progress: Callable[[str], None]
     fatal: BaseException | None = None
+    _late_starts: list[str] = field(default_factory=list)  # of the table under way
 
     @property
     def exchange(self) -> str:
@@ -242,6 +244,19 @@ class _Job:
                 dated = [item for item in contracts.dated if item.symbol == symbol]
                 for item in dated if table == DATED else filter(None, [one]):
                     self._contract(endpoints, table, item)
+            self._name_late_starts(table)
+
+    def _name_late_starts(self, table: str) -> None:
+        """Name the contracts whose rows begin after the window, where the venue states no listing."""
+        if not self._late_starts:
+            return
+        shown = "; ".join(self._late_starts[:_NAMED])
+        more = f"; and {len(self._late_starts) - _NAMED} more" if len(self._late_starts) > _NAMED else ""
+        self.done.notices.append(
+            f"{self.exchange} {table}: rows begin late and the venue states no listing: {shown}{more}; "
+            "they may be listed later, or rows may be missing"
+        )
+        self._late_starts = []
 
     def _liquidations(self, contracts: Contracts, endpoints: list[VenueEndpoint]) -> None:
         """Ask for all liquidations where the venue lists them so, else for those of the symbols."""
@@ -303,13 +318,25 @@ class _Job:
             is_whole = end > gap.start and table != DATED
             asked = times.Window(gap.start, end)
             if is_whole and stored is not None:
-                partial += stored.missing(
-                    rows, asked, now, is_active=item.active, listed=self._first_of(fitting, item)
-                )
+                partial += self._missing(stored, rows, asked, now, item, self._first_of(fitting, item))
             entered = entries(self.exchange, item.symbol, asked, partial, now) if is_whole else []
             if is_whole and stored is not None:
                 entered += stored.missing_before(rows, asked, now)
             self._write(table, item.symbol, rows, entered)
+
+    def _missing(
+        self,
+        stored: Surroundings,
+        rows: pd.DataFrame,
+        asked: times.Window,
+        now: pd.Timestamp,
+        item: Instrument,
+        listed: int | None,
+    ) -> list[PartialPage]:
+        """Return the parts of a window without rows; remember a late start without a listing."""
+        if listed is None and (late := stored.late_start(rows, asked)):
+            self._late_starts.append(late)
+        return stored.missing(rows, asked, now, is_active=item.active, listed=listed)
 
     def _rows(
         self, endpoints: list[VenueEndpoint], item: Instrument, table: str, gap: times.Window

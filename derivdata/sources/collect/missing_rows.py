@@ -107,6 +107,24 @@ class Surroundings:
                 parts.setdefault(part.window, part)
         return list(parts.values())
 
+    def late_start(self, rows: pd.DataFrame, window: times.Window) -> str:
+        """Return since when a series has rows, and how many steps of the window are before; else no text."""
+        known = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
+        if known.empty:
+            return ""
+        first = known.loc[known["time"].idxmin()]
+        if self.table == _PAYMENTS:
+            hours = first["interval_hours"]
+            step = None if pd.isna(hours) else pd.Timedelta(float(hours), "h")
+        else:
+            step = times.RESOLUTIONS.get(str(first["resolution"]))
+        if step is None:
+            return ""
+        absent = int((first["time"] - window.start) // step)
+        if absent < 1 + _FIRST_STEPS:
+            return ""
+        return f"{self._symbol} from {times.iso(first['time'])} ({absent} rows)"
+
     def missing_before(
         self, rows: pd.DataFrame, window: times.Window, now: pd.Timestamp
     ) -> list[LedgerEntry]:
