@@ -104,9 +104,7 @@ class Table:
 
     def frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
         """Return columns that are sorted and checked as a frame."""
-        # Arrays and not Series, whose indexes pandas would compare
-        arrays = [values.array if isinstance(values, pd.Series) else values for values in columns.values()]
-        frame = pd.DataFrame(dict(enumerate(arrays)), copy=False)
+        frame = pd.DataFrame(dict(enumerate(columns.values())), copy=False)
         frame.columns = self._labels.view()
         return frame
 
