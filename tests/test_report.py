@@ -371,7 +371,7 @@ def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: p
         ({"fee_bps": -1}, "fee_bps: -1.0 for others is not a cost"),
         ({"fee_bps": {"okx": float("nan")}}, "fee_bps: nan for okx"),
         ({"expiries": ["soon"]}, "expiries='soon' is not a time"),
-        ({"out": Path("missing/r.html")}, r"there is no folder '.*missing' to write r\.html into"),
+        ({"out": Path("missing/r.html")}, r"the folder '.*missing' for r\.html does not exist"),
     ],
 )
 def test_arguments_that_make_no_sense(options: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -381,7 +381,7 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"venues": "okx", "window": "15d"}, "there is no spread"),
+        ({"venues": "okx", "window": "15d"}, "A spread needs two venues"),
         ({"window": "5h"}, "span no whole period of 8 hours"),
     ],
 )

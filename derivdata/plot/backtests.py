@@ -205,7 +205,7 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     filled = result["filled"].to_numpy()
     net = np.where(filled > 0.0, result["net_usd"].to_numpy(), np.nan)
     if not np.isfinite(net).any():
-        raise ValueError("there is no trade, or no size at which the books fill one")
+        raise ValueError("the result has no trade, or the books fill no size")
     upper, lower = style.strips(ax, 2.0, 1.0)
     gross = net + result["slippage_usd"].to_numpy()
     left = 1e4 * net / sizes

@@ -180,7 +180,7 @@ def cumulative_funding(
     Returns
     -------
     Axes
-        The upper ones; below stands by how much the integral differs from the payments, where there are any.
+        The upper ones; the lower ones show integral minus payments, if payments are given.
         Holes are left out of all lines. The naive sum may leave the axes.
 
     Raises

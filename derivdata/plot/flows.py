@@ -125,7 +125,7 @@ def _ratio_mark(limits: tuple[float, float]) -> dict[float, str]:
 
 
 def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:
-    """Return a length of time and the step of the data, which is no longer."""
+    """Return a length of time and the step of the data, which is at most as long."""
     length = times.length(text, name)
     step = pd.Timedelta(np.median(np.diff(stamps))) if stamps.size > 1 else pd.Timedelta(0)
     if not step or length < step:

@@ -282,7 +282,7 @@ def orderbook_depth(
         `data` is neither table, is empty, is of several books, or a book lacks one of its sides.
     """
     if data.empty:
-        raise ValueError("the table is empty: there is no book to draw")
+        raise ValueError("the table of the book is empty; pass a table with rows")
     require_columns(data, "data", others=("symbol", "exchange", "time"))
     require_instants(data, "data", ["time"])
     of_one = data.groupby(["symbol", "exchange"], observed=True).ngroups == 1

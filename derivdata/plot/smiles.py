@@ -285,7 +285,7 @@ def implied_density(
     -------
     Axes
         Probability per 1 % of the price; dashed beyond the quotes, where it depends on the fitted wings. It
-        prices options and is no forecast: the price of risk is in it.
+        prices options and includes the price of risk, so it is not a forecast.
 
     Raises
     ------

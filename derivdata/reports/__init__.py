@@ -106,12 +106,12 @@ def report(
     FileNotFoundError
         The folder of `out` does not exist; nothing is fetched.
     NotConnected, FetchError, SchemaError
-        The source cannot be asked, or its answer is not what the API document describes; nothing is written.
+        The request failed, or the response differs from the API document; nothing is written.
     """
     path = Path(out)
     if not path.parent.is_dir():
         raise FileNotFoundError(
-            f"there is no folder {str(path.parent)!r} to write {path.name} into: make it first"
+            f"the folder {str(path.parent)!r} for {path.name} does not exist: create it first"
         )
     wanted = parse_options(
         symbols,
@@ -183,7 +183,7 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
     asof = about.clock_of(previous)
     observer = SESSION.observer
     try:
-        SESSION.observer = None  # what is replayed here is no answer to this report
+        SESSION.observer = None  # the replayed responses do not belong to this report
         with Replay(Bundle(previous)) as replayed:
             recorded = replayed.about.get("report", {})
             then = dataclasses.replace(
@@ -205,7 +205,7 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
 def _subtitle(wanted: ReportOptions, data: Data) -> str:
     first = data.fetched[0].provenance if data.fetched else {}
     window = f"{wanted.window.start:%Y-%m-%d %H:%M} to {wanted.window.end:%Y-%m-%d %H:%M} UTC"
-    source = wanted.source_text or first.get("source", "none answered")
+    source = wanted.source_text or first.get("source", "no response")
     words = [f"Source: {source}", f"Window: {window}"]
     if wanted.venues is not None:
         words.append(f"Venues: {', '.join(wanted.venues)}")

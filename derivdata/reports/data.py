@@ -42,7 +42,7 @@ _PRICED = 5
 
 
 class FetchedTable(NamedTuple):
-    """Subject of an answered request, and the provenance of its table."""
+    """Subject of a request with a response, and the provenance of its table."""
 
     what: str
     provenance: dict[str, Any]

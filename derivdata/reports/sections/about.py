@@ -127,7 +127,7 @@ def _answers(section: Section, fetched: Sequence[FetchedTable]) -> None:
         columns=["what", "request", "answered [UTC]", "sha256"],
     )
     if rows.empty:
-        section.add_missing_note("Nothing was answered.")
+        section.add_missing_note("No request got a response.")
         return
     whole = hashlib.sha256("\n".join(sorted(rows["sha256"])).encode()).hexdigest()
     section.text(
@@ -135,7 +135,7 @@ def _answers(section: Section, fetched: Sequence[FetchedTable]) -> None:
         f"of all answers are made from the same data: {whole}."
     )
     shown = rows.assign(sha256=rows["sha256"].str[:16])
-    section.table(shown, "Every request, when it was answered, and the start of its hash", fold=True)
+    section.table(shown, "Every request, the time of its response, and the start of its hash", fold=True)
 
 
 def _missing_lines(missing: dict[str, str]) -> list[str]:

@@ -30,7 +30,7 @@ _HOLD = f"{_DAYS}d"
 _PERIOD = pd.Timedelta(8, "h")
 _HOLDS = ("3d", "7d", "14d")
 _LEAST_DAYS = 26.0
-"""Days of rates without which there is no forecast."""
+"""Fewest days of rates for a forecast."""
 _SHOWN = 5
 """Pairs on the first screen."""
 _QUESTION = "Which spreads survive costs?"
@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
     @property
     def paid_words(self) -> str:
-        """The same in words, empty where there is no forecast."""
+        """The same in words, empty without a forecast."""
         days = [float(one["hold_hours"]) / 24.0 for one in self.curve]
         if not days:
             return ""
@@ -93,9 +93,7 @@ def carry_section(data: Data) -> Section:
         return section
     widest = _widest(rates.panel)
     if widest.empty:
-        section.add_missing_note(
-            "No two venues have rates over the same half of the window: there is no spread."
-        )
+        section.add_missing_note("A spread needs two venues with rates over the same half of the window.")
         return section
     if not _holds_a_period(rates):
         section.add_missing_note(
@@ -122,7 +120,7 @@ def _costs(options: ReportOptions) -> str:
     costs = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
     whose = "as given" if options.given else f"assumed: {FEE_BPS:g} bps is a usual taker fee"
     return (
-        "A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
+        "A spread is the short venue's rate minus the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}). Figures are per year of one leg's notional for "
         f"a pair held {_DAYS} days; slippage, margin, borrow, transfers and the risk of either "
         "venue are not in them. Costs are paid after the holding time at which the mean forecast after costs "
@@ -197,8 +195,8 @@ def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *
         return
     section.text(
         "The forecast is a regression over all venues on what each paid in the last 8 hours, day, three "
-        f"days, week and sixty days, learnt from {_days(past):.0f} days of rates. Its interval comes from "
-        "the errors of its own past forecasts and is to contain nine in ten outcomes. "
+        f"days, week and sixty days, fitted to {_days(past):.0f} days of rates. Its 90 % interval comes from "
+        "the errors of its own past forecasts. "
         f"{said_of(known[0])}"
     )
     if doubt:
@@ -276,7 +274,7 @@ def _pairs_panel(section: Section, rates: Rates, known: list[Pair]) -> Panel:
 
 
 def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
-    """Draw what pairs are forecast to earn a year, before and after costs, with nine in ten outcomes."""
+    """Draw what pairs are forecast to earn a year, before and after costs, with the 90 % interval."""
     names = [f"{one['symbol'].item()} {one['long'].item()} / {one['short'].item()}" for one in forecasts]
     _, place = style.rows(ax, names, 0.28)
     net, low, high, gross = (
@@ -284,7 +282,7 @@ def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
     )
     ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6)
     ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], ms=6, label="before costs")
-    ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: nine in ten outcomes")
+    ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: 90 % of outcomes")
     ax.axvline(0, color=style.GREY, lw=1.0)
     title = f"Best forecasts of the widest pairs (long / short), {_DAYS} days"
     style.dress(ax, title=title, x="simple APR of one leg [% per year]", grid="x")
@@ -386,7 +384,7 @@ def _findings(section: Section, rates: Rates, pairs: list[Pair], known: list[Pai
         none = "The widest pair is not sure to clear its costs"
         if len(known) > 1:
             none = f"None of the {len(known)} widest pairs is sure to clear its costs"
-        section.finding("left", f"{none} (the interval of nine in ten outcomes includes zero).")
+        section.finding("left", f"{none} (the 90 % interval includes zero).")
     best = max(known, key=_forecast_net)
     words = (
         f"{len(above)} of the {count(len(known), 'widest pair')} are forecast above costs over {_DAYS} days, "

@@ -54,7 +54,7 @@ def liquidations_section(data: Data) -> Section:
     section.figure(
         [panel],
         "A dot is an order, a column of dots across venues a cascade. Bars are the value per hour, shorts "
-        "upwards. Green is the time that the source answered in full."
+        "upwards. Green is the time that the response covers in full."
         + ("" if prices is None else f" On top the price of {largest}."),
     )
     section.table(_venues(events), "Liquidations by venue", formats=_FORMATS, narrow=True)

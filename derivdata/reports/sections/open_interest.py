@@ -58,7 +58,7 @@ def oi_section(data: Data) -> Section:
     has_prices = any(data.prices(each.symbol) is not None for each in held)
     section.figure(
         [_level_panel(section, data, each) for each in held],
-        "Open interest in dollars rises with the price though nobody opens a position; in coins it does not. "
+        "Open interest in dollars rises with the price even if no position is opened; in coins it does not. "
         "Falling coins with a falling price are positions that were closed or liquidated."
         if has_prices
         else "The source has no prices over time: part of every move is that of the price.",

@@ -122,7 +122,7 @@ def _venue_table(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFr
 
 
 def _venue_gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
-    """Describe each venue's 30-day ATM volatility less the reference's, largest difference first."""
+    """Describe each venue's 30-day ATM volatility minus the reference's, largest difference first."""
     level = by_venue.set_index("venue")["30-day ATM [%]"]
     away = (level - level[reference]).drop(reference).dropna()
     ordered = away.loc[away.abs().sort_values(ascending=False).index]
