@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from derivdata.client.quantities import fetch_rows, fetch_windows
 from derivdata.client.retrieval import cut
-from derivdata.client.schemaless import fetch_rows, fetch_windows
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from derivdata.client.schemaless import fetch_rows
+from derivdata.client.quantities import fetch_rows
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints

@@ -13,7 +13,7 @@ STRUCTS_MET_BY_FOUR_THREADS = """
     import sys, threading
     from typing import Optional, Union
     import msgspec
-    from derivdata.support.decoders import DECODERS
+    from derivdata.support.forking import DECODERS
 
     sys.setswitchinterval(1e-6)
     # typing's unions have a hash in Python: a thread that describes the struct can be stopped in every field.

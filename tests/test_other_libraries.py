@@ -109,7 +109,7 @@ def test_reports_and_figures_take_them_too(library: str, rates: pd.DataFrame) ->
 def test_missing_values_and_counts_survive_every_library() -> None:
     """Whole numbers with a missing one, flags with a missing one and decimals: 2, missing; 1.5."""
     polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
-    from derivdata.support.foreign_tables import to_pandas
+    from derivdata.support.plain_data import to_pandas
 
     query = "select * from (values (2, true, 1.5::decimal(9,1)), (null, null, 0.1)) as t(count, flag, price)"
     for frame in (to_pandas(duckdb.sql(query)), to_pandas(duckdb.sql(query).pl())):

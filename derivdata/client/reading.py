@@ -17,7 +17,7 @@ from derivdata.client.transport import Answer
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.support.decoders import DECODERS
+from derivdata.support.forking import DECODERS
 from derivdata.tables import endpoints
 from derivdata.tables.history_rows import SPARSE
 from derivdata.tables.schema import Table, coded, floats, repeated

@@ -292,7 +292,7 @@ def _is_foreign(value: Any) -> bool:
     """Return whether a value is a table of another library: polars, pyarrow, DuckDB, ibis, narwhals."""
     if type(value).__module__.partition(".")[0] in _NOT_TABLES:
         return False
-    from derivdata.support.foreign_tables import is_table
+    from derivdata.support.plain_data import is_table
 
     return is_table(value)
 
@@ -306,7 +306,7 @@ def _data(value: Any) -> Any:
         return _table(_plain(value))
     if not _is_foreign(value):
         return value
-    from derivdata.support.foreign_tables import to_pandas
+    from derivdata.support.plain_data import to_pandas
 
     return _table(_plain(to_pandas(value)))
 
@@ -314,7 +314,7 @@ def _data(value: Any) -> Any:
 def _table(value: Any) -> Any:
     if _name(type(value)) != "pandas.DataFrame" or value.index.names == [None]:
         return value
-    from derivdata.support.foreign_tables import with_index_as_columns
+    from derivdata.support.plain_data import with_index_as_columns
 
     return with_index_as_columns(value)
 

@@ -13,7 +13,9 @@ import os
 import threading
 import weakref
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 _PATIENCE_SECONDS = 5.0
 _objects: list[weakref.ref[Forkable]] = []  # weak: what is registered here must not live longer for it
@@ -93,3 +95,22 @@ def _in_child() -> None:
 importlib.import_module("concurrent.futures.thread")
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+class _Decoders(dict[Any, msgspec.json.Decoder[Any]]):
+    def __init__(self) -> None:
+        self._fork_lock = threading.Lock()
+        renew_in_child(self)
+
+    def _after_fork(self) -> None:
+        self._fork_lock = threading.Lock()
+
+    def __missing__(self, kind: Any) -> msgspec.json.Decoder[Any]:
+        with self._fork_lock:
+            if kind not in self:
+                self[kind] = msgspec.json.Decoder(kind)
+            return self[kind]
+
+
+DECODERS = _Decoders()
+"""The decoder of a type: a struct, a union, a list of structs."""

@@ -28,7 +28,7 @@ import pandas as pd
 from derivdata.client.transport import Response
 from derivdata.errors import BundleError
 from derivdata.support import times
-from derivdata.support.decoders import DECODERS
+from derivdata.support.forking import DECODERS
 from derivdata.tables.endpoints import Request
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
-from derivdata.client.transport.body import BodyTooLarge, NotJson, TooSlow, check_json
+from derivdata.client.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, send_whole
 from derivdata.client.transport.origin import Secret, WireKey, origin_of
 from derivdata.client.transport.response import (
     DIGEST_HEADER,
@@ -24,7 +24,6 @@ from derivdata.client.transport.response import (
 )
 from derivdata.client.transport.retrying import repeat
 from derivdata.client.transport.settings import Limits, Timing
-from derivdata.client.transport.whole_body import send_whole
 from derivdata.errors import FetchError, NetworkError, SchemaError
 
 KEPT_HEADERS = (

@@ -18,10 +18,9 @@ import pandas as pd
 import requests
 import urllib3
 
-from derivdata.client.transport.body import BodyTooLarge, TooSlow
+from derivdata.client.transport.body import BodyTooLarge, TooSlow, send_whole
 from derivdata.client.transport.response import http_date, retry_after
 from derivdata.client.transport.retrying import repeat
-from derivdata.client.transport.whole_body import send_whole
 from derivdata.errors import NetworkError, VenueError
 from derivdata.support.forking import renew_in_child
 from derivdata.support.times import machine_now

@@ -28,7 +28,7 @@ from derivdata.client.transport.response import (
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.calls import Provenance
-from derivdata.support.decoders import DECODERS
+from derivdata.support.forking import DECODERS
 from derivdata.support.text import did_you_mean
 from derivdata.tables.endpoints import Endpoint, ParamKind, Request
 

@@ -16,8 +16,8 @@ from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
-from derivdata.support.decoders import DECODERS
 from derivdata.support.files import TEMPORARY, csv_text, private_folder, replace_file
+from derivdata.support.forking import DECODERS
 
 QUARANTINE = "quarantine"
 """The folder's name within an archive."""

@@ -23,7 +23,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records
 from derivdata.sources.venues.shapes import Book, CodedBody, Figures, Level, Paid, refusal, spelled
 from derivdata.sources.venues.wire import Wire
-from derivdata.support.decoders import DECODERS
+from derivdata.support.forking import DECODERS
 
 
 class _Coded(CodedBody):

@@ -19,7 +19,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, StatedRate
 from derivdata.sources.venues.shapes import Fault, Figures, Listed, Paid, Sided, refusal, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
-from derivdata.support.decoders import DECODERS
+from derivdata.support.forking import DECODERS
 
 _HOUR_US = 3_600_000_000
 _CENT = 0.01  # USD, to which turnovers are rounded at the coarsest

@@ -25,7 +25,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records, State
 from derivdata.sources.venues.shapes import Figures, Level, NumberedBody, keyed, refusal, spelled
 from derivdata.sources.venues.wire import Stamp, Wire
-from derivdata.support.decoders import DECODERS
+from derivdata.support.forking import DECODERS
 
 _PERCENT = 100.0
 _CENT = 0.01  # USD, to which a venue may round the value of a trade

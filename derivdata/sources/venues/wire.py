@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata.errors import SchemaError
 from derivdata.support import times
-from derivdata.support.decoders import DECODERS
+from derivdata.support.forking import DECODERS
 from derivdata.tables.expiries import expiry, iso_of
 
 T = TypeVar("T")

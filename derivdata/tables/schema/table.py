@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import astuple
 
 from derivdata.errors import SchemaError
-from derivdata.support import foreign_tables
+from derivdata.support import plain_data
 from derivdata.support.arrays import Array
 from derivdata.support.calls import Provenance
 from derivdata.support.text import escape_controls, import_extra
@@ -128,7 +128,7 @@ class Table:
         SchemaError
             A column is missing or holds other values, a key is missing, or two rows share it.
         """
-        frame = foreign_tables.with_index_as_columns(foreign_tables.to_pandas(frame))
+        frame = plain_data.with_index_as_columns(plain_data.to_pandas(frame))
         rows = written_as_text(frame.reset_index(drop=True), self.columns)
         result = self.frame(
             self._checked(cast_columns(self.name, self.columns, rows, optional=self.optional))
