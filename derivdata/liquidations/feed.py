@@ -72,7 +72,7 @@ def poll(
     while True:
         frame, lacks = next_page({**query, "since": after, "limit": limit}, cut)
         cut = lacks or cut
-        observed, missed = _covered(frame, reached, lacks)
+        observed, missed = _covered_span(frame, reached, lacks)
         new = _unseen(frame, seen, reached - _LATE)
         if min_usd is not None:
             new = new[new["value_usd"] >= min_usd]
@@ -89,7 +89,7 @@ def poll(
             sleep(every)
 
 
-def _covered(
+def _covered_span(
     frame: pd.DataFrame, reached: pd.Timestamp, lacks: Cut | None
 ) -> tuple[times.Window, times.Window]:
     """Return the span that an answer covers, and the one before it of which it may have lost orders."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-T = TypeVar("T")
+Sent = TypeVar("Sent")
 
 
 def repeat(
-    attempt: Callable[[], T],
-    pause: Callable[[T, int], float | None],
+    attempt: Callable[[], Sent],
+    pause: Callable[[Sent, int], float | None],
     wait: Callable[[float], None],
     *,
     tries: int,
-) -> T:
+) -> Sent:
     """Return the last outcome of `attempt`.
 
     `pause` is called with an outcome and the number of attempts so far. It returns the wait before the next
