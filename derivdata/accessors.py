@@ -286,7 +286,10 @@ class Family:
         return _bound(self._functions[name], self._data)
 
     def __dir__(self) -> list[str]:
-        return sorted(self._functions)
+        aliases = _ALIASES.get(self._name, {})
+        return sorted(
+            [*self._functions, *(name for name, whole in aliases.items() if whole in self._functions)]
+        )
 
     def __repr__(self) -> str:
         return f"<.dd.{self._name}: {', '.join(sorted(self._functions))}>"

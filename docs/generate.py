@@ -18,6 +18,7 @@ import carry_page
 import numpy as np
 import pandas as pd
 from evidence_page import evidence
+from formats_page import losses
 
 from derivdata import tables, venues
 from derivdata.matrix import FETCHERS
@@ -32,6 +33,7 @@ __all__ = [
     "FAMILIES",
     "conformance",
     "endpoints",
+    "formats",
     "grid",
     "main",
     "tables_page",
@@ -135,11 +137,19 @@ def main() -> None:
         "conformance": conformance(),
         "endpoints": endpoints(),
         "evidence": evidence(),
+        "formats": formats(),
         "tables": tables_page(),
         "venues": venue_sections(),
     }
     for name, text in texts.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def formats() -> str:
+    """Return what each kind of object loses in each format, from runs."""
+    found = losses()
+    rows = [(str(name), *row) for name, row in zip(found.index, found.to_numpy().tolist(), strict=True)]
+    return grid(("format", *found.columns), rows)
 
 
 def _frame(frame: pd.DataFrame) -> str:

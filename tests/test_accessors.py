@@ -203,3 +203,37 @@ def test_fees_are_spread_over_the_holding_time() -> None:
     assert np.isnan(alone["spread_bps_8h"].item())
     assert np.isnan(alone["net_bps_8h"].item())
     assert alone["venues"].item() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("panel.dd.spr", "spread"),
+        ("panel.dd.best", "best_pair"),
+        ("panel.dd.market", "market_share"),
+        ("panel.dd.plot.heat", "heatmap"),
+        ("fit.dd.a", "at"),
+        ("fit.dd.fl", "flags"),
+        ("frame.dd.pan", "panel"),
+        ("frame.dd.qua", "quality"),
+        ("chain.dd.surface.from", "from_chain"),
+    ],
+)
+def test_names_are_completed(text: str, name: str) -> None:
+    """With jedi, as IPython and Jupyter complete them."""
+    jedi = pytest.importorskip("jedi")
+    objects = {
+        "panel": xr.DataArray([[1.0]], dims=("exchange", "time")),
+        "fit": xr.Dataset({"method": 0, "year_fraction": 1.0, "k_min": -1.0}),
+        "frame": pd.DataFrame({"symbol": ["BTC"]}),
+        "chain": pd.DataFrame({"strike": [1.0], "side": ["call"], "expiry": [pd.Timestamp("2026-06-30")]}),
+    }
+    completions = [completion.name for completion in jedi.Interpreter(text, [objects]).complete()]
+    assert name in completions
+
+
+def test_a_completed_function_shows_its_other_arguments() -> None:
+    jedi = pytest.importorskip("jedi")
+    panel = xr.DataArray([[1.0]], dims=("exchange", "time"))
+    signature = jedi.Interpreter("panel.dd.spread(", [{"panel": panel}]).get_signatures()[0]
+    assert [parameter.name for parameter in signature.params] == ["long", "short"]

@@ -1,4 +1,7 @@
-"""Fetchers that many tables share: open interest and volume over time, largest symbols, local tables."""
+"""Fetchers that many tables share: open interest and volume over time, largest symbols, local tables.
+
+Responses that no document describes are laid out as rows, so that nothing in them is lost.
+"""
 
 from __future__ import annotations
 

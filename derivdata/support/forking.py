@@ -1,9 +1,13 @@
-"""Renew in a forked child the locks, sockets and files being written.
+"""Locks, sockets and files that a forked child renews, and decoders that one thread makes at a time.
 
-A fork copies the memory of one thread. A lock that another thread holds stays locked in the child,
-and a socket or a file is the same one in both. Objects that have such things register here: their lock is
-held while the process forks, so that none of them is half-way through a change, and in the child each
-replaces what it must not share.
+A fork copies the memory of one thread. A lock that another thread holds stays locked in the child, and a
+socket or a file is the same one in both. Objects that have such things register here: their lock is held
+while the process forks, so that none of them is half-way through a change, and in the child each replaces
+its own.
+
+msgspec describes a struct in steps when it first meets it. A second thread that decodes the same struct
+before the last step reads incomplete data, and the process dies. So no function calls ``msgspec.json.decode``
+with a struct, and no fork happens while a decoder is being built.
 """
 
 from __future__ import annotations

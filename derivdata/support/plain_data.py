@@ -1,7 +1,9 @@
 """Tables and arrays in plain types: native numbers, text, and instants in UTC.
 
 pandas, Arrow and xarray hold the same values in many types. `typed` passes the data that a function takes
-through `plain`, so that a result does not depend on their type, time unit or time zone.
+through `plain`, so that a result does not depend on their type, time unit or time zone. Tables of polars,
+pyarrow, DuckDB, ibis and all that narwhals takes become pandas frames. Neither narwhals nor pyarrow is
+imported before such a table arrives.
 """
 
 from __future__ import annotations
@@ -346,7 +348,7 @@ def to_pandas(table: Any) -> pd.DataFrame:
 
 def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with the types of pandas and numpy in place of Arrow's."""
-    pass  # merged
+    # merged
 
     dtypes = list(frame.dtypes)
     if not any(isinstance(dtype, pd.ArrowDtype) for dtype in dtypes):

@@ -14,6 +14,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
 from derivdata.client.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, send_whole
+from derivdata.client.transport.keyless import repeat
 from derivdata.client.transport.origin import Secret, WireKey, origin_of
 from derivdata.client.transport.response import (
     DIGEST_HEADER,
@@ -22,7 +23,6 @@ from derivdata.client.transport.response import (
     permanent,
     retry_after,
 )
-from derivdata.client.transport.retrying import repeat
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import FetchError, NetworkError, SchemaError
 

@@ -255,3 +255,6 @@ def _local(
     )
     secret = Secret(local.api_key) if local.api_key else None
     return Connection(site(local.url), secret, settings, local=local, attribution_url=attribution_url)
+
+
+SESSION.connector = connect

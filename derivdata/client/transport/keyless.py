@@ -20,10 +20,33 @@ import urllib3
 
 from derivdata.client.transport.body import BodyTooLarge, TooSlow, send_whole
 from derivdata.client.transport.response import http_date, retry_after
-from derivdata.client.transport.retrying import repeat
 from derivdata.errors import NetworkError, VenueError
 from derivdata.support.forking import renew_in_child
 from derivdata.support.times import machine_now
+
+Sent = TypeVar("Sent")
+
+
+def repeat(
+    attempt: Callable[[], Sent],
+    pause: Callable[[Sent, int], float | None],
+    wait: Callable[[float], None],
+    *,
+    tries: int,
+) -> Sent:
+    """Return the last outcome of `attempt`.
+
+    `pause` is called with an outcome and the number of attempts so far. It returns the wait before the next
+    one [s]; None ends the loop.
+    """
+    for number in range(1, tries):
+        outcome = attempt()
+        seconds = pause(outcome, number)
+        if seconds is None:
+            return outcome
+        wait(seconds)
+    return attempt()
+
 
 _CONNECT_SECONDS = 5.0
 _SECONDS = 10.0

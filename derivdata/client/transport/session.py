@@ -25,7 +25,7 @@ from derivdata.client.transport.response import (
     progress,
     warn_deprecated,
 )
-from derivdata.errors import SchemaError
+from derivdata.errors import NotConnected, SchemaError
 from derivdata.support import times
 from derivdata.support.calls import Provenance
 from derivdata.support.forking import DECODERS
@@ -74,14 +74,15 @@ class Session:
         self.responder: Responder | None = None  # a replay answers instead of the connection
         self.observer: Observer | None = None  # a recording is shown every response
         self.clock: Clock = lambda: self.current().clock()
+        self.connector: Callable[[], Connection] | None = None  # `connect`, whose module imports this one
         self.closers: list[Callable[[], None]] = []  # `disconnect` calls them, the newest first
 
     def current(self) -> Connection:
         """Return the connection, made from ``DERIVDATA_BASE_URL`` where nothing is connected."""
         if self.connection is None:
-            from derivdata.client.transport.connecting import connect  # which is built on this module
-
-            return connect()
+            if self.connector is None:
+                raise NotConnected
+            return self.connector()
         return self.connection
 
     def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
@@ -114,8 +115,8 @@ class Session:
 
     def keep_passed(self, answer: Answer[Any], reader: str, rules: Sequence[str]) -> None:
         """Note in the cached record that a response passed the checks, and the rules that run again."""
-        if self.responder is None:
-            self.current()._keep_passed(answer.request, answer.sha256, answer.as_of, {reader: [*rules]})
+        if self.responder is None and self.connection is not None:
+            self.connection._keep_passed(answer.request, answer.sha256, answer.as_of, {reader: [*rules]})
 
     def install(self, **parts: Unpack[Parts]) -> Callable[[], None]:
         """Replace responder, observer or clock, those that are given; return what takes that back."""
