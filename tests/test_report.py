@@ -213,7 +213,7 @@ def test_a_short_window_is_forecast_from_the_year_before(tmp_path: Path) -> None
     dd.connect("sample")
     two = {"window": "2d", "sections": ["carry"], "venues": ["binance", "hyperliquid"]}
     text = reported(tmp_path, "BTC", **two)
-    assert re.search(r"learnt\s+from 3\d\d days of rates", text)
+    assert re.search(r"fitted\s+to 3\d\d days of rates", text)
     assert "under ten past decisions" not in text
     assert not Page(text).table("net APR [%]", "mean spread [bps/8h]")["net APR [%]"].eq("").any()
     assert "no sums over 8 hours" in reported(tmp_path, "BTC", **(two | {"window": "1h"}))
