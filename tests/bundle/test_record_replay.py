@@ -365,7 +365,8 @@ def test_a_disk_that_is_full_from_the_first_response_on_leaves_no_bundle(
         patch.setattr("derivdata.client.bundle.writing.os.write", full)
         with pytest.raises(errors.BundleError, match="No space left"):
             dd.funding.history("ETH", "2h")
-    recording.close()
+    with pytest.raises(errors.BundleError, match="No space left"):
+        recording.close()
     assert list(path.parent.iterdir()) == []
 
 

@@ -57,7 +57,7 @@ class Writer:
         self._versions = versions()
         self._file: int | None = None
         self._end = 0
-        self._has_failed = False  # to write a response
+        self._failure: OSError | None = None  # of the last response that could not be written
 
     def __len__(self) -> int:
         return sum(map(len, self._answers.values()))
@@ -110,12 +110,15 @@ class Writer:
         self._repeats[request] = 0
 
     def finish(self) -> None:
-        """Put the bundle in the place of the journal; remove it where no response could be written."""
+        """Put the bundle in the place of the journal.
+
+        Raises `BundleError`: the disk refused it. If no response could be written, the file is removed.
+        """
         if self._file is None:
             return
-        if self._has_failed and not self._answers:
+        if self._failure is not None and not self._answers:
             self._remove()
-            return
+            raise self._unwritable(self._failure)
         beside = self._beside()
         try:
             self._check_place()
@@ -186,7 +189,7 @@ class Writer:
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
-            self._has_failed = True
+            self._failure = error
             with suppress(OSError):  # half a frame would be read as one of a writer that was killed
                 os.ftruncate(self._file, self._end)
             raise self._unwritable(error) from None
