@@ -193,7 +193,9 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     source = np.where(is_stated, source, "spacing")
     derived = assigned.hours[size:]
     if keeps_intervals:
-        derived = np.where(np.isnan(derived), new.interval[fresh], derived)
+        # Without an earlier row, only the longer series of the new rows tells the interval of the first one.
+        is_untold = np.isnan(derived) | _is_earliest(series, times)[size:]
+        derived = np.where(is_untold & np.isfinite(new.interval[fresh]), new.interval[fresh], derived)
     interval = np.where(is_stated, new.interval[fresh], derived)
     result = new.updated(fresh, interval, source)
 
@@ -426,6 +428,13 @@ def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _A
     is_anchor = np.empty(len(order), dtype=np.bool_)
     is_anchor[order] = assigned.is_confirmed[place]
     return _Assigned(hours, is_anchor)
+
+
+def _is_earliest(series: Indices, times: Indices) -> Bools:
+    """Return which rows are the earliest of their series."""
+    earliest = np.full(series.max(initial=-1) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(earliest, series, times)
+    return np.asarray(times == earliest[series])
 
 
 def _usual_hours(exchange: str) -> float:

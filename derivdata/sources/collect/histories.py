@@ -384,7 +384,9 @@ class _Job:
 
     def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[LedgerEntry]) -> None:
         """Append rows and the requests that gave them in one step, and report both."""
-        counts = self.archive.merge(table, tables.TABLES[table].conform(rows), requests=requests)
+        # Adapters derive intervals of payments also from rows before the window.
+        conformed = tables.TABLES[table].conform(rows)
+        counts = self.archive.merge(table, conformed, requests=requests, keeps_intervals=True)
         self.done.count(self.exchange, table, counts.written)
         named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
         errors = [request.error for request in requests if request.error and request.incomplete_at is None]
