@@ -1,6 +1,6 @@
 """Pure functions on panels, surfaces and tables: one module per question, loaded when first used.
 
-Four functions are next to the modules: `carry_table`, `flags` of any result with a status, and `percentile`
+Four functions belong to no module: `carry_table`, `flags` of any result with a status, and `percentile`
 and `rank` of any panel.
 """
 

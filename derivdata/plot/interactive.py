@@ -95,7 +95,7 @@ def heat_map(cells: Any, unit: str, hover: str, **options: Any) -> Any:
 
 
 def trace(kind: str, name: str, hover: str, **options: Any) -> Any:
-    """Return marks of a kind with the text that is next to the pointer over them."""
+    """Return marks of a kind with their hover text."""
     graphs = import_extra("plotly.graph_objects", "plotly", "engine='plotly'")
     named = {"name": text(name), "hovertemplate": f"{hover}<extra>{text(name)}</extra>"}
     return getattr(graphs, kind)(**named | options)

@@ -79,7 +79,7 @@ class Figure(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A table; a narrow one is next to others where they fit."""
+    """A table; narrow tables share a line if they fit."""
 
     text: str
     narrow: bool

@@ -159,7 +159,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     Raises
     ------
     ValueError, TypeError
-        The panel is none of rates or has these venues already; `borrow_apr` is below 0 or not finite.
+        The panel has no rates or already has these venues; `borrow_apr` is negative or not finite.
     """
     rates = require_rate(panel, "exchange", "time")
     if borrow_apr is not None and not 0.0 <= borrow_apr < np.inf:

@@ -409,7 +409,7 @@ class _Job:
 
 
 def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:
-    """Return what is read of files; with dated futures also the index that is next to them."""
+    """Return the tables to read from files; dated futures also need the index."""
     more = ["prices_history"] if DATED in names and kind.fixed.get("kind") == "index" else []
     return [table for table in kind.tables if table in (*names, *more)]
 
