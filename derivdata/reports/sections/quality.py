@@ -90,7 +90,8 @@ def _answer(section: Section, data: Data, examined: dict[str, pd.DataFrame]) -> 
     if found.empty:
         section.answer(_QUESTION, f"{'. '.join(words)}. No other findings.")
         return
-    by_issue = found.groupby("issue")["series"].nunique().sort_values(ascending=False)
+    # A series is a table, symbol and venue, in the sentence as in the bars.
+    by_issue = found.groupby("issue").size().sort_values(ascending=False)
     named = [f"{issue} in {count(int(number), 'series')}" for issue, number in by_issue.head(3).items()]
     words.append(f"Most findings: {listing(named)}")
     panel = section.panel(_draw_issues, found, title="Findings in the data", size=FLAT, examined=examined)
@@ -135,7 +136,7 @@ def _draw_issues(
         ax.text(start[row], row, f"  {start[row]:.0f}: {example}", va="center", fontsize=8)
     ax.set_xlim(0, 1.9 * max(np.max(start), 1.0))
     total = len(set(found["series"]))
-    title = f"{total} symbols and venues with a finding"
+    title = f"{total} pairs of symbol and venue with a finding"
     style.dress(ax, title=title, x="series, with an example [count]", grid="x")
     style.legend(ax, "above")
     style.footer(ax, *examined.values(), source=source)
