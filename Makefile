@@ -27,7 +27,7 @@ NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 $(foreach
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
 # What numpy, scipy, pandas and xarray compute; `make test-machines` runs the whole suite on each Python.
-NUMERIC_TESTS := $(addprefix tests/,analysis bundle plot sample transport) $(wildcard tests/test_*.py)
+NUMERIC_TESTS := $(addprefix tests/,analysis plot sample) $(wildcard tests/test_*.py)
 
 .PHONY: report test checks test-slow test-newest test-machines test-long weekly coverage mutants soak bench docs dist lock audit sbom clean
 
