@@ -196,15 +196,22 @@ def _given_twice(function: Callable[..., Any], placed: Sequence[str], given: Map
 
 
 def names_checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with a check of the names of its arguments: a wrong one gets a suggestion."""
+    """Return the function with a check of the names of its arguments: a wrong one gets a suggestion.
+
+    For functions that take an API key: no frame of a traceback holds the arguments.
+    """
     code = function.__code__
     known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not known.issuperset(kwargs):
-            raise TypeError(_misfit(function, len(args), kwargs))
-        return function(*args, **kwargs)
+        problem = None if known.issuperset(kwargs) else _misfit(function, len(args), kwargs)
+        try:
+            if problem is not None:
+                raise TypeError(problem)
+            return function(*args, **kwargs)
+        finally:
+            del args, kwargs  # no frame of a traceback holds a key
 
     return call
 

@@ -215,9 +215,20 @@ def test_a_key_too_short_to_be_secret_does_not_garble_what_was_said(key: str, sa
     assert secret.within(text.encode()) is (said == "***")
 
 
-def test_a_failed_connect_leaves_no_key_in_its_traceback() -> None:
-    with pytest.raises(ValueError, match="one of") as raised:
-        transport.connect("https://api.example.com", api_key=KEY, cache="maybe")
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        (["https://api.example.com"], {"api_key": KEY, "cache": "maybe"}, ValueError, "one of"),
+        (["https://api.example.com"], {"key": KEY}, TypeError, "no argument 'key'.*api_key"),
+        (["https://api.example.com", KEY], {}, TypeError, "positional argument"),
+        (["sample"], {"api_key": KEY}, ValueError, "takes no api_key"),
+    ],
+)
+def test_a_failed_connect_leaves_no_key_in_its_traceback(
+    arguments: list[str], options: dict[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        transport.connect(*arguments, **options)  # type: ignore[arg-type]
     frames = raised.value.__traceback__
     while frames is not None:
         if frames.tb_frame.f_code.co_filename != __file__:
