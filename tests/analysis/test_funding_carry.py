@@ -77,7 +77,7 @@ def test_what_is_outside_the_span_changes_nothing_and_is_no_figure():
         ({"panel": _pair([1.0] * 3, [1.0] * 3, kind="sampled")}, ValueError, "were not paid"),
         ({"start": "2026-01-02", "end": "2026-01-01"}, ValueError, "not before end"),
         ({"fee_bps": "low"}, TypeError, "fee_bps must be"),
-        ({"fee_bps": {"a": 1.0}}, ValueError, "no fee of a trade on b"),
+        ({"fee_bps": {"a": 1.0}}, ValueError, "fee_bps has no fee for b: add the bps of one trade"),
         ({"panel": market(np.ones((1, 2, 3)))}, ValueError, "'a' is not a venue"),
     ],
 )
@@ -186,7 +186,7 @@ def test_slippage_of_the_four_trades_is_a_cost():
         ({"size_usd": 10.0}, "go together"),
         ({"period": "8760h"}, "shorter than one period"),
         ({"period": "-8h"}, "not a length of time"),
-        ({"fee_bps": {"a": 1.0}}, "no fee of a trade on b"),
+        ({"fee_bps": {"a": 1.0}}, "fee_bps has no fee for b: add the bps of one trade"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(options, message):

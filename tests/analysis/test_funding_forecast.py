@@ -374,9 +374,9 @@ def test_units_kind_and_origin_are_there() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hold": "12h"}, "no whole number of periods"),
+        ({"hold": "12h"}, "hold='12h' is not a whole number of periods of 8 h"),
         ({"period": "48h", "hold": "96h"}, "a day at most"),
-        ({"fee_bps": {"v00": 1.0}}, "no fee of a trade on v01, v02"),
+        ({"fee_bps": {"v00": 1.0}}, "fee_bps has no fee for v01, v02: add the bps of one trade"),
         ({"fee_bps": np.inf}, "finite"),
         ({"level": 90.0}, "probability"),
         ({"pairs": [("v00", "v09")]}, "'v09' is not a venue"),

@@ -132,7 +132,10 @@ def test_windows_that_make_no_sense(options):
 def test_windows_of_time_and_times_that_do_not_ascend():
     panel = series(np.random.default_rng(1).standard_normal(60))
     assert_identical(funding.zscore(panel, "4d"), funding.zscore(panel, rows=12))
-    for wrong, message in (("10h", "no whole number"), (None, "length of time, or its rows")):
+    for wrong, message in (
+        ("10h", "window='10h' is not a whole number of the panel's steps: pass rows="),
+        (None, "length of time, or its rows"),
+    ):
         with pytest.raises(ValueError, match=message):
             funding.zscore(panel, wrong)
     panel = series(np.arange(20.0))

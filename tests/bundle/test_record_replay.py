@@ -239,7 +239,9 @@ def test_an_answer_that_holds_the_key_is_not_recorded(where: str, service: Servi
 
     with bundle.record(path):
         transport.raw("/funding/metadata")
-        with pytest.raises(errors.BundleError, match="holds the API key"):
+        with pytest.raises(
+            errors.BundleError, match="has the API key and is not recorded; end the recording"
+        ):
             ask()
     assert bundle.verify(path) == 1
     with zipfile.ZipFile(path) as file:

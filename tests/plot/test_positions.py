@@ -114,7 +114,7 @@ def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> No
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (made.book().iloc[:0], "the table is empty"),
+        (made.book().iloc[:0], "the table of the book is empty; pass a table with rows"),
         (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: choose one symbol"),
         (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: choose one time"),
         (made.book().query("side == 'bid'"), "a book has bids and asks; this one has bid"),
