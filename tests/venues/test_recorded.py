@@ -13,6 +13,7 @@ from derivdata import tables
 from derivdata.errors import VenueError
 from derivdata.sources import venues
 from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.tabulation import LISTS
 from tests.support.shared import shared_path
 
 AT = pd.Timestamp("2026-10-01T12:00:00Z")
@@ -183,10 +184,10 @@ def test_a_recorded_body_gives_the_rows_worked_out_by_hand(file: str) -> None:
         assert caught.value.code == rows[0]["value"]
         return
     frames = read(file)
-    for frame, table in (
-        (f, tables.TABLES[n]) for n, f in frames.items() if n in tables.TABLES and "time" in f
-    ):
-        pd.testing.assert_frame_equal(frame, table.conform(frame))
+    for name, frame in frames.items():
+        if "time" in frame:
+            table = LISTS.get(name) or tables.TABLES[name]
+            pd.testing.assert_frame_equal(frame, table.conform(frame))
     records = read(file, venues.records)
     for row in rows:
         found = _value(frames, row) if row["table"] else _fact(frames, records, row)

@@ -51,17 +51,10 @@ FUNDING_RATES = Table(
     columns={
         "exchange": tables.COLUMNS["exchange"],
         "instrument_name": tables.COLUMNS["instrument_name"],
-        "rate_kind": Column(
-            Kind.TEXT,
-            "",
-            "'settled' (paid at the last settlement), 'next' (running rate of the coming settlement) or "
-            "'predicted' (the venue's forecast).",
-        ),
+        "rate_kind": tables.COLUMNS["rate_kind"],
         "symbol": tables.COLUMNS["symbol"],
         "time": tables.COLUMNS["time"],
-        "settlement_time": Column(
-            Kind.TIME, "UTC", "Settlement that the rate is for; missing if not stated."
-        ),
+        "settlement_time": tables.COLUMNS["settlement_time"],
         "rate_bps_8h": tables.COLUMNS["rate_bps_8h"],
         "rate_native": tables.COLUMNS["rate_native"],
         "interval_hours": tables.COLUMNS["interval_hours"],

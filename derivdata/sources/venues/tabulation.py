@@ -64,6 +64,9 @@ class _OfContract(Protocol):
 
 T = TypeVar("T", bound=_OfContract)
 
+LISTS = {table.name: table for table in (INSTRUMENTS, INTERVALS, DEXES, FUNDING_RATES)}
+"""Tables with a row of each contract; an archive's `funding_rates` has one contract of each symbol."""
+
 
 def frames(
     exchange: str,
@@ -106,11 +109,7 @@ def frames(
     }
     result = {}
     for name in names:
-        lists = {
-            "instruments": INSTRUMENTS, "intervals": INTERVALS, "dexes": DEXES,
-            "funding_rates": FUNDING_RATES,
-        }  # fmt: skip
-        table = lists.get(name) or tables.TABLES[name]
+        table = LISTS.get(name) or tables.TABLES[name]
         try:
             columns = makers[name]()
         except SchemaError as problem:
