@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,12 +24,14 @@ from derivdata.errors import DataNotice
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.polling import until_next_minute
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES
 from derivdata.support.times import Window
 from tests.collect.clocks import HANGS_SECONDS
+from tests.collect.direct import faked
 from tests.collect.fakes import Fakes, SimulatedClock
 from tests.collect.test_sockets import Pushing
 
@@ -42,6 +45,28 @@ class Unhurried(SimulatedClock):
         if seconds > 5:
             time.sleep(0.02)
         return super().wait(seconds)
+
+
+class Together(Unhurried):
+    """Goes to the next minute once the polls of all venues wait for it: a slow venue misses no minute."""
+
+    def __init__(self, now: str, venues: int) -> None:
+        super().__init__(now)
+        self._meeting = threading.Barrier(venues, action=self._go_on)
+
+    def wait(self, seconds: float) -> bool:
+        if seconds <= 5:
+            return super().wait(seconds)
+        with suppress(threading.BrokenBarrierError):  # the feed was closed
+            self._meeting.wait(HANGS_SECONDS)
+        return self._stopped
+
+    def stop(self) -> None:
+        super().stop()
+        self._meeting.abort()
+
+    def _go_on(self) -> None:
+        super().wait(until_next_minute(self.utc()))
 
 
 @pytest.fixture
@@ -460,7 +485,9 @@ def test_what_cannot_be_told_live_is_refused(arguments: Any, message: str) -> No
         dd.live(*arguments)
 
 
-def test_the_example_of_the_page_draws_ten_minutes(fakes, clock, monkeypatch) -> None:
+def test_the_example_of_the_page_draws_ten_minutes(monkeypatch) -> None:
+    clock = Together("2026-01-20T10:30:30", venues=3)
+    fakes = faked(int(pd.Timestamp("2026-01-21", tz="UTC").timestamp()), clock, monkeypatch)
     text = (Path(__file__).resolve().parents[2] / "docs" / "venues.md").read_text(encoding="utf-8")
     block = text.partition("## Tables as they come")[2].partition("```python\n")[2].partition("```")[0]
     told = partial(dd.live, clock=clock, addresses=fakes.addresses)
