@@ -77,8 +77,6 @@ def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleTyp
     assert apart(drawn[0], images[0]) < MOST_APART, "stored before the figure changed: record.py --outputs"
 
 
-@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
-@pytest.mark.filterwarnings("ignore:.*the contract may be listed later")
 @pytest.mark.parametrize(
     ("verdict", "problems"),
     [
@@ -103,6 +101,8 @@ def test_a_verdict_rests_on_figures_above_and_on_assertions(
 
 
 @each_bundled
+@pytest.mark.filterwarnings("ignore:.*paradex. no rows in the window of 6 requested venues")
+@pytest.mark.filterwarnings("ignore:.*the contract may be listed later")
 @pytest.mark.usefixtures("_no_sockets")
 def test_the_card_of_a_notebook_is_run_again_from_its_bundle(notebook: Path, recorder: ModuleType) -> None:
     again = dd.rerun(recorder.card_of(notebook), notebook.with_suffix(".ddz"))
