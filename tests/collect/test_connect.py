@@ -54,8 +54,7 @@ def _asked(fakes: Fakes, ending: str) -> int:
 
 def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["binance", "bybit"])
-    # As hourly ones: 14 between, and 7 after the last one, which both venues lack
-    with few_rows(), pytest.warns(DataNotice, match="BTC binance: 14 of 54 payments are missing"):
+    with pytest.warns(DataNotice, match="BTC binance: 21 of 54 payments are missing"):  # as hourly ones
         rows = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     for exchange in ("binance", "bybit"):
         found = rows[rows["exchange"] == exchange]
@@ -66,7 +65,7 @@ def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: Si
         assert found["interval_hours"].tolist()[:-2] == [hours for _, hours, _ in truth][:-2]
     before = _asked(fakes, "fundingRate")
     clock.wait(300)
-    with few_rows(), pytest.warns(DataNotice, match="14 of 54 payments are missing"):
+    with pytest.warns(DataNotice, match="21 of 54 payments are missing"):
         again = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     pd.testing.assert_frame_equal(again, rows)
     assert _asked(fakes, "fundingRate") == before
@@ -169,12 +168,9 @@ def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) ->
 def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(fakes: Fakes) -> None:
     """Each history is requested in a session of its own; the venue counts all of them together."""
     dd.connect("venues", venues=["bybit"])
-    # Hourly payments become 8-hourly on 14 January: two payments do not confirm that yet.
-    with pytest.warns(DataNotice, match="of 54 payments are missing"):
-        dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
+    dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     listed, polled = _asked(fakes, "instruments-info"), len(fakes.log)
-    with pytest.warns(DataNotice, match="of 54 payments are missing"):
-        dd.funding.settlements("ETH", "2026-01-12", "2026-01-15")
+    dd.funding.settlements("ETH", "2026-01-12", "2026-01-15")
     assert len(fakes.log) > polled
     assert _asked(fakes, "instruments-info") == listed > 0
     sent = [at for exchange, *_, at in fakes.log if exchange == "bybit"]

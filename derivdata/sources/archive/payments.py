@@ -192,9 +192,10 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     source = np.where(is_stated & pd.isna(new.source[fresh]), "row", new.source[fresh])
     source = np.where(is_stated, source, "spacing")
     derived = assigned.hours[size:]
+    # Only a longer series tells the intervals before the first and after the last known one.
+    is_edge = _is_edge(series, times, assigned.is_anchor)
     if keeps_intervals:
-        # Without an earlier row, only the longer series of the new rows tells the interval of the first one.
-        is_untold = np.isnan(derived) | _is_earliest(series, times)[size:]
+        is_untold = np.isnan(derived) | is_edge[size:]
         derived = np.where(is_untold & np.isfinite(new.interval[fresh]), new.interval[fresh], derived)
     interval = np.where(is_stated, new.interval[fresh], derived)
     result = new.updated(fresh, interval, source)
@@ -210,7 +211,8 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     is_derived = (is_reached & ~stored.is_stated) | is_named
     is_completed = is_derived & np.isnan(stored.interval) & np.isfinite(hours)
     is_changed = is_derived & np.isfinite(stored.interval) & (stored.interval != hours)
-    is_changed &= np.isfinite(hours) | (not keeps_intervals)
+    if keeps_intervals:
+        is_changed &= np.isfinite(hours) & ~is_edge[:size]
     added = stored.amended(more, np.where(is_completed | is_changed, hours, stored.interval))
     is_completed[more.rows] = False
     is_changed[more.rows] = False
@@ -430,11 +432,14 @@ def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _A
     return _Assigned(hours, is_anchor)
 
 
-def _is_earliest(series: Indices, times: Indices) -> Bools:
-    """Return which rows are the earliest of their series."""
-    earliest = np.full(series.max(initial=-1) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(earliest, series, times)
-    return np.asarray(times == earliest[series])
+def _is_edge(series: Indices, times: Indices, is_anchor: Bools) -> Bools:
+    """Return which rows are before the first or after the last row of their series with a known interval."""
+    size = series.max(initial=-1) + 1
+    first = np.full(size, np.iinfo(np.int64).max)
+    last = np.full(size, np.iinfo(np.int64).min)
+    np.minimum.at(first, series[is_anchor], times[is_anchor])
+    np.maximum.at(last, series[is_anchor], times[is_anchor])
+    return np.asarray((times < first[series]) | (times > last[series]))
 
 
 def _usual_hours(exchange: str) -> float:
