@@ -49,6 +49,10 @@ class PairIndex(xr.Index):
     def _pairs(self) -> pd.MultiIndex:
         return pd.MultiIndex.from_arrays(list(self.legs.values()), names=list(self.legs))
 
+    def to_pandas_index(self) -> pd.Index:
+        """Return the pairs as labels of two levels, for ``result.indexes``."""
+        return self._pairs()
+
     def isel(self, indexers: Mapping[Any, Any]) -> PairIndex | None:
         """Return the index of some pairs; None where one pair is selected."""
         places = indexers.get(self.dim)

@@ -60,6 +60,13 @@ def test_a_dataframe_has_the_pair_as_label(pairs: xr.Dataset) -> None:
     assert columns.loc[("ETH", "okx/gate"), ["long", "short"]].tolist() == ["okx", "gate"]
 
 
+def test_the_indexes_of_a_result_list_its_pairs(pairs: xr.Dataset) -> None:
+    indexes = pairs.indexes
+    assert indexes["long"].tolist() == [("okx", "bybit"), ("okx", "gate"), ("bybit", "gate")]
+    assert indexes["long"].names == ["long", "short"]
+    assert indexes["symbol"].tolist() == ["BTC", "ETH"]
+
+
 def test_variables_and_attributes_change_as_in_any_dataset(pairs: xr.Dataset) -> None:
     pairs["double"] = 2 * pairs["net_bps"]
     assert pairs.assign(half=pairs["net_bps"] / 2).sel(long="okx", short="gate")["half"].values[1] == 2.0

@@ -95,7 +95,8 @@ def carry_forecast(
         "probability_net_positive",
         "decisions",
     ]
-    rows = forecast[["long", "short", *names]].to_dataframe().reset_index()[["long", "short", *names]]
+    figures = forecast[names].drop_indexes(["long", "short"])  # to_dataframe leaves out indexed coordinates
+    rows = figures.to_dataframe().reset_index()[["long", "short", *names]]
     units = dict.fromkeys(names[:4], f"bps of one leg's notional over {hold}") | {
         "probability_net_positive": "fraction",
         "decisions": "independent past decisions behind the interval",
