@@ -32,6 +32,7 @@ TIME_COLUMNS = frozenset(
         "last_time",
         "next_time",
         "next_session_start",
+        "settlement_time",
         "quoted_at",
         "listed",
         "delisted",
