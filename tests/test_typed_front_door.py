@@ -115,7 +115,7 @@ def test_jedi_completes_without_running_the_code(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(jedi.settings, "cache_directory", str(tmp_path))  # its own is in HOME
     names = {c.name for c in jedi.Script("import derivdata as dd\ndd.").complete(2, 3)}
     # jedi lists every folder and module
-    rooms = set("accessors cards cli client fetchers matrix reports sources support".split())
+    rooms = set("accessors cards cli client matrix reports sources support".split())
     assert {name for name in names if not name.startswith("_")} == {*dd.__all__, *rooms}
     families = {c.name for c in jedi.Script("import derivdata as dd\ndd.funding.").complete(2, 11)}
     assert {"history", "snapshot", "settlements"} <= families

@@ -96,6 +96,7 @@ _COMPUTED = (
     "analysis.delivery.calibration",
     "analysis.volatility.bars",
     "analysis.funding.pick_summary",
+    "analysis.funding.portfolio",
 )
 """What is a walk through time, or a summary, is computed at once."""
 

@@ -200,12 +200,19 @@ def _of_array(array: xr.DataArray) -> dict[str, Make]:
     return made
 
 
+def _without(data: xr.Dataset, name: Any) -> xr.Dataset:
+    """Return the data without a variable, whose index other coordinates may share: xarray keeps it whole."""
+    if name in data.xindexes:
+        data = data.drop_indexes([*data.xindexes.get_all_coords(name)])
+    return data.drop_vars(name)
+
+
 def _of_dataset(data: xr.Dataset) -> dict[str, Make]:
     return _of_labelled(data) | {
         "NaN": lambda: data.map(lambda one: one * np.nan if one.dtype.kind == "f" else one),
         "negative": lambda: data.map(lambda one: -one if one.dtype.kind == "f" else one),
         "texts": lambda: data.map(lambda one: one.astype(str)),
-        **{f"without {name}": lambda name=name: data.drop_vars(name) for name in data.variables},
+        **{f"without {name}": lambda name=name: _without(data, name) for name in data.variables},
     }
 
 

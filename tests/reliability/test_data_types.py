@@ -28,6 +28,8 @@ from derivdata.tables.schema.column import Kind
 from tests.reliability.calls import CALLS, function
 from tests.reliability.promises import SOAK
 
+pytestmark = pytest.mark.filterwarnings("ignore:the figure cannot state its source")  # of data made by hand
+
 Change: TypeAlias = Callable[[pd.DatetimeIndex], Any]
 """Makes the labels or the values of a column of other type from times in UTC."""
 

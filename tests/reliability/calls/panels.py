@@ -103,6 +103,7 @@ CALLS: Calls = {
         "settlements": made.settlements(), "at": "2026-06-30 12:00", "symbols": ["BTC"], "venues": ["okx"],
     },
     "venues.facts": lambda: {"venues": ["okx"], "day": "2026-06-30"},
+    "venues.margin_tiers": lambda: {"venues": ["gateio"], "day": "2026-06-30"},
     "analysis.oi.by_kind": lambda: {"oi": made.amounts()},
     "analysis.oi.hhi": lambda: {"share": made.share()},
     "analysis.oi.market_share": lambda: {"oi": made.amounts(), "venues": made.VENUES},
