@@ -130,7 +130,9 @@ _PRICE = "price_usd"
 _COUNTED = ("asset", "coin", "contracts")
 _OI = "oi_usd"
 _OI_OF_ALL = "oi_all_contracts_usd"
-PRICES_AGREE = math.log(1.05)
+PRICES_AGREE = math.log(
+    1.05 + 1e-12
+)  # prices at exactly 5 % are not beyond it, however a quotient is rounded
 """Logarithm of the factor by which prices of one coin usually lie apart at most; a basis is far smaller."""
 OTHER_COIN = math.log(1.25)
 """Logarithm of the factor that no squeeze reaches at half of the timestamps of a window."""
