@@ -125,7 +125,7 @@ def _low_sizes(series: _Array, values: _Array, count: int) -> _Array:
     rows = np.bincount(group, minlength=count)
     present = np.flatnonzero(rows)
     first = np.cumsum(rows) - rows
-    ordered = _sorted_by_group(sizes[chosen], group, first, int(rows.max()))
+    ordered = _sorted_by_group(sizes[chosen], group, first, int(np.max(rows)))
     # The quantile lies between two ranks, as numpy's does.
     rank = _LOW * (rows[present] - 1)
     below = np.floor(rank).astype(np.int64)

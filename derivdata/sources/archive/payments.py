@@ -434,7 +434,7 @@ def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _A
 
 def _is_edge(series: Indices, times: Indices, is_anchor: Bools) -> Bools:
     """Return which rows are before the first or after the last row of their series with a known interval."""
-    size = series.max(initial=-1) + 1
+    size = int(np.max(series, initial=-1)) + 1
     first = np.full(size, np.iinfo(np.int64).max)
     last = np.full(size, np.iinfo(np.int64).min)
     np.minimum.at(first, series[is_anchor], times[is_anchor])
