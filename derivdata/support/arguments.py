@@ -167,6 +167,18 @@ def _refuse_name(module: types.ModuleType, name: str) -> Any:
     raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}{did_you_mean(name, public)}")
 
 
+def require_fields(record: Any) -> None:
+    """Check the fields of a dataclass against their annotations, as `typed` checks arguments."""
+    rules = _field_rules(type(record))  # type: ignore[arg-type]
+    for name in rules:
+        _checked(rules, name, getattr(record, name))
+
+
+@functools.cache
+def _field_rules(kind: type) -> dict[str, _Rule]:
+    return _rules(kind.__init__)  # type: ignore[misc]
+
+
 def _misfit(function: Callable[..., Any], count: int, given: Mapping[str, Any]) -> str:
     """Return the message about arguments that a function does not take: too many, or of another name."""
     code = function.__code__

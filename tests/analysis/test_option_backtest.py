@@ -12,6 +12,7 @@ import pytest
 import derivdata as dd
 from derivdata.analysis import backtest, position, surface
 from derivdata.analysis.backtest import DeltaHedge, OptionCosts, OptionLeg, Roll
+from derivdata.analysis.backtest.option_costs import Fees
 from tests.analysis.option_oracle import (
     STEP,
     SlowStrangle,
@@ -467,6 +468,37 @@ def test_rolls_by_week_month_time_and_delta():
     assert len(entries(Roll(call))[0]) == 2  # once it has expired
 
 
+def test_legs_that_are_chosen_again_wait_for_the_next_roll():
+    """At a constant index the same call is chosen every three days, and the roll stays at its hours."""
+    chains = made_chains(np.full(40, 100_000.0), iv=0.5, expiries=6)
+    rule = Roll([OptionLeg("call", -1.0, "35d", moneyness=1.0)], every="3d")
+    times = []
+
+    def followed(state):
+        legs = rule(state)
+        if legs is not None:
+            times.append(state.now)
+        return legs
+
+    result = backtest.options(chains, followed, FREE, capital=1e5)
+    assert times == [START + pd.Timedelta(days, "D") for days in range(0, 13, 3)]
+    # The expiry nearest to 35 days is another one from the 4th day on: the call is exchanged on the 6th.
+    exchanged = pd.DatetimeIndex(np.unique(result["fill_time"]))
+    assert (exchanged - exchanged[0]).days.tolist() == [0, 6, 12]
+
+
+def test_a_future_alone_is_renewed_at_its_delivery_and_before_it():
+    spots = path(31)
+    chains = made_chains(spots, strikes=(90_000.0, 110_001.0, 10_000.0))
+    near = [OptionLeg("future", 1.0, "7d")]
+    result = backtest.options(chains, Roll(near), FREE, delivery=fridays(spots), capital=1e5)
+    assert result["fill_reason"].to_numpy().tolist() == [0, 1, 0]
+    assert (result["fill_time"][1:] == np.datetime64("2026-01-09T08:00")).all()
+    result = backtest.options(chains, Roll(near, min_tenor="2d"), FREE, capital=1e5)
+    # The first chain with less than two days left.
+    assert (result["fill_time"][1:] == np.datetime64("2026-01-07T16:00")).all()
+
+
 def test_a_calendar_is_renewed_when_its_near_leg_has_expired():
     spots = path(45)
     chains = made_chains(spots)
@@ -503,8 +535,6 @@ def test_margin_of_shorts_is_the_published_formula():
 
 
 def test_fees_of_venues_are_the_facts_of_the_day():
-    from derivdata.analysis.backtest.option_costs import Fees
-
     deribit = Fees(OptionCosts(), "BTC", "deribit", "deribit")
     assert deribit.of_trade(1_000.0, 100_000.0, "2026-01-05") == pytest.approx(30.0)
     assert deribit.of_trade(100.0, 100_000.0, "2026-01-05") == pytest.approx(12.5)
@@ -531,8 +561,9 @@ def test_wrong_input_is_refused_by_name():
         (chains.assign(bid_usd=1.0), "prices in coin and in USD"),
         (
             pd.concat([chains.assign(instrument_name="a"), chains.assign(instrument_name="b")]),
-            "two contracts of one option",
+            "two rows of one option at one time",
         ),
+        (chains.iloc[:0], "chains has no rows"),
     ):
         with pytest.raises(ValueError, match=message):
             backtest.options(changed, STRANGLE, COSTS)
@@ -540,9 +571,14 @@ def test_wrong_input_is_refused_by_name():
         backtest.options(chains, lambda state: {}, COSTS)
     with pytest.raises(ValueError, match="funding has no exchange 'deribit'"):
         backtest.options(chains, STRANGLE, COSTS, funding=settlements(4).assign(exchange="okx"))
-    fitted = surface.from_chain(chains).isel(time=[0])
+    fitted = surface.from_chain(chains)
     with pytest.raises(ValueError, match="surfaces lacks 3 of 4 times"):
-        backtest.options(chains, STRANGLE, COSTS, surfaces=fitted)
+        backtest.options(chains, STRANGLE, COSTS, surfaces=fitted.isel(time=[0]))
+    in_usd = chains.rename(columns={"bid_coin": "bid_usd", "ask_coin": "ask_usd"})
+    with pytest.raises(ValueError, match=r"are [0-9.]+e-06 times the marks"):
+        backtest.options(in_usd, STRANGLE, COSTS, surfaces=fitted)
+    with pytest.raises(ValueError, match="surfaces has the symbol 'ETH' and chains 'BTC'"):
+        backtest.options(chains, STRANGLE, COSTS, surfaces=fitted.assign_coords(symbol="ETH"))
     for build, message in (
         (lambda: OptionLeg("calls", 1.0), "side='calls' is not one of"),
         (lambda: OptionLeg("call", 1.0), "needs tenor="),
@@ -551,12 +587,35 @@ def test_wrong_input_is_refused_by_name():
         (lambda: OptionLeg("call", 1.0, "7d", delta=30.0), "delta=30.0 must be between"),
         (lambda: OptionLeg("call", 1.0, "7d", delta=0.3, moneyness=1.0), "pass one of them"),
         (lambda: Roll([]), "one at least"),
-        (lambda: Roll(STRANGLE.legs, every="yearly"), "every='yearly' is not a length"),
+        (lambda: Roll(STRANGLE.legs, every="yearly"), "every='yearly' must be one of expiry, weekly"),
         (lambda: DeltaHedge(), "needs every="),
         (lambda: OptionCosts(option_fee_cap=-1.0), "from 0 on"),
+        (lambda: OptionCosts(option_fee_cap=12.5), "12.5 % is 0.125"),
+        (lambda: OptionCosts(fee_bps=np.nan), "fee_bps=nan must be a finite number"),
     ):
         with pytest.raises(ValueError, match=message):
             build()
+    for build, message in (
+        (lambda: OptionLeg("call", "1", "7d"), "quantity must be a number, not str"),
+        (lambda: OptionLeg("call", 1.0, 7), "tenor must be text, a pandas.Timedelta or None, not int"),
+        (lambda: Roll(OptionLeg("spot", 1.0)), "legs must be a list"),
+        (lambda: DeltaHedge(every=8), "every must be text"),
+        (lambda: OptionCosts(option_fee_bps="3"), "option_fee_bps must be a number or None, not str"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            build()
+
+
+def test_a_delivery_price_in_another_unit_is_refused():
+    spots = path(31)
+    delivered = {expiry: price / 1000.0 for expiry, price in fridays(spots).items()}
+    with pytest.raises(ValueError, match=r"delivery has 9[0-9.]+ USD for the expiry 2026-01-09 08:00 UTC"):
+        backtest.options(made_chains(spots), STRANGLE, FREE, delivery=delivered, capital=1e5)
+
+
+def test_an_infinite_cap_is_no_cap():
+    fees = Fees(OptionCosts(option_fee_bps=3.0, option_fee_cap=np.inf), "BTC", "deribit", "deribit")
+    assert fees.of_trade(10.0, 100_000.0, "2026-01-05") == pytest.approx(30.0)
 
 
 def test_the_order_of_rows_decides_nothing():

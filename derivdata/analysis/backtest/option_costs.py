@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from derivdata.support.arguments import require_fields
 from derivdata.support.text import warn_caller
 from derivdata.tables.venue_facts import FACTS, fact_value
 from derivdata.units import BPS
@@ -26,7 +27,8 @@ class OptionCosts:
     option_fee_bps
         Fee of an option [bps of the underlying].
     option_fee_cap
-        The most that a fee or a delivery fee is [fraction of the option's price, or of its payoff].
+        The most that a fee or a delivery fee is [fraction of the option's price, or of its payoff], up to 1;
+        infinite: no cap.
     delivery_fee_bps
         Fee of an option that is delivered in the money [bps of the underlying]. With None, options that do
         not expire on a Friday pay what the venue charges for daily options.
@@ -44,9 +46,16 @@ class OptionCosts:
     slippage_bps: float = 0.0
 
     def __post_init__(self) -> None:
+        require_fields(self)
+        if self.fee_bps is not None and not np.isfinite(self.fee_bps):
+            raise ValueError(f"fee_bps={self.fee_bps!r} must be a finite number")
+        cap = self.option_fee_cap
+        if cap is not None and 1.0 < cap < np.inf:
+            raise ValueError(f"option_fee_cap={cap!r} must be a fraction from 0 to 1: 12.5 % is 0.125")
         for name in ("option_fee_bps", "option_fee_cap", "delivery_fee_bps", "slippage_bps"):
             value = getattr(self, name)
-            if value is not None and not 0.0 <= value < np.inf:
+            is_cap = name == "option_fee_cap"
+            if value is not None and not (0.0 <= value < np.inf or (is_cap and value == np.inf)):
                 raise ValueError(f"{name}={value!r} must be a number from 0 on")
 
 

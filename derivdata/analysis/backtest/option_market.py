@@ -23,6 +23,8 @@ from derivdata.tables.expiries import expiries
 YEAR_US = 365.0 * 86_400e6
 _PLACE = ("expiry", "strike", "side")
 _PRICES = ("bid_coin", "ask_coin", "bid_usd", "ask_usd")
+_FACTOR = 5.0
+"""Prices of one thing that differ by more than this are in different units."""
 
 
 class Contract(NamedTuple):
@@ -78,9 +80,39 @@ class OptionMarket:
         self.surfaces = (
             _fitted(rows, method, self.times) if surfaces is None else _with_times(surfaces, self.times)
         )
+        for name, label in (("symbol", self.symbol), ("exchange", self.venue)):
+            _require_label(self.surfaces, name, label)
         self._slices = _Slices(self.surfaces)
         self.spot, self.spot_source = self._index_prices(rows)
         self._quotes: dict[int, dict[Contract, Quote]] = {}
+        self._require_units()
+
+    def _require_units(self) -> None:
+        """Refuse quotes that are far from the marks of the surfaces, as those in another unit are."""
+        for row in range(self.times.size):
+            table = self.table(row)
+            ratio = (table["bid_usd"] + table["ask_usd"]) / (2.0 * table["mark_usd"])
+            ratio = ratio[np.isfinite(ratio) & (table["delta"].abs() > 0.2)]
+            if not ratio.empty:
+                break
+        else:
+            return
+        middle = float(ratio.median())
+        if not 1.0 / _FACTOR < middle < _FACTOR:
+            raise ValueError(
+                f"bid and ask of chains at {pd.Timestamp(self.times[row])} UTC are {middle:.3g} times the "
+                "marks of the surfaces (median): expected prices per coin of the underlying, bid_coin and "
+                "ask_coin in coins, bid_usd and ask_usd in USD, and surfaces of the same chains"
+            )
+
+    def require_near(self, price: float, spot: float, expiry: pd.Timestamp) -> None:
+        """Refuse a delivery price that is far from the index price before it."""
+        if not 1.0 / _FACTOR < price / spot < _FACTOR:
+            raise ValueError(
+                f"delivery has {price:g} USD for the expiry {expiry:%Y-%m-%d %H:%M} UTC, and the index price "
+                f"of chains before it is {spot:g} USD: pass prices of {self.symbol or 'the underlying'} in "
+                "USD"
+            )
 
     def _require_one_contract(self) -> None:
         labels = pd.DataFrame(
@@ -91,8 +123,8 @@ class OptionMarket:
             row = labels[twice].iloc[0]
             expiry = pd.Timestamp(int(row["expiry"]), unit="us")
             raise ValueError(
-                f"chains has two contracts of one option, {expiry:%Y-%m-%d} {row['strike']:g} {row['side']}: "
-                "select the rows of one contract, such as those in coin"
+                f"chains has two rows of one option at one time, {expiry:%Y-%m-%d} {row['strike']:g} "
+                f"{row['side']}: select the rows of one contract, such as those in coin, and drop duplicates"
             )
 
     def _index_prices(self, rows: pd.DataFrame) -> tuple[Floats, str]:
@@ -233,6 +265,8 @@ def _checked(chains: pd.DataFrame) -> pd.DataFrame:
             "chains has no bid and ask (bid_coin and ask_coin, or bid_usd and ask_usd): pass rows of the "
             "table options_snapshot, as archives have them; a surface history has no quotes"
         )
+    if not len(chains):
+        raise ValueError("chains has no rows: check symbols, venues and the window of the request")
     rows = snapshots(chains)
     stamps, _ = expiries(rows["expiry"], "the column 'expiry' of chains")
     rows = rows.assign(expiry=stamps)
@@ -293,6 +327,16 @@ def _fitted(rows: pd.DataFrame, method: SurfaceMethod, times: Any) -> xr.Dataset
     fitted = surface.from_chain(rows, method=method)
     there = fitted.reindex(time=times)
     return there.assign(method=there["method"].fillna(0).astype(np.int8))
+
+
+def _require_label(surfaces: xr.Dataset, name: str, label: str) -> None:
+    """Refuse surfaces of another symbol or venue than that of the chains."""
+    if label and name in surfaces.coords and surfaces[name].ndim == 0:
+        of_surfaces = str(surfaces[name].item())
+        if of_surfaces != label:
+            raise ValueError(
+                f"surfaces has the {name} {of_surfaces!r} and chains {label!r}: fit them from the same chains"
+            )
 
 
 def _with_times(surfaces: xr.Dataset, times: Any) -> xr.Dataset:

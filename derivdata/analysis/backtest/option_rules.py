@@ -14,6 +14,7 @@ import xarray as xr
 from derivdata.analysis.backtest.option_market import OptionMarket
 from derivdata.analysis.panels import Panel, hours_of, require, require_rate
 from derivdata.analysis.position.instruments import EXPIRING, OPTIONS, SIDES
+from derivdata.support.arguments import require_fields
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
 from derivdata.units import BPS, REFERENCE_HOURS
@@ -36,8 +37,11 @@ class OptionState:
         Equity, in the currency of the backtest.
     opened
         When the rule's position was last changed by a trade; None before the first.
+    selected
+        When the rule last returned legs that were held from then on, also if it held them already; None
+        before the first time.
     expired
-        Number of options of the present position that have been delivered since then.
+        Number of options and futures that have been delivered since `selected`.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class OptionState:
         *,
         equity: float,
         opened: pd.Timestamp | None,
+        selected: pd.Timestamp | None,
         expired: int,
     ) -> None:
         self._market = market
@@ -57,6 +62,7 @@ class OptionState:
         self.spot = float(market.spot[row])
         self.equity = equity
         self.opened = opened
+        self.selected = selected
         self.expired = expired
 
     @cached_property
@@ -102,6 +108,7 @@ class OptionLeg:
     moneyness: float | None = None
 
     def __post_init__(self) -> None:
+        require_fields(self)
         if self.side not in SIDES:
             raise ValueError(f"side={self.side!r} is not one of {', '.join(SIDES)}")
         if not np.isfinite(self.quantity) or self.quantity == 0.0:
@@ -162,11 +169,12 @@ class Roll:
     legs
         The legs of every entry.
     every
-        When the legs are chosen again: ``"expiry"``, at the first chain after an option was delivered;
+        When the legs are chosen again: ``"expiry"``, at the first chain after a leg was delivered;
         ``"weekly"``, at the first chain from Friday 08:00 UTC on; ``"monthly"``, from 08:00 UTC of the last
-        Friday of a month on; or a length of time after the last entry, such as ``"3d"``.
+        Friday of a month on; or a length of time after they were last chosen, such as ``"3d"``. Legs that
+        are chosen again are kept.
     min_tenor
-        The legs are also chosen again when an option has less time left than this.
+        The legs are also chosen again when an option or a future has less time left than this.
     max_delta
         The same when the forward delta of an option is larger than this, in size.
     """
@@ -177,10 +185,11 @@ class Roll:
     max_delta: float | None = None
 
     def __post_init__(self) -> None:
+        require_fields(self)
         if not len(self.legs) or not all(isinstance(leg, OptionLeg) for leg in self.legs):
             raise ValueError("legs must be a list of OptionLeg, one at least")
         if self.every not in _NAMED:
-            length(self.every, "every")
+            _require_interval(self.every)
         if self.min_tenor is not None:
             length(self.min_tenor, "min_tenor")
         if self.max_delta is not None and not 0.0 < self.max_delta < 1.0:
@@ -188,29 +197,28 @@ class Roll:
 
     def __call__(self, state: OptionState) -> pd.DataFrame | None:
         """Return the legs to hold from now on, None to keep the present ones."""
-        if state.opened is not None and not self._is_due(state):
+        if state.selected is not None and not self._is_due(state, state.selected):
             return None
         return pd.DataFrame([leg.chosen(state) for leg in self.legs])
 
-    def _is_due(self, state: OptionState) -> bool:
-        opened = state.opened
-        if opened is None or state.expired:
+    def _is_due(self, state: OptionState, selected: pd.Timestamp) -> bool:
+        if state.expired:
             return True
         if self.every == "weekly":
-            due = _last_friday(state.now) > opened
+            due = _last_friday(state.now) > selected
         elif self.every == "monthly":
-            due = _last_month_end(state.now) > opened
+            due = _last_month_end(state.now) > selected
         elif self.every == "expiry":
             due = False
         else:
-            due = state.now - opened >= length(self.every, "every")
+            due = state.now - selected >= length(self.every, "every")
         return due or self._is_short(state) or self._is_deep(state)
 
     def _is_short(self, state: OptionState) -> bool:
         held = state.position
         if self.min_tenor is None or held.empty:
             return False
-        left = held.loc[held["side"].isin(OPTIONS), "expiry"] - state.now
+        left = held.loc[held["side"].isin(EXPIRING), "expiry"] - state.now
         return bool((left < length(self.min_tenor, "min_tenor")).any())
 
     def _is_deep(self, state: OptionState) -> bool:
@@ -219,6 +227,15 @@ class Roll:
         names = ["expiry", "strike", "side"]
         held = state.position.merge(state.quotes[[*names, "delta"]], on=names)
         return bool((held["delta"].abs() > self.max_delta).any())
+
+
+def _require_interval(every: str | pd.Timedelta) -> None:
+    try:
+        length(every, "every")
+    except ValueError:
+        raise ValueError(
+            f"every={every!r} must be one of {', '.join(_NAMED)}, or a length of time such as '3d'"
+        ) from None
 
 
 def _last_friday(now: pd.Timestamp) -> pd.Timestamp:
@@ -267,6 +284,7 @@ class DeltaHedge:
     max_price_age: str | pd.Timedelta = "1h"
 
     def __post_init__(self) -> None:
+        require_fields(self)
         if self.every is None and self.band is None:
             raise ValueError("a hedge needs every= (an interval) or band= (coins of delta)")
         if self.every is not None:

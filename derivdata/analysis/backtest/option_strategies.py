@@ -188,6 +188,7 @@ class _Run:
         self.fees = Fees(costs, market.symbol, market.venue, self.hedge_venue)
         self.book = OptionBook(account, capital)
         self.opened: pd.Timestamp | None = None
+        self.selected: pd.Timestamp | None = None
         self.expired = 0
         self.last = -np.inf
         self.hedged_at = -np.inf
@@ -298,7 +299,7 @@ class _Run:
             self.book.cash += gain
             del self.book.others[key]
             self._fill(place, key[0], -future.quantity, price, price, 0.0, DELIVERED)
-        self.expired += len(options)
+        self.expired += len(options) + len(futures)
         return bool(options or futures)
 
     def _delivery_price(self, instant: int, kind: str) -> float:
@@ -317,7 +318,9 @@ class _Run:
             **labels,
         )
         require_delivered(prices)
-        return float(prices.iloc[0])
+        price = float(prices.iloc[0])
+        self.market.require_near(price, self.spot, stamp)
+        return price
 
     def _mark_options(self, row: int, place: int, tally: Tally) -> None:
         for held in self.book.options.values():
@@ -337,6 +340,7 @@ class _Run:
             self.book.legs,
             equity=self.book.equity(),
             opened=self.opened,
+            selected=self.selected,
             expired=self.expired,
         )
         target = self.rule(state)
@@ -349,9 +353,10 @@ class _Run:
         if trades is None:
             tally.refused += 1
             return False
+        self.selected = state.now
+        self.expired = 0
         if trades:
             self.opened = state.now
-            self.expired = 0
         for trade in trades:
             trade(place, day, tally)
         return bool(trades)
