@@ -6,6 +6,7 @@ position in it, so that its requirement is lower than this one above the first t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -41,28 +42,54 @@ class _Statement(NamedTuple):
 
 _NAN = float("nan")
 _OKX = (
-    "GET /api/v5/public/position-tiers?instType=SWAP, recorded that day in the tests of a public C# adapter"
+    "GET /api/v5/public/position-tiers?instType=SWAP, as freqtrade stored it that day in a public strategy "
+    "repository (user_data/data/okx/futures/leverage_tiers_USDT.json)"
 )
-_OKX_BTC = f"{_OKX} (1,000 contracts of 0.01 BTC); a strategy's record of 2026-08-12 has the same tier"
+_OKX_AGAIN = "the first tier is the same in the tests of a public C# adapter of 2026-09-25"
+_GATE = (
+    "GET /futures/usdt/risk_limit_tiers?contract=BTC_USDT in the tests of a public trading bot, recorded "
+    "that day; a public C# adapter has the same first five tiers. Above 3,000,000 USDT: those that a public "
+    "notebook of 2026-06-16 lists, which leaves out tiers between them"
+)
+_BITGET = (
+    "GET /api/v2/mix/market/query-position-lever, recorded that day in the tests of a public C# adapter, "
+    "which has all tiers"
+)
 _KUCOIN = (
     "GET /api/v1/contracts/risk-limit/XBTUSDTM in tests of KuCoin's universal SDK, whose newest response is "
-    "of that day"
+    "of that day; of isolated margin"
 )
+
+
+def _okx_ladder(
+    first: float, second: float, step: float, count: int
+) -> tuple[tuple[float, float, float, float], ...]:
+    """Return OKX's tiers: from the third on, each is `step` coins larger and requires half a point more."""
+    tiers = [(first, 0.01, 0.004, 100.0), (second, 0.015, 0.005, 66.66)]
+    for number in range(3, count + 1):
+        initial = round(0.02 + 0.005 * (number - 3), 4)
+        maintenance = round(0.0075 + 0.005 * (number - 3), 4)
+        leverage = math.floor(100.0 / initial + 1e-6) / 100.0
+        tiers.append((step * (number - 2), initial, maintenance, leverage))
+    return tuple(tiers)
+
+
 _STATEMENTS = (
     _Statement(
-        "okx", "BTC", "2026-09-25", "recorded", _OKX_BTC, True, True, ((10.0, 0.01, 0.004, 100.0),),
+        "okx", "BTC", "2026-05-28", "recorded", f"{_OKX}; {_OKX_AGAIN} (contracts of 0.01 BTC, all tiers)",
+        True, True, _okx_ladder(10.0, 50.0, 200.0, 99),
     ),
     _Statement(
-        "okx", "ETH", "2026-09-25", "recorded", f"{_OKX} (5,000 contracts of 0.1 ETH)", False, True,
-        ((500.0, 0.01, 0.004, 100.0),),
+        "okx", "ETH", "2026-05-28", "recorded",
+        f"{_OKX}; {_OKX_AGAIN} (contracts of 0.1 ETH, the first 39 tiers)",
+        True, True, _okx_ladder(500.0, 1_000.0, 2_500.0, 39),
     ),
     _Statement(
-        "gateio", "BTC", "2026-06-16", "recorded",
-        "GET /futures/usdt/risk_limit_tiers?contract=BTC_USDT, as a public trading notebook read it; another "
-        "client's test has the same first tier", True, False,
+        "gateio", "BTC", "2026-08-09", "recorded", _GATE, True, False,
         (
-            (500_000.0, 0.005, 0.003, 200.0), (1_000_000.0, _NAN, 0.0035, _NAN),
-            (3_000_000.0, _NAN, 0.005, _NAN), (5_000_000.0, _NAN, 0.007, _NAN),
+            (500_000.0, 0.005, 0.003, 200.0), (1_000_000.0, 0.006666, 0.0035, 150.01),
+            (1_500_000.0, 0.008, 0.004, 125.0), (2_000_000.0, 0.00909, 0.0045, 110.01),
+            (3_000_000.0, 0.01, 0.005, 100.0), (5_000_000.0, _NAN, 0.007, _NAN),
             (10_000_000.0, _NAN, 0.0085, _NAN), (15_000_000.0, _NAN, 0.01, _NAN),
         ),
     ),
@@ -78,9 +105,15 @@ _STATEMENTS = (
         ),
     ),
     _Statement(
-        "bitget", "BTC", "2023-09-27", "documentation",
-        "GET /api/v2/mix/market/query-position-lever, response example of Bitget's page Query Position Lever",
-        False, False, ((50_000.0, _NAN, 0.004, 125.0), (200_000.0, _NAN, 0.005, 100.0)),
+        "bitget", "BTC", "2026-09-25", "recorded", _BITGET, False, False,
+        (
+            (200_000.0, _NAN, 0.004, 150.0), (1_000_000.0, _NAN, 0.005, 100.0),
+            (5_000_000.0, _NAN, 0.007, 75.0), (15_000_000.0, _NAN, 0.01, 50.0),
+            (50_000_000.0, _NAN, 0.02, 25.0), (100_000_000.0, _NAN, 0.03, 20.0),
+            (150_000_000.0, _NAN, 0.06, 10.0), (300_000_000.0, _NAN, 0.12, 5.0),
+            (500_000_000.0, _NAN, 0.15, 4.0), (700_000_000.0, _NAN, 0.2, 3.0),
+            (900_000_000.0, _NAN, 0.3, 2.0), (1_200_000_000.0, _NAN, 0.6, 1.0),
+        ),
     ),
 )  # fmt: skip
 
@@ -153,11 +186,13 @@ class MaintenanceTiers:
             if (places[symbol], venue_places[venue]) not in self._tiers
         ]
         """Contracts without tiers, whose rate is `DEFAULT_MAINTENANCE`."""
+        self._labels = {(places[symbol], venue_places[venue]): (symbol, venue) for symbol, venue in pairs}
+        self._beyond: dict[tuple[int, int], str] = {}
 
     def rates(self, symbols: _Array, venues: _Array, coins: _Array, notional: _Array) -> NDArray[np.float64]:
         """Return the rate of each position, whose size is given in coins and in USD.
 
-        A position beyond the last tier has the rate of the last one.
+        A position beyond the last tier has the rate of the last one; `beyond` names its contract.
         """
         symbols, venues, coins, notional = np.broadcast_arrays(symbols, venues, coins, notional)
         result = np.full(notional.shape, DEFAULT_MAINTENANCE)
@@ -167,9 +202,30 @@ class MaintenanceTiers:
                 continue
             is_beyond_usd = notional[is_own][:, None] > np.where(np.isnan(most_usd), np.inf, most_usd)
             is_beyond_coins = coins[is_own][:, None] > np.where(np.isnan(most_coins), np.inf, most_coins)
-            place = np.minimum((is_beyond_usd | is_beyond_coins).sum(axis=1), rates.size - 1)
-            result[is_own] = rates[place]
+            number = (is_beyond_usd | is_beyond_coins).sum(axis=1)
+            if (number == rates.size).any():
+                is_in_coins = np.isnan(most_usd[-1])
+                limit = f"{most_coins[-1]:,.0f} coins" if is_in_coins else f"{most_usd[-1]:,.0f} USD"
+                self._beyond[symbol, venue] = limit
+            result[is_own] = rates[np.minimum(number, rates.size - 1)]
         return result
+
+    @property
+    def beyond(self) -> list[str]:
+        """Contracts with a position larger than their last tier so far, and the size of that tier."""
+        return [
+            "{} on {} ({})".format(*self._labels[place], limit)
+            for place, limit in sorted(self._beyond.items())
+        ]
+
+    def beyond_notice(self) -> str:
+        """Return the text of a notice about positions larger than their last tier; empty without one."""
+        if not self._beyond:
+            return ""
+        return (
+            "maintenance: positions are larger than the last tier of the table, whose rate is used, and the "
+            f"venue may require more or refuse the size: {', '.join(self.beyond)}"
+        )
 
     def highest(self) -> float:
         """Return the rate of the smallest positions, at its highest over all contracts."""

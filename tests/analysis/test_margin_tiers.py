@@ -30,6 +30,35 @@ def test_a_position_has_the_rate_of_the_tier_of_its_size() -> None:
     assert tiers.rates(0, 1, coins, sizes).tolist() == [0.006] * 4
     assert tiers.rates(1, 0, coins, sizes).tolist() == [0.01] * 4
     assert tiers.absent == ["ETH on alpha", "ETH on beta"]
+    # 1e9 USD are above the 200,000 USD of alpha's last tier, and their 10 million coins above beta's 10.
+    assert tiers.beyond == ["BTC on alpha (200,000 USD)", "BTC on beta (10 coins)"]
+    within = MaintenanceTiers(TIERS, ["BTC"], ["alpha"])
+    within.rates(0, 0, 1.0, 200_000.0)
+    assert within.beyond == []
+    assert within.beyond_notice() == ""
+
+
+def test_legs_larger_than_the_last_tier_give_a_notice() -> None:
+    rates = panel([[[0.0] * 3, [4.0] * 3]])
+    marks = panel(np.full((1, 2, 3), 100.0), unit="USD")
+    rule = backtest.HoldPair("BTC", "alpha", "beta")
+    with pytest.warns(dd.errors.DataNotice, match=r"BTC on alpha \(200,000 USD\), BTC on beta \(10 coins\)"):
+        backtest.carry(
+            rates, rule, backtest.Costs(fee_bps=0.0), prices=marks, leg_usd=300_000.0, maintenance=TIERS
+        )
+
+
+def test_a_large_leg_on_okx_has_the_rate_of_its_tier() -> None:
+    """By hand from the recorded ladder: 150 BTC are in tier 3, 250 in tier 4, 19,000 in tier 97."""
+    table = dd.venues.margin_tiers(["okx", "bitget", "gateio"])
+    tiers = MaintenanceTiers(table, ["BTC"], ["okx", "bitget", "gateio"])
+    coins = np.array([10.0, 10.1, 150.0, 250.0, 19_000.0])
+    assert tiers.rates(0, 0, coins, coins * 1e5).tolist() == [0.004, 0.005, 0.0075, 0.0125, 0.4775]
+    usd = np.array([200_000.0, 200_001.0, 4e7, 1.1e9])
+    assert tiers.rates(0, 1, usd / 1e5, usd).tolist() == [0.004, 0.005, 0.02, 0.6]
+    assert tiers.rates(0, 2, 12.0, 1_200_000.0).item() == 0.004
+    leverage = table["max_leverage"][table["exchange"] == "okx"]
+    assert leverage.iloc[[2, 5, 25, 98]].tolist() == [50.0, 28.57, 7.4, 2.0]
 
 
 def test_the_newest_tiers_of_a_table_count() -> None:
@@ -39,6 +68,7 @@ def test_the_newest_tiers_of_a_table_count() -> None:
     assert MaintenanceTiers(table, ["BTC"], ["alpha"]).rates(0, 0, 1.0, 1.0).item() == 0.004
 
 
+@pytest.mark.filterwarnings("ignore:maintenance. positions are larger:derivdata.errors.DataNotice")
 def test_a_larger_position_is_liquidated_by_its_tier() -> None:
     """Both legs have 3 times leverage; alpha's mark falls by 15 % and leaves 18 % of the notional."""
     prices = np.array([[[100.0, 100.0, 85.0, 85.0, 85.0], [100.0, 100.0, 85.0, 85.0, 85.0]]])

@@ -89,7 +89,8 @@ def carry(
     maintenance
         Fraction of a leg's notional at which the venue liquidates it: where its margin, unrealised P&L and
         funding are below, both legs are closed at that row's marks. Or tiers by size, the table of
-        ``dd.venues.margin_tiers()``; contracts without a tier have 0.01.
+        ``dd.venues.margin_tiers()``; contracts without a tier have 0.01, and legs larger than the last tier
+        have its rate. Both give a `DataNotice`.
     transfer_every
         The legs' equity is evened out whenever so much time has passed; None never moves margin.
     delay
@@ -354,6 +355,8 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
             _follow(book, now, target, equity, journal)
         equity += journal.net()
         journal.finish(row, book.legs)
+    if isinstance(account.maintenance, MaintenanceTiers) and (notice := account.maintenance.beyond_notice()):
+        warn_caller(notice)
     return journal
 
 

@@ -37,6 +37,7 @@ from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
+from derivdata.support.text import warn_caller
 from derivdata.support.times import Instant, instant, naive_utc
 from derivdata.tables.margin_tiers import MaintenanceTiers
 from derivdata.units import BPS, USD_UNIT
@@ -83,7 +84,7 @@ def portfolio(
         Part of the legs' notional below which a venue liquidates an account, one number or by venue. Or tiers
         by size, the table of ``dd.venues.margin_tiers()``: each venue then has the highest rate of its
         symbols for a leg of `max_leg_usd`, without it of `capital` times `max_leverage`. Contracts without a
-        tier have 0.01.
+        tier have 0.01, and legs larger than the last tier have its rate, with a `DataNotice`.
     haircut
         Part of the collateral that a venue does not count, as of coins in place of USD.
     max_leverage
@@ -232,6 +233,8 @@ def _highest_rates(tiers: pd.DataFrame, venues: Any, prices: Panel, leg_usd: flo
     symbol_places = np.arange(len(symbols))[:, None]
     coins = leg_usd / newest[:, None]
     rates = table.rates(symbol_places, np.arange(len(names)), coins, np.full(coins.shape, leg_usd))
+    if notice := table.beyond_notice():
+        warn_caller(notice)
     return dict(zip(names, rates.max(axis=0).tolist(), strict=True))
 
 

@@ -97,14 +97,15 @@ def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | No
     Notes
     -----
     For ``maintenance=`` of `derivdata.analysis.backtest.carry` and `derivdata.analysis.funding.portfolio`.
-    Venues change tiers without notice. Not included is auto-deleveraging: a venue may close a profitable leg
-    when its insurance fund cannot take over liquidated positions.
+    Venues change tiers without notice. The tiers of OKX, KuCoin and Bitget for BTC are all that the venue
+    has; those of Gate and of ETH on OKX end below the venue's last. Not included is auto-deleveraging: a
+    venue may close a profitable leg when its insurance fund cannot take over liquidated positions.
 
     Examples
     --------
-    >>> rows = dd.venues.margin_tiers(["bitget"])
+    >>> rows = dd.venues.margin_tiers(["bitget"]).head(2)
     >>> rows[["tier", "max_notional_usd", "maintenance_margin"]].to_numpy().tolist()
-    [[1.0, 50000.0, 0.004], [2.0, 200000.0, 0.005]]
+    [[1.0, 200000.0, 0.004], [2.0, 1000000.0, 0.005]]
     """
     slugs = None
     if venues is not None:
