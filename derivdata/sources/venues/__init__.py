@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal
 from urllib.parse import parse_qsl
 
@@ -297,11 +299,14 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
     _require_channel(endpoint, reading)
     rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     margin = _margin_at(reading.exchange, endpoint.path)
-    told: tuple[Any, ...] = (*rows.states, *rows.payments, *rows.oi, *rows.liquidations)
-    items = [*rows.instruments, *(row.instrument for row in told)]
-    if margin != "any" and items and all(item.inverse != (margin == "inverse") for item in items):
-        other = "linear" if items[0].inverse is False else "inverse"
-        reading.fail(f"expected {margin} contracts, got {items[0].name}, which is {other}")
+    if margin == "any":
+        return rows
+    of_contracts = chain(rows.states, rows.payments, rows.oi, rows.liquidations)
+    items = chain(rows.instruments, map(attrgetter("instrument"), of_contracts))
+    first = next(items, None)
+    if first is not None and all(item.inverse != (margin == "inverse") for item in chain([first], items)):
+        other = "linear" if first.inverse is False else "inverse"
+        reading.fail(f"expected {margin} contracts, got {first.name}, which is {other}")
     return rows
 
 

@@ -45,9 +45,10 @@ def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
 def funding_rates(reading: Reading) -> Records:
     """Read payments, the newest first; the running interval, whose end is to come, is none."""
     rows = reading.rows(_PAID)
-    # Written without a zone
-    stated = ((row.name, f"{str(row.time).removesuffix('Z')}Z", row.rate, None) for row in rows)
-    records = reading.payments(stated, _named, unit="iso")
+    names = [row.name for row in rows]
+    times = [f"{str(row.time).removesuffix('Z')}Z" for row in rows]  # written without a zone
+    rates = [row.rate for row in rows]
+    records = reading.payment_columns(names, times, rates, [None] * len(rows), _named, unit="iso")
     if reading.at is not None:
         records.payments = [row for row in records.payments if row.time <= reading.at]
     return records

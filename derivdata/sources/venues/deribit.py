@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
@@ -22,6 +23,7 @@ from derivdata.sources.venues.record_types import (
     Payment,
     Price,
     Records,
+    from_columns,
 )
 from derivdata.sources.venues.shapes import (
     Bargain,
@@ -143,14 +145,15 @@ class _Paid(Wire):
 def funding_history(reading: Reading) -> Records:
     """Read what was paid in each hour, and the index price at its end."""
     item = reading.instrument(reading.asked("instrument_name"), _named)
-    records = Records()
-    for row in reading.rows(_Paid, "result"):
-        time = reading.ms(row.timestamp)
-        records.times.append(time)
-        records.payments.append(Payment(item, time, row.interest_1h, 1.0))
-        if row.index_price is not None:
-            records.prices.append(Price(item, time, "index", row.index_price, "1h"))
-    return records
+    rows = reading.rows(_Paid, "result")
+    stamps = reading.instants([row.timestamp for row in rows], "ms")
+    rates = [row.interest_1h for row in rows]
+    indices = [row.index_price for row in rows]
+    payments = from_columns(Payment, repeat(item), stamps, rates, repeat(1.0), repeat(None))
+    prices = from_columns(Price, repeat(item), stamps, repeat("index"), indices, repeat("1h"))
+    if None in indices:
+        prices = [row for row in prices if row.price is not None]
+    return Records(payments=payments, prices=prices, times=stamps)
 
 
 class _Trade(Wire):

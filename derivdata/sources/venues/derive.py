@@ -117,9 +117,10 @@ _HISTORY_AT = "result.funding_rate_history"
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments; each row names its currency."""
     rows = reading.rows(_PAID, _HISTORY_AT)
-    return reading.payments(
-        ((f"{row.name}-PERP", row.time, row.rate, None) for row in rows), _named, period_h=1.0
-    )
+    names = [f"{row.name}-PERP" for row in rows]
+    times = [row.time for row in rows]
+    rates = [row.rate for row in rows]
+    return reading.payment_columns(names, times, rates, [None] * len(rows), _named, 1.0)
 
 
 def funding_history_v2(reading: Reading) -> Records:

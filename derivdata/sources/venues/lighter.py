@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
+from derivdata.errors import SchemaError
 from derivdata.sources.venues.endpoint import (
     PRICE_TABLES,
     RATE_TABLES,
@@ -119,22 +120,36 @@ class _Paid(Wire):
 def fundings(reading: Reading) -> Records:
     """Read payments: percent per hour, positive where longs pay."""
     item = _of_market(reading, reading.asked("market_id"))
+    rows = reading.rows(_Paid, "fundings")
+    try:
+        rates = _signed(reading, rows)
+    except SchemaError:
+        rows, rates = _signed_by_row(reading, rows)
+    names = [item.name] * len(rows)
+    times = [row.timestamp for row in rows]
+    hours = [None] * len(rows)
+    return reading.payment_columns(names, times, rates, hours, lambda _: item, 1.0, unit="seconds_or_ms")
+
+
+def _signed_by_row(reading: Reading, rows: list[_Paid]) -> tuple[list[_Paid], list[float]]:
+    """Return the rows whose rate can be read, and their rates."""
     signed = []
-    for row in reading.rows(_Paid, "fundings"):
+    for row in rows:
         with reading.row():
-            signed.append((item.name, row.timestamp, _signed(reading, row), None))
-    return reading.payments(signed, lambda _: item, 1.0, unit="seconds_or_ms")
+            signed.append((row, _signed(reading, [row])[0]))
+    return [row for row, _ in signed], [rate for _, rate in signed]
 
 
 _SIGNS = {"long": 1.0 / _PERCENT, "short": -1.0 / _PERCENT}
 
 
-def _signed(reading: Reading, row: _Paid) -> float:
-    """Return the rate as a fraction, positive where longs pay."""
-    rate = reading.required(row.rate)
-    if rate < 0:
-        reading.fail(f"a rate of {row.rate}, which is known to have no sign")
-    return reading.word(row.direction, _SIGNS) * rate
+def _signed(reading: Reading, rows: list[_Paid]) -> list[float]:
+    """Return rates as fractions, positive where longs pay."""
+    rates = reading.numbers([row.rate for row in rows])
+    if min(rates, default=0.0) < 0:
+        reading.fail(f"a rate of {min(rates):g}, which is known to have no sign")
+    signs = [reading.word(row.direction, _SIGNS) for row in rows]
+    return [sign * rate for sign, rate in zip(signs, rates, strict=True)]
 
 
 class _Stats(Figures[str, int], kw_only=True):

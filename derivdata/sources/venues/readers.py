@@ -82,8 +82,16 @@ def payments(
 
     def read(reading: Reading) -> Records:
         found = reading.rows(shape, path, or_null=True)
-        rows = ((row.name or reading.asked(by), row.time, row.rate, row.hours) for row in found)
-        records = reading.payments(rows, named, period_h, unit=unit, per_hour=per_hour)
+        names = [row.name for row in found]
+        if not all(names):
+            requested = reading.asked(by)
+            names = [name or requested for name in names]
+        times = [row.time for row in found]
+        rates = [row.rate for row in found]
+        hours = [row.hours for row in found]
+        records = reading.payment_columns(
+            names, times, rates, hours, named, period_h, unit=unit, per_hour=per_hour
+        )
         if more and reading.part(bool, more, False):
             records.cursor = reading.part(str | None, cursor, None)
         return records

@@ -6,8 +6,10 @@ since 1970 (UTC), None where the body has none. A number that the venue does not
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from derivdata.tables.contracts import QUOTES
 
@@ -113,6 +115,17 @@ class StatedRate(NamedTuple):
     period_h: float | None
     settle_h: float | None
     venue: str | None = None
+
+
+_N = TypeVar("_N", bound=tuple[Any, ...])
+
+
+def from_columns(kind: type[_N], *columns: Iterable[Any]) -> list[_N]:
+    """Return named tuples from a column for each field, one of them finite.
+
+    Histories are long: this calls no Python code for each row, as ``kind._make`` does.
+    """
+    return list(map(partial(tuple.__new__, kind), zip(*columns, strict=False)))
 
 
 class OiPoint(NamedTuple):

@@ -132,14 +132,22 @@ def _one_chain(exchange: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 def preferred(rows: Iterable[T]) -> list[T]:
     """Return the rows of the one contract of each symbol that has priority; dated contracts have none."""
-    listed = [row for row in rows if row.instrument.perpetual]
+    rows = list(rows)
+    items = _contracts(rows)
     ranks: dict[str, tuple[tuple[bool, int, bool], str]] = {}
-    for item in {row.instrument.name: row.instrument for row in listed}.values():
+    for item in items.values():
         rank = (item.rank, item.name)
-        if item.symbol not in ranks or rank < ranks[item.symbol]:
+        if item.perpetual and (item.symbol not in ranks or rank < ranks[item.symbol]):
             ranks[item.symbol] = rank
     names = {name for _, name in ranks.values()}
-    return [row for row in listed if row.instrument.name in names]
+    chosen = {place for place, item in items.items() if item.perpetual and item.name in names}
+    return rows if len(chosen) == len(items) else [row for row in rows if id(row.instrument) in chosen]
+
+
+def _contracts(rows: Iterable[_OfContract]) -> dict[int, Instrument]:
+    """Return the instruments of rows by identity: histories have many rows of few objects."""
+    items = [row.instrument for row in rows]
+    return dict(zip(map(id, items), items, strict=True))
 
 
 def _funding(states: list[State], at: int | None) -> dict[str, Any]:
@@ -203,9 +211,12 @@ def _check_payments(symbol: str, times: Any) -> None:
 
 def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]:
     rows = preferred(payments)
-    names = list(dict.fromkeys(row.instrument.symbol for row in rows))
+    items = _contracts(rows)
+    contracts = {item.symbol: item for item in items.values()}
+    names = list(contracts)
     symbols = {name: number for number, name in enumerate(names)}
-    series = np.array([symbols[row.instrument.symbol] for row in rows], dtype=np.int64)
+    numbers = {place: symbols[item.symbol] for place, item in items.items()}
+    series = np.array([numbers[id(row.instrument)] for row in rows], dtype=np.int64)
     merged = merge_payments(
         series,
         np.array([row.time for row in rows], dtype=np.int64),
@@ -216,20 +227,20 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
     series = series[merged.rows]
     period = np.array([row.period_h for row in rows], dtype=np.float64)[merged.rows]
     stated = np.array([row.stated_h for row in rows], dtype=np.float64)[merged.rows]
-    contracts = {row.instrument.symbol: row.instrument for row in rows}
     now = np.array([listed(contracts[name]) for name in names], dtype=np.float64)
     of_list = now[series]
     is_first = np.append(True, series[1:] != series[:-1])[: len(series)]
-    for first, end in pairwise([*np.flatnonzero(is_first).tolist(), len(series)]):
+    bounds = [*pairwise([*np.flatnonzero(is_first).tolist(), len(series)])]
+    for first, end in bounds:
         _check_payments(names[series[first]], merged.times[first:end])
     assigned = assign_intervals(series, merged.times, stated, of_list)
     # A rate that is quoted for another time than the interval is paid in proportion.
     native = np.where(np.isnan(period), merged.native, merged.native * assigned.hours / period)
     hours = assigned.hours * merged.counts
     bps = rates_of(native, hours)
-    for number, name in enumerate(names):
-        own = series == number
-        _check_rates(merged.native[own], bps[own][np.isfinite(bps[own])], 1, f" of {name}")
+    for first, end in bounds:
+        own = bps[first:end]
+        _check_rates(merged.native[first:end], own[np.isfinite(own)], 1, f" of {names[series[first]]}")
     source = np.where(np.isfinite(stated), SOURCES.index("row"), SOURCES.index("spacing"))
     source = np.where(~assigned.is_confirmed & (assigned.hours == of_list), SOURCES.index("list"), source)
     return {
