@@ -156,7 +156,8 @@ def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
         path = endpoints.ORDERBOOK_BOOK.path
         expected = f"a book of the hour before {times.iso(at)}"
         raise SchemaError(
-            f"{path}: expected {expected}, got one of {times.iso(stamp)}: the service ignores `at`"
+            f"{path}: expected {expected}, got one of {times.iso(stamp)}: the service ignores `at`, or "
+            "the time is after its newest book"
         )
 
 

@@ -54,6 +54,17 @@ def test_a_settlement_that_is_past_is_not_stated() -> None:
     assert found.set_index("exchange")["settlement_time"].isna()["binance"]
 
 
+def test_a_prediction_without_an_interval_is_of_an_hour_on_the_venue_itself() -> None:
+    """The body has the shape of the venue's documentation of 2024: 0.00125 % an hour are 1 bp per 8 hours."""
+    own = {"fundingRate": "0.0000125", "nextFundingTime": 1788458400000}
+    other = {"fundingRate": "0.0001", "nextFundingTime": 1788480000000}
+    body = [["BTC", [["BinPerp", other], ["HlPerp", own]]]]
+    with pytest.warns(DataNotice, match="the interval of the rate of BinPerp is not stated"):
+        found = rates("hyperliquid", "/info predictedFundings", body, "2026-09-03T17:30Z")
+    assert rows(found) == {"hyperliquid predicted": (1.0, 0.0000125, at("2026-09-03T18:00"))}
+    assert found["interval_hours"].tolist() == [1.0]
+
+
 def test_an_unknown_venue_is_left_out_with_a_notice() -> None:
     body = [["BTC", [["BinPerp", BINANCE], ["HlPerp", OWN], ["NewPerp", BINANCE]]]]
     with pytest.warns(DataNotice, match="NewPerp is not a known venue"):

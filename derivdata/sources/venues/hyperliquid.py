@@ -203,7 +203,7 @@ def _payments(reading: Reading) -> Records:
 class _Predicted(Wire):
     fundingRate: str
     nextFundingTime: Stamp
-    fundingIntervalHours: int = 8
+    fundingIntervalHours: int | None = None
 
 
 _PREDICTED_VENUES = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hyperliquid"}
@@ -213,31 +213,36 @@ def predicted_fundings(reading: Reading) -> Records:
     """Read predicted rates of several venues, and the intervals that it names of Binance, a cross-check.
 
     A body of 2026-09 names as the venue's own settlement the start of the running hour: a settlement that is
-    not after the body is left out, and of the venue itself it is the next whole hour.
+    not after the body is left out, and of the venue itself it is the next whole hour. Older bodies state no
+    interval: the venue's own rate is then that of an hour, and rates of other venues are left out.
     """
     records = Records()
     rows = reading.decode(list[tuple[str, list[tuple[str, _Predicted | None]]]])
     for coin, venues in rows:
         for name, predicted in venues:
-            if name == "BinPerp" and predicted is not None:
-                item = reading.instrument(coin, _named)
-                records.intervals.append(Interval(item, predicted.fundingIntervalHours))
             if predicted is None:
                 continue
             if name not in _PREDICTED_VENUES:
                 records.left_out.append(f"{reading.where}: {name} is not a known venue")
                 continue
-            records.rates.append(_prediction(reading, coin, _PREDICTED_VENUES[name], predicted))
+            hours = predicted.fundingIntervalHours
+            if hours is None and name == "HlPerp":
+                hours = 1
+            if hours is None:
+                records.left_out.append(f"{reading.where}: the interval of the rate of {name} is not stated")
+                continue
+            if name == "BinPerp":
+                records.intervals.append(Interval(reading.instrument(coin, _named), hours))
+            records.rates.append(_prediction(reading, coin, _PREDICTED_VENUES[name], predicted, float(hours)))
     return records
 
 
-def _prediction(reading: Reading, coin: str, venue: str, predicted: _Predicted) -> StatedRate:
+def _prediction(reading: Reading, coin: str, venue: str, predicted: _Predicted, hours: float) -> StatedRate:
     settlement: int | None = reading.ms(predicted.nextFundingTime)
     if reading.at is not None and settlement is not None and settlement <= reading.at:
         settlement = (reading.at // _HOUR_US + 1) * _HOUR_US if venue == "hyperliquid" else None
     rate = reading.required(predicted.fundingRate)
     item = reading.instrument(coin, _named)
-    hours = float(predicted.fundingIntervalHours)
     return StatedRate(item, "predicted", rate, settlement, reading.at, hours, hours, venue)
 
 
