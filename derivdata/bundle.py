@@ -20,8 +20,7 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client.bundle.layout import Entry, request_of, response_of
 from derivdata.client.bundle.reading import Bundle, info, verify
-from derivdata.client.bundle.recording import record
-from derivdata.client.bundle.replaying import replay
+from derivdata.client.bundle.recording import record, replay
 from derivdata.client.transport import SESSION, Response
 from derivdata.client.transport.session import Parts
 from derivdata.errors import DataNotice, DeprecationNotice, DerivdataError, NotRecorded
@@ -29,7 +28,7 @@ from derivdata.matrix import FETCHERS
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables.endpoints import Endpoint, ParamKind, Request, endpoint_of
-from derivdata.tables.joining import joined_provenance
+from derivdata.tables.frames import joined_provenance
 from derivdata.tables.schema import Table
 
 __all__ = ["bundle_diff", "info", "record", "replay", "verify"]

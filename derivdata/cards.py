@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import derivdata
-from derivdata.client.bundle.replaying import replay
+from derivdata.client.bundle.recording import replay
 from derivdata.support import calls
 from derivdata.support.arguments import typed
 from derivdata.support.files import replace_file

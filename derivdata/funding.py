@@ -37,7 +37,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 from derivdata.support.text import nearest_symbols
 from derivdata.tables import endpoints
-from derivdata.tables.payment_intervals import payment_time
+from derivdata.tables.payments import payment_time
 from derivdata.tables.schema import coded, floats, ranks, repeated
 from derivdata.units import convert
 

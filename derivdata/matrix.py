@@ -24,7 +24,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean
 from derivdata.tables import TABLES
 from derivdata.tables.definitions import OPEN_TABLES
-from derivdata.tables.joining import joined_provenance
+from derivdata.tables.frames import joined_provenance
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:

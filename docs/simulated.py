@@ -12,8 +12,8 @@ from unittest import mock
 import pandas as pd
 
 from derivdata import collect
-from derivdata.sources.collect import clock as clocks
 from derivdata.sources.collect import files, session
+from derivdata.sources.collect import session as clocks
 from derivdata.sources.venues.registry import VENUES
 
 __all__ = ["bucket", "venues"]

@@ -13,7 +13,7 @@ from derivdata.tables.history_rows import (
     rate_changes,
     step_text,
 )
-from derivdata.tables.payment_intervals import HOUR_US, contradicted
+from derivdata.tables.payments import HOUR_US, contradicted
 
 
 def hours(*values: float) -> np.ndarray:

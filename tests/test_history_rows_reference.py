@@ -12,7 +12,7 @@ import derivdata.tables.history_rows as history_rows
 from derivdata.support.arrays import Array
 from derivdata.tables import TABLES
 from derivdata.tables.history_rows import RequestedWindow, grid_runs, missing_row_sentences, rate_changes
-from derivdata.tables.payment_intervals import HOUR_US
+from derivdata.tables.payments import HOUR_US
 
 _HOURS = 40
 

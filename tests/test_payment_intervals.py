@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from derivdata.tables.payment_intervals import (
+from derivdata.tables.payments import (
     VALID_HOURS,
     assign_intervals,
     confirmed_runs,

@@ -17,7 +17,6 @@ from derivdata.analysis.liquidations import bucket, observed
 from derivdata.client import transport
 from derivdata.client.transport.session import request_of
 from derivdata.errors import DataNotice
-from derivdata.liquidations import orders
 from derivdata.support import times
 from derivdata.tables import endpoints
 
@@ -192,7 +191,7 @@ def test_events_since_a_time_are_complete_after_any_filter(
     lacks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """600 orders of 0 to 600 s ago are worth 1 to 600 USD; a page has 50 of them."""
-    monkeypatch.setattr(orders, "LIMIT", 50)
+    monkeypatch.setattr(dd.liquidations, "_LIMIT", 50)
     with feeding(Feed(lacks)) as feed:
         frame = dd.liquidations.events(since="599s")
         large = dd.liquidations.events(since="599s", min_usd=590.0)
@@ -207,7 +206,7 @@ def test_events_since_a_time_are_complete_after_any_filter(
 
 
 def test_the_first_orders_of_a_filter_end_the_pages_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "LIMIT", 50)
+    monkeypatch.setattr(dd.liquidations, "_LIMIT", 50)
     with feeding(Feed("newest")), pytest.warns(DataNotice, match="full at limit=3: there may be more"):
         frame = dd.liquidations.events(since="599s", limit=3, min_usd=300.0)
     assert frame["value_usd"].tolist() == [300.0, 301.0, 302.0]
@@ -221,8 +220,8 @@ def test_more_orders_than_the_largest_page_that_lacks_the_oldest_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """599 orders, of which the largest page has the newest 400."""
-    monkeypatch.setattr(orders, "LIMIT", 50)
-    monkeypatch.setattr(orders, "LARGEST", 400)
+    monkeypatch.setattr(dd.liquidations, "_LIMIT", 50)
+    monkeypatch.setattr(dd.liquidations, "_LARGEST", 400)
     with feeding(Feed("oldest")), pytest.warns(DataNotice, match="at most 400 orders"):
         frame = dd.liquidations.events(since="599s")
     assert numbers_of([frame]) == list(range(-399, 1))

@@ -14,7 +14,7 @@ import derivdata as dd
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from derivdata.sources import sample
 from derivdata.sources.service.answers import ANSWERS, encoding
-from derivdata.sources.service.answers.context import RequestContext
+from derivdata.sources.service.answers.encoding import RequestContext
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.http import query
 from derivdata.tables import endpoints

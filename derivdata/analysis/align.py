@@ -20,8 +20,7 @@ from derivdata.analysis.settlements import at_common_stamps
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array
 from derivdata.support.times import length, naive_utc
-from derivdata.tables.joining import joined_provenance
-from derivdata.tables.required import require_zone
+from derivdata.tables.frames import joined_provenance, require_zone
 
 __all__ = ["align", "asof_join"]
 __dir__ = __all__.copy

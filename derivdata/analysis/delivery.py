@@ -12,7 +12,7 @@ from derivdata.analysis import risk_neutral
 from derivdata.analysis.inputs import require_columns, require_numbers, require_variables
 from derivdata.support.arguments import typed
 from derivdata.support.times import naive_utc
-from derivdata.tables.required import require_instants
+from derivdata.tables.frames import require_instants
 
 __all__ = ["calibration", "probabilities"]
 __dir__ = __all__.copy

@@ -12,7 +12,7 @@ import xarray as xr
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import naive_utc
-from derivdata.tables.required import require_columns, require_zone
+from derivdata.tables.frames import require_columns, require_zone
 
 __all__ = ["by_band"]
 __dir__ = __all__.copy

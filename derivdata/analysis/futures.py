@@ -20,7 +20,7 @@ from derivdata.analysis.panels import Panel, hours_of, require, require_rate
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import SECONDS_PER_YEAR, length, naive_utc
-from derivdata.tables.required import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_instants
 from derivdata.units import BPS
 
 __all__ = ["cash_and_carry", "constant_maturity", "roll", "term_structure", "with_leg"]

@@ -10,8 +10,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.support.text import did_you_mean
-from derivdata.tables.required import require_columns as require_columns
-from derivdata.tables.required import require_decimal_volatility as require_decimal_volatility
+from derivdata.tables.frames import require_columns as require_columns
+from derivdata.tables.frames import require_decimal_volatility as require_decimal_volatility
 
 _MOST_DRAWS = 100_000
 

@@ -20,8 +20,8 @@ from derivdata.analysis.panels import figures_of
 from derivdata.support import times
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Array, Bools, Floats, Indices
+from derivdata.tables.frames import require_columns, require_zone
 from derivdata.tables.panels import provenance
-from derivdata.tables.required import require_columns, require_zone
 
 __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
 __dir__ = __all__.copy

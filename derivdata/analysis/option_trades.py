@@ -22,7 +22,7 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.tables import TABLES
-from derivdata.tables.required import require_instants
+from derivdata.tables.frames import require_instants
 
 __all__ = ["chain", "flow"]
 __dir__ = __all__.copy

@@ -25,7 +25,7 @@ from derivdata.analysis.labelling import (
     with_units,
 )
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface import densities
+from derivdata.analysis.surface import evaluate
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.maturity import (
     Extrapolation,
@@ -109,7 +109,7 @@ def density(
     cut = _cut(surface, year_fraction, extrapolate, clock)
     sums = _summary(surface, year_fraction, extrapolate, clock)
     result = sums[["mass", "martingale", "status"]].assign(
-        density=densities.density(cut, k), distribution=densities.distribution(cut, k)
+        density=evaluate.density(cut, k), distribution=evaluate.distribution(cut, k)
     )
     return _labelled(result, surface, year_fraction)
 
@@ -234,7 +234,7 @@ def _places(*parts: Floats) -> Floats:
 
     def excess(k: Floats) -> Floats:
         """Compare normal quantiles, which are nearly linear in k however small the probability."""
-        reached = np.clip(densities.distribution_of(*cut, k), _TINIEST, 1.0)
+        reached = np.clip(evaluate.distribution_of(*cut, k), _TINIEST, 1.0)
         return np.asarray(target - np.minimum(ndtri(reached), _CERTAIN))
 
     return np.asarray(falling_root(excess, grid, _STEPS)[..., 0])
@@ -267,7 +267,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
         types=[np.float64] * 2,
         sizes={NODE: size},
     )
-    density, weighted = (densities.density(cut, k, weighted=each) for each in (False, True))
+    density, weighted = (evaluate.density(cut, k, weighted=each) for each in (False, True))
     sums = {"mass": density, "martingale": weighted} | {f"power_{n}": density * k**n for n in (1, 2, 3, 4)}
     sums["quoted"] = where((cut.k_min <= k) & (k <= cut.k_max), sums["power_4"], 0.0)
     there = cut.share_before.notnull()

@@ -35,7 +35,7 @@ from derivdata.analysis.settlements import merge_late_stamps, without_overlap
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import Instant, instant, length, naive_utc
-from derivdata.tables.required import require_columns
+from derivdata.tables.frames import require_columns
 
 __all__ = ["by_session", "calendar", "closures"]
 __dir__ = __all__.copy

@@ -2,7 +2,7 @@
 
 A venue pays on the hour and stamps the payment a little earlier or later: binance by 1 to 12 ms, dydx by up
 to 550 ms. A stamp at most a minute from a whole hour counts as that hour in every function that takes
-settlements (`derivdata.tables.payment_intervals.payment_time`), so that venues meet at common instants and no
+settlements (`derivdata.tables.payments.payment_time`), so that venues meet at common instants and no
 payment moves into another span. Instants that a caller gives (an entry, an exit, a grid) are used unchanged.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.tables.payment_intervals import VALID_HOURS, payment_time
+from derivdata.tables.payments import VALID_HOURS, payment_time
 
 _ROUNDING = 1e-6  # hours
 

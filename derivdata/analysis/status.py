@@ -1,4 +1,4 @@
-"""Status bits of option figures: the reasons why one is NaN, and warnings about one that is not.
+"""Status bits of figures: the reasons why one is NaN or infinite, and warnings about one that is not.
 
 Every fit and every inversion returns an ``int32`` variable ``status`` next to its numbers, a sum of these
 bits, 0 where there is nothing to say. `flag_attrs` makes it readable without this library, by the CF
@@ -132,3 +132,33 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
     decoded = {name: (status & int(mask)) != 0 for name, mask in zip(meanings, masks, strict=True)}
     set_somewhere = {name: (data.dims, bits) for name, bits in decoded.items() if bits.any()}
     return xr.Dataset(set_somewhere, coords=data.coords)
+
+
+class FundingStatus(IntFlag):
+    """Reasons; a status of 0 is a plain success."""
+
+    TOO_FEW = 1 << 0
+    """Fewer observations than the figure needs."""
+    GAP = 1 << 1
+    """Data is missing inside the span."""
+    INTERVAL_UNKNOWN = 1 << 2
+    """The settlement interval is not known there."""
+    ANTI_PERSISTENT = 1 << 3
+    """The autoregression is at or below zero: nothing decays."""
+    UNIT_ROOT = 1 << 4
+    """The autoregression is at or above one: nothing reverts, the half-life is infinite."""
+    CONSTANT = 1 << 5
+    """The series does not move."""
+    FILLED = 1 << 6
+    """Too many points were carried forward."""
+    UNREACHABLE = 1 << 7
+    """No holding time earns the cost back."""
+    TOO_THIN = 1 << 8
+    """The book is not deep enough for the size."""
+    OPEN = 1 << 9
+    """The holding time is not over: the outcome is not known yet."""
+    CANNOT_TELL = 1 << 10
+    """The data determines no interval: a half-life may be anything from a single step to infinity, or
+    a pair's own outcomes span less than a holding time."""
+    FEW_DECISIONS = 1 << 11
+    """The past decisions are worth fewer than eight independent ones: take the figure as a first guess."""

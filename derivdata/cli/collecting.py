@@ -11,10 +11,10 @@ from derivdata.cli.options import say
 from derivdata.errors import DerivdataError
 
 if TYPE_CHECKING:
-    from derivdata.sources.collect.alerts import Alerts
-    from derivdata.sources.collect.clock import Clock
     from derivdata.sources.collect.file_histories import FileBackfill
     from derivdata.sources.collect.histories import Backfilled
+    from derivdata.sources.collect.reporting import Alerts
+    from derivdata.sources.collect.session import Clock
 
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +66,8 @@ def _collect(arguments: argparse.Namespace) -> None:
     import signal
 
     from derivdata.sources import archive, collect
-    from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.reporting import Minute, StatusLine
+    from derivdata.sources.collect.session import MachineClock
     from derivdata.support import times
 
     clock = MachineClock()
@@ -122,7 +122,7 @@ def _alerts(arguments: argparse.Namespace, clock: Clock) -> Alerts | None:
     """Return the alerts of the options, or None without a rule."""
     import os
 
-    from derivdata.sources.collect.alerts import Alerts, parse_rule
+    from derivdata.sources.collect.reporting import Alerts, parse_rule
 
     if not arguments.alert:
         return None
@@ -155,8 +155,8 @@ def _backfill(arguments: argparse.Namespace) -> None:
     import signal
 
     from derivdata.sources import archive, collect
-    from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.file_histories import backfill_files
+    from derivdata.sources.collect.session import MachineClock
     from derivdata.support import times
 
     if not arguments.files and (arguments.dry_run or arguments.folder):
@@ -227,8 +227,8 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 def _status(arguments: argparse.Namespace) -> None:
     from derivdata.sources import archive
-    from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.reporting import late, prometheus, status
+    from derivdata.sources.collect.session import MachineClock
     from derivdata.support import times
 
     opened = archive.open_archive(arguments.archive, create=False)
@@ -286,9 +286,8 @@ def _venues(arguments: argparse.Namespace) -> None:
 
 def _check(names: Sequence[str], out: Path | None, bodies: Path | None) -> None:
     from derivdata.sources.collect.checking import check_venues, verdicts_of_tables
-    from derivdata.sources.collect.clock import MachineClock
     from derivdata.sources.collect.files import keep_checks, write_checks
-    from derivdata.sources.collect.session import VenueSession, shared_by_host
+    from derivdata.sources.collect.session import MachineClock, VenueSession, shared_by_host
     from derivdata.sources.venues.registry import VENUES
 
     clock = MachineClock()

@@ -11,7 +11,7 @@ from derivdata.client import transport
 from derivdata.client.quantities import row_type
 from derivdata.client.reading import Envelope
 from derivdata.client.retrieval import pieces, symbol_names, tabulate, venue_names
-from derivdata.client.transport.settings import spacing_seconds
+from derivdata.client.transport.adapter import spacing_seconds
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import TABLES, endpoints

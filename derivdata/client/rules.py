@@ -33,7 +33,7 @@ from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
 from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes, series_order, shown_time
-from derivdata.tables.payment_intervals import contradicted
+from derivdata.tables.payments import contradicted
 from derivdata.tables.schema import Column
 from derivdata.tables.series_faults import exchanged_levels, frozen_runs, peer_changes
 

@@ -12,17 +12,15 @@ each mark and zoom, as a plotly ``Figure`` instead of axes.
 """
 
 from derivdata.plot.backtests import backtest, pnl_attribution
-from derivdata.plot.cards import card
 from derivdata.plot.carry_bars import carry, cumulative_funding
-from derivdata.plot.deliveries import calibration, option_flow
-from derivdata.plot.flows import positioning, taker_volume
+from derivdata.plot.flows import calibration, option_flow, positioning, taker_volume
 from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
 from derivdata.plot.oi_shares import open_interest
 from derivdata.plot.orders import liquidations, orderbook_depth
 from derivdata.plot.smiles import implied_density, smile
 from derivdata.plot.strike_bars import strikes
-from derivdata.plot.surfaces import surface, venue_difference
+from derivdata.plot.surfaces import card, surface, venue_difference
 from derivdata.plot.term_structures import term_structure
 from derivdata.plot.volatilities import volatility
 

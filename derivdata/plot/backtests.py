@@ -16,7 +16,7 @@ from derivdata.plot.fits import apart
 from derivdata.plot.frames import Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT
 from derivdata.support.times import naive_utc
-from derivdata.tables.required import require_columns
+from derivdata.tables.frames import require_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

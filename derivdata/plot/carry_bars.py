@@ -17,8 +17,8 @@ from derivdata.plot.frames import Rates, Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, PALETTE, SEQUENTIAL
 from derivdata.support.arrays import Floats
 from derivdata.support.text import did_you_mean
+from derivdata.tables.frames import require_columns
 from derivdata.tables.panels import panel
-from derivdata.tables.required import require_columns
 from derivdata.units import convert
 
 if TYPE_CHECKING:

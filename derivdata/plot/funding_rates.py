@@ -9,9 +9,20 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import tables
-from derivdata.plot import interactive, style
-from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, finish, long_table
-from derivdata.plot.lanes import draw_lanes, lane_height, lane_limits, lane_marks
+from derivdata.plot import frames, style
+from derivdata.plot.frames import (
+    Engine,
+    Rates,
+    Size,
+    Source,
+    draw_lanes,
+    figure_function,
+    finish,
+    lane_height,
+    lane_limits,
+    lane_marks,
+    long_table,
+)
 from derivdata.plot.style import DIVERGING, NO_DATA
 from derivdata.support import times
 from derivdata.support.text import did_you_mean
@@ -90,16 +101,16 @@ def funding_history(
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     table = long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h")
     if engine == "plotly":
-        hover = f"{interactive.AT_TIME}<br>%{{y:.2f}} bps per 8 h"
+        hover = f"{frames.AT_TIME}<br>%{{y:.2f}} bps per 8 h"
         area: Any = {"line_width": 0, "fillcolor": "rgba(138, 138, 138, 0.3)", "name": others}
         traces = [
-            interactive.line(cells.index, edge, hover=hover, fill=fill, showlegend=fill != "none", **area)
+            frames.plotly_line(cells.index, edge, hover=hover, fill=fill, showlegend=fill != "none", **area)
             for fill, edge in zip(("none", "tonexty"), ends.to_numpy(), strict=False)
         ]
         for place, (venue, name) in enumerate(names.items()):
-            traces.append(interactive.line(cells.index, cells[venue], name, hover, place))
-        strip = interactive.Strip(traces, _RATE, axis={"range": limits})
-        return interactive.figure([strip], title, table, data, source=source, legend=unit)
+            traces.append(frames.plotly_line(cells.index, cells[venue], name, hover, place))
+        strip = frames.Strip(traces, _RATE, axis={"range": limits})
+        return frames.plotly_figure([strip], title, table, data, source=source, legend=unit)
     ax = style.axes(ax, size=(8.0, lane_height(len(chosen))))
     usual = cells.median(axis=1) if len(means) > len(chosen) else None
     labels = [f"{venue}\n{means[venue]:+.2f}" for venue in chosen]
@@ -185,18 +196,18 @@ def funding_heatmap(
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     width, height = style.row_size(len(rows), 0.16)
     if engine == "plotly":
-        hover = f"%{{y}}<br>{interactive.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h"
+        hover = f"%{{y}}<br>{frames.AT_TIME}, {_written(hours)}<br>%{{z:.2f}} bps per 8 h"
         bare = np.where(np.isnan(shown) & np.isin(rows, means.index)[:, None], 0.0, np.nan)
-        where: Any = {"x": cells.index, "y": [interactive.text(row) for row in rows]}
+        where: Any = {"x": cells.index, "y": [frames.plotly_text(row) for row in rows]}
         where |= {"xperiod": 3.6e6 * hours, "xperiod0": cells.index[0], "xperiodalignment": "middle"}
         colours: Any = {"colorscale": DIVERGING, "zmin": centre - reach, "zmax": centre + reach}
         grey: Any = {"colorscale": [[0, NO_DATA], [1, NO_DATA]], "showscale": False}
         traces = [
-            interactive.trace("Heatmap", "", "%{y}<br>no rate", z=bare, **where, **grey),
-            interactive.heat_map(shown, _RATE, hover, **where, **colours),
+            frames.plotly_trace("Heatmap", "", "%{y}<br>no rate", z=bare, **where, **grey),
+            frames.plotly_heat_map(shown, _RATE, hover, **where, **colours),
         ]
-        strip = interactive.Strip(traces, "venue", axis={"dtick": 1})
-        return interactive.figure([strip], title, table, data, source=source, height=height)
+        strip = frames.Strip(traces, "venue", axis={"dtick": 1})
+        return frames.plotly_figure([strip], title, table, data, source=source, height=height)
     ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
     cmap = style.colours_with_gaps(DIVERGING)

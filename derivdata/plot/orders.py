@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis.liquidations import observed
-from derivdata.plot import interactive, style
+from derivdata.plot import frames, style
 from derivdata.plot.frames import Engine, Rates, Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.tables.required import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_instants
 from derivdata.units import BPS
 
 if TYPE_CHECKING:
@@ -94,13 +94,15 @@ def liquidations(
     lines = [] if price is None else [style.median_price(price).sel(time=slice(first, last))]
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
-        hover = f"{interactive.AT_TIME}<br>%{{y:,.2f}} USD"
-        drawn = [interactive.line(each["time"], each, "price", hover, 4, showlegend=False) for each in lines]
-        strips = [interactive.Strip([each], _PRICE) for each in drawn]
+        hover = f"{frames.AT_TIME}<br>%{{y:,.2f}} USD"
+        drawn = [
+            frames.plotly_line(each["time"], each, "price", hover, 4, showlegend=False) for each in lines
+        ]
+        strips = [frames.Strip([each], _PRICE) for each in drawn]
         strips += [_raster_of(names, dots), _sums_of(*sums), _coverage_of(coverage, limits)]
         strips = [strip._replace(height=part) for strip, part in zip(strips, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
-        return interactive.figure(strips, title, table, events, price, source=source, **size)
+        return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
     *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=0.08)
     _raster(raster, dots)
     style.dress(raster, title="" if upper else title, y="venue")
@@ -203,41 +205,41 @@ def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.
     return sums, step, f"per {per}\n[million USD]"
 
 
-def _raster_of(names: list[str], dots: pd.DataFrame) -> interactive.Strip:
+def _raster_of(names: list[str], dots: pd.DataFrame) -> frames.Strip:
     """Return the dots as plotly draws them; the text over one has its venue and value."""
     traces = []
     for (side, color), shift in _SHIFTS.items():
         mine = dots[dots["side"] == side]
         # Plotly takes a diameter in pixels, where matplotlib takes an area in square points.
         marker = {"color": color, "opacity": 0.55, "size": 4 / 3 * np.sqrt(mine["area"]), "line_width": 0}
-        hover = f"%{{customdata[0]}}<br>{interactive.AT_TIME}<br>%{{customdata[1]:,.0f}} USD"
+        hover = f"%{{customdata[0]}}<br>{frames.AT_TIME}<br>%{{customdata[1]:,.0f}} USD"
         where: Any = {"x": mine["time"], "y": mine["row"] + shift, "customdata": mine[["venue", "value_usd"]]}
         look = {"mode": "markers", "marker": marker, "showlegend": False}
-        traces.append(interactive.trace("Scatter", side, hover, **where, **look))
+        traces.append(frames.plotly_trace("Scatter", side, hover, **where, **look))
     axis: Any = {"tickvals": list(range(len(names))), "range": (len(names) - 0.4, -0.6)}
-    axis["ticktext"] = [interactive.text(name) for name in names]
-    return interactive.Strip(traces, "venue", axis=axis)
+    axis["ticktext"] = [frames.plotly_text(name) for name in names]
+    return frames.Strip(traces, "venue", axis=axis)
 
 
-def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> interactive.Strip:
+def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> frames.Strip:
     """Return the bars as plotly draws them."""
     traces = []
     for (_, color), (name, value) in zip(_SIDES, sums.items(), strict=True):
-        hover = f"from {interactive.AT_TIME}<br>%{{customdata:.3~f}} million USD"
+        hover = f"from {frames.AT_TIME}<br>%{{customdata:.3~f}} million USD"
         where: Any = {"x": value.index, "y": value, "customdata": value.abs(), "offset": 0}
         look: Any = {"width": step / np.timedelta64(1, "ms"), "marker": {"color": color, "line_width": 0}}
-        traces.append(interactive.trace("Bar", name, hover, **where, **look))
-    return interactive.Strip(traces, label)
+        traces.append(frames.plotly_trace("Bar", name, hover, **where, **look))
+    return frames.Strip(traces, label)
 
 
-def _coverage_of(coverage: pd.DataFrame | None, limits: tuple[pd.Timestamp, ...]) -> interactive.Strip:
+def _coverage_of(coverage: pd.DataFrame | None, limits: tuple[pd.Timestamp, ...]) -> frames.Strip:
     """Return what was watched as plotly draws it; a grey bar where no one knows."""
     spans = [limits] if coverage is None else [*zip(*map(coverage.get, ("start", "end")), strict=True)]
     name, color = ("not stated", NO_DATA) if coverage is None else ("watched", PALETTE[2])
     x = [when for start, end in spans for when in (_naive(start), _naive(end), None)]
     look: Any = {"line": {"color": color, "width": 12}, "showlegend": False}
-    drawn = interactive.line(x, [0.0] * len(x), name, interactive.AT_TIME, **look)
-    return interactive.Strip([drawn], "watched", axis={"showticklabels": False, "showgrid": False})
+    drawn = frames.plotly_line(x, [0.0] * len(x), name, frames.AT_TIME, **look)
+    return frames.Strip([drawn], "watched", axis={"showticklabels": False, "showgrid": False})
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from derivdata.analysis import smile as analysis
 from derivdata.analysis.smile.evaluate import durrleman
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface import densities
+from derivdata.analysis.surface import evaluate
 from derivdata.analysis.surface.maturity import at_expiries
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot import style
@@ -333,7 +333,7 @@ def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
     k = np.linspace(-_DENSITY_REACH, _DENSITY_REACH, _DENSITY_POINTS) * deviation
     cut = at_expiries(fit)
     places = xr.DataArray(k, dims="log_moneyness")
-    density, distribution = (of(cut, places)[0] for of in (densities.density, densities.distribution))
+    density, distribution = (of(cut, places)[0] for of in (evaluate.density, evaluate.distribution))
     table = pd.DataFrame(
         {
             "expiry": pd.Timestamp(fit["expiry"].item()),

@@ -10,7 +10,7 @@ import xarray as xr
 
 from derivdata.analysis import surface, variance
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot import interactive, style
+from derivdata.plot import frames, style
 from derivdata.plot.fits import (
     EXPIRY,
     at_the_money,
@@ -27,7 +27,7 @@ from derivdata.plot.fits import (
 from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.times import naive_utc
-from derivdata.tables.required import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_instants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,9 +118,9 @@ def term_structure(
         marks = [_line_of(table, "model_free", _BOUNDS, 1, mode="markers", error_y=bars)]
         for name, level in index.items():
             at_index = [_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2
-            marks.append(interactive.line(*at_index, mode="markers"))
-        upper = interactive.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
-        lower = interactive.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
+            marks.append(frames.plotly_line(*at_index, mode="markers"))
+        upper = frames.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
+        lower = frames.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
     above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
     above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
@@ -146,22 +146,22 @@ def _steps_of(tenors: Any, levels: Any) -> Any:
     """Return the steps up to each expiry as plotly draws them: a line with a gap after each."""
     x = np.column_stack([_starts(tenors), tenors, np.full(len(tenors), np.nan)]).ravel()
     stroke = {"color": GREY, "width": 2}
-    return interactive.line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
+    return frames.plotly_line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
 
 
 def _line_of(table: pd.DataFrame, column: str, name: str, place: int = 0, **options: Any) -> Any:
     """Return a column of the table over days to expiry, as plotly draws it; the text names the expiry."""
     hover = "%{customdata|%Y-%m-%d %H:%M} UTC, %{x:.1f} days<br>%{y:.2%} a year"
     dated = {"mode": "lines+markers", "customdata": table["expiry"]} | options
-    return interactive.line(table["days"], table[column], name, hover, place, **dated)
+    return frames.plotly_line(table["days"], table[column], name, hover, place, **dated)
 
 
-def _interactive(strips: list[interactive.Strip], title: str, table: Any, *data: Any, **more: Any) -> Any:
+def _interactive(strips: list[frames.Strip], title: str, table: Any, *data: Any, **more: Any) -> Any:
     """Return a figure of plotly over listed expiries, with the labels that fit on a narrow screen."""
     limits, ticks = expiry_ticks(table["days"], table["expiry"], _NARROW)
     axis: Any = {"type": "log", "range": np.log10(limits), "tickvals": list(ticks), "label": EXPIRY}
-    axis["ticktext"] = [interactive.text(label) for label in ticks.values()]
-    return interactive.figure(strips, title, table, *data, **axis, **more)
+    axis["ticktext"] = [frames.plotly_text(label) for label in ticks.values()]
+    return frames.plotly_figure(strips, title, table, *data, **axis, **more)
 
 
 def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) -> Axes | Any:
@@ -183,7 +183,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
     if engine == "plotly":
         lines = [_steps_of(tenors, growth), _line_of(table, "basis_apr", name)]
-        strip = interactive.Strip(lines, y, axis=_PERCENT)
+        strip = frames.Strip(lines, y, axis=_PERCENT)
         return _interactive([strip], title, table, data, source=source)
     ax = style.axes(ax)
     ax.hlines(growth, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)

@@ -14,7 +14,7 @@ import pandas as pd
 import derivdata
 from derivdata.cards import card_of_report
 from derivdata.client.bundle.reading import Bundle
-from derivdata.client.bundle.replaying import Replay
+from derivdata.client.bundle.recording import Replay
 from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded
 from derivdata.reports.data import Data

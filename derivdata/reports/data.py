@@ -20,7 +20,7 @@ from derivdata.reports.html_page import Section
 from derivdata.reports.report_options import ReportOptions
 from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
-from derivdata.tables.joining import concat
+from derivdata.tables.frames import concat
 from derivdata.tables.panels import panel, provenance
 from derivdata.units import RATE_UNIT
 

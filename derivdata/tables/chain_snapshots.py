@@ -15,7 +15,7 @@ import pandas as pd
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import warn_caller
-from derivdata.tables.required import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_instants
 
 HOLD = pd.Timedelta(1, "h")
 """How much older than the newest row of its chain a row may be. Services hold a chain as long."""

@@ -17,7 +17,7 @@ import pandas as pd
 from derivdata.support.text import warn_caller
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import base
-from derivdata.tables.required import require_columns
+from derivdata.tables.frames import require_columns
 
 _LATE_VENUES = np.timedelta64(90, "D")
 """How long after a renaming venues may still use the old ticker."""

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from derivdata.tables.payment_intervals import HOUR_US, MINUTE_US, contradicted
+from derivdata.tables.payments import HOUR_US, MINUTE_US, contradicted
 from derivdata.tables.schema import Table
 
 __all__ = [

@@ -17,7 +17,7 @@ from derivdata.support.text import warn_caller
 from derivdata.tables.chain_snapshots import snapshots
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.expiries import expiries
-from derivdata.tables.required import require_columns, require_instants
+from derivdata.tables.frames import require_columns, require_instants
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -1,19 +1,28 @@
-"""Facts of venues about funding, fees and contracts: each with the day it was true and where it can be read.
+"""Facts of venues about funding, fees, contracts and margin tiers, each with its date and source.
 
 They are in ``venue_facts.json``. A value is there because a venue's own answer or documentation shows it;
 what no one can read again is absent, also where everybody knows it. Fees are those of an account without
 volume or discounts. Venues change all of these: the newest row that is not later than the day in question
 counts.
+
+The rate of a tier holds for the whole position. Gate requires the rate of each tier for the part of the
+position in it, so that its requirement is lower than this one above the first tier.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["DEFAULT_MAINTENANCE", "MaintenanceTiers", "stated_tiers"]
 
 
 class VenueFact(NamedTuple):
@@ -95,3 +104,220 @@ def fact_value(exchange: str, fact: str, symbol: str = "", day: str = "9999-12-3
 def frame() -> pd.DataFrame:
     """Return all facts as a table."""
     return pd.DataFrame(FACTS, columns=list(VenueFact._fields))
+
+
+DEFAULT_MAINTENANCE = 0.01
+"""Rate of contracts without a tier."""
+
+_Array = NDArray[Any]
+_NEEDS = ("symbol", "exchange", "max_notional_usd", "max_size_coins", "maintenance_margin")
+
+
+class _Statement(NamedTuple):
+    """Tiers of one contract as a venue stated them.
+
+    A tier is its largest size, the initial and maintenance margin [fraction of notional] and the leverage;
+    sizes are USD, or coins if `is_in_coins`. NaN is not stated.
+    """
+
+    exchange: str
+    symbol: str
+    as_of: str
+    nature: str
+    source: str
+    is_confirmed: bool
+    is_in_coins: bool
+    tiers: tuple[tuple[float, float, float, float], ...]
+
+
+_NAN = float("nan")
+_OKX = (
+    "GET /api/v5/public/position-tiers?instType=SWAP, as freqtrade stored it that day in a public strategy "
+    "repository (user_data/data/okx/futures/leverage_tiers_USDT.json)"
+)
+_OKX_AGAIN = "the first tier is the same in the tests of a public C# adapter of 2026-09-25"
+_GATE = (
+    "GET /futures/usdt/risk_limit_tiers?contract=BTC_USDT in the tests of a public trading bot, recorded "
+    "that day; a public C# adapter has the same first five tiers. Above 3,000,000 USDT: those that a public "
+    "notebook of 2026-06-16 lists, which leaves out tiers between them"
+)
+_BITGET = (
+    "GET /api/v2/mix/market/query-position-lever, recorded that day in the tests of a public C# adapter, "
+    "which has all tiers"
+)
+_KUCOIN = (
+    "GET /api/v1/contracts/risk-limit/XBTUSDTM in tests of KuCoin's universal SDK, whose newest response is "
+    "of that day; of isolated margin"
+)
+
+
+def _okx_ladder(
+    first: float, second: float, step: float, count: int
+) -> tuple[tuple[float, float, float, float], ...]:
+    """Return OKX's tiers: from the third on, each is `step` coins larger and requires half a point more."""
+    tiers = [(first, 0.01, 0.004, 100.0), (second, 0.015, 0.005, 66.66)]
+    for number in range(3, count + 1):
+        initial = round(0.02 + 0.005 * (number - 3), 4)
+        maintenance = round(0.0075 + 0.005 * (number - 3), 4)
+        leverage = math.floor(100.0 / initial + 1e-6) / 100.0
+        tiers.append((step * (number - 2), initial, maintenance, leverage))
+    return tuple(tiers)
+
+
+_STATEMENTS = (
+    _Statement(
+        "okx", "BTC", "2026-05-28", "recorded", f"{_OKX}; {_OKX_AGAIN} (contracts of 0.01 BTC, all tiers)",
+        True, True, _okx_ladder(10.0, 50.0, 200.0, 99),
+    ),
+    _Statement(
+        "okx", "ETH", "2026-05-28", "recorded",
+        f"{_OKX}; {_OKX_AGAIN} (contracts of 0.1 ETH, the first 39 tiers)",
+        True, True, _okx_ladder(500.0, 1_000.0, 2_500.0, 39),
+    ),
+    _Statement(
+        "gateio", "BTC", "2026-08-09", "recorded", _GATE, True, False,
+        (
+            (500_000.0, 0.005, 0.003, 200.0), (1_000_000.0, 0.006666, 0.0035, 150.01),
+            (1_500_000.0, 0.008, 0.004, 125.0), (2_000_000.0, 0.00909, 0.0045, 110.01),
+            (3_000_000.0, 0.01, 0.005, 100.0), (5_000_000.0, _NAN, 0.007, _NAN),
+            (10_000_000.0, _NAN, 0.0085, _NAN), (15_000_000.0, _NAN, 0.01, _NAN),
+        ),
+    ),
+    _Statement(
+        "kucoin", "BTC", "2024-10-21", "sample", _KUCOIN, False, False,
+        (
+            (100_000.0, 0.008, 0.004, 125.0), (500_000.0, 0.01, 0.005, 100.0),
+            (1_000_000.0, 0.014, 0.007, 75.0), (2_000_000.0, 0.02, 0.01, 50.0),
+            (3_000_000.0, 0.034, 0.017, 30.0), (5_000_000.0, 0.05, 0.025, 20.0),
+            (8_000_000.0, 0.1, 0.05, 10.0), (12_000_000.0, 0.2, 0.1, 5.0),
+            (20_000_000.0, 0.25, 0.125, 4.0), (30_000_000.0, 0.334, 0.167, 3.0),
+            (40_000_000.0, 0.5, 0.25, 2.0), (50_000_000.0, 1.0, 0.5, 1.0),
+        ),
+    ),
+    _Statement(
+        "bitget", "BTC", "2026-09-25", "recorded", _BITGET, False, False,
+        (
+            (200_000.0, _NAN, 0.004, 150.0), (1_000_000.0, _NAN, 0.005, 100.0),
+            (5_000_000.0, _NAN, 0.007, 75.0), (15_000_000.0, _NAN, 0.01, 50.0),
+            (50_000_000.0, _NAN, 0.02, 25.0), (100_000_000.0, _NAN, 0.03, 20.0),
+            (150_000_000.0, _NAN, 0.06, 10.0), (300_000_000.0, _NAN, 0.12, 5.0),
+            (500_000_000.0, _NAN, 0.15, 4.0), (700_000_000.0, _NAN, 0.2, 3.0),
+            (900_000_000.0, _NAN, 0.3, 2.0), (1_200_000_000.0, _NAN, 0.6, 1.0),
+        ),
+    ),
+)  # fmt: skip
+
+
+def stated_tiers(venues: Sequence[str] | None = None, day: str = "9999-12-31") -> pd.DataFrame:
+    """Return the newest stated tiers that are not later than a day, a row for each tier."""
+    newest: dict[tuple[str, str], _Statement] = {}
+    for statement in _STATEMENTS:
+        key = (statement.exchange, statement.symbol)
+        is_wanted = (venues is None or statement.exchange in venues) and statement.as_of <= day
+        if is_wanted and (key not in newest or statement.as_of > newest[key].as_of):
+            newest[key] = statement
+    rows = []
+    for statement in newest.values():
+        for number, (size, initial, maintenance, leverage) in enumerate(statement.tiers, 1):
+            rows.append(
+                {
+                    "symbol": statement.symbol,
+                    "exchange": statement.exchange,
+                    "tier": number,
+                    "max_notional_usd": _NAN if statement.is_in_coins else size,
+                    "max_size_coins": size if statement.is_in_coins else _NAN,
+                    "initial_margin": initial,
+                    "maintenance_margin": maintenance,
+                    "max_leverage": leverage,
+                    "as_of": statement.as_of,
+                    "nature": statement.nature,
+                    "source": statement.source,
+                    "confirmed": statement.is_confirmed,
+                }
+            )
+    columns = [
+        "symbol", "exchange", "tier", "max_notional_usd", "max_size_coins", "initial_margin",
+        "maintenance_margin", "max_leverage", "as_of", "nature", "source", "confirmed",
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=columns)
+
+
+class MaintenanceTiers:
+    """Maintenance margin of positions on some symbols and venues, by their places in two lists.
+
+    Raises `ValueError`: the table lacks a column, or a rate is not above 0 and up to 1.
+    """
+
+    def __init__(self, table: pd.DataFrame, symbols: Sequence[str], venues: Sequence[str]) -> None:
+        absent = [name for name in _NEEDS if name not in table]
+        if absent:
+            raise ValueError(
+                f"maintenance: the table lacks {', '.join(absent)}: pass dd.venues.margin_tiers() or a table "
+                "margin_tiers"
+            )
+        rates = table["maintenance_margin"].to_numpy(dtype=np.float64)
+        if not ((rates > 0.0) & (rates <= 1.0)).all():
+            raise ValueError("maintenance: expected each maintenance_margin above 0 and up to 1")
+        if "time" in table:
+            newest = table.groupby(["symbol", "exchange"], observed=True)["time"].transform("max")
+            table = table[table["time"] == newest]
+        self._tiers: dict[tuple[int, int], tuple[_Array, _Array, _Array]] = {}
+        places = {name: place for place, name in enumerate(symbols)}
+        venue_places = {name: place for place, name in enumerate(venues)}
+        for (symbol, venue), rows in table.groupby(["symbol", "exchange"], observed=True):
+            if symbol in places and venue in venue_places:
+                ordered = rows.sort_values("maintenance_margin", kind="stable")
+                columns = [ordered[name].to_numpy(dtype=np.float64) for name in _NEEDS[2:]]
+                self._tiers[places[symbol], venue_places[venue]] = (columns[0], columns[1], columns[2])
+        pairs = [(symbol, venue) for symbol in symbols for venue in venues]
+        self.absent = [
+            f"{symbol} on {venue}"
+            for symbol, venue in pairs
+            if (places[symbol], venue_places[venue]) not in self._tiers
+        ]
+        """Contracts without tiers, whose rate is `DEFAULT_MAINTENANCE`."""
+        self._labels = {(places[symbol], venue_places[venue]): (symbol, venue) for symbol, venue in pairs}
+        self._beyond: dict[tuple[int, int], str] = {}
+
+    def rates(self, symbols: _Array, venues: _Array, coins: _Array, notional: _Array) -> NDArray[np.float64]:
+        """Return the rate of each position, whose size is given in coins and in USD.
+
+        A position beyond the last tier has the rate of the last one; `beyond` names its contract.
+        """
+        symbols, venues, coins, notional = np.broadcast_arrays(symbols, venues, coins, notional)
+        result = np.full(notional.shape, DEFAULT_MAINTENANCE)
+        for (symbol, venue), (most_usd, most_coins, rates) in self._tiers.items():
+            is_own = (symbols == symbol) & (venues == venue)
+            if not is_own.any():
+                continue
+            is_beyond_usd = notional[is_own][:, None] > np.where(np.isnan(most_usd), np.inf, most_usd)
+            is_beyond_coins = coins[is_own][:, None] > np.where(np.isnan(most_coins), np.inf, most_coins)
+            number = (is_beyond_usd | is_beyond_coins).sum(axis=1)
+            if (number == rates.size).any():
+                is_in_coins = np.isnan(most_usd[-1])
+                limit = f"{most_coins[-1]:,.0f} coins" if is_in_coins else f"{most_usd[-1]:,.0f} USD"
+                self._beyond[symbol, venue] = limit
+            result[is_own] = rates[np.minimum(number, rates.size - 1)]
+        return result
+
+    @property
+    def beyond(self) -> list[str]:
+        """Contracts with a position larger than their last tier so far, and the size of that tier."""
+        return [
+            "{} on {} ({})".format(*self._labels[place], limit)
+            for place, limit in sorted(self._beyond.items())
+        ]
+
+    def beyond_notice(self) -> str:
+        """Return the text of a notice about positions larger than their last tier; empty without one."""
+        if not self._beyond:
+            return ""
+        return (
+            "maintenance: positions are larger than the last tier of the table, whose rate is used, and the "
+            f"venue may require more or refuse the size: {', '.join(self.beyond)}"
+        )
+
+    def highest(self) -> float:
+        """Return the rate of the smallest positions, at its highest over all contracts."""
+        firsts = [float(rates[0]) for _, _, rates in self._tiers.values()]
+        return max([*firsts, DEFAULT_MAINTENANCE] if self.absent else firsts)

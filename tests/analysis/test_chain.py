@@ -9,7 +9,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain, smile
 from derivdata.analysis import surface as surfaces
-from derivdata.analysis.chain.slice_forwards import forward_from_delta
+from derivdata.analysis.chain.forward import forward_from_delta
 from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import STAMPS_2026, chain_2026

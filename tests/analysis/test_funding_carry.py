@@ -4,7 +4,7 @@ import xarray as xr
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.status import FundingStatus
 from tests.analysis.funding_made import market, series
 
 NAN = np.nan

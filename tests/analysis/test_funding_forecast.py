@@ -13,7 +13,7 @@ from derivdata.analysis import funding
 from derivdata.analysis.funding import forecast_errors
 from derivdata.analysis.funding.accrual import summed_history
 from derivdata.analysis.funding.pair_forecasts import walks_of
-from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.status import FundingStatus
 from derivdata.reports.sections import carry as carry_section
 from tests.analysis.funding_made import market, noisy
 from tests.measured import carry_forecast as measured

@@ -4,7 +4,7 @@ from scipy.signal import lfilter
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding import persistence
-from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.status import FundingStatus
 from tests.analysis.funding_made import market, series, times
 from tests.support.records import assert_identical
 from tests.support.shared import known

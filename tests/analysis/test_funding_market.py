@@ -4,7 +4,7 @@ import xarray as xr
 from scipy.stats import spearmanr
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.status import FundingStatus
 from tests.analysis.funding_made import dollars, market, noisy, series, times
 
 NAN = np.nan

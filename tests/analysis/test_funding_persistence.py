@@ -6,7 +6,7 @@ from scipy.signal import lfilter
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding.persistence import _Atoms, _uncut
-from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.status import FundingStatus
 from tests.analysis.funding_made import market, series
 from tests.analysis.pages import coverage_on_page
 from tests.support.records import assert_identical

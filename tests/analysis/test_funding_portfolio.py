@@ -9,8 +9,8 @@ from scipy.special import ndtr
 from derivdata.analysis import backtest, funding
 from derivdata.analysis.funding import sizing
 from derivdata.analysis.funding.sizing import moves_of
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.pair_index import pair_coordinates
+from derivdata.analysis.status import FundingStatus
 from tests.measured import portfolio as measured
 
 LIMITS = sizing.Limits(np.inf, 1.0, 0.01, np.full(3, 0.01), np.ones(3), 0.1, 1.0)

@@ -8,7 +8,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.analysis import backtest
-from derivdata.tables.margin_tiers import MaintenanceTiers
+from derivdata.tables.venue_facts import MaintenanceTiers
 from tests.analysis.test_backtest import panel
 
 TIERS = pd.DataFrame(

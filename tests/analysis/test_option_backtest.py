@@ -12,7 +12,7 @@ import pytest
 import derivdata as dd
 from derivdata.analysis import backtest, position, surface
 from derivdata.analysis.backtest import DeltaHedge, OptionCosts, OptionLeg, Roll
-from derivdata.analysis.backtest.option_costs import Fees
+from derivdata.analysis.backtest.costs import Fees
 from tests.analysis.option_oracle import (
     STEP,
     SlowStrangle,

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.analysis.quality import blocks, other_symbols, peers, quality
+from derivdata.analysis.quality import peers, points, quality
 
 
 def _faulty_table() -> pd.DataFrame:
@@ -44,11 +44,11 @@ def test_the_report_does_not_depend_on_the_blocks(
         table = table.sample(frac=1.0, random_state=1).reset_index(drop=True)
     whole = quality(table)
     assert whole["other_symbol"].max() >= 20
-    for module in (blocks, other_symbols):
+    for module in (points, peers):
         monkeypatch.setattr(module, "_BLOCK_ROWS", 100)
         monkeypatch.setattr(module, "_MOST_BLOCKS", 1_000)
-    monkeypatch.setattr(blocks, "_CHUNK", 77)
-    monkeypatch.setattr(other_symbols, "_MOST_COUNTED", 10)
+    monkeypatch.setattr(points, "_CHUNK", 77)
+    monkeypatch.setattr(peers, "_MOST_COUNTED", 10)
     pd.testing.assert_frame_equal(quality(table), whole)
 
 
@@ -64,7 +64,7 @@ def test_series_are_numbered_as_pandas_groups_them() -> None:
     )
     for keys in (["symbol"], ["symbol", "exchange"], ["symbol", "exchange", "instrument_name"]):
         expected = table.groupby(keys, observed=True, sort=True).ngroup().fillna(-1).astype(int)
-        series, first = blocks.numbered_series(table, keys)
+        series, first = points.numbered_series(table, keys)
         assert series.tolist() == expected.tolist()
         assert first.tolist() == [int(expected.eq(n).idxmax()) for n in range(expected.max() + 1)]
 
@@ -73,22 +73,22 @@ def test_many_combinations_of_keys_are_numbered_too(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(3)
     table = pd.DataFrame({"symbol": rng.choice(list("abc"), 400), "exchange": rng.choice(["v", None], 400)})
     expected = table.groupby(["symbol", "exchange"]).ngroup().fillna(-1).astype(int)
-    monkeypatch.setattr(blocks, "_MOST_COMBINATIONS", 2)
-    assert blocks.numbered_series(table, ["symbol", "exchange"])[0].tolist() == expected.tolist()
+    monkeypatch.setattr(points, "_MOST_COMBINATIONS", 2)
+    assert points.numbered_series(table, ["symbol", "exchange"])[0].tolist() == expected.tolist()
 
 
 def test_blocks_hold_whole_symbols_and_every_row_once() -> None:
     series = np.array([3, 0, 1, -1, 2, 4, 0, 3, 2], dtype=np.int16)
     groups = np.array([0, 0, 1, 1, 2])
-    found = list(blocks.blocks(series, groups))
+    found = list(points.blocks(series, groups))
     assert [(block.first, block.number) for block in found] == [(0, 5)]
     assert found[0].rows.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
 
 
 def test_blocks_end_with_a_symbol(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 4)
+    monkeypatch.setattr(points, "_BLOCK_ROWS", 4)
     series = np.array([3, 0, 1, -1, 2, 4, 0, 3, 2], dtype=np.int16)
-    found = list(blocks.blocks(series, np.array([0, 0, 1, 1, 2])))
+    found = list(points.blocks(series, np.array([0, 0, 1, 1, 2])))
     assert [block.rows.tolist() for block in found] == [[1, 2, 6], [0, 4, 7, 8], [5]]
 
 

@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import align, funding
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.settlements import _overlapping, _without_overlap, merge_late_stamps, scheduled
+from derivdata.analysis.status import FundingStatus
 from tests.support.records import assert_identical
 
 LATE = pd.Timedelta("12ms")

@@ -7,8 +7,17 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface
 from derivdata.analysis.smile import refinement
-from derivdata.analysis.smile.bumps import BUMP_NAMES, CENTRES, REACH, Bumped, bump_variance, shape
-from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
+from derivdata.analysis.smile.svi import (
+    BUMP_NAMES,
+    CENTRES,
+    REACH,
+    Bumped,
+    Raw,
+    bump_shape,
+    bump_variance,
+    density_factor,
+    total_variance,
+)
 from tests.analysis.violations import violations
 from tests.measured import quotes_met
 
@@ -33,7 +42,7 @@ def test_a_bump_is_a_polynomial_inside_its_reach_and_nothing_beyond():
     for order in (0, 1, 2):
         inner = polynomial.deriv(order) if order else polynomial
         expected = np.where(abs(z) < radius, inner(z / radius) / radius**order, 0.0)
-        np.testing.assert_allclose(shape(z, derivative=order), expected, atol=1e-13)
+        np.testing.assert_allclose(bump_shape(z, derivative=order), expected, atol=1e-13)
     assert pytest.approx(CENTRES[-1] + radius) == REACH
 
 
@@ -43,7 +52,9 @@ def test_total_variance_is_svi_with_bumps_in_their_unit():
     slices = Bumped(*raw, 0.2, *heights)
     k = np.linspace(-1.2, 1.2, 241)
     for order in (0, 1, 2):
-        bumps = sum(h * shape(k / 0.2 - c, derivative=order) for h, c in zip(heights, CENTRES, strict=True))
+        bumps = sum(
+            h * bump_shape(k / 0.2 - c, derivative=order) for h, c in zip(heights, CENTRES, strict=True)
+        )
         expected = total_variance(k, raw, derivative=order) + bumps / 0.2**order
         np.testing.assert_allclose(total_variance(k, slices, derivative=order), expected, atol=1e-13)
     far = np.array([-2.0, -0.2 * REACH, 0.2 * REACH, 5.0])

@@ -18,7 +18,7 @@ import pytest
 
 from derivdata.errors import DataNotice
 from derivdata.sources.archive import archive as archives
-from derivdata.sources.archive import commits, contents, engine, local_folder, manifest
+from derivdata.sources.archive import contents, engine, local_folder, manifest
 from derivdata.sources.archive.archive import Archive, open_archive
 from tests.reliability.promises import SOAK
 
@@ -68,7 +68,7 @@ def _interrupted(call: Callable[[], Any], modules: list[Any], at: int) -> tuple[
     return None, strike.passed
 
 
-_LOCKING = [commits, local_folder, local_folder]
+_LOCKING = [manifest, local_folder]
 
 
 def test_an_append_that_is_interrupted_at_any_bytecode_leaves_no_lock(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_lazy_panel_is_that_of_the_rows(
 ) -> None:
     """To the bit, over files of two months, with a hole and a venue that has fewer rows."""
     monkeypatch.setattr(schemas, "GROUP_ROWS", 8)
-    monkeypatch.setattr("derivdata.sources.archive.merging.SMALL_ROWS", 8)
+    monkeypatch.setattr("derivdata.sources.archive.append.SMALL_ROWS", 8)
     archive = open_archive(tmp_path)
     frame = rates(["BTC", "ETH"], ["okx"])
     archive.append("funding_history", frame[frame["rate_bps_8h"] != 40.0])

@@ -18,8 +18,8 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive import Archive, commits, object_store, open_archive
-from derivdata.sources.archive import merging as archive_merging
+from derivdata.sources.archive import Archive, manifest, object_store, open_archive
+from derivdata.sources.archive import append as archive_merging
 from derivdata.sources.archive.object_store import ObjectStore
 from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, conformed, rates
@@ -320,7 +320,7 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
 
     def fail() -> None:
         with pytest.raises(ArchiveError, match="refused"):
-            commits.commit(archive._storage, 1.0, refuse)
+            manifest.commit(archive._storage, 1.0, refuse)
 
     uploads = []
 
@@ -417,7 +417,7 @@ def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
         (tmp_path / "archive.json").write_bytes(b"{")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commits.manifests, "save", interrupted)
+    monkeypatch.setattr(manifest.manifests, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         archive.append(FUNDING, rates(["ETH"]))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from derivdata.sources.archive.importing.finishing import spaced
 from derivdata.sources.archive.payments import CompletedPayments, complete_payments
 from derivdata.sources.archive.schemas import archive_table
-from derivdata.tables.payment_intervals import VALID_HOURS
+from derivdata.tables.payments import VALID_HOURS
 from tests.support.examples import examples
 
 TABLE = archive_table("funding_settlements")

@@ -159,7 +159,7 @@ def test_a_manifest_that_comes_between_two_looks_is_read(tmp_path, monkeypatch):
     def first_look_finds_nothing(path):
         if path.name == manifest.MANIFEST and not looks:
             looks.append(path)
-            manifest.save(LocalFolder(tmp_path), manifest.new())
+            manifest.save(LocalFolder(tmp_path), manifest.empty_manifest())
             (tmp_path / "funding_history").mkdir()
             raise FileNotFoundError
         return read(path)

@@ -12,7 +12,7 @@ import pytest
 
 from derivdata import bundle, errors
 from derivdata.client import transport
-from derivdata.client.bundle.journal import MAGIC
+from derivdata.client.bundle.writing import MAGIC
 from tests.bundle.conftest import Service
 
 NOON = pd.Timestamp("2026-06-30T12:00:00Z")

@@ -9,7 +9,7 @@ import pytest
 
 from derivdata.client.transport.keyless import KeylessReply, Unreachable
 from derivdata.errors import NetworkError
-from derivdata.sources.collect.clock import Clock
+from derivdata.sources.collect.session import Clock
 from tests.collect.fakes import Dropped, Fakes
 
 

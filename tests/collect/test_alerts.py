@@ -17,7 +17,7 @@ import pytest
 from derivdata.cli import main
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.alerts import SIGNATURE, TIMESTAMP, Alerts, parse_rule
+from derivdata.sources.collect.reporting import SIGNATURE, TIMESTAMP, Alerts, parse_rule
 from tests.archive.rates import START, rates
 from tests.collect.clocks import SimulatedClock
 

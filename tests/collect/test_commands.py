@@ -33,7 +33,7 @@ from tests.collect.fakes import Fakes, SimulatedClock
 def commands(fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands ask the fake venues, by their clock, and `check` asks dydx."""
     monkeypatch.setattr(clock, "stop_on", lambda signals: None, raising=False)
-    monkeypatch.setattr("derivdata.sources.collect.clock.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.session.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
     monkeypatch.setattr("derivdata.sources.collect.backfill", partial(backfill, addresses=fakes.addresses))
     session = partial(VenueSession, address=fakes.addresses["dydx"])
@@ -116,7 +116,7 @@ def test_status_stands_behind_an_alarm(tmp_path, monkeypatch, capsys) -> None:
     rates = TABLES["funding_history"].empty()
     archive.append("funding_history", rates, requests=asked)
     monkeypatch.setattr(
-        "derivdata.sources.collect.clock.MachineClock", lambda: SimulatedClock("2026-01-20T10:38:30")
+        "derivdata.sources.collect.session.MachineClock", lambda: SimulatedClock("2026-01-20T10:38:30")
     )
     place = str(tmp_path / "market")
     assert main(["status", place, "--format", "prometheus", "--fail-after", "10m"]) == 0

@@ -10,8 +10,8 @@ import pytest
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.importing.finishing import state_times
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.file_histories import backfill_files
+from derivdata.sources.collect.session import Clock
 from tests.collect.buckets import Bucket, bars, connect, metrics
 from tests.collect.clocks import SimulatedClock
 

@@ -22,10 +22,10 @@ import pytest
 import derivdata as dd
 from derivdata.errors import DataNotice
 from derivdata.sources import venues
-from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.polling import until_next_minute
 from derivdata.sources.collect.reporting import StatusLine
+from derivdata.sources.collect.session import MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES

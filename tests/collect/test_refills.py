@@ -18,10 +18,9 @@ import pytest
 from derivdata.errors import ArchiveError, VenueError
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect import polling
-from derivdata.sources.collect.clock import MachineClock
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.reporting import Minute
-from derivdata.sources.collect.session import Shared, Stopped, VenueSession
+from derivdata.sources.collect.session import MachineClock, Shared, Stopped, VenueSession
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
 from tests.collect.direct import faked

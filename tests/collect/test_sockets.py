@@ -18,7 +18,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import sockets
-from derivdata.sources.collect.clock import Clock, MachineClock
+from derivdata.sources.collect.session import Clock, MachineClock
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import STATE_STREAMS, VENUES

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from derivdata.sources.service.data import running_answer
-from derivdata.sources.service.http.responses import EncodedBody
-from derivdata.sources.service.http.work_queue import Job, WorkQueue
+from derivdata.sources.service.http.responses import EncodedBody, Job, WorkQueue
 from derivdata.sources.service.refusal import Refusal
 from tests.service.conftest import PATIENCE
 

@@ -13,7 +13,7 @@ import requests
 
 from derivdata import errors
 from derivdata.client import transport
-from derivdata.client.transport.settings import Timing
+from derivdata.client.transport.adapter import Timing
 from derivdata.sources import service
 from derivdata.support import times
 from derivdata.tables.endpoints import FUNDING, Request

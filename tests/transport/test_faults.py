@@ -19,10 +19,10 @@ import urllib3
 
 from derivdata import errors
 from derivdata.client.transport import keyless
+from derivdata.client.transport.adapter import Limits, Timing
 from derivdata.client.transport.body import BodyTooLarge, NotJson, check_json, read_body
 from derivdata.client.transport.response import retry_after
 from derivdata.client.transport.session import request_of
-from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import NetworkError
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from tests.transport.conftest import FakeTime, Open, checked

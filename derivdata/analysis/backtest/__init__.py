@@ -9,13 +9,12 @@ provider calls informational is informational too.
 perpetual.
 """
 
-from derivdata.analysis.backtest.costs import Costs, capacity
+from derivdata.analysis.backtest.book import Portfolio
+from derivdata.analysis.backtest.costs import Costs, OptionCosts, capacity
 from derivdata.analysis.backtest.engine import carry
 from derivdata.analysis.backtest.market import Past, Target
-from derivdata.analysis.backtest.option_costs import OptionCosts
 from derivdata.analysis.backtest.option_rules import DeltaHedge, OptionLeg, OptionState, Roll
 from derivdata.analysis.backtest.option_strategies import options
-from derivdata.analysis.backtest.portfolios import Portfolio
 from derivdata.analysis.backtest.results import trades
 from derivdata.analysis.backtest.rules import (
     ForecastThreshold,

@@ -9,20 +9,19 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.backtest.book import Account, Book, Fills
+from derivdata.analysis.backtest.book import Account, Accounts, Book, Fills, Portfolio
 from derivdata.analysis.backtest.coin_legs import CoinBook, Contracts, contracts_of
 from derivdata.analysis.backtest.costs import Costs, Slippage
 from derivdata.analysis.backtest.market import Knowledge, Market, Target, market_of
-from derivdata.analysis.backtest.portfolios import Accounts, Portfolio
 from derivdata.analysis.backtest.results import FIGURES, Reason, dataset, provenance_of
-from derivdata.analysis.backtest.stacks import RuleStack
+from derivdata.analysis.backtest.rules import RuleStack
 from derivdata.analysis.funding.pairs import BORROWED, OWNED
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
 from derivdata.analysis.price_agreement import Apart
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import warn_caller
-from derivdata.tables.margin_tiers import DEFAULT_MAINTENANCE, MaintenanceTiers
+from derivdata.tables.venue_facts import DEFAULT_MAINTENANCE, MaintenanceTiers
 
 _CONTRACTS_NEED = "contracts= needs prices= and a rule of pairs, not a Portfolio"
 

@@ -9,21 +9,24 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.backtest.costs import Fees, OptionCosts, margin_of_short
 from derivdata.analysis.backtest.option_book import (
+    DELIVERED,
+    TRADED,
     Accounting,
     Fill,
     Linear,
     Option,
     OptionBook,
+    OptionRow,
     Tally,
+    dataset,
     is_option,
     payoff,
     unit_slope,
     valued,
 )
-from derivdata.analysis.backtest.option_costs import Fees, OptionCosts, margin_of_short
 from derivdata.analysis.backtest.option_market import Contract, OptionMarket
-from derivdata.analysis.backtest.option_results import DELIVERED, TRADED, OptionRow, dataset
 from derivdata.analysis.backtest.option_rules import DeltaHedge, OptionState, Payments, PerpetualPrices
 from derivdata.analysis.panels import Panel, positive
 from derivdata.analysis.position.instruments import delivered, instruments, require_delivered

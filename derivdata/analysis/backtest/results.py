@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.backtest.book import Account
+from derivdata.analysis.backtest.book import Account, Portfolio
 from derivdata.analysis.backtest.market import Market
-from derivdata.analysis.backtest.portfolios import Portfolio
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
-from derivdata.tables.joining import joined_provenance
+from derivdata.tables.frames import joined_provenance
 from derivdata.tables.panels import provenance
 from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri, stdtr
 
+from derivdata.analysis.backtest.book import Portfolio
 from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.engine import Journal, setting, simulate
-from derivdata.analysis.backtest.portfolios import Portfolio
 from derivdata.analysis.backtest.results import (
     DAYS_PER_YEAR,
     Reason,

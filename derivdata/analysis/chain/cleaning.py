@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.chain.forward import row_terms
 from derivdata.analysis.chain.prepared import (
     PreparedChain,
     best_first,
@@ -18,7 +19,6 @@ from derivdata.analysis.chain.prepared import (
     prepare,
     require_price_units,
 )
-from derivdata.analysis.chain.slice_forwards import row_terms
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arguments import typed

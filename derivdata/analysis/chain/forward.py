@@ -1,21 +1,376 @@
-"""The forward of each expiry, from what the chain itself says, and the basis that it implies."""
+"""Forward of each expiry and contract of a chain, by the first of five ways that its rows allow; its basis.
+
+Each way gives a table by expiry and contract, NaN where the chain does not hold what it takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy import special
 
-from derivdata.analysis.chain.prepared import prepare, require_price_units
-from derivdata.analysis.chain.slice_forwards import METHODS, ForwardMethod, main_contracts, slice_forwards
-from derivdata.analysis.inputs import require_beside, require_variables
-from derivdata.analysis.labelling import by_label, elementwise, previous
+from derivdata.analysis.black76.formulas import sign
+from derivdata.analysis.chain.prepared import (
+    PreparedChain,
+    Quoted,
+    black,
+    instants,
+    prepare,
+    require_price_units,
+)
+from derivdata.analysis.inputs import require_beside, require_numbers, require_variables
+from derivdata.analysis.labelling import by_label, elementwise, keys_of, previous
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
+from derivdata.tables.expiries import expiries
+
+_AT_LEAST = 3
+_SPREAD = 0.005
+_PARITY_STRIKES = 5
+ForwardMethod = Literal["given", "parity", "underlying", "delta", "spot"]
+
+_FIT_STRIKES = 5
+_DISCOUNTS = (0.5, 1.05)
+_SAME_IV = 1.5e-4  # a tick and a half: calls and puts that agree so far were made from one volatility
+_SAME_UNDERLYING = 1e-6
+_DELTAS = (0.1, 0.9)
+_TEXTS = ("symbol", "exchange")
+_SUSPECT = 0.05
+_DISCOUNT_NOISE = 0.005
+_DISCOUNT_RATE = 0.10
+
+
+class Evidence(NamedTuple):
+    """Rows of options, the row of `table` that each belongs to, and what the caller gave.
+
+    `discount` is ``"fit"`` or a factor for each row of `table`.
+    """
+
+    options: pd.DataFrame
+    prices: Quoted
+    place: pd.Series
+    table: pd.DataFrame
+    given: Any
+    spot: Any
+    discount: Any
+
+
+def forward_from_delta(strike: Any, years: Any, iv: Any, side: Any, delta: Any) -> Any:
+    """Return the forward [USD] at which options have the forward delta ``±N(±d1)``.
+
+    ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that no option
+    of that side has.
+    """
+    probability = np.where(sign(side) < 0.0, 1.0, 0.0) + delta
+    probability = np.where((probability > 0) & (probability < 1), probability, np.nan)
+    with np.errstate(invalid="ignore"):
+        s = iv * np.sqrt(years)
+    return strike * np.exp(s * special.ndtri(probability) - 0.5 * s * s)
+
+
+def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
+    """Spread a number, a mapping by expiry, or a labelled Series or DataArray over the rows of `table`."""
+    if value is None or isinstance(value, int | float | np.number):
+        return pd.Series(np.nan if value is None else float(value), index=table.index)
+    if getattr(value, "ndim", 1) == 0:
+        return joined(table, value.item(), argument)
+    series = _series(value, argument)
+    if series.index.nlevels == 1 and series.index.name is None:
+        series.index.name = "expiry"
+    names = list(series.index.names)
+    strange = [name for name in names if name not in table]
+    if strange:
+        has = [*keys_of(table), "expiry"]
+        raise ValueError(f"{argument} has the labels {strange}, which the chain does not have: it has {has}")
+    labels = series.rename("value").reset_index()
+    if "time" in names:
+        labels["time"] = instants(labels["time"], f"{argument}: its time")
+    if "expiry" in names:
+        labels["expiry"], _ = expiries(labels["expiry"], f"{argument}: its expiry")
+        _require_listed(labels["expiry"], table["expiry"], argument)
+    if labels.duplicated(names).any():
+        raise ValueError(
+            f"{argument} has two values for {labels.loc[labels.duplicated(names), names[0]].iloc[0]}"
+        )
+    keys = table[names].assign(**{name: table[name].astype(object) for name in names if name in _TEXTS})
+    return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
+
+
+def by_listed_expiry(value: Any, rows: pd.DataFrame, argument: str) -> Any:
+    """Return values by expiry under the timestamps that rows list; an expiry that they do not is refused.
+
+    A number, and values without an expiry, are returned unchanged.
+    """
+    if value is None or isinstance(value, int | float | np.number) or getattr(value, "ndim", 1) == 0:
+        return value
+    series = _series(value, argument)
+    if series.index.nlevels == 1 and series.index.name in (None, "expiry"):
+        series.index.name = "expiry"
+    names = list(series.index.names)
+    if "expiry" not in names:
+        return value
+    labels = series.index.to_frame(index=False)
+    labels["expiry"], _ = expiries(labels["expiry"], f"{argument}: its expiry")
+    _require_listed(labels["expiry"], rows["expiry"], argument)
+    index = pd.MultiIndex.from_frame(labels) if len(names) > 1 else pd.Index(labels["expiry"])
+    return series.set_axis(index)
+
+
+def of_expiries(value: Any, rows: pd.DataFrame) -> Any:
+    """Return what `by_listed_expiry` returned, for the expiries of some rows only."""
+    if not isinstance(value, pd.Series) or "expiry" not in value.index.names:
+        return value
+    return value[value.index.get_level_values("expiry").isin(rows["expiry"].unique())]
+
+
+def _require_listed(labels: pd.Series, listed: pd.Series, argument: str) -> None:
+    """Refuse expiries that the chain does not list."""
+    unlisted = labels[~labels.isin(listed)]
+    if len(unlisted):
+        known = ", ".join(f"{stamp:%Y-%m-%dT%H:%MZ}" for stamp in listed.drop_duplicates().sort_values())
+        raise ValueError(
+            f"{argument} has a value for {unlisted.iloc[0]:%Y-%m-%dT%H:%MZ}, which the chain does not list: "
+            f"its expiries are {known}"
+        )
+
+
+def _series(value: Any, argument: str) -> pd.Series:
+    if isinstance(value, xr.DataArray):
+        require_numbers(value, argument)
+        return value.to_series()
+    if not isinstance(value, Mapping | pd.Series):
+        raise TypeError(
+            f"{argument} must be a number, a mapping by expiry, a Series or a DataArray, "
+            f"not {type(value).__name__}"
+        )
+    try:
+        return pd.Series(value, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise TypeError(f"{argument} must hold numbers") from None
+
+
+def _spot(evidence: Evidence) -> pd.DataFrame:
+    spot = joined(evidence.table, evidence.spot, "spot")
+    return _undiscounted(spot.fillna(evidence.table["underlying_price"]))
+
+
+def _undiscounted(forward: pd.Series) -> pd.DataFrame:
+    return pd.DataFrame({"forward": forward, "discount": 1.0})
+
+
+def _underlying(evidence: Evidence) -> pd.DataFrame:
+    """Return the median underlying, if expiries have their own: they differ more than each in itself."""
+    names = [*keys_of(evidence.table), "contract"]
+    prices = evidence.options["underlying_price"].groupby(evidence.place)
+    frame = evidence.table.assign(within=prices.max() - prices.min())
+    groups = frame.groupby(names, observed=True, dropna=False)
+    center = groups["underlying_price"]
+    apart = center.transform("max") - center.transform("min")
+    noise = 2.0 * groups["within"].transform("median")
+    own = (apart > noise) & (center.transform("std", ddof=0) > _SAME_UNDERLYING * center.transform("mean"))
+    return _undiscounted(frame["underlying_price"].where(own))
+
+
+def _delta(evidence: Evidence) -> pd.DataFrame:
+    options = evidence.options
+    if "delta" not in options:
+        return _undiscounted(pd.Series(np.nan, index=evidence.table.index))
+    size = options["delta"].abs()
+    used = options[(size > _DELTAS[0]) & (size < _DELTAS[1]) & (options["year_fraction"] > 0)]
+    names = ("strike", "year_fraction", "iv", "side", "delta")
+    forward = pd.Series(forward_from_delta(*(used[name].to_numpy() for name in names)), used.index)
+    return _undiscounted(_agreed(forward, evidence.place[used.index]).reindex(evidence.table.index))
+
+
+def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
+    """Median by slice, where there are enough estimates and the middle half of them lies close together."""
+    groups = forward.groupby(place)
+    median = groups.median()
+    spread = (groups.quantile(0.75) - groups.quantile(0.25)) / median
+    return median.where((spread < _SPREAD) & (groups.count() >= _AT_LEAST))
+
+
+def _parity(evidence: Evidence) -> pd.DataFrame:
+    pairs = _pairs(evidence.options, evidence.prices, evidence.place)
+    if isinstance(evidence.discount, str):
+        return _fitted(pairs).reindex(evidence.table.index)
+    # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
+    near = pairs["gap"].abs().groupby([pairs["place"], pairs["inverse"]]).rank(method="first")
+    used = pairs[near <= _PARITY_STRIKES]
+    strike = used["strike"]
+    gap = used["gap"] / used["place"].map(evidence.discount)
+    # Linear premium C - P = D (F - K), inverse (coin) premium c - p = D (1 - K/F).
+    each = (strike + gap).mask(used["inverse"], strike / (1.0 - gap))
+    forward = _agreed(each, used["place"]).reindex(evidence.table.index)
+    return pd.DataFrame({"forward": forward, "discount": evidence.discount})
+
+
+def _pairs(options: pd.DataFrame, prices: Quoted, place: pd.Series) -> pd.DataFrame:
+    """Pair calls with puts: by quotes, by marks of a venue without, by volatilities without both."""
+    frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"]})
+    venue = options.groupby(keys_of(options) or np.zeros(len(options)), observed=True, dropna=False).ngroup()
+    quotes, marks = (part.notna().groupby(venue).transform("any") for part in (prices.ask, prices.mark))
+    frame = frame.assign(
+        price=prices.mid.where(quotes, prices.mark),
+        spread=(prices.ask - prices.bid).where(quotes, 1.0),
+        inverse=prices.inverse,
+        rebuilt=~(quotes | marks),
+    )
+    if frame["rebuilt"].any():
+        frame.loc[frame["rebuilt"], "price"] = black(options[frame["rebuilt"]])
+    frame = frame.dropna(subset=None if frame["iv"].notna().any() else ["place", "strike", "price", "spread"])
+    is_call = options["side"].loc[frame.index] == "call"
+    keys = ["place", "strike", "inverse", "rebuilt"]
+    pairs = frame[is_call].merge(frame[~is_call], on=keys, suffixes=("_call", "_put"))
+    apart = (pairs["iv_call"] - pairs["iv_put"]).abs().groupby(pairs["place"]).transform("median")
+    pairs = pairs[~pairs["rebuilt"] | (apart > _SAME_IV)]
+    pairs["gap"] = pairs["price_call"] - pairs["price_put"]
+    pairs["weight"] = (pairs["spread_call"] + pairs["spread_put"]) ** -2.0
+    return pairs[np.isfinite(pairs["weight"])]
+
+
+def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return forward and discount by the weighted line of ``gap`` on strike, of most strikes."""
+    keys = [pairs["place"], pairs["inverse"]]
+    weight = pairs["weight"]
+    sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
+    total = pd.DataFrame(sums).groupby(keys).transform("sum")
+    dx = pairs["strike"] - total["x"] / total["weight"]
+    dy = pairs["gap"] - total["y"] / total["weight"]
+    line = pd.DataFrame({"xx": weight * dx * dx, "xy": weight * dx * dy}).groupby(keys).sum()
+    mean = (total[["x", "y"]].div(total["weight"], axis=0)).groupby(keys).first()
+    slope = line["xy"] / line["xx"]
+    intercept = mean["y"] - slope * mean["x"]
+    discount = intercept.where(slope.index.get_level_values("inverse"), -slope)
+    n = weight.groupby(keys).count()
+    good = (n >= _FIT_STRIKES) & (discount > _DISCOUNTS[0]) & (discount < _DISCOUNTS[1])
+    lines = pd.DataFrame({"forward": -intercept / slope, "discount": discount, "n": n})[good]
+    ordered = lines.sort_values("n", ascending=False, kind="stable").reset_index("inverse")
+    return ordered[~ordered.index.duplicated()][["forward", "discount"]]
+
+
+ESTIMATES: dict[ForwardMethod, Callable[[Evidence], pd.DataFrame]] = {
+    "given": lambda evidence: _undiscounted(joined(evidence.table, evidence.given, "given")),
+    "parity": _parity,
+    "underlying": _underlying,
+    "delta": _delta,
+    "spot": _spot,
+}
+METHODS: tuple[ForwardMethod, ...] = tuple(ESTIMATES)
+
+
+def slice_forwards(
+    chain: PreparedChain,
+    *,
+    given: Any = None,
+    spot: Any = None,
+    methods: Sequence[ForwardMethod] = METHODS,
+    discount: float | Literal["fit"] = 1.0,
+) -> pd.DataFrame:
+    """Return what `derivdata.analysis.chain.forwards` returns, for each of a prepared chain's labels."""
+    options = chain.rows
+    table = _slices(chain)
+    place = pd.Series(chain.place, index=options.index)
+    by_rate = np.exp(-table["interest_rate"] * table["year_fraction"])
+    is_rate = discount == 1.0 and bool((table["interest_rate"] != 0.0).any())
+    if not isinstance(discount, str):
+        known = by_rate if is_rate else pd.Series(float(discount), index=table.index)
+    table["underlying_price"] = options["underlying_price"].astype(np.float64).groupby(place).median()
+    table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
+    evidence = Evidence(
+        options, chain.prices, place, table, given, spot, discount if isinstance(discount, str) else known
+    )
+    for name in methods:
+        # What the caller gave is read in any case, so that a wrong label is refused.
+        if name not in ("given", "spot") and bool(table["forward"].notna().all()):
+            continue
+        estimate = ESTIMATES[name](evidence)
+        taken = table["forward"].isna() & estimate["forward"].notna()
+        for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
+            table[column] = table[column].mask(taken, value)
+        table["forward_source"] = table["forward_source"].mask(taken, name)
+    if is_rate:
+        table["discount"] = by_rate.where(table["forward"].notna())
+    table["forward_status"] = _status(table, fitted=isinstance(discount, str), by_rate=is_rate)
+    return table
+
+
+def _status(table: pd.DataFrame, *, fitted: bool, by_rate: bool) -> np.ndarray[Any, Any]:
+    forward = table["forward"]
+    apart = (forward / table["underlying_price"] - 1.0).abs()
+    status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
+    status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
+    size = np.log(table["discount"]).abs()
+    far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"]) & (not by_rate)
+    far |= fitted & ~table["forward_source"].isin(["parity", ""])  # 1, as none could be fitted
+    status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
+    status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
+    return status.astype(np.int32)
+
+
+def _slices(chain: PreparedChain) -> pd.DataFrame:
+    """Return the labels of a chain with their time to expiry, open interest and interest rate."""
+    names = ["year_fraction", "open_interest", "interest_rate"]
+    rows = chain.rows
+    if "interest_rate" not in rows:
+        rows = rows.assign(interest_rate=0.0)
+    sums = (
+        rows[names]
+        .groupby(chain.place)
+        .agg({"year_fraction": "first", "open_interest": "sum", "interest_rate": "median"})
+    )
+    return chain.labels.join(sums)
+
+
+def spot_prices(chain: PreparedChain, spot: Any = None) -> pd.DataFrame | None:
+    """Return the spot price [USD] of each chain: `spot`, or its index price; None where no chain has one."""
+    options = chain.rows
+    if spot is None and "index_price_usd" not in options:
+        return None
+    names = keys_of(options)
+    if spot is None:
+        price = pd.to_numeric(options["index_price_usd"]).astype(np.float64)
+        table = options[names].assign(spot=price.where(price > 0.0))
+    else:
+        slices = _slices(chain)
+        table = slices[names].assign(spot=joined(slices, spot, "spot"))
+    if not names:
+        return table[["spot"]].median().to_frame().T
+    return table.groupby(names, observed=True, sort=True)["spot"].median().reset_index()
+
+
+def main_contracts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row of `slice_forwards` for each expiry: of the contract with the most open interest.
+
+    A contract whose forward is only spot comes after the others.
+    """
+    ranked = table.assign(weak=table["forward_source"].isin(["spot", ""]))
+    ranked = ranked.sort_values(["weak", "open_interest", "contract"], ascending=[True, False, True])
+    names = [*keys_of(table), "expiry"]
+    return ranked.drop_duplicates(names).drop(columns="weak").sort_index()
+
+
+class RowTerms(NamedTuple):
+    """Forward [USD] and discount factor of every option."""
+
+    forward: pd.Series
+    discount: pd.Series
+
+
+def row_terms(chain: PreparedChain) -> RowTerms:
+    """Return forward and discount of every option: the venue's own forward where the venue quotes one."""
+    options = chain.rows
+    table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
+    place = pd.Series(chain.place, index=options.index)
+    own = place.map(table["forward_source"] == "underlying")
+    forward = options["underlying_price"].where(own, place.map(table["forward"]))
+    return RowTerms(forward, place.map(table["discount"]).fillna(1.0))
+
 
 _UNITS = {"forward": "USD", "underlying_price": "USD", "discount": "1", "year_fraction": "years"}
 

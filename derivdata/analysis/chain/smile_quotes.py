@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.black76 import formulas
+from derivdata.analysis.chain.forward import METHODS, ForwardMethod, main_contracts, slice_forwards
 from derivdata.analysis.chain.prepared import (
     PRICES,
     PreparedChain,
@@ -21,7 +22,6 @@ from derivdata.analysis.chain.prepared import (
     places,
     with_rate,
 )
-from derivdata.analysis.chain.slice_forwards import METHODS, ForwardMethod, main_contracts, slice_forwards
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import by_label, keys_of
 from derivdata.analysis.status import Status

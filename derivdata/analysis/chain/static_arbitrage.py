@@ -10,8 +10,8 @@ import pandas as pd
 import xarray as xr
 from scipy.optimize import linprog
 
+from derivdata.analysis.chain.forward import slice_forwards
 from derivdata.analysis.chain.prepared import PreparedChain, prepare, require_price_units
-from derivdata.analysis.chain.slice_forwards import slice_forwards
 from derivdata.analysis.inputs import require_columns
 from derivdata.analysis.labelling import keys_of
 from derivdata.support.arguments import typed

@@ -12,8 +12,8 @@ import xarray as xr
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import Greek
 from derivdata.analysis.chain.cleaning import with_volatilities
+from derivdata.analysis.chain.forward import row_terms
 from derivdata.analysis.chain.prepared import prepare
-from derivdata.analysis.chain.slice_forwards import row_terms
 from derivdata.analysis.labelling import keys_of
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

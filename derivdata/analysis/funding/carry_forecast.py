@@ -13,7 +13,6 @@ from derivdata.analysis import labelling
 from derivdata.analysis.funding.accrual import History, summed_history, whole_periods
 from derivdata.analysis.funding.pair_forecasts import ENDS, NET, PARTS, forecast_pairs, published_bounds
 from derivdata.analysis.funding.pairs import pair_costs
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.pair_index import pair_coordinates
 from derivdata.analysis.panels import (
@@ -27,6 +26,7 @@ from derivdata.analysis.panels import (
     require_venues,
 )
 from derivdata.analysis.price_agreement import Apart
+from derivdata.analysis.status import FundingStatus
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Indices
 from derivdata.units import BPS, BPS_UNIT, HOURS_PER_YEAR

@@ -16,7 +16,7 @@ from derivdata.analysis.settlements import scheduled
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.support.times import Instant, instant, naive_utc
-from derivdata.tables.required import require_columns
+from derivdata.tables.frames import require_columns
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.align import align
 from derivdata.analysis.funding.accrual import earned, prepare, require_cover
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import along, require_labels, require_numbers, with_symbol
 from derivdata.analysis.labelling import elementwise
 from derivdata.analysis.panels import (
@@ -33,7 +32,7 @@ from derivdata.analysis.panels import (
     whole,
 )
 from derivdata.analysis.settlements import merge_late_stamps
-from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import Instant, instant, naive_utc

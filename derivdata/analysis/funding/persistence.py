@@ -16,7 +16,6 @@ import xarray as xr
 from numpy.polynomial import hermite_e, polynomial
 from scipy.special import factorial, ndtri
 
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, seed_of
 from derivdata.analysis.panels import (
     Panel,
@@ -30,6 +29,7 @@ from derivdata.analysis.panels import (
     require_rate,
     usual_step,
 )
+from derivdata.analysis.status import FundingStatus
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT

@@ -20,7 +20,6 @@ from derivdata.analysis.funding.sizing import (
     moves_of,
     solve,
 )
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_labels, require_variables, with_symbol
 from derivdata.analysis.labelling import origin_attrs
 from derivdata.analysis.pair_index import pair_coordinates
@@ -34,12 +33,12 @@ from derivdata.analysis.panels import (
     usual_step,
 )
 from derivdata.analysis.price_agreement import Apart, of_one_coin
-from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.text import warn_caller
 from derivdata.support.times import Instant, instant, naive_utc
-from derivdata.tables.margin_tiers import MaintenanceTiers
+from derivdata.tables.venue_facts import MaintenanceTiers
 from derivdata.units import BPS, USD_UNIT
 
 _NEEDS = ("gross_bps", "net_bps", "net_low_bps", "net_high_bps", "realised_net_bps", "decisions")

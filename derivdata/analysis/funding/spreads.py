@@ -10,7 +10,6 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.funding.accrual import prepare, sums_of
-from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import (
     Panel,
@@ -27,7 +26,7 @@ from derivdata.analysis.panels import (
     whole,
 )
 from derivdata.analysis.settlements import at_common_stamps, held_settlements, newest_at
-from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT

@@ -15,7 +15,7 @@ from derivdata.analysis.surface.clock import origin_us
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import naive_utc
 from derivdata.tables.expiries import expiries
-from derivdata.tables.required import require_instants
+from derivdata.tables.frames import require_instants
 
 OPTIONS = ("call", "put")
 EXPIRING = (*OPTIONS, "future")

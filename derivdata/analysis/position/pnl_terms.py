@@ -25,7 +25,7 @@ from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.times import length
-from derivdata.tables.joining import joined_provenance
+from derivdata.tables.frames import joined_provenance
 from derivdata.tables.panels import provenance
 
 STEPS = ("theta", "spot", "basis", "slide", "level", "skew", "wings")

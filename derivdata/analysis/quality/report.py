@@ -8,22 +8,31 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.analysis.quality.blocks import Block, Columns, blocks, columns_of, numbered_series
-from derivdata.analysis.quality.other_symbols import rows_of_other_symbols
-from derivdata.analysis.quality.peers import compare, lag_to_twin, median_of_others, octaves_to_others
+from derivdata.analysis.quality.peers import (
+    compare,
+    lag_to_twin,
+    median_of_others,
+    octaves_to_others,
+    rows_of_other_symbols,
+)
 from derivdata.analysis.quality.points import (
+    Block,
+    Columns,
     Points,
     answered_windows,
+    blocks,
     collect_points,
+    columns_of,
     count_not_requested,
+    numbered_series,
 )
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats, Indices
 from derivdata.tables.coins import PRICES_AGREE
+from derivdata.tables.frames import require_columns, require_zone
 from derivdata.tables.panels import value_column
-from derivdata.tables.required import require_columns, require_zone
 
 _NO_BUCKETS = ("raw", "unstated")
 _LEAST_VENUES = 3

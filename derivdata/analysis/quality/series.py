@@ -12,7 +12,7 @@ import numpy as np
 
 from derivdata.analysis.panels import last_valid, row_quantiles
 from derivdata.support.arrays import Array, Bools, Floats
-from derivdata.tables.payment_intervals import CONFIRMING_GAPS, confirmed_runs
+from derivdata.tables.payments import CONFIRMING_GAPS, confirmed_runs
 
 _MINUTE = 60e6
 _MAD_TO_STD = 1.4826

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.smile.bumps import Bumped
-from derivdata.analysis.smile.svi import Raw, density_factor, slice_of, total_variance
+from derivdata.analysis.smile.svi import Bumped, Raw, density_factor, slice_of, total_variance
 from derivdata.support.arrays import Bools, Floats
 
 TOLERANCE = 1e-10

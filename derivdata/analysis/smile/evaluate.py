@@ -8,7 +8,7 @@ variable                        meaning
 ``a b rho m sigma``             raw SVI parameters; also of an SSVI slice, of a flat slice (``b = 0``) and of
                                 two quotes (a hinge: ``σ = 0``, ``|ρ| = 1``)
 ``bump_unit``, ``bump_1`` …     only of surfaces that were moved between bid and ask: bumps on the SVI
-                                slices, see `derivdata.analysis.smile.bumps`
+                                slices, see `derivdata.analysis.smile.svi`
 ``method``                      int8, a `Method`: which rung of the ladder gave this slice
 ``status``                      int32 sum of `derivdata.analysis.status.Status` bits
 ``rmse_vol``                    root mean square of fitted minus quoted volatility [per √year]; NaN where
@@ -35,9 +35,8 @@ import xarray as xr
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import applied, bare, elementwise
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.bumps import parameter_names
 from derivdata.analysis.smile.butterfly import Butterfly, check_slices
-from derivdata.analysis.smile.svi import Raw, slice_of
+from derivdata.analysis.smile.svi import Raw, parameter_names, slice_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats

@@ -1,22 +1,180 @@
-"""The one call that fits smiles."""
+"""Fit smiles: each slice alone, by the model that its number of strikes allows.
+
+The rungs are svi (5 different strikes) → ssvi (3) → a line between two quotes → flat (1). The line, constant
+beyond its lower end as the rules of extrapolation want it, is itself a raw SVI slice: ``σ = 0``, ``|ρ| = 1``.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
 from derivdata.analysis.labelling import applied, named
-from derivdata.analysis.smile.evaluate import FACTS, RAW, assemble
-from derivdata.analysis.smile.quotes import in_rows, labelled, prepare
-from derivdata.analysis.smile.slices import fit_between, fit_slices
+from derivdata.analysis.smile.butterfly import certified, check_slices
+from derivdata.analysis.smile.essvi import fit_ssvi
+from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble
+from derivdata.analysis.smile.quotes import (
+    SmileQuotes,
+    in_rows,
+    labelled,
+    off_quotes,
+    prepare,
+    with_covariance,
+)
+from derivdata.analysis.smile.search import Minimum
 from derivdata.analysis.smile.svi import Raw, total_variance
-from derivdata.analysis.smile.uncertainty import off_quotes, with_covariance
+from derivdata.analysis.smile.svi_search import fit_svi
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Floats, Indices
+
+_NEEDED = {Method.SVI: 5, Method.SSVI: 3, Method.LINE: 2, Method.FLAT: 1, Method.NONE: 0}
+_LADDER = (Method.SVI, Method.SSVI, Method.LINE, Method.FLAT)
+_FREEDOM = np.array([{**_NEEDED, Method.LINE: np.inf}[each] for each in Method])
+_STEEPEST = 1.0 - 1e-9
+_ROUNDS = 20
+
+
+class FittedSlices(NamedTuple):
+    """Fitted slices; `notes` are status bits that the fit itself gave."""
+
+    raw: Raw
+    method: NDArray[np.int8]
+    notes: NDArray[np.int32]
+    nfev: NDArray[np.int32]
+    rmse_vol: Floats
+
+
+def fit_slices(quotes: SmileQuotes, start: Raw | None = None) -> FittedSlices:
+    """Fit every slice by the best rung of the ladder that its strikes can carry, from `start` if given."""
+    count = len(quotes.k)
+    rungs = np.zeros(count, dtype=np.int8)
+    for rung in _LADDER:
+        free = (rungs == Method.NONE) & (quotes.distinct >= _NEEDED[rung])
+        rungs[free & np.isfinite(quotes.k_min)] = rung
+    raw = Raw(*np.full((5, count), np.nan))
+    fitted = FittedSlices(raw, rungs, np.zeros(count, np.int32), np.zeros(count, np.int32), np.empty(count))
+    for rung in _LADDER:
+        rows = np.flatnonzero(rungs == rung)
+        if rows.size:
+            _fit_rung(fitted, quotes, start, rows, rung)
+    fitted.notes[rungs != Method.SVI] |= Status.TOO_FEW_STRIKES
+    fitted.notes[(rungs != Method.SVI) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
+    suspect = np.flatnonzero((rungs != Method.NONE) & ~certified(raw))
+    ends = quotes.k_min[suspect], quotes.k_max[suspect]
+    guilty = suspect[~check_slices(Raw(*(part[suspect] for part in raw)), *ends).ok]
+    fitted.notes[guilty] |= Status.BUTTERFLY
+    # Slices without time have no quotes either, and the reason is the time.
+    unknown = ~np.isfinite(quotes.t)
+    over = quotes.t <= 0.0
+    fitted.notes[unknown] = Status.BAD_INPUT
+    fitted.notes[over] = Status.EXPIRED
+    fitted.rmse_vol[:] = _rms_error(fitted, quotes)
+    return fitted
+
+
+def _fit_rung(
+    fitted: FittedSlices, quotes: SmileQuotes, start: Raw | None, rows: Indices, rung: Method
+) -> None:
+    part = quotes.rows(rows)
+    ended = None
+    if rung == Method.SVI:
+        raw, ended = fit_svi(part, None if start is None else Raw(*(each[rows] for each in start)))
+    elif rung == Method.SSVI:
+        raw, ended = fit_ssvi(part)
+    else:
+        raw = _line(part)
+    # A slice without a finite variance in the middle of its quotes is no fit.
+    failed = ~np.isfinite(total_variance((part.k_min + part.k_max) / 2.0, raw))
+    fitted.method[rows[failed]] = Method.NONE
+    for target, value in zip(fitted.raw, raw, strict=True):
+        target[rows] = np.where(failed, np.nan, value)
+    if isinstance(ended, Minimum):
+        fitted.nfev[rows] += ended.nfev.astype(np.int32)
+        fitted.notes[rows[~ended.converged]] |= Status.NOT_CONVERGED
+
+
+def _line(quotes: SmileQuotes) -> Raw:
+    """Through the means at two strikes and constant beyond the lower one, or flat through one."""
+
+    def mean_at(k: Floats) -> Floats:
+        here = quotes.used & (quotes.k == k[:, None])
+        return np.asarray(np.where(here, quotes.w, 0.0).sum(axis=1) / here.sum(axis=1))
+
+    k0 = quotes.k_min
+    k1 = quotes.k_max
+    w0 = mean_at(k0)
+    w1 = mean_at(k1)
+    slope = np.divide(w1 - w0, k1 - k0, out=np.zeros_like(w0), where=k1 > k0)
+    falls = slope < 0.0
+    b = np.minimum(np.abs(slope) / 2.0, _STEEPEST)
+    return Raw(np.where(falls, w1, w0), b, np.sign(slope), np.where(falls, k1, k0), np.zeros_like(b))
+
+
+def _rms_error(fitted: FittedSlices, quotes: SmileQuotes) -> Floats:
+    """Return the root mean square error in volatility; NaN where there are no more quotes than parameters."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = _volatility(fitted.raw, quotes) - quotes.iv
+        square = np.where(quotes.used, np.square(error), 0.0).sum(axis=1) / quotes.used.sum(axis=1)
+    enough = (quotes.distinct > _FREEDOM[fitted.method]) & (fitted.method != Method.NONE)
+    return np.where(enough, np.sqrt(square), np.nan)
+
+
+def _volatility(raw: Raw, quotes: SmileQuotes) -> Floats:
+    w = total_variance(quotes.k, Raw(*(part[:, None] for part in raw)))
+    return np.asarray(np.sqrt(w / quotes.t[:, None]))
+
+
+def fit_between(
+    fitted: FittedSlices, quotes: SmileQuotes, weight: Floats, bid: Floats, ask: Floats
+) -> FittedSlices:
+    """Fit again, to the places between bid and ask nearest to the fit before, in place; see `smile.fit`."""
+    # A crossed market has no place between its sides: the quote itself stays there.
+    crossed = bid > ask
+    low = np.where(np.isfinite(bid) & ~crossed, bid, np.where(np.isfinite(ask) & ~crossed, 0.0, quotes.iv))
+    high = np.where(
+        np.isfinite(ask) & ~crossed, ask, np.where(np.isfinite(bid) & ~crossed, np.inf, quotes.iv)
+    )
+    sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
+    target, least = _nearest(fitted.raw, quotes, weight, low, high)
+    begin = Raw(*(part.copy() for part in fitted.raw))
+    rows = np.flatnonzero(sided & (least > 0.0))
+    for _ in range(_ROUNDS):
+        if not rows.size:
+            break
+        places = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
+        again = fit_slices(places, Raw(*(part[rows] for part in begin)))
+        fitted.nfev[rows] += again.nfev
+        # The next round starts from this fit, also where it is not the best one.
+        for part, value in zip(begin, again.raw, strict=True):
+            part[rows] = value
+        target[rows], loss = _nearest(again.raw, quotes.rows(rows), weight[rows], low[rows], high[rows])
+        better = loss < least[rows]
+        least[rows[better]] = loss[better]
+        results = zip((*fitted.raw, *fitted[1:3]), (*again.raw, *again[1:3]), strict=True)
+        for part, value in results:
+            part[rows[better]] = value[better]
+        rows = rows[loss > 0.0]
+    fitted.rmse_vol[:] = _rms_error(fitted, quotes)
+    return fitted
+
+
+def _nearest(
+    raw: Raw, quotes: SmileQuotes, weight: Floats, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    """Return the places from `low` to `high` nearest to the slices, NaN without a quote, and losses."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        model = _volatility(raw, quotes)
+        valued = np.isfinite(model)
+        target = np.where(valued, np.clip(model, low, high), quotes.iv)
+        outside = np.where(valued, model - target, np.inf)
+        loss = np.where(quotes.used, weight * outside**2, 0.0).sum(axis=1)
+    return np.where(quotes.used, target, np.nan), loss
+
 
 _ROWS = 8192
 _TYPES = dict.fromkeys(RAW, np.float64) | {"method": np.int8} | FACTS

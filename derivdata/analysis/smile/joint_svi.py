@@ -1,6 +1,6 @@
 """SVI slices of all expiries fitted together, free of butterflies and of calendar arbitrage.
 
-Five parameters a slice, those of `derivdata.analysis.smile.floor_form`, so that total variance is positive by
+Five parameters a slice, those of `derivdata.analysis.smile.svi`, so that total variance is positive by
 construction. The conditions are inequalities:
 
 * butterfly: Durrleman's ``g(k) >= 0`` at 61 places of every slice, out to 30 deviations, and wing slopes
@@ -31,18 +31,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from derivdata.analysis.smile.butterfly import certified, check_slices, product
-from derivdata.analysis.smile.floor_form import (
-    SIZE,
-    density,
-    density_jet,
-    floor_from_raw,
-    floor_to_raw,
-    variance,
-    variance_jet,
-)
 from derivdata.analysis.smile.quotes import SurfaceQuotes
 from derivdata.analysis.smile.search import Banded, Index, Linearised, minimise
-from derivdata.analysis.smile.svi import Raw, total_variance
+from derivdata.analysis.smile.svi import (
+    SIZE,
+    Raw,
+    floor_density,
+    floor_density_jet,
+    floor_from_raw,
+    floor_to_raw,
+    floor_variance,
+    floor_variance_jet,
+    total_variance,
+)
 from derivdata.support.arrays import Bools, Floats, Indices, Ints
 
 _ROUNDS = 14
@@ -166,9 +167,9 @@ class JointProblem(NamedTuple):
 
     def constraints(self, slices: Floats) -> Constraints:
         """Values of all conditions."""
-        g = density(slices[..., None], self.places_g)
-        gap = variance(slices[:, :, 1:, None], self.places_gap)
-        gap -= variance(slices[:, :, :-1, None], self.places_gap)
+        g = floor_density(slices[..., None], self.places_g)
+        gap = floor_variance(slices[:, :, 1:, None], self.places_gap)
+        gap -= floor_variance(slices[:, :, :-1, None], self.places_gap)
         gap *= self.gap_unit
         wings = np.moveaxis(slices[1:3, :, 1:] - slices[1:3, :, :-1], 0, -1)
         return Constraints(g, gap, wings)
@@ -238,7 +239,7 @@ class JointProblem(NamedTuple):
 
     def _quote_products(self, slices: Floats) -> tuple[Floats, Floats]:
         """Return products of each slice's quotes, ``(surfaces, expiries, 6, 6)``, and each surface's loss."""
-        w, by_w = variance_jet(slices[..., None], self.quotes.k)
+        w, by_w = floor_variance_jet(slices[..., None], self.quotes.k)
         error, factor = self.quotes.errors(w)
         rows = np.empty((*self.live.shape, SIZE + 1, w.shape[-1]))
         np.multiply(np.moveaxis(by_w, 0, 2), factor[:, :, None], out=rows[..., :SIZE, :])
@@ -252,7 +253,7 @@ class JointProblem(NamedTuple):
         if not surface.size:
             return
         root = np.sqrt(self.force)[surface]
-        _, slope = density_jet(slices[:, surface, expiry], self.places_g[surface, expiry, place])
+        _, slope = floor_density_jet(slices[:, surface, expiry], self.places_g[surface, expiry, place])
         rows = np.vstack([slope * root, -root * lack[surface, expiry, place]]).T
         _add_products(own, rows, rows, surface, expiry)
 
@@ -265,8 +266,8 @@ class JointProblem(NamedTuple):
         k = self.places_gap[surface, pair, place]
         unit = root * self.gap_unit[surface, pair, place]
         residual = -root * lack[surface, pair, place]
-        _, by_earlier = variance_jet(slices[:, surface, pair], k)
-        _, by_later = variance_jet(slices[:, surface, pair + 1], k)
+        _, by_earlier = floor_variance_jet(slices[:, surface, pair], k)
+        _, by_later = floor_variance_jet(slices[:, surface, pair + 1], k)
         earlier = np.vstack([-unit * by_earlier, residual]).T
         later = np.vstack([unit * by_later, residual]).T
         _add_products(own, earlier, earlier, surface, pair)

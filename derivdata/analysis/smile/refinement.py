@@ -21,8 +21,15 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from derivdata.analysis.smile.bumps import CENTRES, REACH, Bumped, shape
-from derivdata.analysis.smile.svi import Raw, density_factor, total_variance
+from derivdata.analysis.smile.svi import (
+    CENTRES,
+    REACH,
+    Bumped,
+    Raw,
+    bump_shape,
+    density_factor,
+    total_variance,
+)
 from derivdata.support.arrays import Bools, Floats, Indices
 
 _GRID = np.linspace(-REACH, REACH, 1361)  # in units: 0.01 apart
@@ -148,7 +155,7 @@ def _grid(raw: Raw, unit: Floats, years: Floats) -> Grid:
 def _shapes(k: Floats, unit: Floats, *, derivative: int = 0) -> Floats:
     """Return the bumps of height 1 of each expiry at its places, derivatives in units: bumps last."""
     z = k / unit[:, None]
-    return np.stack([shape(z - centre, derivative=derivative) for centre in CENTRES], axis=-1)
+    return np.stack([bump_shape(z - centre, derivative=derivative) for centre in CENTRES], axis=-1)
 
 
 def _accepted(grid: Grid, heights: Floats, target: Floats, rises: Floats) -> tuple[Floats, Bools, Bools]:

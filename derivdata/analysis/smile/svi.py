@@ -1,7 +1,17 @@
-"""Raw SVI: its parameters, its jump wings, and its formula.
+"""Raw SVI: parameters, jump wings, formula, a form with positive total variance, and bumps on a slice.
 
 Gatheral and Jacquier, "Arbitrage-free SVI volatility surfaces", Quantitative Finance 14 (2014),
 equations 3.1 to 3.5. Parameters are floats, numpy arrays or DataArrays (lazy ones stay lazy); NaN stays NaN.
+
+``w = f + p² P + q² Q − σ p q`` with ``P, Q = (√(x² + σ²) ± x)/2`` and ``x = k − m``: f is the least total
+variance, p² and q² are the slopes of the right and left wing. Variables are ``(f, p, q, m, ln σ)``, on the
+first axis. In terms of ``R = √(x² + σ²)`` this is raw SVI: ``w = f − σ p q + bend R + tilt x`` with
+``bend = (p² + q²)/2`` and ``tilt = (p² − q²)/2``.
+
+A slice with bumps is ``w(k) = SVI(k) + Σ hᵢ φ(k/u − cᵢ)``. The unit u is the root of the SVI slice's total
+variance at the money, and ``φ(z) = (1 − (z/R)²)⁶`` for ``|z| < R`` and 0 beyond: nearly a normal density of
+deviation 0.8, with five continuous derivatives. Beyond 6.77 units the slice is exactly its SVI slice, so that
+everything proved of the wings of SVI holds for it.
 """
 
 from __future__ import annotations
@@ -14,11 +24,78 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_together
-from derivdata.analysis.smile.bumps import RAW_SIZE, Bumped, bump_variance
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["JumpWings", "Raw", "convert"]
+
+
+CENTRES = (-4.0, -2.25, -1.0, 0.0, 1.0, 2.25, 4.0)
+"""Middles of the bumps, in units of the root of total variance at the money."""
+
+_POWER = 6
+_RADIUS = 0.8 * float(np.sqrt(2.0 * _POWER))
+REACH = CENTRES[-1] + _RADIUS
+"""Distance from the money beyond which there are no bumps, in the same unit."""
+
+
+class Bumped(NamedTuple):
+    """A slice of raw SVI with bumps: `bump_1` and so on are their heights in total variance."""
+
+    a: Any
+    b: Any
+    rho: Any
+    m: Any
+    sigma: Any
+    bump_unit: Any
+    bump_1: Any
+    bump_2: Any
+    bump_3: Any
+    bump_4: Any
+    bump_5: Any
+    bump_6: Any
+    bump_7: Any
+
+
+RAW_SIZE = 5
+BUMP_NAMES = Bumped._fields[RAW_SIZE:]
+
+
+def parameter_names(fit: xr.Dataset) -> tuple[str, ...]:
+    """List the variables of a fit that hold the parameters of its slices."""
+    return Bumped._fields if BUMP_NAMES[0] in fit.variables else Bumped._fields[:RAW_SIZE]
+
+
+def filled_bumps(fit: xr.Dataset) -> xr.Dataset:
+    """Return a fit where slices without bumps have heights of 0, after labels were added to it."""
+    if BUMP_NAMES[0] not in fit.variables:
+        return fit
+    empty = {name: fit[name].fillna(0.0 if name != BUMP_NAMES[0] else 1.0) for name in BUMP_NAMES}
+    return fit.assign({name: part.assign_attrs(fit[name].attrs) for name, part in empty.items()})
+
+
+def bump_shape(z: Floats, *, derivative: int = 0) -> Floats:
+    """Return φ or a derivative of it."""
+    x = np.clip(z / _RADIUS, -1.0, 1.0)
+    inside = 1.0 - x * x
+    if derivative == 0:
+        return np.asarray(inside**_POWER)
+    if derivative == 1:
+        return np.asarray(-2.0 * _POWER / _RADIUS * x * inside ** (_POWER - 1))
+    bend = (2.0 * _POWER - 1.0) * x * x - 1.0
+    return np.asarray(2.0 * _POWER / _RADIUS**2 * bend * inside ** (_POWER - 2))
+
+
+def bump_variance(k: Any, slices: Bumped, *, derivative: int = 0) -> Floats:
+    """Return the total variance of the bumps alone, or a derivative of it in k."""
+    total = np.zeros(np.broadcast_shapes(np.shape(k), np.shape(slices.bump_unit)))
+    z = k / slices.bump_unit
+    for centre, height in zip(CENTRES, slices[RAW_SIZE + 1 :], strict=True):
+        if np.any(height):
+            total = total + height * bump_shape(z - centre, derivative=derivative)
+    return np.asarray(total / slices.bump_unit**derivative)
+
+
 __dir__ = __all__.copy
 
 
@@ -204,3 +281,133 @@ def _require_determined(given: Bools, v: Floats, v_min: Floats, level: Bools, me
             f"{int(impossible.sum())} jump-wing set(s) have psi = 0 and v above v_min, or wings without a "
             "vertex, so no smile has them at their year_fraction"
         )
+
+
+SIZE = 5
+"""Number of variables of a slice."""
+
+
+def floor_from_raw(raw: Raw) -> Floats:
+    """Return the variables ``(5, N)`` of raw parameters."""
+    right = np.sqrt(np.maximum(raw.b * (1.0 + raw.rho), 0.0))
+    left = np.sqrt(np.maximum(raw.b * (1.0 - raw.rho), 0.0))
+    return np.stack([raw.a + raw.sigma * right * left, right, left, raw.m, np.log(raw.sigma)])
+
+
+def floor_to_raw(x: Floats) -> Raw:
+    """Return the raw parameters of these variables."""
+    floor, right, left, m, log_sigma = x
+    total = right**2 + left**2
+    rho = np.divide(right**2 - left**2, total, out=np.zeros_like(total), where=total > 0.0)
+    sigma = np.exp(log_sigma)
+    return Raw(floor - sigma * right * left, total / 2.0, rho, m, sigma)
+
+
+class _Hyperbola(NamedTuple):
+    """Parts of the formula: `distance` is x, `radius` is R, `level` is ``f − σ p q``."""
+
+    sigma: Floats
+    distance: Floats
+    radius: Floats
+    bend: Floats
+    tilt: Floats
+    level: Floats
+
+    def variance(self) -> Floats:
+        """Return w."""
+        w = self.bend * self.radius
+        w += self.tilt * self.distance
+        w += self.level
+        return w
+
+
+def _hyperbola(x: Floats, k: Floats) -> _Hyperbola:
+    floor, p, q, m, log_sigma = x
+    sigma = np.exp(log_sigma)
+    distance = k - m
+    radius = distance * distance
+    radius += sigma * sigma
+    np.sqrt(radius, out=radius)
+    right = p * p
+    left = q * q
+    return _Hyperbola(
+        sigma, distance, radius, (right + left) / 2.0, (right - left) / 2.0, floor - sigma * p * q
+    )
+
+
+def floor_variance(x: Floats, k: Floats) -> Floats:
+    """Return total variance w at log-moneyness `k`."""
+    return _hyperbola(x, k).variance()
+
+
+def floor_variance_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
+    """Return w and its derivatives in the variables, ``(5, …)``."""
+    hyperbola = _hyperbola(x, k)
+    p = x[1]
+    q = x[2]
+    radius = hyperbola.radius
+    by_w = np.empty((SIZE, *hyperbola.distance.shape))
+    by_w[0] = 1.0
+    # ∂w/∂p = 2 p P − σ q with 2 P = R + x, and alike for q.
+    np.add(radius, hyperbola.distance, out=by_w[1])
+    by_w[1] *= p
+    by_w[1] -= hyperbola.sigma * q
+    np.subtract(radius, hyperbola.distance, out=by_w[2])
+    by_w[2] *= q
+    by_w[2] -= hyperbola.sigma * p
+    # ∂w/∂m = −∂w/∂k = −(bend x/R + tilt)
+    np.divide(hyperbola.distance, radius, out=by_w[3])
+    by_w[3] *= -hyperbola.bend
+    by_w[3] -= hyperbola.tilt
+    # ∂w/∂ln σ = bend σ²/R − σ p q
+    np.divide(hyperbola.bend * hyperbola.sigma * hyperbola.sigma, radius, out=by_w[4])
+    by_w[4] -= hyperbola.sigma * p * q
+    return hyperbola.variance(), by_w
+
+
+def floor_jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Return w and its first two derivatives in k, and the derivatives of each of them in the variables."""
+    w, by_w = floor_variance_jet(x, k)
+    hyperbola = _hyperbola(x, k)
+    p = x[1]
+    q = x[2]
+    inverse = 1.0 / hyperbola.radius
+    lean = hyperbola.distance * inverse
+    narrow = np.square(hyperbola.sigma * inverse)
+    curve = narrow * inverse
+    zero = np.zeros_like(hyperbola.distance)
+    dw = hyperbola.tilt + hyperbola.bend * lean
+    d2w = hyperbola.bend * curve
+    by_dw = (zero, p * (1.0 + lean), -q * (1.0 - lean), -d2w, -hyperbola.bend * lean * narrow)
+    by_d2w = (zero, p * curve, q * curve, 3.0 * d2w * lean * inverse, d2w * (2.0 - 3.0 * narrow))
+    return (w, dw, d2w), (by_w, np.stack(by_dw), np.stack(by_d2w))
+
+
+def floor_density(x: Floats, k: Floats) -> Floats:
+    """Return Durrleman's g, as `derivdata.analysis.smile.svi.density_factor` defines it."""
+    hyperbola = _hyperbola(x, k)
+    inverse = 1.0 / hyperbola.radius
+    half_slope = (hyperbola.tilt + hyperbola.bend * (hyperbola.distance * inverse)) / 2.0
+    by_variance = 1.0 / hyperbola.variance()
+    g = k * half_slope
+    g *= by_variance
+    g -= 1.0
+    np.square(g, out=g)
+    np.square(half_slope, out=half_slope)
+    by_variance += 0.25
+    half_slope *= by_variance
+    g -= half_slope
+    inverse *= inverse * inverse
+    inverse *= hyperbola.bend * hyperbola.sigma * hyperbola.sigma / 2.0
+    g += inverse
+    return g
+
+
+def floor_density_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
+    """Return Durrleman's g and its derivatives in the variables."""
+    (w, dw, d2w), (by_w, by_dw, by_d2w) = floor_jet(x, k)
+    tangent = 1.0 - k * dw / (2.0 * w)
+    g = tangent**2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0
+    g_w = tangent * k * dw / w**2 + (dw / (2.0 * w)) ** 2
+    g_dw = -tangent * k / w - dw / 2.0 * (1.0 / w + 0.25)
+    return g, g_w * by_w + g_dw * by_dw + 0.5 * by_d2w

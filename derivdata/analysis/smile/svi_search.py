@@ -17,7 +17,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from derivdata.analysis.smile.floor_form import floor_from_raw, floor_to_raw, variance_jet
 from derivdata.analysis.smile.quotes import SmileQuotes, scaled_quotes
 from derivdata.analysis.smile.search import (
     Dense,
@@ -29,7 +28,7 @@ from derivdata.analysis.smile.search import (
     minimise,
     times,
 )
-from derivdata.analysis.smile.svi import Raw
+from derivdata.analysis.smile.svi import Raw, floor_from_raw, floor_to_raw, floor_variance_jet
 from derivdata.support.arrays import Bools, Floats
 
 _ROWS = 512
@@ -372,7 +371,7 @@ class _FloorProblem(NamedTuple):
 
     def evaluate(self, x: Floats) -> Linearised:
         """Residual and Jacobian products at `x`."""
-        value, slope = variance_jet(x[..., None], self.k)
+        value, slope = floor_variance_jet(x[..., None], self.k)
         error = self.w - value
         weighted = self.weight * slope
         gram = np.vecdot(weighted[:, None], slope)

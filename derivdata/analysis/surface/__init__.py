@@ -7,8 +7,7 @@ log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 
 from derivdata.analysis.smile.essvi import from_essvi
 from derivdata.analysis.surface.chain_surface import from_chain, history
-from derivdata.analysis.surface.densities import local_volatility
-from derivdata.analysis.surface.evaluate import at, iv
+from derivdata.analysis.surface.evaluate import at, iv, local_volatility
 from derivdata.analysis.surface.fitting import fit
 from derivdata.analysis.surface.points import constant_maturity
 from derivdata.analysis.surface.term_structures import calendar_check, forward_variance, term_structure

@@ -12,18 +12,18 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
 from derivdata.analysis.chain.cleaning import flags, usable
-from derivdata.analysis.chain.prepared import PreparedChain, is_cleaned, prepare
-from derivdata.analysis.chain.slice_forwards import (
+from derivdata.analysis.chain.forward import (
     by_listed_expiry,
     main_contracts,
     of_expiries,
     slice_forwards,
     spot_prices,
 )
+from derivdata.analysis.chain.prepared import PreparedChain, is_cleaned, prepare
 from derivdata.analysis.chain.smile_quotes import prepare_cleaned, smiles_of
 from derivdata.analysis.labelling import plain, where
-from derivdata.analysis.smile.bumps import filled_bumps
 from derivdata.analysis.smile.quotes import quote_weights
+from derivdata.analysis.smile.svi import filled_bumps
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.fitting import Loss, SurfaceMethod, at_the_money_of, fit

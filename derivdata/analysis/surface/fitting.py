@@ -14,14 +14,19 @@ from derivdata.analysis import smile
 from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.smile import essvi, strip
-from derivdata.analysis.smile.bumps import BUMP_NAMES, Bumped
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble
 from derivdata.analysis.smile.joint_svi import fit_joint
-from derivdata.analysis.smile.quotes import LabelledQuotes, SurfaceQuotes, in_rows, labelled
+from derivdata.analysis.smile.quotes import (
+    LabelledQuotes,
+    SurfaceQuotes,
+    in_rows,
+    labelled,
+    off_quotes,
+    with_covariance,
+)
 from derivdata.analysis.smile.refinement import Quotes, bumps_of
-from derivdata.analysis.smile.svi import Raw, slice_of, total_variance
-from derivdata.analysis.smile.uncertainty import off_quotes, with_covariance
+from derivdata.analysis.smile.svi import BUMP_NAMES, Bumped, Raw, slice_of, total_variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.term_structures import calendar_check
 from derivdata.support.arguments import Numbers, typed

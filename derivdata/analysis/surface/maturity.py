@@ -18,8 +18,15 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.black76.inversion import deviation, time_value
 from derivdata.analysis.labelling import applied, bare, elementwise, where, whole_surface
-from derivdata.analysis.smile.bumps import BUMP_NAMES, REACH, Bumped, parameter_names
-from derivdata.analysis.smile.svi import Raw, slice_of, total_variance
+from derivdata.analysis.smile.svi import (
+    BUMP_NAMES,
+    REACH,
+    Bumped,
+    Raw,
+    parameter_names,
+    slice_of,
+    total_variance,
+)
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, read_times, share_of
 from derivdata.support.arrays import Bools, Floats, Indices

@@ -18,8 +18,7 @@ from derivdata.analysis.labelling import (
     whole_surface,
     with_units,
 )
-from derivdata.analysis.smile.bumps import parameter_names
-from derivdata.analysis.smile.svi import slice_of, total_variance
+from derivdata.analysis.smile.svi import parameter_names, slice_of, total_variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
 from derivdata.analysis.surface.maturity import Extrapolation, at_maturity

@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.client.bundle.journal import RecordingJournal, is_journal
 from derivdata.client.bundle.layout import (
     ANSWERS,
     BODY,
@@ -32,6 +31,7 @@ from derivdata.client.bundle.layout import (
     request_of,
     unusable,
 )
+from derivdata.client.bundle.writing import RecordingJournal, is_journal
 from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import BundleError
 from derivdata.support import times

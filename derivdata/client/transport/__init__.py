@@ -4,7 +4,6 @@ Who answers is chosen once, by `connect`. Every answer then passes the same way:
 key, the turn at the endpoint, the deadlines and the checks; above it the error map and the typed decode.
 """
 
-from derivdata.client.transport.any_path import raw
 from derivdata.client.transport.cache import cache_clear, cache_info
 from derivdata.client.transport.connecting import connect, disconnect
 from derivdata.client.transport.connection import Connection
@@ -15,6 +14,7 @@ from derivdata.client.transport.session import (
     get,
     get_each,
     provenance,
+    raw,
     unreadable,
 )
 from derivdata.support.times import asof

@@ -1,15 +1,23 @@
-"""The adapter below the cache: key, turn, deadlines, retries, checks. Its answers are whole and key-free."""
+"""The adapter below the cache: key, pace, deadlines, retries and checks; and the settings of a connection."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
+import os
+import random
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import requests
 import urllib3
+from filelock import FileLock
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
@@ -23,8 +31,160 @@ from derivdata.client.transport.response import (
     permanent,
     retry_after,
 )
-from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import FetchError, NetworkError, SchemaError
+from derivdata.support.files import private_folder
+from derivdata.support.times import machine_now
+from derivdata.tables.endpoints import Endpoint
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one request, most of them in seconds."""
+
+    connect: float = 5.0
+    read: float = 20.0  # between two pieces of an answer
+    answer: float = 60.0  # one try, from its start to the last byte
+    budget: float = 120.0  # all tries and the pauses between them, without waiting for a turn
+    patience: float = 300.0  # the caller's, everything included
+    retry_after: float = 30.0  # longest pause that a service may ask for
+    tries: int = 5
+    body_bytes: int = 48 * 2**20  # decompressed
+
+
+IN_PROCESS = Limits(read=240.0, answer=240.0, budget=240.0)
+"""Of a service in this process: while it makes a long answer its silence says nothing."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A clock for durations, a way to sleep, chance in [0, 1), and the machine's time of day."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[], float] = random.random
+    machine: Callable[[], datetime] = machine_now
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """Settings of a connection."""
+
+    scope: str  # names the source in the cache: its address, or a local source's identity
+    folder: Path
+    cache: str = "on"  # or "refresh" (request again, then keep), or "off"
+    offline: bool = False  # only the cache answers, with answers of any age
+    paced: bool = True  # rate limits are kept
+    limits: Limits = field(default_factory=Limits)
+    timing: Timing = field(default_factory=Timing)
+    rules: Mapping[str, Any] = field(default_factory=dict)  # settings of requests-cache, by its names
+    session: Any = None  # a user's own requests.Session or CachedSession
+
+    @property
+    def has_own_cache(self) -> bool:
+        """Whether the user's session has a cache of its own: the one of this library is then not used."""
+        return hasattr(self.session, "cache") and hasattr(self.session, "settings")
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether a record that is fresh answers without a session."""
+        if self.has_own_cache:
+            return False
+        return self.offline or (self.cache == "on" and not self.rules.get("always_revalidate"))
+
+
+_SHARE = 0.9
+"""Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
+_LOCK_SECONDS = 0.5
+_POLL_SECONDS = 0.005
+_HORIZON_SECONDS = 60.0
+_LATE_SECONDS = 0.03
+_TURNS = 5
+"""Retries for a slot that was missed while the process was descheduled."""
+
+
+def spacing_seconds(endpoint: Endpoint) -> float:
+    """Seconds that are kept between two requests to an endpoint; 0 where it has no limit."""
+    return 0.0 if endpoint.per_second is None else 1.0 / (_SHARE * endpoint.per_second)
+
+
+class Pace:
+    """Waits for this key's next turn at an endpoint."""
+
+    def __init__(self, folder: Path, scope: str, timing: Timing) -> None:
+        self._folder = folder
+        self._scope = scope
+        self._timing = timing
+        self._own: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def wait(self, endpoint: Endpoint | None) -> None:
+        """Sleep until this request may be sent."""
+        if endpoint is None or endpoint.per_second is None:
+            return
+        spacing = spacing_seconds(endpoint)
+        name = hashlib.sha256(f"{self._scope}\n{endpoint.path}".encode()).hexdigest()[:32]
+        for _ in range(_TURNS):
+            delay = self._shared_delay(name, spacing)
+            if delay is None:
+                with self._lock:
+                    now, slot = self._next(self._own.get(name), spacing)
+                    self._own[name] = slot
+                delay = slot - now
+            if not self._overslept(delay):
+                return
+
+    def _overslept(self, delay: float) -> bool:
+        """Sleep until the turn; whether it was slept through, so that the one after it comes too soon."""
+        if delay <= 0:
+            return False
+        due = self._timing.monotonic() + delay
+        self._timing.sleep(delay)
+        return self._timing.monotonic() > due + _LATE_SECONDS
+
+    def _shared_delay(self, name: str, spacing: float) -> float | None:
+        """Take the next slot in the file that processes share; None where none is free in time."""
+        try:
+            private_folder(self._folder)
+            with FileLock(
+                self._folder / f"{name}.lock",
+                timeout=_LOCK_SECONDS,
+                poll_interval=_POLL_SECONDS,
+                mode=0o600,
+                fallback_to_soft=False,  # a lock that outlives a killed process would delay every request
+            ):
+                return self._taken(self._folder / name, spacing)
+        except (
+            OSError,
+            RuntimeError,
+        ):  # no folder, no locks in it, or another holds it: Timeout is an OSError
+            return None
+
+    def _taken(self, path: Path, spacing: float) -> float:
+        # Never through a link: in a folder that others may write it could name any file of this user.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            now, slot = self._next(_number(os.read(file, 64)), spacing)
+            os.ftruncate(file, 0)
+            os.lseek(file, 0, os.SEEK_SET)
+            os.write(file, repr(slot).encode())
+        finally:
+            os.close(file)
+        return slot - now
+
+    def _next(self, last: float | None, spacing: float) -> tuple[float, float]:
+        """Now, and the next free slot; the clock is the machine's monotonic one, which processes share."""
+        now = self._timing.monotonic()
+        if last is None or last > now + _HORIZON_SECONDS:
+            return now, now
+        return now, max(now, last + spacing)
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
 
 KEPT_HEADERS = (
     "Age",

@@ -1,14 +1,20 @@
-"""The network: a session of requests-cache over the sealed records, over the adapter that sends.
+"""The network: a requests-cache session over the sealed records, run in a thread of its own.
 
 It is imported when no fresh record answers. requests-cache decides which record may be used, when it is
 requested again, and how (RFC 9111). Its storage is the sealed record files. The adapter below it sends.
+
+An interrupt in a notebook strikes the thread that waits here, on a queue, and never one that holds a
+connection pool's lock; the work itself goes on and its answer is in the cache when the cell runs again.
 """
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import pandas as pd
@@ -21,14 +27,81 @@ from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
 from requests_cache.policy import NEVER_EXPIRE, get_url_expiration
 
-from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, renewed
+from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, ConnectionSettings, renewed
 from derivdata.client.transport.cache import AnswerFiles, Head
 from derivdata.client.transport.keyless import keep_anonymous
 from derivdata.client.transport.origin import Secret, Site
 from derivdata.client.transport.response import http_date, network_error, notices_in
-from derivdata.client.transport.settings import ConnectionSettings
-from derivdata.client.transport.worker import SharedRequests
 from derivdata.tables.endpoints import Endpoint
+
+T = TypeVar("T")
+
+
+class TookTooLong(Exception):
+    """The work was not done in time; it is left to itself."""
+
+
+def started(work: Callable[[], T]) -> Callable[[float], T]:
+    """Begin `work` in a daemon thread, and return a function that waits for its result, so many seconds.
+
+    That function raises `TookTooLong` where the work is not done by then, and else whatever `work` raises.
+    """
+    box: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            box.put((work(), None))
+        except BaseException as error:  # hand over any error: else the caller would wait forever
+            error.__context__ = error.__cause__ = None
+            # Without the frames that saw the request as it went out, key and all.
+            box.put((None, error.with_traceback(None)))
+
+    def result(seconds: float) -> T:
+        try:
+            result, error = box.get(timeout=seconds)
+        except queue.Empty:
+            raise TookTooLong from None
+        if error is not None:
+            raise error from None
+        return result  # type: ignore[return-value]
+
+    thread = threading.Thread(target=run, name="derivdata-request", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        # start() waits on a Condition; where an interrupt strikes as that has released its lock, the lock
+        # is released twice, and CPython raises this error about it instead of the interrupt.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
+    return result
+
+
+class SharedRequests(Generic[T]):
+    """Wait for an equal request that is already running. Call it in workers only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Future[T]] = {}
+
+    def run(self, key: str, work: Callable[[], T]) -> T:
+        """Return the result of `work`, or of the same key's work that is under way."""
+        mine = Future[T]()
+        with self._lock:
+            flight = self._under_way.setdefault(key, mine)
+        if flight is not mine:
+            return flight.result()
+        try:
+            result = work()
+            mine.set_result(result)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._under_way[key]
+        return result
+
 
 _CLOSED = pd.Timedelta(1, "h")
 

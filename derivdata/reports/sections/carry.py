@@ -12,7 +12,7 @@ import xarray as xr
 from derivdata import plot, units
 from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import of_what
-from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.status import FundingStatus
 from derivdata.plot import style
 from derivdata.plot.carry_bars import breakeven_days
 from derivdata.reports.data import Data, Rates

@@ -27,7 +27,7 @@ from derivdata.support.text import escape_controls
 from derivdata.tables.columns import MOST_PAID
 from derivdata.tables.contracts import contract, venue_slug
 from derivdata.tables.history_rows import level_changes, rate_changes
-from derivdata.tables.payment_intervals import HOUR_US, confirmed_runs, contradicted, payment_time
+from derivdata.tables.payments import HOUR_US, confirmed_runs, contradicted, payment_time
 from derivdata.tables.schema import Column, Kind, Table
 
 AUDITS = ("unit", "interval", "schedule", "venues", "future")

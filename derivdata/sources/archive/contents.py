@@ -14,9 +14,9 @@ from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.corrections import corrections_frame
 from derivdata.sources.archive.ledger import LedgerFile, ledger_files, requests_frame, unanswered_windows
 from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.object_store import Storage
 from derivdata.sources.archive.scanning import stamp
 from derivdata.sources.archive.schemas import archive_table
-from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.tables.schema import Table
 

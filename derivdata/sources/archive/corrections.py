@@ -17,15 +17,13 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import scanning, schemas
-from derivdata.sources.archive.append import write_new_rows
+from derivdata.sources.archive.append import merge_files, write_new_rows
 from derivdata.sources.archive.audit import refuse_other_contracts
-from derivdata.sources.archive.commits import Change, commit
 from derivdata.sources.archive.ledger import content_of, forget_requests
-from derivdata.sources.archive.manifest import Correction, DataFile, Manifest, TableEntry
-from derivdata.sources.archive.merging import merge_files
+from derivdata.sources.archive.manifest import Change, Correction, DataFile, Manifest, TableEntry, commit
+from derivdata.sources.archive.object_store import Storage
 from derivdata.sources.archive.scanning import EVER, EVER_ALL, Selection, TimeRange, stamp
 from derivdata.sources.archive.schemas import frame_of, to_arrow
-from derivdata.sources.archive.storage import Storage
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.schema import Kind, Table

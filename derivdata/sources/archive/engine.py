@@ -26,7 +26,7 @@ from fsspec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.manifest import BLOCK_BYTES, DataFile
-from derivdata.sources.archive.storage import Storage
+from derivdata.sources.archive.object_store import Storage
 
 _SCHEME = "derivdata"
 _MEMORY = "4GB"

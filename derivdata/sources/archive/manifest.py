@@ -1,4 +1,4 @@
-"""The list of live files, as one small JSON file that is replaced atomically.
+"""The manifest of an archive: the list of live files, and the transactions that replace it.
 
 Whatever changes an archive (an append, a correction, an entry in the ledger of requests) writes new files
 and then replaces the manifest, which is the only file that ever changes. One replacement is one commit: "read
@@ -11,16 +11,20 @@ then, and never a table, a name or a file less.
 from __future__ import annotations
 
 import hashlib
+import random
 import re
+import time
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.local_folder import LEDGER_FILE, MANIFEST
-from derivdata.sources.archive.storage import Storage
+from derivdata.sources.archive.object_store import ManifestChanged, Storage
+from derivdata.support.text import warn_caller
 
 BLOCK_BYTES = 1 << 18
 """Files are checked in pieces of as many bytes: small next to a read of a file, large next to a checksum."""
@@ -138,7 +142,7 @@ _HEADS = msgspec.json.Decoder(_Head)
 _MANIFESTS = msgspec.json.Decoder(Manifest)
 
 
-def new() -> Manifest:
+def empty_manifest() -> Manifest:
     """Return the manifest of an archive that holds nothing yet."""
     return Manifest(id=uuid.uuid4().hex)
 
@@ -237,3 +241,160 @@ def _has_appeared(storage: Storage) -> bool:
 
 def _unreadable(storage: Storage, problem: OSError) -> ArchiveError:
     return ArchiveError(f"{storage}: cannot be read as an archive: {problem.strerror or problem}")
+
+
+_CLOSED_MICROS = 3_600_000_000
+_WAIT_SECONDS = 0.2
+
+T = TypeVar("T")
+
+
+class Overtaken(ArchiveError):
+    """Other writers were faster at every attempt: nothing was written, and nothing will be."""
+
+
+class Change(NamedTuple, Generic[T]):
+    """Outcome of a change: the manifest (the same object where nothing changes), and a result.
+
+    Of the files `written` those are removed that the manifest does not name, because they were merged at
+    once.
+    """
+
+    manifest: Manifest
+    result: T
+    written: set[str]
+
+
+def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
+    """Apply a change, completely or not at all, and after those of other writers.
+
+    `change` gets the manifest and writes new files. Where no one else can be kept from writing, it is called
+    again with the new manifest whenever another writer was faster. A writer that dies leaves the old state,
+    and files that no manifest names. On return the data is stored for good.
+    """
+    load(storage)
+    until = time.monotonic() + timeout
+    writing = storage.writing(timeout)
+    try:
+        with writing as cut_off:
+            while True:
+                try:
+                    return _attempt(storage, change, writing, cut_off=cut_off)
+                except ManifestChanged:
+                    if time.monotonic() >= until:
+                        raise Overtaken(
+                            f"{storage}: other writers were faster for over {timeout:g} s; nothing was "
+                            "written: append again, in smaller pieces or with a longer lock_timeout"
+                        ) from None
+                time.sleep(random.uniform(0.0, _WAIT_SECONDS))
+    finally:
+        writing.release()
+
+
+def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing: Any, *, cut_off: bool) -> T:
+    """Apply a change to the manifest as it is now; a ManifestChanged leaves everything as it was."""
+    before, version = load_with_version(storage)
+    tried: Manifest | None = None
+    saved = False
+    try:
+        if before is None:
+            save(storage, empty_manifest(), version)
+            before, version = load_with_version(storage)
+        manifest = before or empty_manifest()
+        if cut_off:
+            _sweep(storage)
+        after, result, written = _changed(storage, change, manifest, version)
+        if after is not manifest:
+            after = msgspec.structs.replace(after, commits=manifest.commits + 1)
+            old = manifest.paths()
+            present = after.paths()
+            gone = ((old | written) - present) | ({manifest.ledger} - {"", after.ledger})
+            storage.settle(present - old, gone)
+            tried = after
+            save(storage, after, version)
+            saved = True
+            _remove(storage, gone, writing)
+        return result
+    except BaseException as problem:
+        if saved:  # only an interrupt, or a notice that a filter turns into an error
+            problem.add_note(f"{storage}: the rows are stored; the next open removes old files that are left")
+            raise
+        with suppress(ArchiveError):  # a manifest that cannot be read must not hide the first problem
+            _sweep(storage)
+        if isinstance(problem, OSError):
+            raise _refused(storage, before or Manifest(), tried, problem) from None
+        raise
+
+
+def _remove(storage: Storage, gone: Collection[str], writing: Any) -> None:
+    """Remove old files after a commit; a notice says which of them are still there."""
+    left = sorted(path for path in gone if not storage.remove(path))
+    if not left:
+        return
+    writing.keep_notes()
+    shown = ", ".join(left[:3]) + (" and more" if len(left) > 3 else "")
+    todo = "remove them by hand" if storage.remote else "the next open removes them"
+    warn_caller(
+        f"{storage}: the rows are stored, but {len(left)} old files could not be removed: {todo} ({shown})"
+    )
+
+
+def clean(storage: Storage) -> None:
+    """Remove the files of an interrupted writer, unless another one is writing."""
+    storage.clean(lambda: _named(storage))
+
+
+def _named(storage: Storage) -> set[str]:
+    """Return the files that the manifest names."""
+    manifest = load(storage) or Manifest()
+    return {*manifest.paths(), manifest.ledger}
+
+
+def _changed(
+    storage: Storage, change: Callable[[Manifest], Change[T]], manifest: Manifest, version: Any
+) -> Change[T]:
+    """Make a change; its failure is a ManifestChanged if another writer may have removed what it read."""
+    try:
+        return change(manifest)
+    except (OSError, ArchiveError):
+        if load_with_version(storage)[1] != version:
+            raise ManifestChanged from None
+        raise
+
+
+def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> str:
+    """Return the identity of the past after rows or answers from some instants [µs] on gave `identity`.
+
+    A client regards a window as closed an hour after its end, and caches its answer while the past stays.
+    """
+    lasts = [file.last for entry in manifest.tables.values() for file in entry.files]
+    is_past = lasts and changed and min(changed) < max(lasts) - _CLOSED_MICROS
+    return identity if is_past else manifest.past
+
+
+def _sweep(storage: Storage) -> None:
+    """Remove the files of an attempt that failed, or of an interrupted writer."""
+    storage.sweep(_named(storage))
+
+
+def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:
+    """Return an error that says whether the rows are there, by the manifest that is stored now."""
+    why = problem.strerror or problem
+    nothing = ArchiveError(f"{storage}: nothing was appended, all is as it was: {why}")
+    if tried is None:  # it failed before the manifest was to be replaced
+        return nothing
+    again = f"append again, rows that are stored are skipped: {why}"
+    try:
+        now = load(storage) or Manifest()
+    except ArchiveError:
+        return ArchiveError(f"{storage}: whether these rows were appended is not known: {again}")
+    if now.commits == before.commits:
+        return nothing
+    if msgspec.json.encode(now) != msgspec.json.encode(tried):
+        return ArchiveError(
+            f"{storage}: another writer has committed, and whether these rows were appended is not known: "
+            f"{again}"
+        )
+    return ArchiveError(
+        f"{storage}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
+    )

@@ -1,14 +1,21 @@
-"""Archives on S3 and what speaks its protocol: objects, and a manifest that is put conditionally.
+"""Where an archive is: the interface of its storage, and archives on S3 and stores with its protocol.
 
 A store of objects has no lock and no rename. A writer reads the manifest with its version (ETag), uploads new
 files under names that no one else can choose, and puts the new manifest on condition that the stored one
 still has that version. Of two writers one succeeds; the other reads the manifest again and repeats its change
-(`derivdata.sources.archive.commits`). So no row is lost, and readers see whole appends only.
+(`derivdata.sources.archive.manifest`). So no row is lost, and readers see whole appends only.
+
+Files are named by their path within the archive, are written once and never change. Only the manifest is
+replaced, and only while it is still the one that the writer has read: in a folder a lock and an atomic rename
+see to that, in a store of objects a conditional put. An absent file is a FileNotFoundError, whatever else
+fails another OSError. Both pickle, for workers; ``str()`` is the address.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import re
 import tempfile
 import threading
 import time
@@ -17,12 +24,12 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.local_folder import MANIFEST
+from derivdata.sources.archive.local_folder import MANIFEST, LocalFolder
 from derivdata.support.forking import renew_in_child
-from derivdata.support.text import import_extra
+from derivdata.support.text import credentials_in, import_extra
 
 _LOOK_SECONDS = 0.25
 """How long one look at the manifest's version serves: a read of a table looks several times."""
@@ -316,3 +323,30 @@ def _is_conflict(problem: BaseException) -> bool:
     """Return whether a conditional put was refused as its condition does not hold."""
     answer = getattr(problem.__cause__, "response", None) or {}
     return isinstance(problem, FileExistsError) or answer.get("Error", {}).get("Code") in _CONFLICTS
+
+
+Storage: TypeAlias = LocalFolder | ObjectStore
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+
+
+def open_storage(path: str | os.PathLike[str]) -> Storage:
+    """Return the storage at a path or address."""
+    text = os.fspath(path)
+    if isinstance(text, str) and credentials_in(text) is not None:
+        raise ArchiveError(
+            "the address of the archive holds a user, a password or a query (it is not shown): write "
+            "s3://bucket/path; the environment gives credentials, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    address = _ADDRESS.match(text)
+    if address is None:
+        try:
+            return LocalFolder(Path(path).expanduser().resolve())
+        except (ValueError, RuntimeError) as fault:
+            raise ValueError(f"path={text!r} cannot name a folder: {fault}") from None
+    if address[1].lower() != "s3":
+        raise ArchiveError(
+            f"{text}: archives on {address[1]} cannot be opened, only folders and s3://bucket/path: "
+            "copy it to one of these first"
+        )
+    return ObjectStore(text)

@@ -15,8 +15,16 @@ import pandas as pd
 
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.tables.payment_intervals import HOUR_US, assign_intervals, payment_time
-from derivdata.tables.payments import SOURCES, conflict_text, is_same_rate, merge_payments, rates_of
+from derivdata.tables.payments import (
+    HOUR_US,
+    SOURCES,
+    assign_intervals,
+    conflict_text,
+    is_same_rate,
+    merge_payments,
+    payment_time,
+    rates_of,
+)
 from derivdata.units import BPS
 
 TABLE = "funding_settlements"

@@ -19,7 +19,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import schemas
 from derivdata.sources.archive.engine import checked_bytes, damaged, engine, quoted
 from derivdata.sources.archive.manifest import DataFile
-from derivdata.sources.archive.storage import Storage
+from derivdata.sources.archive.object_store import Storage
 from derivdata.support import times
 from derivdata.tables.schema import Kind, Table
 

@@ -1,6 +1,6 @@
 """Collecting from the venues: what `derivdata.sources.venues` says to ask is asked, and kept in an archive.
 
-Only this package asks venues, and only `derivdata.sources.collect.clock` reads the machine's clock.
+Only this package asks venues, and only `derivdata.sources.collect.session` reads the machine's clock.
 """
 
 from derivdata.sources.collect.collector import Collector

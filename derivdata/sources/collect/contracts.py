@@ -24,7 +24,7 @@ from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, 
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.tables.contracts import base, hip3_contract
-from derivdata.tables.payment_intervals import VALID_HOURS
+from derivdata.tables.payments import VALID_HOURS
 
 _PAGES = 50
 LISTED_FOR = pd.Timedelta(1, "h")

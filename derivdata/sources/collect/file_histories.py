@@ -18,8 +18,8 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import OtherContract, quoted_contracts
 from derivdata.sources.archive.importing.importer import rows_of_file
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
-from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.histories import Backfilled, asked_window, life
+from derivdata.sources.collect.session import Clock, MachineClock
 from derivdata.sources.collect.venue_files import (
     FILES,
     NOT_IN_FILES,

@@ -12,7 +12,6 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.clock import Clock, MachineClock
 from derivdata.sources.collect.contracts import list_contracts
 from derivdata.sources.collect.files import QUARANTINE, Quarantine, is_collected
 from derivdata.sources.collect.history_rows import (
@@ -35,7 +34,15 @@ from derivdata.sources.collect.liquidations import (
 )
 from derivdata.sources.collect.missing_rows import Surroundings, doubts, has_step, joined, summary
 from derivdata.sources.collect.questions import require_plausible
-from derivdata.sources.collect.session import Contracts, Shared, Stopped, VenueSession, shared_by_host
+from derivdata.sources.collect.session import (
+    Clock,
+    Contracts,
+    MachineClock,
+    Shared,
+    Stopped,
+    VenueSession,
+    shared_by_host,
+)
 from derivdata.sources.venues.endpoint import DATED, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES

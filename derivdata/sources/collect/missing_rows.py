@@ -23,7 +23,7 @@ from derivdata.sources.collect.history_rows import PartialPage
 from derivdata.sources.collect.questions import LEVELS
 from derivdata.sources.query import Query
 from derivdata.support import times
-from derivdata.tables.payment_intervals import confirmed_runs, is_valid
+from derivdata.tables.payments import confirmed_runs, is_valid
 
 INCOMPLETE = "incomplete"
 """How the text begins of a window whose rows are missing at its step."""

@@ -22,7 +22,7 @@ from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
 from derivdata.support import times
-from derivdata.tables.payment_intervals import HOUR_US, payment_time
+from derivdata.tables.payments import HOUR_US, payment_time
 
 _AGE = pd.Timedelta(10, "min")
 _AGE_US = times.us(_AGE)

@@ -1,20 +1,33 @@
-"""What collecting tells: a line in a terminal, what one minute brought, and the status of an archive."""
+"""Reports of the collector: a line in a terminal, the status of an archive, and alerts posted to a URL."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import queue
+import re
 import shutil
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TextIO
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TextIO
+from urllib.parse import urlsplit
 
 import pandas as pd
 
+from derivdata import tables
+from derivdata.client.transport.keyless import KeylessSession, persist, refusal
+from derivdata.errors import NetworkError, VenueError
 from derivdata.sources.archive import Archive
+from derivdata.sources.collect.session import Clock
 from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
-from derivdata.support.text import escape_controls
+from derivdata.support import times
+from derivdata.support.text import did_you_mean, escape_controls
 
 _HOUR = pd.Timedelta(1, "h")
 _FIRST = pd.Timestamp("2009-01-03", tz="UTC")
@@ -156,3 +169,262 @@ def _holes(answered: pd.DataFrame, usual: pd.Timedelta) -> int:
         int((one["start"] - one["end"].cummax().shift() > usual).sum())
         for _, one in answered.sort_values("start").groupby("symbol", dropna=False)
     )
+
+
+SIGNATURE = "X-Derivdata-Signature"
+"""Header with ``sha256=`` and the HMAC of timestamp, a dot and the body, under the user's secret."""
+TIMESTAMP = "X-Derivdata-Timestamp"
+"""Header with the Unix time in seconds that is part of what is signed."""
+
+_TRIES = 6
+_RECENT = pd.Timedelta(1, "h")
+_INSTANT = pd.Timedelta(1, "us")
+_BITCOIN_GENESIS = pd.Timestamp("2009-01-03", tz="UTC")
+_COMPARISONS: dict[str, Callable[[pd.Series, float], pd.Series]] = {
+    ">=": lambda values, limit: values >= limit,
+    "<=": lambda values, limit: values <= limit,
+    ">": lambda values, limit: values > limit,
+    "<": lambda values, limit: values < limit,
+}
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_THRESHOLD = re.compile(rf"(abs )?(\w+)\.(\w+) *(>=|<=|>|<) *({_NUMBER})", re.ASCII)
+_GAP = re.compile(r"gap (\w+) (\w+)", re.ASCII)
+_FILTER = re.compile(r"\b(symbol|exchange)=([^\s,]+(?:,[^\s,]+)*)")
+_SILENT = re.compile(r"silent (\w+)", re.ASCII)
+_FORMS = (
+    "'funding_history.rate_bps_8h > 20', 'abs funding_history.rate_bps_8h > 20', "
+    "'gap oi_history 30m' or 'silent 15m', each with symbol=… or exchange=… after it"
+)
+
+
+class Breach(NamedTuple):
+    """One series or venue for which a rule holds: its name, the value, and the time of its last row."""
+
+    series: str
+    value: float | None
+    time: pd.Timestamp | None
+
+
+@dataclass(frozen=True)
+class AlertRule:
+    """A rule on one table, or on the requests of venues.
+
+    Attributes
+    ----------
+    text
+        The rule as the user wrote it.
+    kind
+        ``threshold``: the newest value of a series satisfies a comparison. ``gap``: the last row of a series
+        is older than a length. ``silent``: the last answered request of a venue is older than a length.
+    table, column, comparison, limit, absolute
+        Of a threshold; `table` also of a gap.
+    length
+        Of a gap and of silence.
+    symbols, venues
+        Series that the rule is restricted to; None is all.
+    """
+
+    text: str
+    kind: Literal["threshold", "gap", "silent"]
+    table: str = ""
+    column: str = ""
+    comparison: str = ""
+    limit: float = 0.0
+    absolute: bool = False
+    length: pd.Timedelta | None = None
+    symbols: tuple[str, ...] | None = None
+    venues: tuple[str, ...] | None = None
+
+    def breaches(self, archive: Archive, now: pd.Timestamp) -> list[Breach]:
+        """Return the series or venues for which the rule holds."""
+        if self.kind == "silent":
+            return list(self._silent(archive, now))
+        start = now - _RECENT if self.kind == "threshold" else _BITCOIN_GENESIS
+        rows = archive.newest(Query(self.table, start, now + _INSTANT, self.symbols, self.venues))
+        if self.kind == "gap":
+            values = pd.Series(float("nan"), index=rows.index)
+            broken = rows["time"] < now - self.length
+        else:
+            values = rows[self.column].abs() if self.absolute else rows[self.column]
+            broken = _COMPARISONS[self.comparison](values, self.limit).fillna(False).astype(bool)
+        series = rows["exchange"].astype(str) + " " + rows["symbol"].astype(str)
+        return [
+            Breach(name, None if pd.isna(value) else float(value), time)
+            for name, value, time in zip(
+                series[broken], values[broken], rows.loc[broken, "time"], strict=True
+            )
+        ]
+
+    def _silent(self, archive: Archive, now: pd.Timestamp) -> Iterator[Breach]:
+        ledger = archive.requests()
+        for exchange, requests in ledger.groupby("exchange", sort=True):
+            if self.venues is not None and str(exchange) not in self.venues:
+                continue
+            last = requests.loc[requests["answered"], "end"].max()
+            if not last >= now - self.length:
+                yield Breach(str(exchange), None, None if pd.isna(last) else last)
+
+
+def parse_rule(text: str) -> AlertRule:
+    """Return the rule of a text.
+
+    Raises
+    ------
+    ValueError
+        The text has another form, or names a table, column or filter that does not exist.
+    """
+    filters = {name: tuple(values.split(",")) for name, values in _FILTER.findall(text)}
+    body = " ".join(_FILTER.sub(" ", text).split())
+    chosen: dict[str, Any] = {
+        "text": text,
+        "symbols": filters.get("symbol"),
+        "venues": filters.get("exchange"),
+    }
+    if match := _SILENT.fullmatch(body):
+        return AlertRule(kind="silent", length=times.length(match[1], "silent"), **chosen)
+    if match := _GAP.fullmatch(body):
+        table = _table(match[1])
+        return AlertRule(kind="gap", table=table, length=times.length(match[2], "gap"), **chosen)
+    match = _THRESHOLD.fullmatch(body)
+    if match is None:
+        raise ValueError(f"alert rule {text!r}: expected {_FORMS}")
+    absolute, name, column, comparison, limit = match.groups()
+    table = _table(name)
+    columns = list(tables.TABLES[table].columns)
+    if column not in columns:
+        raise ValueError(
+            f"alert rule {text!r}: {table} has no column {column!r}{did_you_mean(column, columns)}"
+        )
+    return AlertRule(
+        kind="threshold",
+        table=table,
+        column=column,
+        comparison=comparison,
+        limit=float(limit),
+        absolute=absolute is not None,
+        **chosen,
+    )
+
+
+def _table(name: str) -> str:
+    rows = [n for n, table in tables.TABLES.items() if {"symbol", "exchange", "time"} <= set(table.key)]
+    if name not in rows:
+        raise ValueError(f"{name!r} is not a table with symbol, exchange and time{did_you_mean(name, rows)}")
+    return name
+
+
+def signed_headers(secret: str, body: bytes, now: pd.Timestamp) -> dict[str, str]:
+    """Return the headers by which a receiver verifies a body and its age."""
+    stamp = str(int(now.timestamp()))
+    digest = hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return {TIMESTAMP: stamp, SIGNATURE: f"sha256={digest}", "Content-Type": "application/json"}
+
+
+@dataclass
+class Alerts:
+    """Check rules once a minute, and post each change of a series' state.
+
+    Parameters
+    ----------
+    rules
+        What is checked.
+    url, secret
+        Where alerts are posted, and the key of their signature.
+    failed
+        File to which alerts are appended, one JSON object a line, that could not be delivered.
+    clock
+        Whose time is signed, and that waits between tries.
+    tries
+        How often one alert is posted: after 1, 2, 4 … seconds, at most a minute.
+    log
+        Called with a line about each alert that could not be delivered.
+    """
+
+    rules: Sequence[AlertRule]
+    url: str
+    secret: str
+    failed: Path
+    clock: Clock
+    tries: int = _TRIES
+    log: Callable[[str], None] = print
+    _firing: dict[tuple[str, str], Breach] = field(default_factory=dict, init=False)
+    _queue: queue.Queue[dict[str, Any] | None] = field(default_factory=queue.Queue, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
+            raise ValueError("the URL of alerts must begin with https:// or http:// and name a host")
+        if not self.secret:
+            raise ValueError(
+                "alerts are signed: set DERIVDATA_ALERT_SECRET to a secret that the receiver knows"
+            )
+
+    def check(self, archive: Archive, now: pd.Timestamp) -> None:
+        """Compare the archive with the rules; post each series that began or ceased to break one."""
+        current: dict[tuple[str, str], Breach] = {}
+        for rule in self.rules:
+            for breach in rule.breaches(archive, now):
+                current[rule.text, breach.series] = breach
+        for key, breach in current.items():
+            if key not in self._firing:
+                self._send("firing", key[0], breach, now)
+        for key, breach in self._firing.items():
+            if key not in current:
+                self._send("resolved", key[0], breach, now)
+        self._firing = current
+
+    def close(self) -> None:
+        """Deliver what is queued, or write it to the file of failed deliveries, and end."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _send(self, state: str, rule: str, breach: Breach, now: pd.Timestamp) -> None:
+        self._queue.put(
+            {
+                "rule": rule,
+                "state": state,
+                "series": breach.series,
+                "value": breach.value,
+                "last_row": None if breach.time is None else times.iso(breach.time),
+                "time": times.iso(now),
+            }
+        )
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._deliver, name="derivdata-alerts", daemon=True)
+            self._thread.start()
+
+    def _deliver(self) -> None:
+        session = KeylessSession()
+        while (alert := self._queue.get()) is not None:
+            try:
+                persist(partial(self._post, session, alert), _pause, self._wait, tries=self.tries)
+            except (NetworkError, VenueError) as problem:
+                self._keep(alert, str(problem))
+        session.close()
+
+    def _wait(self, seconds: float) -> None:
+        self.clock.wait(seconds)
+
+    def _post(self, session: KeylessSession, alert: Mapping[str, Any]) -> None:
+        body = json.dumps(alert, ensure_ascii=False).encode()
+        reply = session.post(self.url, body, signed_headers(self.secret, body, self.clock.utc()))
+        if not 200 <= reply.status < 300:
+            raise refusal("alerts", reply)
+
+    def _keep(self, alert: Mapping[str, Any], why: str) -> None:
+        """Append an alert that could not be delivered to the file; the URL may be secret and is left out."""
+        line = json.dumps({**alert, "error": why}, ensure_ascii=False)
+        with self.failed.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        host = urlsplit(self.url).hostname
+        self.log(f"alert not delivered to {host} after {self.tries} tries, kept in {self.failed}: {why}")
+
+
+def _pause(problem: VenueError | NetworkError, usual: float) -> float | None:
+    """Return the seconds to the next try; none after a refusal that another try would not change."""
+    if isinstance(problem, VenueError) and problem.reason == "refused":
+        return None
+    stated = problem.retry_after if isinstance(problem, VenueError) else None
+    return usual if stated is None else max(usual, stated)

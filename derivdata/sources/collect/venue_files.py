@@ -14,8 +14,7 @@ import pandas as pd
 from derivdata.client.transport.keyless import LONGEST_WAIT, KeylessReply, KeylessSession, persist, refusal
 from derivdata.errors import NetworkError, VenueError
 from derivdata.sources.archive.ledger import LedgerFile
-from derivdata.sources.collect.clock import Clock
-from derivdata.sources.collect.session import Stopped
+from derivdata.sources.collect.session import Clock, Stopped
 from derivdata.sources.venues import binance, reading
 from derivdata.sources.venues.endpoint import DATED
 from derivdata.sources.venues.record_types import Instrument

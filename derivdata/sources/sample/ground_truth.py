@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import contracts, funding, market, oi_volume, paths
+from derivdata.sources.sample import funding, market, paths, store
 from derivdata.sources.sample import liquidations as process
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.options import bates, chains, trades
@@ -209,17 +209,17 @@ def _oi(chosen: Pairs) -> pd.DataFrame:
             **_named(chosen),
             "level_usd": s.oi[chosen.symbol] * chosen.share,
             "growth_per_year": s.trend[chosen.symbol] + venue_values("growth")[chosen.exchange],
-            "deviation": oi_volume.OI_DEVIATION,
-            "half_life_hours": oi_volume.OI_HALF_LIFE_HOURS,
+            "deviation": funding.OI_DEVIATION,
+            "half_life_hours": funding.OI_HALF_LIFE_HOURS,
             "turnover_per_day": venue_values("turnover")[chosen.exchange],
         }
     )
 
 
 def _positioning(chosen: Pairs) -> pd.DataFrame:
-    crowds = pd.DataFrame(oi_volume.CROWDS.values()).assign(kind=[*oi_volume.CROWDS])
+    crowds = pd.DataFrame(funding.CROWDS.values()).assign(kind=[*funding.CROWDS])
     table = pd.DataFrame(_named(chosen)).merge(crowds, how="cross")
-    return table[["symbol", "exchange", "kind", *oi_volume.Crowd._fields]]
+    return table[["symbol", "exchange", "kind", *funding.Crowd._fields]]
 
 
 def _prices(chosen: Pairs) -> pd.DataFrame:
@@ -314,7 +314,7 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
     """Return price, carry and open interest of the dated futures at each full hour of ``[first, last)``."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     parts = []
-    for symbol, exchange, expiry, time, curve in contracts.sessions(hours, names, venues):
+    for symbol, exchange, expiry, time, curve in store.future_sessions(hours, names, venues):
         price = curve.underlying_price
         years = curve.year_fraction
         columns = {
@@ -324,7 +324,7 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
             "price_usd": price,
             "spot": curve.spot,
             "carry": np.log(price / curve.spot) / years,
-            "oi_usd": contracts.open_interest(symbol, exchange, curve),
+            "oi_usd": store.future_oi(symbol, exchange, curve),
         }
         shaped = {name: np.broadcast_to(values, years.shape) for name, values in columns.items()}
         parts.append(_frame(symbol, exchange, shaped))
@@ -399,7 +399,7 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "oi": _oi,
     "positioning": _positioning,
     "taker_volume": lambda chosen: pd.DataFrame(
-        {**_named(chosen), "impact": oi_volume.TAKER_IMPACT, "deviation": oi_volume.TAKER_DEVIATION}
+        {**_named(chosen), "impact": funding.TAKER_IMPACT, "deviation": funding.TAKER_DEVIATION}
     ),
     "prices": _prices,
     "spot": _spot,

@@ -31,7 +31,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.text import did_you_mean, warn_caller
 from derivdata.tables import venue_facts
 from derivdata.tables.contracts import venue_of
-from derivdata.tables.margin_tiers import stated_tiers
+from derivdata.tables.venue_facts import stated_tiers
 
 __all__ = ["endpoints", "facts", "margin_tiers", "read"]
 __dir__ = __all__.copy

@@ -2,6 +2,8 @@
 
 The rate called ``lastFundingRate`` is the running estimate for ``nextFundingTime``. Coin-margined contracts
 count in contracts of 100 USD (BTC) or 10 USD (others). ``closeTime`` of a ticker is the last trade's.
+
+Options of Binance: chains, trades, and the prices that they were exercised at.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from derivdata.sources.venues.binance_options import OPTION_ENDPOINTS
 from derivdata.sources.venues.endpoint import (
     DATED,
     PRICE_TABLES,
@@ -26,6 +27,8 @@ from derivdata.sources.venues.readers import (
     books,
     candles,
     contracts,
+    option_trades,
+    options,
     payments,
     positioning,
     states,
@@ -41,9 +44,81 @@ from derivdata.sources.venues.record_types import (
     Records,
     Taken,
 )
-from derivdata.sources.venues.shapes import Book, Fault, Figures, Listed, Paid, Sided, refusal, spelled
+from derivdata.sources.venues.shapes import (
+    Bargain,
+    Book,
+    Fault,
+    Figures,
+    Greeks,
+    Listed,
+    Paid,
+    Sided,
+    refusal,
+    spelled,
+)
 from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.tables import contract
+
+_OPTION_MARK = spelled(
+    Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
+    mark="markPrice", interest_rate="riskFreeInterest",
+)  # fmt: skip
+# The price of exercise is the index that each option settles on
+_OPTION_TICKER = spelled(
+    Greeks[str, str], name="symbol", underlying="exercisePrice", index_price="exercisePrice", bid="bidPrice",
+    ask="askPrice", volume="volume",
+)  # fmt: skip
+_OPTION_OI = spelled(Greeks[str, str], name="symbol", open_interest="sumOpenInterest", time="timestamp")
+_OPTION_TRADE = spelled(
+    Bargain[str, int, str | int], name="symbol", time="time", id="id", side="side", price="price",
+    amount="qty",
+)  # fmt: skip
+
+
+class _Exercised(Wire):
+    symbol: str
+    realStrikePrice: str
+    expiryDate: Stamp
+
+
+def exercises(reading: Reading) -> Records:
+    """Read the price at which the options of each expiry were settled, a row for each option."""
+    records = Records()
+    for row in reading.rows(_Exercised):
+        option = reading.option(row.symbol, reading.ms(row.expiryDate))
+        records.times.append(option.expiry)
+        price = reading.required(row.realStrikePrice)
+        delivery = Delivery(option.symbol, reading.ms(row.expiryDate), price, "option:USDT")
+        records.deliveries.append(delivery)
+    return records
+
+
+_option_endpoint = partial(VenueEndpoint, "binance", host="https://eapi.binance.com")
+
+OPTION_ENDPOINTS = (
+    _option_endpoint("chain", "/eapi/v1/mark", options(_OPTION_MARK, ""), weight=5, every=300),
+    _option_endpoint(
+        "chain", "/eapi/v1/ticker", options(_OPTION_TICKER, ""), tables=(), weight=40,
+        every=300,
+    ),
+    _option_endpoint(
+        "chain", "/eapi/v1/openInterest", options(_OPTION_OI, ""), tables=(),
+        symbol="underlyingAsset", expiry="expiration", every=300,
+    ),
+    _option_endpoint(
+        "option_trades", "/eapi/v1/blockTrades", option_trades(_OPTION_TRADE, "", is_block=True),
+        params={"limit": "500"}, weight=5, every=300, note="block trades, the newest 500",
+    ),
+    _option_endpoint(
+        "option_trades", "/eapi/v1/trades", option_trades(_OPTION_TRADE, ""), params={"limit": "500"},
+        symbol="symbol", weight=5, note="of one option: not collected",
+    ),
+    _option_endpoint(
+        "deliveries", "/eapi/v1/exerciseHistory", exercises, params={"limit": "100"}, symbol="underlying",
+        weight=3, every=3600, each=("BTCUSDT", "ETHUSDT"), note="the newest 100 options",
+    ),
+)  # fmt: skip
+
 
 _COIN = "https://dapi.binance.com"
 _SPOT = "https://data-api.binance.vision"

@@ -42,7 +42,7 @@ from derivdata.sources.venues.shapes import (
 )
 from derivdata.support import times
 from derivdata.tables import contract
-from derivdata.tables.payment_intervals import VALID_HOURS
+from derivdata.tables.payments import VALID_HOURS
 
 T = TypeVar("T")
 _FIRST_MS, _NEVER_MS, _NEVER_YEAR = 1_388_534_400_000, 4_102_444_800_000, "2100"  # since 2014

@@ -41,8 +41,14 @@ from derivdata.sources.venues.record_types import (
 )
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.chain_snapshots import snapshots
-from derivdata.tables.payment_intervals import HOUR_US, VALID_HOURS, assign_intervals
-from derivdata.tables.payments import SOURCES, merge_payments, rates_of
+from derivdata.tables.payments import (
+    HOUR_US,
+    SOURCES,
+    VALID_HOURS,
+    assign_intervals,
+    merge_payments,
+    rates_of,
+)
 from derivdata.tables.schema import coded, repeated
 
 _MANY = 20  # contracts from which the median of a batch tells a unit

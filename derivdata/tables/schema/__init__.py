@@ -1,7 +1,6 @@
 """Columns and tables: kinds, units, keys. Frames are built and checked here and nowhere else."""
 
 from derivdata.tables.schema.column import Column, Kind, coded, floats, ranks, repeated
-from derivdata.tables.schema.open_table import OpenTable
-from derivdata.tables.schema.table import Table
+from derivdata.tables.schema.table import OpenTable, Table
 
 __all__ = ["Column", "Kind", "OpenTable", "Table", "coded", "floats", "ranks", "repeated"]

@@ -1,8 +1,8 @@
 """Recorded files into an archive: what they are is recognised, checked, shown, and then stored."""
 
 from derivdata.sources.archive.importing.importer import import_files
-from derivdata.sources.archive.importing.layouts import listing
 from derivdata.sources.archive.importing.outcome import Imported, Unclear
+from derivdata.sources.archive.importing.recognition import listing
 
 __all__ = ["Imported", "Unclear", "import_files", "listing"]
 __dir__ = __all__.copy

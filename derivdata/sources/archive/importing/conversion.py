@@ -22,10 +22,10 @@ from derivdata.sources.archive.audit import future_limit, speller
 from derivdata.sources.archive.importing import instruments
 from derivdata.sources.archive.importing.finishing import REASON
 from derivdata.sources.archive.importing.instants import instants
+from derivdata.sources.archive.importing.instruments import convert_units
 from derivdata.sources.archive.importing.market_names import KNOWN_VENUES, market_of, venue_of_word
 from derivdata.sources.archive.importing.plan import IN_COINS, ImportPlan, takes_contract_size
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.unit_conversion import convert_units
 from derivdata.sources.archive.importing.values import (
     Rejections,
     Words,

@@ -16,8 +16,7 @@ from derivdata.sources.archive.importing.values import VALID_HOURS
 from derivdata.sources.venues.binance import named as binance_contract
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract
-from derivdata.tables.payment_intervals import assign_intervals
-from derivdata.tables.payments import Payments, merge_payments, rates_of
+from derivdata.tables.payments import Payments, assign_intervals, merge_payments, rates_of
 from derivdata.tables.venue_facts import fact_value
 
 REASON = "reason"

@@ -1,4 +1,7 @@
-"""Read files as Arrow columns, some rows at a time, with the rows that could not be split into columns."""
+"""Read files as Arrow columns, some rows at a time, with the rows that could not be split into columns.
+
+Parquet files of NautilusTrader's catalogs: fixed-point numbers, and the instrument in the metadata.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,62 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 
 from derivdata.client.transport.body import NotJson
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing import nautilus
 from derivdata.sources.archive.importing.bodies import Records, json_records
 from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.sources.archive.importing.shapes import joined_header, reshaped, with_whole_times
+from derivdata.support.arrays import Array
 from derivdata.support.files import original_cell, original_cells
+
+_SCALES = {8: 1e9, 16: 1e16}
+"""Units of a number by its bytes (nautilus_trader 1.221.0: standard and high precision)."""
+_SIZES = ("volume", "size")
+
+
+def readable(table: pa.Table, metadata: Mapping[bytes, bytes] | None) -> pa.Table:
+    """Return the rows of a catalog with numbers and the column ``instrument_id``; other tables unchanged."""
+    instrument = (metadata or {}).get(b"instrument_id")
+    if metadata is None or instrument is None or "ts_event" not in table.column_names:
+        return table
+    for place, column in enumerate(table.schema):
+        if pa.types.is_fixed_size_binary(column.type) and column.type.byte_width in _SCALES:
+            key = b"size_precision" if column.name in _SIZES else b"price_precision"
+            decimals = int(metadata.get(key, b"9"))
+            numbers = _numbers(table[place], column.type.byte_width, decimals)
+            table = table.set_column(place, column.name, pa.array(numbers))
+        elif pa.types.is_binary(column.type):  # a decimal as JSON: "0.0001" with its quotes
+            words = [
+                None if value is None else value.decode().strip('"') for value in table[place].to_pylist()
+            ]
+            table = table.set_column(place, column.name, pa.array(words, pa.string()))
+    if "instrument_id" in table.column_names:
+        return table
+    return table.append_column("instrument_id", pa.repeat(instrument.decode(), len(table)))
+
+
+def _numbers(column: pa.ChunkedArray, width: int, decimals: int) -> Array:
+    """Return signed little-endian fixed-point numbers, rounded to the decimals of the instrument."""
+    raw = np.frombuffer(b"".join(column.to_pylist()), dtype="<u8")
+    if width == 8:
+        values = raw.view("<i8") / _SCALES[width]
+    else:
+        low = raw[0::2]
+        high = raw[1::2].view("<i8")
+        values = high * (2.0**64 / _SCALES[width]) + low / _SCALES[width]
+    return np.asarray(np.round(values, decimals))
+
 
 CHUNK_ROWS = 1_000_000
 _BLOCK_BYTES = 1 << 23
@@ -383,7 +424,7 @@ def _parquet(stream: IO[bytes], rows: int) -> Iterator[Chunk]:
         done = 0
         metadata = file.schema_arrow.metadata
         for batch in file.iter_batches(rows):
-            yield _typed(nautilus.readable(pa.Table.from_batches([batch]), metadata), done)
+            yield _typed(readable(pa.Table.from_batches([batch]), metadata), done)
             done += len(batch)
         if not done:
             yield _typed(file.schema_arrow.empty_table(), 0)

@@ -14,6 +14,7 @@ import pandas as pd
 from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.importing.conversion import CONTRACT, ORIGIN, RANK, Rows, with_ids
 from derivdata.sources.archive.importing.finishing import added_up, spaced
+from derivdata.sources.archive.importing.instruments import usd_from_coins
 from derivdata.sources.archive.importing.outcome import Imported
 from derivdata.sources.archive.importing.plan import (
     IN_COINS,
@@ -24,9 +25,14 @@ from derivdata.sources.archive.importing.plan import (
 )
 from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.recognition import Task
-from derivdata.sources.archive.importing.serving import refuse_local_times, unservable
-from derivdata.sources.archive.importing.unit_conversion import usd_from_coins
-from derivdata.sources.archive.importing.waiting import BestQuotes, MissingRows, WaitingRows, in_open_chains
+from derivdata.sources.archive.importing.waiting import (
+    BestQuotes,
+    MissingRows,
+    WaitingRows,
+    in_open_chains,
+    refuse_local_times,
+    unservable,
+)
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.schema import Kind

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.support.arrays import Array
-from derivdata.tables.payment_intervals import VALID_HOURS as PAID_HOURS
+from derivdata.tables.payments import VALID_HOURS as PAID_HOURS
 
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 _MINUS = "\u2212"

@@ -11,7 +11,7 @@ from derivdata.sources.service.answers import (
     onchain,
     options,
 )
-from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.answers.encoding import Answers, RequestContext
 
 __all__ = ["ANSWERS", "RequestContext"]
 

@@ -9,7 +9,7 @@ import pandas as pd
 from derivdata import tables, units
 from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
-from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
+from derivdata.sources.service.answers.encoding import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.data import market
 from derivdata.sources.service.data.view import StoredColumn
 from derivdata.sources.service.data.windows import AnswerWindow

@@ -9,8 +9,8 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.sources.service.answers import encoding
-from derivdata.sources.service.answers.context import Answers, RequestContext
-from derivdata.sources.service.data import fills
+from derivdata.sources.service.answers.encoding import Answers, RequestContext
+from derivdata.sources.service.data import market
 from derivdata.sources.service.data.request_coverage import notices_of, on_wire, requested_spans
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.data.windows import DEV_DAYS, INSTANT, AnswerWindow
@@ -29,12 +29,12 @@ def events(context: RequestContext) -> dict[str, Any]:
     view = context.view
     params = context.params
     limit = params["limit"] or DEFAULT_LIMIT
-    view.need(*fills.TABLES)
+    view.need(*market.TABLES)
     chosen = {"symbols": _symbols(view, params), "venues": params["exchange"]}
     notices: list[str] = []
     start = view.now - _DAY
     if params["since"] is None:
-        orders = fills.events(view, start, view.horizon, **chosen)
+        orders = market.liquidation_orders(view, start, view.horizon, **chosen)
         if params["min_usd"] is not None:
             orders = orders[orders["value_usd"] >= params["min_usd"]]
         orders = orders.iloc[::-1].head(limit)
@@ -57,7 +57,7 @@ def history(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
     view = context.view
     params = context.params
-    view.need(*fills.TABLES)
+    view.need(*market.TABLES)
     window = context.window()
     used = params["resolution"] or ("1h" if window.requested < _DAY else "1d")
     notices = []
@@ -84,9 +84,9 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/aggregates``: orders of the last hours, the largest group first."""
     view = context.view
     params = context.params
-    view.need(*fills.TABLES)
+    view.need(*market.TABLES)
     length = times.lookback(params["range"]) or _DAY
-    orders = fills.events(view, view.now - length, view.horizon)
+    orders = market.liquidation_orders(view, view.now - length, view.horizon)
     by = params["group_by"].split("_")
     names = orders[by].astype(object).agg(":".join, axis=1) if len(orders) else pd.Series(dtype=object)
     groups = _counted(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
@@ -119,7 +119,7 @@ def _cover(
 def _symbols(view: View, params: Any) -> Sequence[str] | None:
     if params["exclude_symbol"] is None:
         return params["symbol"]  # type: ignore[no-any-return]
-    listed = {symbol for table in fills.TABLES if view.has(table) for symbol in view.store.symbols(table)}
+    listed = {symbol for table in market.TABLES if view.has(table) for symbol in view.store.symbols(table)}
     return sorted(listed - set(params["exclude_symbol"]))
 
 
@@ -131,7 +131,7 @@ def _since(view: View, start: pd.Timestamp, limit: int, **chosen: Sequence[str] 
     count = 0
     while start < view.horizon and count < limit:
         end = min(start + step, view.horizon)
-        parts.append(fills.events(view, start, end, **chosen))
+        parts.append(market.liquidation_orders(view, start, end, **chosen))
         count += len(parts[-1])
         start = end
         step = step * 2
@@ -153,7 +153,7 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
     length = times.RESOLUTIONS[step]
 
     def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
-        orders = fills.order_values(view, part.start.ceil(length), part.end.ceil(length), symbols)
+        orders = market.order_values(view, part.start.ceil(length), part.end.ceil(length), symbols)
         return _summed(orders, length), len(orders)
 
     parts = view.blocks(window._replace(end=min(window.end, view.horizon)), made)

@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
-from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import notices
 from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.view import StoredColumn, View

@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
-from derivdata.sources.service.answers.context import FREE_SYMBOLS, Answers, RequestContext
+from derivdata.sources.service.answers.encoding import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.answers.oi_volume import OI, VOLUME, Measure, notices
 from derivdata.sources.service.data import market, windows
 from derivdata.sources.service.data.store import ClassifiedStore

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sources.service.answers import encoding
-from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data import market
 from derivdata.sources.service.data.venue_totals import totals
 from derivdata.sources.service.data.view import StoredColumn, View

@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
-from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
 from derivdata.sources.service.refusal import not_found

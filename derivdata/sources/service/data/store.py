@@ -133,7 +133,7 @@ def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable
     if now is None and isinstance(store, LiveStore):
         return lambda: store.now  # a source that asks the venues
     if now is None and live:
-        from derivdata.sources.collect.clock import MachineClock
+        from derivdata.sources.collect.session import MachineClock
 
         machine = MachineClock()
         return lambda: machine.utc().floor("s")

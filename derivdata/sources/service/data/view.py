@@ -4,14 +4,17 @@ Nothing later than the clock is seen; volume is known when its step is over. Eac
 its rows to those of the answer under way. What several answers are made of is made once (`View.once`). A
 history is read in blocks of days that hold about half a million rows, so that memory does not grow with the
 window.
+
+A cache with a limit in bytes that drops the least recently used entries.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,12 +23,42 @@ from pandas.api.types import union_categoricals
 from derivdata import tables
 from derivdata.sources.query import Query
 from derivdata.sources.service.data import running_answer, windows
-from derivdata.sources.service.data.bounded_cache import BoundedCache
 from derivdata.sources.service.data.store import Store
 from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive, resolve
 from derivdata.sources.service.refusal import not_found
 from derivdata.support import times
 from derivdata.tables import endpoints
+
+Entry = TypeVar("Entry")
+
+
+class BoundedCache(Generic[Entry]):
+    """What was used last, as much as fits into `limit` bytes by `size_of` key and value; not locked."""
+
+    def __init__(self, limit: int, size_of: Callable[[Hashable, Entry], int]) -> None:
+        self._limit = limit
+        self._size_of = size_of
+        self.size = 0
+        self._entries: OrderedDict[Hashable, tuple[Entry, int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> Entry | None:
+        """Return the value of a key, or None."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
+
+    def put(self, key: Hashable, value: Entry) -> None:
+        """Keep a value, as large as it is now, and drop the oldest that no longer fit."""
+        if key in self._entries:
+            self.size -= self._entries.pop(key)[1]
+        if (size := self._size_of(key, value)) > self._limit:
+            return
+        self._entries[key] = value, size
+        self.size += size
+        while self.size > self._limit:
+            self.size -= self._entries.popitem(last=False)[1][1]
+
 
 T = TypeVar("T")
 

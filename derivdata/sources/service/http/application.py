@@ -32,10 +32,10 @@ from derivdata.sources.service.http.responses import (
     ResponseCache,
     StreamedResponse,
     UnsentBodies,
+    WorkQueue,
     is_current,
 )
 from derivdata.sources.service.http.status_page import status_page
-from derivdata.sources.service.http.work_queue import WorkQueue
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.tables import endpoints
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from derivdata.sources.service.data import fills
+from derivdata.sources.service.data import market
 from derivdata.sources.service.data.market import funding_now
 from derivdata.support.text import html_page
 
@@ -62,8 +62,8 @@ def _freshness(view: View) -> str:
             if len(frame):
                 newest = frame.groupby(frame["exchange"].astype(str))["time"].max()
                 ages[name] = view.now - newest
-    if view.has(*fills.TABLES):
-        frame = fills.events(view, view.now - _DAY, view.now)
+    if view.has(*market.TABLES):
+        frame = market.liquidation_orders(view, view.now - _DAY, view.now)
         if len(frame):
             ages[_EVENTS] = view.now - frame.groupby(frame["exchange"].astype(str))["time"].max()
     if not ages:
@@ -128,9 +128,9 @@ def _spreads(view: View) -> str:
 
 
 def _liquidations(view: View) -> str:
-    if not view.has(*fills.TABLES):
+    if not view.has(*market.TABLES):
         return "<p>The source has no liquidations.</p>"
-    frame = fills.events(view, view.now - _HOUR, view.now)
+    frame = market.liquidation_orders(view, view.now - _HOUR, view.now)
     if frame.empty:
         return "<p>None in the last hour.</p>"
     newest = frame.sort_values("time", ascending=False).head(_SHOWN)
