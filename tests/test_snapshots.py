@@ -77,6 +77,32 @@ def test_each_chain_of_a_history_gets_its_own_time(step: str) -> None:
     assert snapshot["time"].drop_duplicates().sort_values().tolist() == [part["time"].max() for part in parts]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.008, 0.5, 0.95])
+@pytest.mark.parametrize("step", ["1s", "20s", "40s", "3min"])
+def test_each_poll_is_a_snapshot_whatever_the_step(step: str, seconds: float) -> None:
+    """Rows share a timestamp, are 8 ms apart, or are spread over half or nearly all of the step."""
+    length = pd.Timedelta(step)
+    spread_over = seconds if seconds < 0.1 else seconds * length.total_seconds()
+    polls = [spread(chain(NOON + i * length), spread_over, seed=i) for i in range(4)]
+    snapshot = dd.tables.snapshots(pd.concat(polls, ignore_index=True))
+    assert snapshot.groupby("time").size().to_dict() == {poll["time"].max(): 40 for poll in polls}
+
+
+def test_a_stream_is_one_snapshot_of_the_newest_rows() -> None:
+    """600 updates a second apart, half of 4 instruments near the money, and all 40 at least once."""
+    draw = np.random.default_rng(5)
+    near = draw.integers(18, 22, 300)
+    every = np.concatenate([np.arange(40), draw.integers(0, 40, 260)])
+    place = draw.permutation(np.concatenate([near, every]))
+    stamps = NOON + pd.to_timedelta(np.arange(600), unit="s")
+    rows = chain().iloc[place].assign(time=stamps, iv=0.4 + 1e-4 * np.arange(600))
+    with pytest.warns(DataNotice, match="560 of 600 rows of options were dropped: 1 snapshots"):
+        snapshot = dd.tables.snapshots(rows)
+    newest = rows.groupby("instrument_name")["iv"].last()
+    assert snapshot.set_index("instrument_name")["iv"].sort_index().to_dict() == newest.to_dict()
+    assert snapshot["time"].unique().tolist() == [stamps[-1]]
+
+
 def test_the_newest_row_of_each_instrument_counts_and_the_others_are_counted() -> None:
     """15 of 40 instruments are quoted again within the chain, at another volatility: that row stays."""
     rows = spread(chain(), 60.0)

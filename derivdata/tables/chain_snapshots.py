@@ -57,8 +57,10 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
     Notes
     -----
     Rows of one symbol and venue are one chain if they are less than `hold` apart and quote different
-    instruments. A new chain begins where at least half of the instruments are quoted again, so a history of
-    whole chains stays as it is, whatever its step.
+    instruments. A new chain begins where at least half of the instruments are quoted again: a chain that was
+    polled again after a second or 40 seconds is two snapshots, whether its rows share a timestamp or have
+    their own, so a history of polls keeps every poll. Fewer rows that come again, and the updates of a
+    stream, replace the older rows of their instruments.
     """
     result, notice = aligned(rows, times.length(hold, "hold"))
     if notice:
@@ -190,14 +192,30 @@ class _Grouping:
         """Divide units that follow each other closely where half of all their instruments come again."""
         every = len(self._quoted(first, last))
         cuts = [first]
-        quoted = self._quoted(first, first + 1)
-        for unit in range(first + 1, last):
-            own = self._quoted(unit, unit + 1)
+        quoted: set[int] = set()
+        for start, end in self._passes(first, last):
+            own = self._quoted(start, end)
             if 2 * len(own & quoted) >= every:
-                cuts.append(unit)
+                cuts.append(start)
                 quoted = own
             else:
                 quoted |= own
+        return list(zip(cuts, [*cuts[1:], last], strict=True))
+
+    def _passes(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Divide units into the longest runs that quote each instrument once.
+
+        A poll whose rows have their own timestamps is one pass. A stream, which quotes instruments near the
+        money often, has many short ones.
+        """
+        cuts = [first]
+        quoted: set[int] = set()
+        for unit in range(first, last):
+            own = self._quoted(unit, unit + 1)
+            if not quoted.isdisjoint(own):
+                cuts.append(unit)
+                quoted = set()
+            quoted |= own
         return list(zip(cuts, [*cuts[1:], last], strict=True))
 
     def _check_span(self, first: int, end: int) -> None:
