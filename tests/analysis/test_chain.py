@@ -268,6 +268,19 @@ class TestForwards:
         frame.loc[frame["side"] == "put", "iv"] += 1e-4
         assert set(chain.forwards(frame)["forward_source"].to_numpy()) == {"underlying"}
 
+    def test_marks_give_the_forward_where_quotes_disagree(self):
+        """Mids imply forwards of 102, 102, 105 and 106; marks have C - P = 102 - K at every strike."""
+        torn = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}
+        table = self.quoted("usd", torn)
+        marks = np.where(table["side"] == "call", 102.0 - table["strike"] + 20.0, 20.0)
+        found = chain.forwards(table.assign(mark_usd=marks))
+        assert found["forward_source"].item() == "parity"
+        assert found["forward"].item() == pytest.approx(102.0, abs=1e-12)
+        # Another expiry, whose quotes agree on 104, keeps what they imply.
+        near = self.quoted("usd", {90.0: (16.0, 2.0), 100.0: (9.0, 5.0), 110.0: (5.0, 11.0)})
+        both = pd.concat([table.assign(mark_usd=marks), near.assign(expiry=SPRING, mark_usd=30.0)])
+        np.testing.assert_allclose(chain.forwards(both)["forward"], [102.0, 104.0], rtol=1e-14)
+
     def test_parity_of_volatilities_that_differ(self):
         """Calls are quoted on 101 as if the forward were 103: the rebuilt prices say so."""
         strikes = [95.0, 100.0, 105.0]

@@ -196,6 +196,22 @@ def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
 
 
 def _parity(evidence: Evidence) -> pd.DataFrame:
+    """Return what quotes imply; where they disagree, what marks imply unless the venue states its forward."""
+    by_quotes = _parity_of(evidence)
+    unknown = by_quotes["forward"].isna()
+    if unknown.any():
+        unknown &= _underlying(evidence)["forward"].isna()
+    lost = (evidence.place.map(unknown) & evidence.prices.mark.notna()).to_numpy()
+    if not lost.any():
+        return by_quotes
+    options = evidence.options[lost]
+    nothing = pd.Series(np.nan, index=options.index)
+    marks = Quoted(nothing, nothing, evidence.prices.mark[lost], evidence.prices.inverse[lost])
+    by_marks = _parity_of(evidence._replace(options=options, prices=marks, place=evidence.place[lost]))
+    return by_quotes.where(by_quotes["forward"].notna(), by_marks)
+
+
+def _parity_of(evidence: Evidence) -> pd.DataFrame:
     pairs = _pairs(evidence.options, evidence.prices, evidence.place)
     if isinstance(evidence.discount, str):
         return _fitted(pairs).reindex(evidence.table.index)
@@ -402,9 +418,10 @@ def forwards(
 
         - ``"given"``: `given`.
         - ``"parity"``: median over the 3 to 5 strikes nearest the money of what call and put imply, from
-          mid prices, or marks where a venue has no quotes, or prices rebuilt from `iv` where it has
-          neither. Prices in coin pair with prices in coin. Calls and puts of one volatility (a mark) hold
-          no information and are passed over.
+          mid prices, or prices rebuilt from `iv` where a venue has none. Marks count where a venue has no
+          quotes, or those of an expiry disagree and it has no underlying price of its own. Prices in coin
+          pair with prices in coin. Rebuilt prices of calls and puts of one volatility hold no information and
+          are passed over.
         - ``"underlying"``: median ``underlying_price``, if expiries have their own.
         - ``"delta"``: median forward at which an option has the venue's delta, 0.1 to 0.9 in size.
         - ``"spot"``: `spot`, or the underlying price where it is one for all expiries; zero carry.
