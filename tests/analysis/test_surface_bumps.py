@@ -18,6 +18,7 @@ from derivdata.analysis.smile.svi import (
     density_factor,
     total_variance,
 )
+from derivdata.analysis.status import Status
 from tests.analysis.violations import violations
 from tests.measured import quotes_met
 
@@ -171,3 +172,21 @@ def test_a_step_that_would_bring_arbitrage_is_cut_short(expiry, height):
     assert abs(new[expiry, 3]) < abs(target[expiry, 3])
     assert (grid.gaps(new) >= 0.0).all()
     assert (density_factor(grid.k, *grid.jet(new)) > 0.0).all()
+
+
+def test_a_volatility_outside_its_bid_and_ask_counts_as_the_nearer_of_the_two():
+    """Marks 15 points above quotes of 0.4 points: the surface is that of the quotes, and says so."""
+    table = bent(0.002)
+    surface_of_quotes = surface.from_chain(table)
+    stale = surface.from_chain(table.assign(iv=table["iv"] + 0.15))
+    quotes = chain.smiles(chain.clean(table))
+    model = smile.iv(stale, quotes["log_moneyness"], extrapolate=True)
+    inside = (abs(model - quotes["iv"]) <= 0.002 + 1e-9).where(quotes["iv"].notnull())
+    assert float(inside.mean()) > 0.95
+    np.testing.assert_allclose(
+        smile.iv(stale, 0.0, extrapolate=True), smile.iv(surface_of_quotes, 0.0, extrapolate=True), atol=0.004
+    )
+    assert bool(((stale["status"] & Status.OFF_AT_THE_MONEY) != 0).all())
+    # Errors are those to the marks.
+    np.testing.assert_allclose(stale["atm_error_vol"], -0.15, atol=0.004)
+    assert violations(stale) == (0, 0, 0)

@@ -87,14 +87,13 @@ def test_an_index_of_the_chains_is_near_its_strip(january):
 def test_spread_weights_need_quotes_and_breaches_are_reported(january):
     one = january[january["symbol"] == "BTC"].query("time == time.min()")
     weighted = surface.from_chain(one, weights="spread")
-    spread = chain.smiles(one)
-    spread = (spread["iv_ask"] - spread["iv_bid"]).where(lambda width: width > 0)
-    by_hand = surface.fit(
-        *(chain.smiles(one)[n] for n in ("log_moneyness", "iv", "year_fraction")), weights=1 / spread**2
-    )
+    quotes = chain.smiles(one)
+    spread = (quotes["iv_ask"] - quotes["iv_bid"]).where(lambda width: width > 0)
+    assert not bool((quotes["iv_bid"] > quotes["iv_ask"]).any())
+    between = np.fmax(np.fmin(quotes["iv"], quotes["iv_ask"]), quotes["iv_bid"]).where(quotes["iv"].notnull())
+    by_hand = surface.fit(quotes["log_moneyness"], between, quotes["year_fraction"], weights=1 / spread**2)
     np.testing.assert_array_equal(weighted["a"], by_hand["a"])
     assert bool((weighted["breach_vol"].where(weighted["method"] > 0, 0) >= 0).all())
-    quotes = chain.smiles(one)
     model = smile.iv(weighted, quotes["log_moneyness"], extrapolate=True)
     over = np.maximum((model - quotes["iv_ask"]).max(), (quotes["iv_bid"] - model).max())
     assert float(weighted["breach_vol"].max()) == pytest.approx(float(over))

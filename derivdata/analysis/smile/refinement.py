@@ -35,7 +35,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 _GRID = np.linspace(-REACH, REACH, 1361)  # in units: 0.01 apart
 _FIRST = 8  # every eighth place has its conditions from the start
 _ROUNDS = 5
-_HIGHEST = 0.2  # height of a bump, in total variance at the money: more would fit stale quotes
+_HIGHEST = 0.3  # height of a bump, in total variance at the money: more would fit stale quotes
 _MARGIN_G, _MARGIN_GAP = 1e-3, 1e-5  # of g; of volatility
 _LOOSE_G, _LOOSE_GAP = 0.6, 0.05  # beyond which a condition is put only where a solution breaks it
 _EDGE = 0.02  # share of a half spread that is left free at either end

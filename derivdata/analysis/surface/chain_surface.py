@@ -65,11 +65,12 @@ def from_chain(
         where there are bid and ask: a mark that no one bids for is the venue's model, and the far strikes of
         short expiries have nothing else.
     loss
-        ``"quote"``: the distance to the quoted volatility; where the chain has bid and ask prices, bumps on
-        the SVI slices then move the surface between them, as far as it stays free of arbitrage (`fit` with
-        ``loss="quote"``). ``"bid_ask"``: the distance outside bid and ask in half spreads, as with ``iv_bid``
-        and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices, and no marks. An option without
-        a bid must only not be dearer than its ask.
+        ``"quote"``: the distance to the quoted volatility; where the chain has bid and ask prices, a
+        volatility outside them counts as the nearer of the two, and bumps on the SVI slices then move the
+        surface between them, as far as it stays free of arbitrage (`fit` with ``loss="quote"``).
+        ``"bid_ask"``: the distance outside bid and ask in half spreads, as with ``iv_bid`` and ``iv_ask`` of
+        `fit`, which needs a chain with bid and ask prices, and no marks. An option without a bid must only
+        not be dearer than its ask.
     at, given, spot
         Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
     interest_rate

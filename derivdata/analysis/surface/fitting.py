@@ -183,8 +183,9 @@ def fit(
         where there is neither. ``"slices"`` is as `derivdata.analysis.smile.fit`.
     loss
         What bid and ask are for. ``"bid_ask"``: residuals as described there. ``"quote"``: residuals are
-        distances to `iv`, and then seven bumps on each SVI slice move the surface between bid and ask, as far
-        as it stays free of butterfly and calendar arbitrage; other methods ignore bid and ask.
+        distances to `iv`, or to the nearer of bid and ask where `iv` lies outside them, and then seven bumps
+        on each SVI slice move the surface between bid and ask, as far as it stays free of butterfly and
+        calendar arbitrage; other methods ignore bid and ask.
     forward
         Forward of each expiry, kept as a coordinate.
     dim
@@ -230,8 +231,11 @@ def fit(
     )
     if quotes.iv.chunks is None:
         require_decimal_volatility(quotes.iv)
-    alone = method == "slices"
-    surface = _alone(quotes, forward, dim) if alone else _together(quotes, forward, method, dim, refined)
+    if method == "slices":
+        surface = _alone(quotes, forward, dim)
+    else:
+        targets = quotes._replace(iv=_between(quotes)) if refined else quotes
+        surface = _together(targets, forward, method, dim, refined)
     quoted = at_the_money_of(quotes.k, (quotes.iv**2).where(quotes.iv > 0.0), dim) ** 0.5
     error = smile.iv(surface, 0.0, extrapolate=True) - quoted
     variance, low, high, *_ = strip.strips(quotes.k, quotes.iv, quotes.t, dim)
@@ -244,6 +248,13 @@ def fit(
     return surface.assign(
         {name: part.reset_coords(drop=True).assign_attrs(units=unit) for name, (part, unit) in more.items()}
     )
+
+
+def _between(quotes: LabelledQuotes) -> xr.DataArray:
+    """Return the volatilities, those outside their own bid and ask as the nearer of the two."""
+    crossed = quotes.bid > quotes.ask
+    iv = quotes.iv.where(crossed | ~(quotes.iv < quotes.bid), quotes.bid)
+    return iv.where(crossed | ~(iv > quotes.ask), quotes.ask)
 
 
 def _together(
