@@ -288,6 +288,7 @@ SOURCES = ("row", "list", "spacing")
 _SAME_RATE = 5.1e-9  # venues round rates to 8 decimals
 _SAME_SHARE = 1e-6
 _APART_US = HOUR_US // 2  # no venue pays more than once an hour
+_SECOND_US = 1_000_000
 _LEAST_HALT = 2  # intervals without a payment before several payments count as a catch-up
 
 Bools = NDArray[np.bool_]
@@ -453,23 +454,42 @@ class _Groups:
 
         They come after a gap, and are at most as many as it lacks. Where the series also has groups that
         are not after a gap, its payments are there twice, and so are equal ones after a gap. Copies with
-        one stamp do not tell so: the stamps of payments after a halt differ.
+        one stamp do not tell so: the stamps of payments after a halt differ. The first rows of a series may
+        be of a halt that began before them.
         """
         found: dict[int, list[int]] = {}
+        at_start: dict[int, list[int]] = {}
         with_duplicates = set[int]()
         for place in self.several:
             rows = self._distinct(place)
             gap, step = self._gap_and_step(place)
             if len(rows) > 1 and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
                 found[place] = rows
+            elif gap == 0.0 and self._is_cut_halt(rows):
+                at_start[place] = rows
             else:
                 with_duplicates.add(int(self._series[self._starts[place]]))
-        return {
+        result = {
             place: rows
             for place, rows in found.items()
             if self._series[rows[0]] not in with_duplicates
             or not is_same_rate(self._native[rows], self._native[rows[0]]).all()
         }
+        result |= {
+            place: rows for place, rows in at_start.items() if self._series[rows[0]] not in with_duplicates
+        }
+        return result
+
+    def _is_cut_halt(self, rows: list[int]) -> bool:
+        """Return whether the first rows of a series can be payments after a halt that began before them.
+
+        They are a second apart or more. Within a minute of the hour, equal rates may be one payment.
+        """
+        stamps = self._stamps[rows]
+        is_at_hour = payment_time(stamps) % HOUR_US == 0
+        is_equal = is_same_rate(self._native[rows], self._native[rows[0]])
+        is_apart = bool((np.diff(stamps) >= _SECOND_US).all())
+        return len(rows) > 1 and is_apart and not (is_at_hour & is_equal).all()
 
     def _distinct(self, place: int) -> list[int]:
         """Return the rows whose stamp and rate are not those of a row before: pages overlap."""

@@ -383,6 +383,63 @@ def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
     pd.testing.assert_frame_equal(after, rows)
 
 
+CUT = product(sorted(LAYOUTS), [5, 1200], ["distinct", "zero"], [16, 17, 18], [False, True])
+"""Layouts, seconds after the hour, rates, first payment of the second file, and whether it comes first."""
+
+
+def late_payments(rates: str, seconds: int) -> list[Payment]:
+    """Return payments of 40 hours, of which the 16th to the 19th come after the hour of the 19th."""
+    whole = [p._replace(rate=RATES[rates](place)) for place, p in enumerate(schedule((1, 40)))]
+    hour = whole[18].at
+    late = [p._replace(at=hour + (seconds + 7 * place) / 3600) for place, p in enumerate(whole[15:19])]
+    return [*whole[:15], *late, *whole[19:]]
+
+
+@pytest.mark.parametrize(
+    ("venue", "seconds", "rates", "cut", "is_turned"),
+    some([case for case in CUT if case[2] == "distinct" or case[1] == 1200], 29),
+)
+def test_a_halt_that_is_cut_between_two_files_is_one_row(
+    venue: str, seconds: int, rates: str, cut: int, is_turned: bool, tmp_path: Path
+) -> None:
+    """The stored rows are those of one file, the log lists what changed, and a second import writes 0."""
+    paid = late_payments(rates, seconds)
+    files = [paid[cut:], paid[:cut]] if is_turned else [paid[:cut], paid[cut:]]
+    rows = imported(LAYOUTS[venue], tmp_path, *files).sort_values("time")
+    last, count = (20, 5) if seconds == 1200 else (19, 4)
+    hours = [*range(1, 16), *range(last, 41)]
+    assert rows["time"].tolist() == [START + pd.Timedelta(hour, "h") for hour in hours]
+    assert rows["payment_count"].tolist() == [count if hour == last else 1 for hour in hours]
+    assert rows["interval_hours"].tolist() == [count if hour == last else 1 for hour in hours]
+    pays = [p.rate for p in paid]
+    wanted = [*pays[:15], sum(pays[15 : 15 + count]), *pays[15 + count :]]
+    assert rows["rate_native"].tolist() == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+    total = funding.cumulative(dd.panel(rows), gaps="skip").isel(time=-1)
+    assert float(total["missing_hours"].squeeze()) == 0.0
+    log = open_archive(tmp_path / "archive").corrections()
+    assert log["reason"].tolist().count("later rows have more payments of a halt") == 1
+    for number, payments in enumerate(files):
+        assert import_one(LAYOUTS[venue], tmp_path, f"again {number}", payments).written == 0
+    after = open_archive(tmp_path / "archive").read("funding_settlements", *EVER).sort_values("time")
+    pd.testing.assert_frame_equal(after, rows)
+
+
+@pytest.mark.parametrize("venue", KINDS)
+def test_files_that_overlap_within_a_halt_are_a_contradiction_until_they_come_together(
+    venue: str, tmp_path: Path
+) -> None:
+    """The first file has payments 16 and 17, the second one 17 to 20: sums do not show which they share."""
+    paid = late_payments("distinct", 1200)
+    first = import_one(LAYOUTS[venue], tmp_path, "first", paid[:17])
+    second = import_one(LAYOUTS[venue], tmp_path, "second", paid[16:])
+    assert (first.differing, second.differing) == (0, 1)
+    assert any("import the files with payments of this halt in one command" in n for n in second.notices)
+    import_one(LAYOUTS[venue], tmp_path, "whole", paid)
+    rows = open_archive(tmp_path / "archive").read("funding_settlements", *EVER)
+    assert rows["payment_count"].sum() == 40
+    assert rows["rate_native"].sum() == pytest.approx(sum(p.rate for p in paid), rel=1e-9)
+
+
 @pytest.mark.parametrize("venue", some(sorted(LAYOUTS), 5))
 def test_equal_payments_after_a_halt_count_also_where_a_page_repeats_rows(venue: str, tmp_path: Path) -> None:
     paid, first, end = held_back("equal")

@@ -235,16 +235,17 @@ class Archive(ArchiveReader):
 
     def _correct_intervals(self, table: Table, payments: CompletedPayments) -> None:
         """Replace stored payments whose interval later payments tell."""
-        for rows, action, reason in (
-            (payments.completed, COMPLETED, "later payments tell the interval"),
-            (payments.changed, "replace", "later payments tell another interval"),
-            (payments.added, "replace", "later rows have more payments of a halt"),
+        for rows, before, action, reason in (
+            (payments.completed, None, COMPLETED, "later payments tell the interval"),
+            (payments.changed, None, "replace", "later payments tell another interval"),
+            (payments.added, payments.replaced, "replace", "later rows have more payments of a halt"),
         ):
             if len(rows):
                 replace_keyed_rows(
                     self._storage,
                     table,
                     table.conform(rows),
+                    before,
                     action=action,
                     reason=reason,
                     timeout=self._lock_timeout,

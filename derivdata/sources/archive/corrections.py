@@ -78,16 +78,26 @@ def replace_rows(
 
 
 def replace_keyed_rows(
-    storage: Storage, table: Table, frame: pd.DataFrame, *, action: str, reason: str, timeout: float
+    storage: Storage,
+    table: Table,
+    frame: pd.DataFrame,
+    before: pd.DataFrame | None = None,
+    *,
+    action: str,
+    reason: str,
+    timeout: float,
 ) -> Corrected:
-    """Replace the stored rows that have the keys of a conformed frame by its rows."""
-    keys = pd.MultiIndex.from_frame(frame[list(table.key)].astype(object))
+    """Replace the stored rows that have the keys of a conformed frame, and those of `before`, by its rows."""
+    names = list(table.key)
+    frames = [frame[names]] if before is None else [frame[names], before[names]]
+    every = pd.concat([rows.astype(object) for rows in frames], ignore_index=True)
+    keys = pd.MultiIndex.from_frame(every)
 
     def has_key(rows: pd.DataFrame) -> np.ndarray[Any, Any]:
         return np.asarray(pd.MultiIndex.from_frame(rows[list(table.key)].astype(object)).isin(keys))
 
     where = {name: sorted(set(frame[name].astype(object))) for name in table.key if name != "time"}
-    first, last = (times.us(instant) for instant in (frame["time"].min(), frame["time"].max()))
+    first, last = (times.us(instant) for instant in (every["time"].min(), every["time"].max()))
     draft = Correction(0, table.name, action, where, first, last + 1, reason)
     return commit(storage, timeout, lambda manifest: _apply(storage, table, manifest, draft, has_key, frame))
 

@@ -18,6 +18,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.tables.payments import (
     HOUR_US,
     SOURCES,
+    Payments,
     assign_intervals,
     conflict_text,
     is_same_rate,
@@ -56,6 +57,8 @@ class CompletedPayments(NamedTuple):
     """One text for each stored payment that a new row has under another stated interval."""
     added: pd.DataFrame
     """Stored rows of which new ones have more payments: those after a halt, or the one of the same hour."""
+    replaced: pd.DataFrame
+    """Stored payments after a halt that are now in rows of `added` at another time."""
 
 
 class _Statements(NamedTuple):
@@ -73,6 +76,17 @@ class _Amendments(NamedTuple):
     rate: Floats
     """Mean rate, for rows without an interval."""
     counts: Indices
+
+
+class _CutHalts(NamedTuple):
+    """Payments of halts that are partly stored and partly new, with one row on either side."""
+
+    new: _Columns
+    stored: _Columns
+    stored_rows: Indices
+    """Place of each stored row (of several, the first) before they were added up."""
+    originals: dict[int, pd.DataFrame]
+    """By stored row that was made of others, or is now at another time: the rows as they are stored."""
 
 
 class _Comparison(NamedTuple):
@@ -184,9 +198,13 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
     stored, is_reached = _stored_context(new, read)
+    halts = _cut_halts(new, stored)
+    new = halts.new
+    stored = halts.stored
+    is_reached = is_reached[halts.stored_rows]
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
-    comparison = _compared(stored, new, codes[:size], codes[size:], conflicts)
+    comparison = _compared(stored, new, codes[:size], codes[size:], halts.originals, conflicts)
     fresh = np.flatnonzero(~comparison.is_stored)
     more = comparison.more
     named = comparison.named
@@ -222,14 +240,19 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     if keeps_intervals:
         is_changed &= np.isfinite(hours) & ~is_edge[:size]
     added = stored.amended(more, np.where(is_completed | is_changed, hours, stored.interval))
-    is_completed[more.rows] = False
-    is_changed[more.rows] = False
+    unchanged = [*more.rows.tolist(), *halts.originals]
+    is_completed[unchanged] = False
+    is_changed[unchanged] = False
     completed, changed = (
         stored.updated(np.flatnonzero(chosen), hours[chosen], stored_source[chosen])
         for chosen in (is_completed, is_changed)
     )
     present = len(rows) - len(fresh) - len(conflicts)
-    return CompletedPayments(result, present, conflicts, completed, changed, comparison.notices, added)
+    replaced = [halts.originals[row] for row in more.rows.tolist() if row in halts.originals]
+    before = pd.concat(replaced) if replaced else stored.frame.iloc[:0]
+    return CompletedPayments(
+        result, present, conflicts, completed, changed, comparison.notices, added, before
+    )
 
 
 def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
@@ -322,15 +345,20 @@ def _merged(new: _Columns, conflicts: list[str]) -> _Columns:
     """Return new payments with one row each, at its hour."""
     series, names = pd.factorize(new.names)
     merged = merge_payments(series.astype(np.int64), new.times, new.value, new.count, names, conflicts)
+    return _summed(new, merged)
+
+
+def _summed(columns: _Columns, merged: Payments) -> _Columns:
+    """Return rows that are the sums of others."""
     rows = merged.rows
-    is_summed = merged.counts != new.count[rows]
-    hours = np.where(is_summed, new.interval[rows] * merged.counts, new.hours[rows])
+    is_summed = merged.counts != columns.count[rows]
+    hours = np.where(is_summed, columns.interval[rows] * merged.counts, columns.hours[rows])
     mean = merged.native * 8.0 * BPS / merged.counts  # of rates without an interval
-    of_sum = np.where(np.isfinite(new.paid[rows]), rates_of(merged.native, hours), mean)
-    rate = np.where(is_summed, of_sum, new.rate[rows])
-    frame = new.frame.iloc[rows].assign(
+    of_sum = np.where(np.isfinite(columns.paid[rows]), rates_of(merged.native, hours), mean)
+    rate = np.where(is_summed, of_sum, columns.rate[rows])
+    frame = columns.frame.iloc[rows].assign(
         time=pd.DatetimeIndex(merged.times.view("datetime64[us]"), tz="UTC"),
-        rate_native=np.where(np.isfinite(new.native[rows]), merged.native, np.nan),
+        rate_native=np.where(np.isfinite(columns.native[rows]), merged.native, np.nan),
         payment_count=merged.counts,
         interval_hours=hours,
         rate_bps_8h=rate,
@@ -338,18 +366,71 @@ def _merged(new: _Columns, conflicts: list[str]) -> _Columns:
     return _Columns(frame.reset_index(drop=True))
 
 
+def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
+    """Add up payments of a halt that is cut between stored and new rows, each side for itself.
+
+    Payments after a halt that come minutes after the hour are one row at the next hour. Where a file has one
+    of them only, it has its own stamp.
+    """
+    every = np.arange(len(stored.names))
+    frames = []
+    for side, columns in ((0, stored), (1, new)):
+        times = payment_time(columns.times)
+        places = {"side": side, "row": np.arange(len(times)), "time": times, "hour": -(-times // HOUR_US)}
+        frames.append(pd.DataFrame({"name": columns.names, "count": columns.count, **places}))
+    union = pd.concat(frames, ignore_index=True)
+    union["is_late"] = union["time"] % HOUR_US != 0
+    if not union["is_late"].any():
+        return _CutHalts(new, stored, every, {})
+    keys = [union["name"], union["hour"]]
+    stamps = union["time"].where(union["is_late"]).groupby(keys).transform("nunique")
+    most = union["count"].groupby(keys).transform("max")
+    is_new = union["side"].groupby(keys).transform("max") == 1
+    is_halt = is_new & ((stamps > 1) | ((stamps == 1) & (most > 1)))
+    added_up = []
+    for side, columns in ((0, stored), (1, new)):
+        is_own = (union["side"] == side).to_numpy()
+        added_up.append(_added_up(columns, union[is_own], is_halt.to_numpy()[is_own]))
+    (stored_sums, rows, originals), (new_sums, _, _) = added_up
+    return _CutHalts(new_sums, stored_sums, rows, originals)
+
+
+def _added_up(
+    columns: _Columns, rows: pd.DataFrame, is_halt: Bools
+) -> tuple[_Columns, Indices, dict[int, pd.DataFrame]]:
+    """Return rows with one row for the late payments of an hour, their first places, and the originals."""
+    halts = rows[is_halt].groupby(["name", "hour"], sort=False)
+    place = rows["row"].to_numpy().copy()
+    place[is_halt] = halts["row"].transform("min")
+    first, of_first = np.unique(place, return_inverse=True)
+    native = np.bincount(of_first, columns.value, len(first)).astype(np.float64)
+    counts = np.bincount(of_first, columns.count, len(first)).astype(np.int64)
+    times = columns.times[first].copy()
+    is_made = is_halt[first]
+    times[is_made] = rows["hour"].to_numpy()[first][is_made] * HOUR_US
+    originals = {
+        int(row): columns.frame.iloc[np.flatnonzero(of_first == row)] for row in np.flatnonzero(is_made)
+    }
+    return _summed(columns, Payments(first, times, native, counts)), first, originals
+
+
 def _compared(
-    stored: _Columns, new: _Columns, old_series: Indices, new_series: Indices, conflicts: list[str]
+    stored: _Columns,
+    new: _Columns,
+    old_series: Indices,
+    new_series: Indices,
+    late: Collection[int],
+    conflicts: list[str],
 ) -> _Comparison:
     """Return which new payments are stored, and the stored rows that get more payments or an interval.
 
-    Adds a text for each new payment that is stored with another rate. Where both rows state an interval and
+    `late` are stored rows of payments that came minutes after the hour, and `conflicts` gets a text for each
+    new payment that is stored with another rate. Where both rows state an interval and
     these differ, the payment must be the same, since an equal rate would be another payment.
 
-    A catch-up after a halt may be stored before the payment of its hour, or after it, and files may start
-    with that payment. Of two rows with other counts the one with more payments has those of the other. But
-    a single payment and the others that are due after the payment before are added up. Where neither is
-    certain, the new row is a contradiction.
+    Files may end and begin in the middle of a halt. Rows that together have the payments that are due are
+    added up. Of two rows that begin with the halt, and where one has all that are due, the row with more
+    payments has those of the other. Where neither is certain, the new row is a contradiction.
     """
     old_times = payment_time(stored.times)
     keys = pd.DataFrame({"series": old_series, "time": old_times})
@@ -367,31 +448,29 @@ def _compared(
     has_two_intervals = new.is_stated[new_rows] & stored.is_stated[old_rows]
     has_two_intervals &= new.interval[new_rows] != stored.interval[old_rows]
     is_same &= ~has_two_intervals | is_same_rate(new.paid[new_rows], stored.paid[old_rows])
-    notices = []
-    for place in np.flatnonzero(is_same & has_two_intervals).tolist():
-        hours = float(new.interval[new_rows[place]])
-        notices.append(_interval_text(stored, int(old_rows[place]), hours))
-    is_named = is_same & new.is_stated[new_rows] & ~stored.is_stated[old_rows]
-    named = _Statements(old_rows[is_named], new_rows[is_named])
     more: list[tuple[int, float, float, int]] = []
-    for row, old in zip(new_rows[~is_same].tolist(), old_rows[~is_same].tolist(), strict=True):
+    in_doubt = np.flatnonzero(~is_same | (new.count[new_rows] > 1))
+    for place in in_doubt.tolist():
+        row = int(new_rows[place])
+        old = int(old_rows[place])
         before = int(stored.count[old])
         count = int(new.count[row])
-        if before != count:
-            interval = new.interval[row] if np.isnan(stored.interval[old]) else stored.interval[old]
-            own = np.concatenate(
-                [old_times[old_series == new_series[row]], new.times[new_series == new_series[row]]]
-            )
-            due = _payments_due(own, int(new.times[row]), float(interval))
-            if 1 in (before, count) and before + count == due:
-                total = before + count
-                rate = (stored.rate[old] * before + new.rate[row] * count) / total
-                more.append((old, stored.native[old] + new.native[row], rate, total))
-                continue
-            if 1 not in (before, count) or max(before, count) >= due:
-                if count > before:
-                    more.append((old, new.native[row], new.rate[row], count))
-                continue
+        interval = new.interval[row] if np.isnan(stored.interval[old]) else stored.interval[old]
+        own = old_times[old_series == new_series[row]]
+        added = new.times[new_series == new_series[row]]
+        is_halt = before > 1 or count > 1 or old in late
+        total = _payments_of_both(before, count, own, added, int(new.times[row]), float(interval)) * is_halt
+        if is_same[place] and total != before + count:
+            continue
+        is_same[place] = False
+        if total == before + count:
+            rate = (stored.rate[old] * before + new.rate[row] * count) / total
+            more.append((old, stored.native[old] + new.native[row], rate, total))
+            continue
+        if total:
+            if count > before:
+                more.append((old, new.native[row], new.rate[row], count))
+            continue
         text = conflict_text(
             str(new.names[row]),
             int(stored.times[old]),
@@ -399,7 +478,14 @@ def _compared(
             int(new.times[row]),
             float(new.value[row]),
         )
-        conflicts.append(f"{text} (the first is stored)")
+        advice = "; import the files with payments of this halt in one command" * (before + count > 2)
+        conflicts.append(f"{text} (the first is stored){advice}")
+    notices = []
+    for place in np.flatnonzero(is_same & has_two_intervals).tolist():
+        hours = float(new.interval[new_rows[place]])
+        notices.append(_interval_text(stored, int(old_rows[place]), hours))
+    is_named = is_same & new.is_stated[new_rows] & ~stored.is_stated[old_rows]
+    named = _Statements(old_rows[is_named], new_rows[is_named])
     columns = np.array(more, dtype=np.float64).reshape(-1, 4).T
     amendments = _Amendments(columns[0].astype(np.intp), columns[1], columns[2], columns[3].astype(np.int64))
     return _Comparison(np.asarray(is_known), amendments, named, notices)
@@ -414,12 +500,24 @@ def _interval_text(stored: _Columns, row: int, hours: float) -> str:
     )
 
 
-def _payments_due(times: Indices, time: int, interval: float) -> float:
-    """Return how many payments are due after the one before a time [µs]; NaN where it is not known."""
-    earlier = times[times < time]
-    if not earlier.size or np.isnan(interval):
-        return np.nan
-    return float(np.rint((time - np.max(earlier)) / HOUR_US / interval))
+def _payments_of_both(
+    before: int, count: int, own: Indices, added: Indices, time: int, interval: float
+) -> int:
+    """Return how many payments two rows of one time are together, 0 where it is not certain.
+
+    `own` and `added` are the times [µs] of the series' stored and new rows. A side with the payment before
+    has all payments of the halt up to some stamp, another one may begin in the middle of it.
+    """
+    earlier = [int(np.max(times[times < time], initial=-1)) for times in (own, added)]
+    last = max(earlier)
+    has_start = [start == last and last >= 0 for start in earlier]
+    due = np.rint((time - last) / HOUR_US / interval) if last >= 0 else np.nan
+    is_cut = has_start[0] != has_start[1]
+    if before + count == due and (is_cut or 1 in (before, count)):
+        return before + count
+    if before == count:
+        return 0
+    return max(before, count) if all(has_start) or max(before, count) >= due else 0
 
 
 def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _Assigned:
