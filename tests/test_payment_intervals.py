@@ -48,6 +48,7 @@ def test_missing_payments_change_no_interval(hours: float, missing: int, place: 
         ([8] * 4 + [12] + [4] * 4, [8] * 5 + [4] * 5),  # the last payment of 8 h is missing
         ([1] * 4 + [5] + [4] * 4, [1] * 5 + [4] * 5),  # the last payment of 1 h is missing
         ([8, 8, 8, 9, 7, 8, 8, 8], [8] * 9),  # a payment that is an hour late
+        ([8, 8, 8, 10, 6], [8] * 6),  # two hours late, at the end
     ],
 )
 def test_the_interval_changes_at_the_first_of_three_equal_gaps(gaps: list[float], wanted: list[int]) -> None:

@@ -7,6 +7,7 @@ single gap may be a missing payment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,9 +27,11 @@ __all__ = [
     "confirmed_runs",
     "conflict_text",
     "contradicted",
+    "intervals_of_gaps",
     "is_same_rate",
     "is_valid",
     "merge_payments",
+    "missing_before",
     "payment_time",
     "rates_of",
 ]
@@ -46,6 +49,7 @@ _ROUNDING = 1 / 60  # hours: payments that are not stamped at a whole hour
 _NO_FIT = 100.0  # missing payments that count as an impossible interval
 _EARLY_CHANGE = 1.5  # missing payments as unlikely as a first payment before a whole new interval
 
+_LATE = 1.5  # intervals: a payment that comes later is not one that is late
 _OVERLAP = 0.75  # of an interval: a payment may come some minutes late, and the next one in time
 
 _Array = NDArray[Any]
@@ -72,8 +76,8 @@ def payment_time(times: _Array) -> NDArray[np.int64]:
     return np.where((after <= MINUTE_US) | (after >= HOUR_US - MINUTE_US), hour, stamps)
 
 
-def confirmed_runs(is_equal: _Array) -> NDArray[np.bool_]:
-    """Return which gaps lie in a run of at least three equal ones.
+def confirmed_runs(is_equal: _Array, least: int = CONFIRMING_GAPS) -> NDArray[np.bool_]:
+    """Return which gaps lie in a run of at least so many equal ones.
 
     `is_equal` states of each gap whether it equals the gap before; gaps are along the last axis.
     """
@@ -85,7 +89,7 @@ def confirmed_runs(is_equal: _Array) -> NDArray[np.bool_]:
     following = np.minimum.accumulate(starts_next[..., ::-1], axis=-1)[..., ::-1]
     end = np.full(equal.shape, size)
     end[..., :-1] = following[..., 1:]
-    return np.asarray(end - np.maximum(first, 0) >= CONFIRMING_GAPS)
+    return np.asarray(end - np.maximum(first, 0) >= least)
 
 
 def assign_intervals(
@@ -142,6 +146,26 @@ def assign_intervals(
         part = slice(first, end)
         hours[part] = _filled(gaps[part], anchors[part], float(listed[end - 1]))
     return AssignedIntervals(hours, has_statement | confirmed)
+
+
+def intervals_of_gaps(
+    gaps: _Array, *, candidates: Sequence[float] = VALID_HOURS, confirm: int = CONFIRMING_GAPS
+) -> NDArray[np.float64]:
+    """Return the interval of each payment of one series by `assign_intervals`, from spacing alone.
+
+    `gaps` are the hours before each payment, NaN for the first; an interval is one of `candidates`, and so
+    many equal gaps confirm it.
+    """
+    equal = np.append(False, gaps[1:] == gaps[:-1])
+    is_confirmed = confirmed_runs(equal, confirm) & np.isin(gaps, candidates)
+    anchors = np.where(is_confirmed, gaps, np.nan)
+    return _filled(gaps, anchors, np.nan, candidates, confirm)
+
+
+def missing_before(gap: float, before: float, after: float) -> int:
+    """Return how many payments are missing in the gap [h] before the first payment of a new interval."""
+    missing = _missing_at_change(gap, before, after)
+    return 0 if missing in (_NO_FIT, _EARLY_CHANGE) else int(missing)
 
 
 class Contradiction(NamedTuple):
@@ -203,12 +227,18 @@ def _gaps(times: NDArray[np.int64], starts: NDArray[np.bool_]) -> NDArray[np.flo
     return np.where(np.abs(gaps - whole) <= _ROUNDING, whole, gaps)
 
 
-def _filled(gaps: NDArray[np.float64], anchors: NDArray[np.float64], listed: float) -> NDArray[np.float64]:
+def _filled(
+    gaps: NDArray[np.float64],
+    anchors: NDArray[np.float64],
+    listed: float,
+    candidates: Sequence[float] = VALID_HOURS,
+    confirm: int = CONFIRMING_GAPS,
+) -> NDArray[np.float64]:
     """Return the hours of one series' rows, given those that are stated or confirmed."""
     hours = anchors.copy()
     places = np.flatnonzero(np.isfinite(anchors))
     if not places.size:
-        return _without_anchor(gaps, listed)
+        return _without_anchor(gaps, listed, candidates, confirm)
     known = np.concatenate([[-1], places, [len(gaps)]])
     for place in np.flatnonzero(np.diff(known) > 1).tolist():
         first = int(known[place])
@@ -221,8 +251,10 @@ def _filled(gaps: NDArray[np.float64], anchors: NDArray[np.float64], listed: flo
     return hours
 
 
-def _without_anchor(gaps: NDArray[np.float64], listed: float) -> NDArray[np.float64]:
-    """Return the hours of a short series: those of the list, or of three equal gaps among multiples."""
+def _without_anchor(
+    gaps: NDArray[np.float64], listed: float, candidates: Sequence[float], confirm: int
+) -> NDArray[np.float64]:
+    """Return the hours of a short series: those of the list, or of enough equal gaps among multiples."""
     known = gaps[1:]
     if np.isfinite(listed):
         # A longer gap has missing or late payments; only a shorter one contradicts the list.
@@ -230,7 +262,7 @@ def _without_anchor(gaps: NDArray[np.float64], listed: float) -> NDArray[np.floa
         hours[0] = listed if len(gaps) == 1 else hours[1]
         return hours
     step = float(np.min(known, initial=np.inf))
-    is_step = bool(is_valid(np.array([step]))[0]) and np.count_nonzero(known == step) >= CONFIRMING_GAPS
+    is_step = step in candidates and np.count_nonzero(known == step) >= confirm
     if is_step and _is_multiple(known, step).all():
         return np.full(len(gaps), step)
     return np.full(len(gaps), np.nan)
@@ -245,7 +277,7 @@ def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[
     """Return the hours of rows between two known intervals, NaN for one that is not known."""
     if np.isnan(before) or np.isnan(after):
         step = after if np.isnan(before) else before
-        return np.where(_is_multiple(gaps, step), step, np.nan)
+        return np.where(_is_multiple(gaps, step) | _is_late_or_next(gaps, step), step, np.nan)
     if before == after:
         # A payment may be late: it counts as one interval if it does not overlap the one before by half.
         return np.where(_is_multiple(gaps, before) | (gaps > before / 2), before, np.nan)
@@ -262,6 +294,14 @@ def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[
     if change < len(gaps):
         fits[change] = changes[change] < _NO_FIT
     return np.where(fits, hours, np.nan)
+
+
+def _is_late_or_next(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
+    """Return which gaps end with a late payment, or follow one and make up for it."""
+    is_late = (gaps > step) & (gaps < _LATE * step)
+    makes_up = np.abs(gaps[:-1] + gaps[1:] - 2.0 * step) <= _ROUNDING
+    is_pair = is_late[:-1] & makes_up
+    return np.asarray(np.append(is_pair, False) | np.append(False, is_pair))
 
 
 def _missing(gaps: NDArray[np.float64], step: float) -> NDArray[np.float64]:

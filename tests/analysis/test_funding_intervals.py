@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from derivdata.analysis import funding
+from derivdata.tables.payments import assign_intervals
 from tests.analysis.funding_made import series
 
 NAN = np.nan
@@ -35,7 +36,7 @@ def test_a_gap_of_several_intervals_is_missing_data_not_a_change(hole):
 
 def test_late_extra_and_odd_settlements():
     found = _inferred([8, 8, 8, 5, 8, 8, 8])
-    np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, 8, 8, 8])
+    np.testing.assert_array_equal(found["interval_hours"], [8] * 8)
     assert not found["changed"].any()
     # htx on 2021-04-07: 10 h and then 6 h; the payment is still one for 8 h.
     found = _inferred([8, 8, 8, 10, 6, 8])
@@ -48,6 +49,33 @@ def test_late_extra_and_odd_settlements():
     np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, NAN, 8])
     found = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
     np.testing.assert_array_equal(found["interval_hours"], [8.0] * 6)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "change", "missing"),
+    [
+        ([1] * 10 + [11] + [8] * 5, 11, 3),  # three payments of 1 h, and then one of 8 h
+        ([1] * 10 + [18] + [8] * 5, 11, 3),  # two of 1 h and one of 8 h are missing
+        ([8] * 5 + [12] + [4] * 5, 6, 1),
+        ([1] * 5 + [3] + [4] * 5, 6, 0),  # payments of 4 h count from midnight
+    ],
+)
+def test_payments_that_are_missing_at_a_change_are_those_of_either_interval(gaps, change, missing):
+    found = _inferred(gaps)
+    wanted = [gaps[0]] * change + [gaps[-1]] * (len(gaps) + 1 - change)
+    np.testing.assert_array_equal(found["interval_hours"], wanted)
+    assert np.flatnonzero(found["changed"]).tolist() == [change]
+    assert found["missing"].values.tolist() == [0] * change + [missing] + [0] * (len(gaps) - change)
+
+
+def test_intervals_are_those_that_an_archive_assigns():
+    random = np.random.default_rng(5)
+    for _ in range(300):
+        steps = np.repeat(random.choice([1, 2, 3, 4, 6, 8, 12, 24], 4), random.integers(1, 9, 4))
+        gaps = steps * np.where(random.random(steps.size) < 0.12, random.integers(2, 6, steps.size), 1)
+        times = np.append(0, np.cumsum(gaps)) * 3_600_000_000
+        wanted = assign_intervals(np.zeros(times.size, dtype=np.int64), times).hours
+        np.testing.assert_array_equal(_inferred(gaps)["interval_hours"], wanted)
 
 
 def test_too_short_a_series_and_samples_say_nothing():

@@ -17,6 +17,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.support.times import Instant, instant, naive_utc
 from derivdata.tables.frames import require_columns
+from derivdata.tables.payments import intervals_of_gaps, missing_before
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import HOUR_UNIT
 
@@ -44,7 +45,8 @@ def infer_interval(
         counts as it.
     confirm
         Equal gaps in a row that confirm an interval; a single gap of twice the interval is a
-        missing settlement, not a change, and one that is less than half an interval too long is a late one.
+        missing settlement, not a change, and any other that is over half an interval ends with a late or
+        early one.
     backdate
         Date a confirmed interval back to the first of its gaps (and the first one to the start of the
         series). False dates it to the gap that confirmed it: all that was known at the time.
@@ -52,9 +54,9 @@ def infer_interval(
     Returns
     -------
     Dataset, the panel's dims
-        ``interval_hours`` [h] at each settlement, NaN where there is none, where its gap is no multiple of
-        the interval, and before one is known; ``changed``, true at the first settlement of another interval
-        than before; ``missing``, settlements that are absent right before this one.
+        ``interval_hours`` [h] at each settlement, as an archive assigns it, NaN where there is none and where
+        gaps do not determine it; ``changed``, true at the first settlement of another interval than before;
+        ``missing``, settlements that are absent right before this one.
 
     Raises
     ------
@@ -92,24 +94,45 @@ def _infer(
     missing = np.zeros(rates.shape, dtype=np.int32)
     for series in np.ndindex(rates.shape[:-1]):
         rows = np.flatnonzero(np.isfinite(rates[series]))
-        if rows.size > confirm:
-            current, first = _believed(np.diff(since[rows]), candidates, confirm, backdate)
-            multiples = _multiples(np.diff(since[rows]), current)
+        if rows.size <= confirm:
+            continue
+        gaps = np.diff(since[rows])
+        if not backdate:
+            current, first = _believed(gaps, candidates, confirm)
+            multiples = _multiples(gaps, current)
             interval[series][rows[1:]] = np.where(multiples > 0, current, np.nan)
             interval[series][rows[0]] = current[0]
             changed[series][rows[1:]] = first
             missing[series][rows[1:]] = np.maximum(multiples - 1, 0)
+            continue
+        assigned = intervals_of_gaps(
+            np.append(np.nan, _snapped(gaps, candidates)), candidates=candidates.tolist(), confirm=confirm
+        )
+        interval[series][rows] = assigned
+        known = np.flatnonzero(np.isfinite(assigned))
+        first = known[1:][assigned[known[1:]] != assigned[known[:-1]]]
+        changed[series][rows[first]] = True
+        missing[series][rows[1:]] = np.maximum(_multiples(gaps, assigned[1:]) - 1, 0)
+        for place in first[first > 0].tolist():
+            before = assigned[place - 1]
+            gap = float(gaps[place - 1])
+            missing[series][rows[place]] = missing_before(gap, before, assigned[place]) if before > 0 else 0
     return interval, changed, missing
 
 
-def _believed(gaps: Floats, candidates: Floats, confirm: int, backdate: bool) -> tuple[Floats, Bools]:
-    """Return the interval at each gap, and whether it differs from the one before."""
+def _snapped(gaps: Floats, candidates: Floats) -> Floats:
+    """Return gaps within 5 % of an interval of venues as that interval, and the others unchanged."""
     nearest = candidates[np.argmin(np.abs(gaps[:, None] - candidates), axis=1)]
-    snapped = np.where(np.abs(gaps - nearest) <= _TOLERANCE * nearest, nearest, 0.0)
+    return np.where(np.abs(gaps - nearest) <= _TOLERANCE * nearest, nearest, gaps)
+
+
+def _believed(gaps: Floats, candidates: Floats, confirm: int) -> tuple[Floats, Bools]:
+    """Return the interval known at each gap from those so far, and whether it differs from the one before."""
+    snapped = _snapped(gaps, candidates)
     starts = np.flatnonzero(np.append(True, snapped[1:] != snapped[:-1]))
     lengths = np.diff(np.append(starts, gaps.size))
-    taken = (lengths >= confirm) & (snapped[starts] > 0.0)
-    at = starts[taken] + (0 if backdate else confirm - 1)
+    taken = (lengths >= confirm) & np.isin(snapped[starts], candidates)
+    at = starts[taken] + confirm - 1
     value = snapped[starts[taken]]
     run = np.searchsorted(at, np.arange(gaps.size), side="right") - 1
     if not value.size:
@@ -117,7 +140,7 @@ def _believed(gaps: Floats, candidates: Floats, confirm: int, backdate: bool) ->
     current = value[np.maximum(run, 0)]
     first = np.zeros(gaps.size, dtype=np.bool_)
     first[at[1:]] = value[1:] != value[:-1]
-    return current if backdate else np.where(run >= 0, current, np.nan), first
+    return np.where(run >= 0, current, np.nan), first
 
 
 def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
