@@ -198,7 +198,7 @@ def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given)
 @cache
 def layouts() -> tuple[Layout, ...]:
     """Return every layout, in the order of sources and of their declaration."""
-    folder = Path(__file__).with_suffix("")
+    folder = Path(__file__).with_name("layouts")
     files = sorted(folder.glob("*.toml"))
     return tuple(
         _layout(declared)
