@@ -1,14 +1,15 @@
 """How many quotes of each recorded chain lie inside bid and ask, next to the most that any prices can meet?
 
-``python -m tests.measured.quotes_met`` prints the table of docs/methods/surfaces.md for the recorded chains
-of the test data; with a folder, for the files ``deribit_options_snapshot_*.csv`` in it. The programme is
-over undiscounted calls of one expiry at its strikes, which fall and are convex from the forward on: no
-surface free of arbitrage meets more quotes of an expiry.
+``python -m tests.measured.quotes_met`` prints the rows of docs/methods/quotes_met.csv for the recorded chains
+of the test data; with files as arguments, for the chains in these (`tests.measured.public_chains`). The
+programme is over undiscounted calls of one expiry at its strikes, which fall and are convex from the forward
+on: no surface free of arbitrage meets more quotes of an expiry.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ import xarray as xr
 from scipy.optimize import linprog
 
 from derivdata.analysis import black76, chain, smile, surface
-from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026, snapshot
+from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 from tests.analysis.violations import violations
+from tests.measured import public_chains
 
 
 def recorded() -> dict[str, pd.DataFrame]:
@@ -92,28 +94,25 @@ def figures(options: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def table(chains: dict[str, pd.DataFrame]) -> str:
-    """Lines of a Markdown table."""
-    lines = []
+def _in_columns(name: str) -> str:
+    """Write the name of a recorded chain as venue, coin and time."""
+    stamp, coin = name.split()
+    return f"deribit,{coin},{pd.Timestamp(stamp):%Y-%m-%d %H:%M}"
+
+
+def lines(chains: dict[str, pd.DataFrame]) -> Iterator[str]:
+    """Yield a line of the table of the documents for each chain."""
     for name, options in chains.items():
         row = figures(options)
-        cells = [f"{row[key]:.1f} %" for key in ("inside", "most", "marks")]
-        errors = [f"{row[key]:.2f}" for key in ("all", "atm")]
-        lines.append(
-            " | ".join(["| deribit", name, f"{row['quotes']}", *cells, *errors, f"{row['violations']} |"])
-        )
-    return "\n".join(lines)
+        shares = ",".join(f"{row[key]:.1f}" for key in ("inside", "most", "marks"))
+        yield f"{name},{row['quotes']},{shares},{row['all']:.2f},{row['atm']:.2f},{row['violations']}"
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        found = {}
-        for path in sorted(Path(sys.argv[1]).glob("deribit_options_snapshot_*.csv")):
-            both = snapshot(path)
-            for coin in ("BTC", "ETH"):
-                found[f"{path.stem[25:]} {coin}"] = chain.clean(
-                    both[both["symbol"] == coin].reset_index(drop=True)
-                )
-        print(table(found))
-    else:
-        print(table(recorded()))
+    public = {
+        name: chain.clean(table)
+        for path in sys.argv[1:]
+        for name, table in public_chains.chains(Path(path)).items()
+    }
+    for line in lines(public or {_in_columns(name): options for name, options in recorded().items()}):
+        print(line, flush=True)
