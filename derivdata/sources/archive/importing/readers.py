@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 
