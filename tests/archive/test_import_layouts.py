@@ -281,6 +281,11 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         "funding_history": {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0},
         "oi_history": {"oi_usd": 1876332922.38},
     },
+    "tardis derivative_ticker of tardis-machine": {
+        "prices_history": {"kind": "index", "price_usd": 67002.0},
+        "funding_history": {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0},
+        "oi_history": {"oi_usd": 1876332922.38},
+    },
     "tardis liquidations": {
         "liquidations_fills": {"symbol": "BTC", "exchange": "bitmex", "side": "short", "value_usd": 1000.0}
     },

@@ -13,7 +13,12 @@ import pandas as pd
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources import venues
 from derivdata.sources.archive.importing.bodies import records_of
-from derivdata.sources.archive.importing.market_names import names_in_path, plain_name
+from derivdata.sources.archive.importing.market_names import (
+    KNOWN_VENUES,
+    names_in_path,
+    plain_name,
+    venue_of_word,
+)
 from derivdata.sources.archive.importing.opening import Source, opened
 from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import Given
@@ -46,6 +51,9 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
         return None
     stated = given.set.get("exchange", writer)
     wanted = [stated] if stated in VENUES else [*VENUES] if stated is None else []
+    others = _stated_venues(body) if stated is None else frozenset()
+    if others:
+        wanted = [venue for venue in wanted if venue in others]
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
     answers = _of_kind(source, answers, given)
     named = stated or names_in_path(source).get("exchange")
@@ -74,6 +82,36 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
             names,
         )
     return answers[0] if answers else None
+
+
+_VENUE_FIELDS = ("exchange", "exchangename", "venue")
+_FIRST_ROWS = 50
+
+
+def _stated_venues(body: bytes) -> frozenset[str]:
+    """Return the venues that the rows of a body name; empty where they name none.
+
+    Messages of tardis-machine, which name their venue, have the fields of BitMEX's payments.
+    """
+    lines = body.split(b"\n", _FIRST_ROWS)
+    try:
+        rows = records_of(msgspec.json.decode(body)).rows
+    except (msgspec.DecodeError, ArchiveError):
+        rows = [row for line in lines[:_FIRST_ROWS] for row in _rows_of_line(line)]
+    named = set()
+    for row in rows[:_FIRST_ROWS]:
+        if isinstance(row, dict):
+            words = [value for name, value in row.items() if plain_name(name) in _VENUE_FIELDS]
+            named |= {venue_of_word(word) for word in words if isinstance(word, str) and word}
+    return frozenset(named & KNOWN_VENUES)
+
+
+def _rows_of_line(line: bytes) -> list[Any]:
+    """Return the records in one line; a line that is not JSON has none."""
+    try:
+        return records_of(msgspec.json.decode(line)).rows
+    except (msgspec.DecodeError, ArchiveError):
+        return []
 
 
 _MOST_UNNAMED = 5

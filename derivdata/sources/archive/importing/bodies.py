@@ -30,7 +30,9 @@ _MORE = (
     "next",
 )
 """Fields of an answer that say that other pages follow."""
-_SPLIT = ({"columns", "data"}, {"columns", "index", "data"})
+_HEADERS = ("columns", "meta", "fields", "headers")
+_ROWS = ("data", "values", "rows", "dataset")
+"""Names under which databases write columns, and rows as lists: pandas, ClickHouse, InfluxDB, QuestDB."""
 BY_KEY = "key"
 """Name of the column of keys of an object of records by symbol, venue or time, where they say neither."""
 _KEY_OF_TIME = re.compile(r"\d{4}-\d{2}-\d{2}.*|\d{10}|\d{13}")
@@ -120,8 +122,6 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
     book = _book(body)
     if book is not None:
         return _Found(book)
-    if {*body} in _SPLIT and isinstance(body["columns"], list):
-        return _Found([dict(zip(body["columns"], row, strict=True)) for row in body["data"]])
     refuse_error(body)
     place = _list_in(body, 0)
     if place is None:
@@ -188,17 +188,35 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
     """Return the records below an object with the plain fields next to them; None without records."""
     if depth > _DEPTH or not body:
         return None
+    rows = _with_names(body)
+    if rows is not None:
+        return {}, rows
     fields = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
     if not fields:
-        rows = _by_key(body)
-        if rows is not None:
-            return {}, rows
+        by_key = _by_key(body)
+        if by_key is not None:
+            return {}, by_key
     lists = [value for value in body.values() if _is_of_records(value)]
     if lists:
         return fields, _flat(max(lists, key=len))
     if any(value == [] for value in body.values()):
         return fields, []
     return _below(body, fields, depth)
+
+
+def _with_names(body: dict[str, Any]) -> list[Any] | None:
+    """Return the rows of an object with the names of columns, and rows as lists; None for another object."""
+    for header in _HEADERS:
+        listed = body.get(header)
+        if not isinstance(listed, list) or not listed:
+            continue
+        names = [column.get("name") if isinstance(column, dict) else column for column in listed]
+        rows = next((body[name] for name in _ROWS if isinstance(body.get(name), list)), None)
+        if rows is None or not all(isinstance(name, str) for name in names):
+            continue
+        if all(isinstance(row, list) and len(row) == len(names) for row in rows):
+            return [dict(zip(names, row, strict=True)) for row in rows]
+    return None
 
 
 def _by_key(body: dict[str, Any]) -> list[Any] | None:
@@ -298,11 +316,20 @@ def _flat(rows: Sequence[Any]) -> list[Any]:
             continue
         history = _history(row)
         if history is None:
-            result.append(_plain(row))
+            result += _of_series(row)
             continue
         fields = _plain({name: value for name, value in row.items() if value is not history})
-        result += [{**fields, **_plain(inner)} for inner in history]
+        result += [{**fields, **inner} for record in history for inner in _of_series(record)]
     return result
+
+
+def _of_series(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a series of InfluxDB, whose words are tags; another record is one row."""
+    series = _with_names(row)
+    if series is None:
+        return [_plain(row)]
+    tags = row.get("tags")
+    return [{**(tags if isinstance(tags, dict) else {}), **inner} for inner in series]
 
 
 def _history(row: dict[str, Any]) -> list[dict[str, Any]] | None:

@@ -6,6 +6,7 @@ A row without an ID gets a hash of the row, so that it has the same ID in every 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -164,7 +165,7 @@ def _hold_to(
 ) -> None:
     family = plan.table.name.partition("_")[0]
     other = _SIDES.get(family, {}) if name == "side" else {}
-    spell = speller(column)
+    spell = _resolution if name == "resolution" else speller(column)
     original = columns[name]
     words = original.replaced(lambda text: other.get(text.strip().lower(), spell(text)))
     wrong = ~words.is_missing & ~words.is_in(column.allowed)
@@ -172,6 +173,22 @@ def _hold_to(
         texts = original.strings()
         rejections.reject(wrong, lambda row: f"{name}={texts[row]!r} {_choice(name, column, texts[row])}")
     columns[name] = words
+
+
+_STEP = re.compile(r"(\d+) ?(?:(m|min|mins|minute|minutes)|(h|hour|hours)|(d|day|days))")
+_MINUTES_OF_HOUR = 60
+
+
+def _resolution(text: str) -> str:
+    """Return a step as the library writes it: ``1h`` of ``1HOUR``, ``60min`` and ``1 hour``."""
+    word = text.strip().lower() if text.strip()[-1:] != "M" else text.strip()  # 1M is a month
+    match = _STEP.fullmatch(word)
+    if match is None:
+        return word
+    number = int(match[1])
+    if match[2] and number % _MINUTES_OF_HOUR == 0:
+        return f"{number // _MINUTES_OF_HOUR}h"
+    return f"{number}{'m' if match[2] else 'h' if match[3] else 'd'}"
 
 
 def _choice(name: str, column: Column, text: str) -> str:

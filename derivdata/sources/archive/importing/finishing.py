@@ -324,6 +324,34 @@ def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**columns)
 
 
+_LEAST_UNDERLYING = 1_000.0
+_MOST_COINS = 20.0
+"""Price of an option in coins of which none is above: a put at 20 times the underlying price."""
+
+
+def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
+    """Put quotes into the columns of coin or USD where the venue and the size of the quotes agree on it.
+
+    Other quotes are left out. Quotes in USD on an underlying of 1,000 USD and more are above 20 somewhere in
+    a chain.
+    """
+    venue = frame["exchange"].astype(object)
+    names = frame["instrument_name"].astype(object).str.upper()
+    in_coin = venue.isin(["deribit", "okx"]) & ~names.str.contains("USDC|USDT")
+    quotes = frame[[name for name in ("raw_bid", "raw_ask", "raw_mark") if name in frame]]
+    level = frame["underlying_price"] if "underlying_price" in frame else frame["strike"]
+    keys = [venue, frame["symbol"].astype(object)]
+    largest = quotes.max(axis=1).groupby(keys).transform("max")
+    underlying = level.groupby(keys).transform("median")
+    is_clear = (underlying >= _LEAST_UNDERLYING) & (in_coin == (largest < _MOST_COINS))
+    columns: dict[str, Any] = {}
+    for raw in quotes:
+        name = str(raw).removeprefix("raw_")
+        columns[f"{name}_coin"] = quotes[raw].where(in_coin & is_clear)
+        columns[f"{name}_usd"] = quotes[raw].where(~in_coin & is_clear)
+    return frame.assign(**{name: values for name, values in columns.items() if name not in frame})
+
+
 def _amounts_of_markets(frame: pd.DataFrame) -> pd.DataFrame:
     """Value liquidations of Coin Metrics, whose market names the venue before the contract."""
     names = frame["contract_name"].str.replace(r"^[a-z0-9.]+-(.+)-future$", r"\1", regex=True)
@@ -439,6 +467,7 @@ ADJUST: dict[str, Adjust] = {
     "interest_by_venue": _interest_by_venue,
     "running_rates": _running_rates,
     "option_quotes": _option_quotes,
+    "quotes_by_size": _quotes_by_size,
     "running_rates_of_coinapi": _running_rates_of_coinapi,
     "hour_of_day": _hour_of_day,
     "amounts_of_markets": _amounts_of_markets,

@@ -85,7 +85,9 @@ def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: 
         tables = ["prices_history"]
     if not tables and "volume_usd" in found:
         tables = ["volume_history"]
-    if len(tables) == 1 and "time" in {*found, *given.map, *given.set}:
+    if len(tables) == 1:
+        if "time" not in {*found, *given.map, *given.set}:
+            raise _no_time(source, head, tables[0])
         return tables[0]
     if len(tables) > 1:
         raise Unclear(
@@ -96,6 +98,15 @@ def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: 
         f"--map NAME=COLUMN; the file has {', '.join(head.columns)[:300]}",
         "--table",
         archive_tables(),
+    )
+
+
+def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
+    """Return the error that rows of a table have no time."""
+    return ArchiveError(
+        f"{source}: its columns are those of {table}, and none of them is recognised as the time: name it "
+        "with --map time=COLUMN, or state one time for all rows with --set time=2026-03-27T08:00:00Z; the "
+        f"file has {', '.join(head.columns)[:300]}"
     )
 
 
@@ -184,7 +195,7 @@ _OTHER_CANDLES = (
 
 def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
     """Ask what candles are where the name of their file says that they are not of prices."""
-    if found.get("last", "").lower() not in ("open", "close"):
+    if found.get("last", "").lower() not in ("open", "close", "o", "c"):
         return
     name = source.name if "premiumIndex" in source.name else source.name.rsplit("/", 1)[-1]
     table = next((table for pattern, table in _OTHER_CANDLES if pattern.search(name)), None)
@@ -219,6 +230,8 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
     """Return whether rates are payments or samples, by the time between rows of a series."""
     if "time" not in found:
         return "funding_settlements"
+    if plain_name(found["time"]) in _OBSERVED:
+        return "funding_history"
     apart = _hours_apart(head, found, given)
     stated = _stated_hours(given)
     if stated is not None and apart is not None and apart < 0.9 * stated:
@@ -245,6 +258,13 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
         "--table",
         choices,
     )
+
+
+_OBSERVED = frozenset(
+    "fetchedat collectedat retrievedat scrapedat capturedat loggedat sampledat asofutc asof snapshottime "
+    "observedat recordedat origintime receivedtime receivedat".split()
+)
+"""Names of times at which somebody looked, so that rates are samples."""
 
 
 def _hours_apart(head: Chunk, found: Mapping[str, str], given: Given) -> float | None:
@@ -280,8 +300,8 @@ def _is_hourly(source: Source, head: Chunk, found: Mapping[str, str], given: Giv
     return venue in _HOURLY or (known is not None and known.interval_hours == 1.0)
 
 
-_HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "kraken", "vertex"})
-"""Venues that pay each hour, of those that the API does not list (their documentation, 2024 to 2026)."""
+_HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex"})
+"""Venues that pay each hour, of those that the API does not list (their documentation, 2022 to 2026)."""
 
 
 def _stamps(head: Chunk, found: Mapping[str, str], given: Given) -> Array:

@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
+from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.finishing import ADJUST
 from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
 from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.market_names import (
     market_of,
+    meaning_of,
     names_by_meaning,
     names_in_path,
     plain_name,
@@ -22,25 +25,25 @@ from derivdata.sources.archive.importing.market_names import (
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import IN_COINS, Given, ImportPlan, make_plan
-from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.readers import UNNAMED, Chunk
 from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.support.arrays import Array
+from derivdata.tables.schema import Kind
 
 
 def columns_by_meaning(head: Chunk) -> dict[str, str]:
     """Return the file's column of each meaning of ``names.toml`` that it has."""
-    plain: dict[str, str] = {}
-    for column in head.columns:
-        plain.setdefault(plain_name(column), column)
-    for column in head.columns:  # a field of an object in a record, ``delta.coin``
-        plain.setdefault(plain_name(column.rsplit(".", 1)[-1]), column)
+    plain = _plain_columns(head)
     found: dict[str, str] = {}
     for meaning, names in names_by_meaning().items():
         known = [plain[name] for name in names if name in plain]
         known = [column for column in known if _can_be(meaning, head.columns[column])]
+        if meaning == "time":
+            known = _times_first(known, head)
         if known:
             found[meaning] = known[0]
+    _take_short_candles(plain, found)
     for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
         if meaning not in found and near is not None:
             found[meaning] = near
@@ -49,7 +52,34 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
     return found
 
 
-_OPENS = ("open", "openprice", "open_price")
+def _plain_columns(head: Chunk) -> dict[str, str]:
+    """Return the columns by their plain names, and by those of the last part of ``delta.coin``."""
+    plain: dict[str, str] = {}
+    for column in head.columns:
+        plain.setdefault(plain_name(column), column)
+    for column in head.columns:
+        plain.setdefault(plain_name(column.rsplit(".", 1)[-1]), column)
+    return plain
+
+
+_OPENS = ("open", "openprice", "open_price", "o")
+_NAMELESS = (UNNAMED, "dt")
+"""Names of columns that may be numbers of rows."""
+
+
+def _times_first(columns: list[str], head: Chunk) -> list[str]:
+    """Return columns of times, those whose values are times first; numbers of rows are left out."""
+    times = [column for column in columns if _share_of_times(head.columns[column]) >= _MOST_TIMES]
+    return times + [column for column in columns if column not in times and column not in _NAMELESS]
+
+
+_CANDLE = ("o", "h", "l", "c")
+
+
+def _take_short_candles(plain: Mapping[str, str], found: dict[str, str]) -> None:
+    """Take the open of candles whose prices have names of one letter."""
+    if "last" not in found and all(name in plain for name in _CANDLE):
+        found["last"] = plain["o"]
 
 
 def _near_rate(head: Chunk) -> str | None:
@@ -62,20 +92,47 @@ def _near_time(head: Chunk) -> str | None:
     """Return the one column of timestamps, or else of a name with the word time and of times."""
     near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
     if not near:
-        named = [name for name in head.columns if _NEAR_TIME.search(name)]
+        named = [name for name in head.columns if _NEAR_TIME.search(name) and not _OTHER_TIME.search(name)]
         near = [name for name in named if _has_times(head.columns[name])]
+        near = [name for name in near if not _are_of_listings(name, head.columns[name])]
     return near[0] if len(near) == 1 else None
+
+
+_LONGEST_SNAPSHOT = pd.Timedelta(1, "h")
+
+
+def _are_of_listings(name: str, values: pa.ChunkedArray) -> bool:
+    """Return whether times are those at which contracts were listed, and not that of their quotes.
+
+    Deribit's ``creation_timestamp`` is the one in lists of instruments, and the other in summaries of books.
+    """
+    if not plain_name(name).startswith("creation"):
+        return False
+    stamps = instants(values, "time", Rejections(len(values)), tz=dt.UTC)
+    return bool(stamps.max() - stamps.min() > _LONGEST_SNAPSHOT)
 
 
 def _has_times(values: pa.ChunkedArray) -> bool:
     """Return whether all values of a column are times."""
+    return _share_of_times(values) == 1.0
+
+
+_MOST_TIMES = 0.5
+"""Share of the values of a column of times that are times; the last line of a file may be a remark."""
+
+
+def _share_of_times(values: pa.ChunkedArray) -> float:
+    """Return the share of the values of a column that are times, of those that are not missing."""
     rejections = Rejections(len(values))
-    stamps = instants(values, "time", rejections, tz=dt.UTC)
-    return not rejections.bad.any() and bool((~stamps.isna()).any())
+    is_time = ~instants(values, "time", rejections, tz=dt.UTC).isna()
+    known = int(is_time.sum()) + int(rejections.bad.sum())
+    return int(is_time.sum()) / known if known else 0.0
 
 
 _NEAR_RATE = re.compile(r"funding.*(rate|bps|pct|percent|apr|apy|annual|8h|1h)|(rate|bps|apr).*funding", re.I)
 _NEAR_TIME = re.compile(r"time|date", re.I)
+_OTHER_TIME = re.compile(r"expir|matur|deliver|next|listing|launch|onboard", re.I)
+"""Words of times that are not those of a row."""
 _NOT_A_RATE = re.compile(r"total|count|updates|time|interval|sum|cumul", re.I)
 _WORDS = ("symbol", "instrument_name", "exchange")
 _AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "index", "last")
@@ -132,6 +189,29 @@ def quantity_of(source: Source, table: str | None) -> str | None:
     return next((quantity for pattern, quantity in _QUANTITY_OF_NAME if pattern.search(name)), None)
 
 
+_METRIC = frozenset(
+    "metric metricname metrictype field variable indicator measure measurement datatype".split()
+)
+"""Names of columns that say what the value of a row is."""
+
+
+def _quantity_in_rows(source: Source, head: Chunk) -> str | None:
+    """Return what the values of a table with a metric in each row are; several metrics are refused."""
+    for column, values in head.columns.items():
+        if plain_name(column) not in _METRIC:
+            continue
+        words = encoded(values).texts
+        if len(words) > 1:
+            raise ArchiveError(
+                f"{source}: its column {column!r} names {len(words)} quantities ({', '.join(words[:5])}), "
+                "whose values are in one column: write a file for each of them, or a column for each"
+            )
+        meaning = meaning_of(words[0]) if words else None
+        if meaning in QUANTITIES:
+            return meaning
+    return None
+
+
 def column_of_words(head: Chunk, words: frozenset[str]) -> str:
     """Return the column that has some words only; empty without one."""
     for column, values in head.columns.items():
@@ -172,6 +252,8 @@ def _sizes(head: Chunk, column: str) -> Array:
 def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     """Return the unit of rates that their name or their size states."""
     unit = _unit_in_names(source, column)
+    if unit is None and "%" in column:
+        unit = "percent"
     if unit is not None:
         return unit
     values = head.columns[column]
@@ -253,7 +335,7 @@ def guessed_plan(source: Source, head: Chunk, table: str | None, given: Given) -
         return make_plan(exact, given)
     found = columns_by_meaning(head)
     if "value" in found and not QUANTITIES & found.keys():
-        quantity = quantity_of(source, table)
+        quantity = _quantity_in_rows(source, head) or quantity_of(source, table)
         if quantity is not None:
             found[quantity] = found["value"]
     if table is None:
@@ -285,23 +367,34 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
         name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
         if name not in has:
             mapped[name] = found["price_usd"]
+    extra: dict[str, Kind] = {}
     if "strike" in columns:
         _options(head, found, mapped)
         unit = unit or unit_of_volatility(source, head, found)
+        extra = _take_quotes(found, mapped, has)
     if "side" in columns and "side" not in stated:
         _take_sides(head, table, mapped)
-    time_column = mapped.get("time", "time")
-    tz = given.tz or ("UTC" if re.search(r"utc", time_column, re.IGNORECASE) else None)
     whole = given._replace(
-        tz=tz,
         map={**mapped, **given.map},
+        extra=extra,
         set={**_path_words(source, head, mapped, columns, stated), **fixed, **given.set},
         unit=unit,
     )
     if table == "orderbook_book":
         return _plan_of_book(found, whole, head)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
-    return make_plan(table, whole, is_spaced=table == "funding_settlements" and not has_interval)
+    is_spaced = table == "funding_settlements" and not has_interval
+    return make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
+
+
+def _take_quotes(found: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> dict[str, Kind]:
+    """Take quotes of which the file does not say whether they are in coins or USD; return their kinds."""
+    taken = {*mapped, *has}
+    for name in _QUOTES:
+        quote = name.removeprefix("raw_")
+        if name in found and not {f"{quote}_usd", f"{quote}_coin"} & taken:
+            mapped[name] = found[name]
+    return {name: Kind.NUMBER for name in _QUOTES if name in mapped}
 
 
 def _take_price(found: Mapping[str, str], mapped: dict[str, str], stated: set[str], unit: str) -> None:
@@ -382,5 +475,7 @@ def _options(head: Chunk, found: Mapping[str, str], mapped: dict[str, str]) -> N
     mapped.pop("instrument_name", None)
 
 
+_QUOTES = ("raw_bid", "raw_ask", "raw_mark")
+"""Quotes of options of which the file does not say whether they are in coins or USD."""
 _OPTION_TYPES = frozenset({"c", "p", "call", "put", "calls", "puts"})
 _POSITIONS = frozenset({"long", "short", "longs", "shorts"})

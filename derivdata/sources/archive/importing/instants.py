@@ -23,9 +23,11 @@ _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
 _CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(?:[ T]?(\d{2}):?(\d{2})?:?(\d{2})?)?")
 _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
-_DOTTED = re.compile(r"^(20\d{2})\.(\d{2})\.(\d{2})(?=$|[ T])")
-"""``2026.03.01 08:00`` of MetaTrader."""
+_YEAR_FIRST = re.compile(r"(20\d{2})[./](\d{1,2})[./](\d{1,2})(?:[ TD](.+))?")
+"""``2026.03.01 08:00`` of MetaTrader, ``2026.03.01D08:00:00.000000000`` of kdb, ``2026/3/1 8:00``."""
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
+_SHORT_YEAR = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{2})(?:,? (.+))?")
+"""``15/03/23 8:00`` or ``3/15/23``."""
 _MONTH_SECOND = re.compile(
     r"(?:[a-z]{3}, )?(?P<day>\d{1,2})[ -](?P<month>[a-z]{3,9})[ -](?P<year>20\d{2})(?:,? (?P<rest>.+))?",
     re.IGNORECASE,
@@ -60,6 +62,46 @@ def zone(name: str) -> dt.tzinfo:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"tz={name!r} is not a time zone: write Europe/London, UTC or UTC+3") from None
+
+
+_OFFSET_IN_NAME = re.compile(r"(?:UTC|GMT)[_ ]?([+-]\s*\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
+"""``Time (UTC+8)``, ``time GMT+08:00``."""
+_ZONE_IN_NAME = re.compile(r"[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")
+_ZONE_WORDS = {
+    "utc": "UTC", "gmt": "UTC", "zulu": "UTC", "jst": "UTC+9", "kst": "UTC+9", "hkt": "UTC+8", "sgt": "UTC+8",
+    "beijing": "UTC+8", "北京": "UTC+8", "msk": "UTC+3",
+}  # fmt: skip
+"""Words of zones that have one offset throughout the year, and one meaning."""
+_LOCAL_WORDS = frozenset(
+    "local lokal locale lokalzeit est edt et pst pdt pt cst cdt ct ist bst cet cest aest aedt "
+    "本地 当地 現地 현지".split()
+)
+"""Words of times that are not UTC, and of a zone that the word does not say alone."""
+_LETTERS = re.compile(r"[a-z]+|[^\W\da-zA-Z_]+", re.IGNORECASE)
+
+
+def zone_in_name(name: str) -> str | None:
+    """Return the zone that the name of a column states: ``UTC+8`` of ``Time (UTC+8)``; None without one.
+
+    Raises `ValueError` with the word of a name that says local times of a zone that it does not state.
+    """
+    offset = _OFFSET_IN_NAME.search(name)
+    if offset is not None:
+        return f"UTC{offset[1].replace(' ', '')}"
+    listed = _ZONE_IN_NAME.search(name)
+    if listed is not None and listed[0] in zoneinfo.available_timezones():
+        return listed[0]
+    words = [word.lower() for word in _LETTERS.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", name))]
+    for word in words:
+        found = next((zone for known, zone in _ZONE_WORDS.items() if word == known), None)
+        if found is None and not word.isascii():
+            found = next((zone for known, zone in _ZONE_WORDS.items() if known in word), None)
+        if found is not None:
+            return found
+    for word in words:
+        if word in _LOCAL_WORDS or any(known in word for known in _LOCAL_WORDS if not known.isascii()):
+            raise ValueError(word)
+    return None
 
 
 def instants(
@@ -202,14 +244,17 @@ def _read_texts(
 
 
 def _why_unread(value: Any) -> str:
-    if _SLASHED.fullmatch(str(value).strip()):
+    text = str(value).strip()
+    if _SLASHED.fullmatch(text) or _SHORT_YEAR.fullmatch(text):
         return "has the day and the month in an order that the file does not show: write 2026-03-27"
     return "is not a time: expected ISO 8601 or a number since 1970"
 
 
 def _of_calendar(text: str) -> str:
     """Return a date and hour in digits alone as ISO 8601; seconds since 1970 are before 2033-05-18."""
-    text = _DOTTED.sub(r"\1-\2-\3", text)
+    dated = _YEAR_FIRST.fullmatch(text)
+    if dated is not None:
+        text = f"{dated[1]}-{int(dated[2]):02}-{int(dated[3]):02}{_clock(dated[4])}"
     match = _CALENDAR.fullmatch(text)
     if match is None or (len(text) == 10 and int(text) < _FIRST_DATE_AND_HOUR):
         return text
@@ -223,12 +268,13 @@ def _in_iso_order(texts: list[str]) -> list[str]:
     Dates with dots have the day first. Dates with slashes have first what is above 12 in no date of the
     file; they stay as they are, and are rejected, where both orders are possible.
     """
+    texts = _with_whole_years([*map(_of_month_name, texts)])
     slashed = [match for match in map(_SLASHED.fullmatch, texts) if match is not None]
     can_be_day_first = all(int(match[2]) <= 12 for match in slashed)
     can_be_month_first = all(int(match[1]) <= 12 for match in slashed)
     is_known = can_be_day_first != can_be_month_first
     result = []
-    for text in map(_of_month_name, texts):
+    for text in texts:
         match = _DAY_FIRST.fullmatch(text)
         is_day_first = match is not None or can_be_day_first
         match = match or (_SLASHED.fullmatch(text) if is_known else None)
@@ -238,6 +284,37 @@ def _in_iso_order(texts: list[str]) -> list[str]:
         day, month = (match[1], match[2]) if is_day_first else (match[2], match[1])
         result.append(f"{match[3]}-{int(month):02}-{int(day):02}{_clock(match[4])}")
     return result
+
+
+_YEARS = range(11, 41)
+"""Years of two digits."""
+_MOST_DAYS = 31
+_MOST_MONTHS = 12
+_ORDERS = {"day": (2, 1, 0), "month": (2, 0, 1), "year": (0, 1, 2)}
+"""Places of year, month and day in dates with slashes, by what comes first."""
+
+
+def _with_whole_years(texts: list[str]) -> list[str]:
+    """Return dates such as 15/03/23 as ISO 8601, if only one order of day, month and year fits them all."""
+    matches = [_SHORT_YEAR.fullmatch(text) for text in texts]
+    dates = [(int(match[1]), int(match[2]), int(match[3])) for match in matches if match is not None]
+    orders = [places for places in _ORDERS.values() if all(_is_date(date, places) for date in dates)]
+    if not dates or len(orders) != 1:
+        return texts
+    year, month, day = orders[0]
+    result = []
+    for text, match in zip(texts, matches, strict=True):
+        if match is None:
+            result.append(text)
+            continue
+        date = [int(match[1]), int(match[2]), int(match[3])]
+        result.append(f"20{date[year]}-{date[month]:02}-{date[day]:02}{_clock(match[4])}")
+    return result
+
+
+def _is_date(date: tuple[int, int, int], places: tuple[int, int, int]) -> bool:
+    year, month, day = (date[place] for place in places)
+    return year in _YEARS and 1 <= month <= _MOST_MONTHS and 1 <= day <= _MOST_DAYS
 
 
 def _of_month_name(text: str) -> str:

@@ -146,7 +146,10 @@ class ImportPlan(NamedTuple):
     def refuse_missing(self, name: str, chunk: Chunk) -> None:
         """Refuse a file without a column that each row needs; the message shows what the file has."""
         advice = f"name the column with --map {name}=COLUMN"
-        advice += _ADVICE.get(name, "" if name in _OF_A_ROW else f" or what it is with --set {name}=VALUE")
+        words = self.table.columns[name].allowed
+        listed = f" ({', '.join(words)})" if words else ""
+        stated = f" or what it is with --set {name}=VALUE{listed}"
+        advice += _ADVICE.get(name, "" if name in _OF_A_ROW else stated)
         raise ArchiveError(
             f"{self.table.name}.{name} is not in the file: {advice}{did_you_mean(name, chunk.columns)}; "
             f"the file has {_listed(chunk)}"

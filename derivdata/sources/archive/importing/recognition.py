@@ -26,7 +26,7 @@ from derivdata.sources.archive.importing.guessing import (
     unit_of_interest,
     unit_of_rates,
 )
-from derivdata.sources.archive.importing.instants import has_floating_times
+from derivdata.sources.archive.importing.instants import has_floating_times, zone, zone_in_name
 from derivdata.sources.archive.importing.market_names import names_in_path
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.outcome import Unclear
@@ -312,7 +312,23 @@ def with_zone(task: Task) -> Task:
     time = plan.raw("time", head) if "time" in plan.table.columns and len(head) else None
     if time is None or isinstance(time, str) or not has_floating_times(time):
         return task
+    stated = _stated_zone(task.source, plan.source_of("time", head.columns) or "")
+    if stated is not None:
+        return task._replace(plan=plan._replace(tz=zone(stated)))
     return task._replace(plan=plan._replace(tz=dt.UTC, is_zone_assumed=True))
+
+
+def _stated_zone(source: Source, column: str) -> str | None:
+    """Return the zone that the name of the column of times states; ask where it says local times alone."""
+    try:
+        return zone_in_name(column)
+    except ValueError as word:
+        raise Unclear(
+            f"{source}: its column {column!r} has local times ({word}) of a zone that is not known: state it "
+            "with --tz, such as --tz UTC+8 or --tz America/New_York (or --tz UTC if they are UTC)",
+            "--tz",
+            ["UTC", "UTC+8", "America/New_York", "Europe/London"],
+        ) from None
 
 
 def _recognised(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:

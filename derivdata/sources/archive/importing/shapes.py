@@ -76,7 +76,8 @@ def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
     symbols = {market_of(entity.symbol).symbol for entity in entities if entity.symbol}
     if symbols and not symbols & _LEADERS:
         return None
-    if len({bool(entity.symbol) for entity in entities}) != 1 or len(entities) < 2:
+    has_two_levels = all(LEVELS in name for name in found)  # yfinance names the one market of a file
+    if len({bool(entity.symbol) for entity in entities}) != 1 or (len(entities) < 2 and not has_two_levels):
         return None
     return found
 
@@ -101,9 +102,15 @@ def _wide_column(name: str) -> WideColumn | None:
         right = text[place.end() :]
         for words, field in ((left, right), (right, left)):
             entity = _entity(words)
-            if entity is not None and meaning_of(field) is not None:
+            if entity is None and words.upper() in _LEADERS:
+                entity = Entity(words.upper(), "")
+            if entity is not None and (meaning_of(field) is not None or plain_name(field) in _OF_CANDLES):
                 return WideColumn(entity, field)
     return None
+
+
+_OF_CANDLES = frozenset({"high", "low", "adjclose"})
+"""Names of prices that are not read, in wide tables of candles."""
 
 
 def _entity(text: str) -> Entity | None:

@@ -1,0 +1,289 @@
+"""Files as databases, R and spreadsheets write them, and names of columns that say a zone or a unit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Imported, Unclear
+from derivdata.sources.archive.importing.instants import instants, zone_in_name
+from derivdata.sources.archive.importing.values import Rejections
+from tests.archive.rates import EVER
+
+_FIRST = pd.Timestamp("2026-03-01")
+_RATES = [0.0001, -0.00002, 0.00005] * 3
+_STAMPS = [_FIRST + place * pd.Timedelta(8, "h") for place in range(len(_RATES))]
+
+
+def _import(folder: Path, name: str, text: str, **options: object) -> Imported:
+    path = folder / "in" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return import_files(None, path, folder / "to", **options)  # type: ignore[arg-type]
+
+
+def _rows(folder: Path, table: str) -> pd.DataFrame:
+    return open_archive(folder / "to").read(table, *EVER)
+
+
+def _lines(form: str, text: str, rates: list[float] = _RATES, *, hours: int = 0) -> str:
+    """Return a line for each payment; times are so many hours ahead of UTC."""
+    stamps = [stamp + pd.Timedelta(hours, "h") for stamp in _STAMPS]
+    return "".join(
+        text.format(time=stamp.strftime(form), rate=rate) for stamp, rate in zip(stamps, rates, strict=True)
+    )
+
+
+_INFLUX = (
+    "#group,false,false,true,true,false,false,true,true,true\n"
+    "#datatype,string,long,dateTime:RFC3339,dateTime:RFC3339,dateTime:RFC3339,double,string,string,string\n"
+    "#default,_result,,,,,,,,\n"
+    ",result,table,_start,_stop,_time,_value,_field,exchange,symbol\n"
+)
+_NAMES = ["time", "symbol", "exchange", "rate"]
+_LISTS = [[str(time), "BTCUSDT", "binance", rate] for time, rate in zip(_STAMPS, _RATES, strict=True)]
+_PAYMENTS = {
+    "influx.csv": _INFLUX
+    + _lines(
+        "%Y-%m-%dT%H:%M:%SZ",
+        ",,0,2026-03-01T00:00:00Z,2026-03-09T00:00:00Z,{time},{rate},funding_rate,binance,BTCUSDT\n",
+    ),
+    "kdb_binance.csv": "time,sym,rate\n" + _lines("%Y.%m.%dD%H:%M:%S.000000000", "{time},BTCUSDT,{rate}\n"),
+    "excel_binance.csv": "Date,Symbol,Funding Rate\n"
+    + _lines("%Y/%-m/%-d %-H:%M", "{time},BTCUSDT,{rate:.4%}\n"),
+    "clickhouse.json": json.dumps({"meta": [{"name": name} for name in _NAMES], "data": _LISTS}),
+    "questdb.json": json.dumps(
+        {"query": "funding", "columns": [{"name": name} for name in _NAMES], "dataset": _LISTS, "count": 9}
+    ),
+    "influx.json": json.dumps(
+        {
+            "results": [
+                {
+                    "series": [
+                        {
+                            "name": "funding",
+                            "tags": {"symbol": "BTCUSDT", "exchange": "binance"},
+                            "columns": ["time", "rate"],
+                            "values": [[row[0], row[3]] for row in _LISTS],
+                        }
+                    ]
+                }
+            ]
+        }
+    ),
+    "row_numbers_binance.csv": ",symbol,calculated_date,funding_rate\n"
+    + _lines("%Y-%m-%dT%H:%M:%SZ", "7,BTCUSDT,{time},{rate}\n"),
+    "beijing_binance.csv": "Time (UTC+8),symbol,funding_rate\n"
+    + _lines("%Y-%m-%d %H:%M:%S", "{time},BTCUSDT,{rate}\n", hours=8),
+    "tokyo_binance.csv": "time_jst,symbol,funding_rate\n"
+    + _lines("%Y-%m-%d %H:%M:%S", "{time},BTCUSDT,{rate}\n", hours=9),
+    # 0.01 %, -0.002 % and 0.005 %, in a column whose name has the sign.
+    "percent_binance.csv": "time,symbol,Funding Rate (%)\n"
+    + _lines("%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,{rate}\n", [rate * 100 for rate in _RATES]),
+}
+
+
+@pytest.mark.parametrize("name", _PAYMENTS)
+def test_payments(tmp_path: Path, name: str) -> None:
+    """Rates of 0.01 %, -0.002 % and 0.005 % every 8 hours are 1, -0.2 and 0.5 bps per 8 hours."""
+    assert _import(tmp_path, name, _PAYMENTS[name]).written == 9
+    rows = _rows(tmp_path, "funding_settlements")
+    assert {*rows["exchange"]} == {"binance"}
+    assert {*rows["symbol"]} == {"BTC"}
+    assert rows["time"].tolist() == [stamp.tz_localize("UTC") for stamp in _STAMPS]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+def test_small_rates_in_percent_are_not_fractions(tmp_path: Path) -> None:
+    """0.001 % is 0.1 bps; as a fraction it would be 10 bps."""
+    text = "time,symbol,Funding Rate (%)\n" + _lines(
+        "%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,{rate}\n", [0.001, -0.0005, 0.0008] * 3
+    )
+    _import(tmp_path, "binance.csv", text)
+    rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
+    assert rates.tolist() == pytest.approx([0.1, -0.05, 0.08] * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "zone"),
+    [
+        ("Time (UTC+8)", "UTC+8"),
+        ("time GMT+08:00", "UTC+08:00"),
+        ("timestamp_utc", "UTC"),
+        ("timeUTC", "UTC"),
+        ("Date (Europe/London)", "Europe/London"),
+        ("北京时间", "UTC+8"),
+        ("時間(JST)", "UTC+9"),
+        ("timestamp", None),
+        ("latest_time", None),
+        ("fundingTime", None),
+    ],
+)
+def test_zones_in_names_of_columns(name: str, zone: str | None) -> None:
+    assert zone_in_name(name) == zone
+
+
+@pytest.mark.parametrize("name", ["local_time", "time_est", "Time (ET)", "本地时间"])
+def test_local_times_ask_for_the_zone(tmp_path: Path, name: str) -> None:
+    """Times 8 hours ahead of UTC are at hours of payments too."""
+    text = f"{name},symbol,funding_rate\n" + _lines("%Y-%m-%d %H:%M", "{time},BTCUSDT,{rate}\n", hours=8)
+    with pytest.raises(Unclear, match="local times") as raised:
+        _import(tmp_path, "binance.csv", text, map={"time": name})
+    assert raised.value.option == "--tz"
+    _import(tmp_path, "binance.csv", text, map={"time": name}, tz="UTC+8")
+    assert _rows(tmp_path, "funding_settlements")["time"].iloc[0] == _FIRST.tz_localize("UTC")
+
+
+@pytest.mark.parametrize(
+    ("texts", "first"),
+    [
+        (["15/03/23 8:00", "1/3/23 0:00"], "2023-03-15T08:00"),
+        (["3/15/23 8:00 PM", "3/1/23 12:00 AM"], "2023-03-15T20:00"),
+        (["23/3/15", "23/3/28"], None),  # 2023, or 2015 and 2028
+        (["1/3/23", "2/3/23"], None),  # 1 March or 3 January
+        (["15/03/23", "16/03/23"], None),  # 2023 or 2015 and 2016
+    ],
+)
+def test_years_of_two_digits_need_one_order(texts: list[str], first: str | None) -> None:
+    rejections = Rejections(len(texts))
+    stamps = instants(pa.chunked_array([texts]), "time", rejections, tz=dt.UTC)
+    if first is None:
+        assert rejections.bad.all()
+        assert "order" in rejections.reasons[0]
+    else:
+        assert stamps[0] == pd.Timestamp(first, tz="UTC")
+
+
+def test_messages_of_tardis_are_not_a_response_of_bitmex(tmp_path: Path) -> None:
+    """Their fields are those of BitMEX's payments; each message names its venue."""
+    message = {
+        "type": "derivative_ticker", "symbol": "BTCUSDT", "exchange": "binance-futures", "markPrice": 67000.5,
+        "lastPrice": 67001.0, "indexPrice": 67002.0, "openInterest": 10.0, "fundingRate": 0.0001,
+        "localTimestamp": "2026-03-01T01:00:00.250Z",
+    }  # fmt: skip
+    lines = [
+        {
+            **message,
+            "timestamp": f"2026-03-01T{hour}:00:00.000Z",
+            "fundingTimestamp": f"2026-03-01T{hour}:30Z",
+        }
+        for hour in ("00", "08", "16")
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    _import(tmp_path, "ticker.jsonl", text)
+    assert not _rows(tmp_path, "funding_settlements").shape[0]
+    rows = _rows(tmp_path, "oi_history")
+    assert rows["exchange"].unique().tolist() == ["binance"]
+    assert rows["oi_usd"].tolist() == [670005.0] * 3
+
+
+def test_rows_that_name_another_venue_are_not_a_response(tmp_path: Path) -> None:
+    """BitMEX's fields with a field that names Bybit are not read as BitMEX's."""
+    rows = [
+        {
+            "timestamp": stamp.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "symbol": "XBTUSD", "fundingRate": rate,
+            "fundingInterval": "2000-01-01T08:00:00.000Z", "fundingRateDaily": rate * 3, "venue": "Bybit",
+        }
+        for stamp, rate in zip(_STAMPS, _RATES, strict=True)
+    ]  # fmt: skip
+    with pytest.raises(Unclear, match="says bybit"):
+        _import(tmp_path, "rows.json", json.dumps(rows))
+
+
+def test_several_quantities_in_one_column_are_refused(tmp_path: Path) -> None:
+    text = "time,symbol,metric,value\n" + _lines(
+        "%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,mark_price,67000\n{time},BTCUSDT,index_price,67001\n"
+    )
+    with pytest.raises(ArchiveError, match="'metric' names 2 quantities"):
+        _import(tmp_path, "binance_prices.csv", text)
+
+
+def test_samples_are_not_payments(tmp_path: Path) -> None:
+    """Rates that somebody looked up every 8 hours are samples, whose interval must be stated."""
+    text = "fetched_at,symbol,funding_rate\n" + _lines("%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,{rate}\n")
+    _import(tmp_path, "binance.csv", text, set={"interval_hours": "8"})
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+    assert not len(_rows(tmp_path, "funding_settlements"))
+
+
+def test_candles_with_names_of_one_letter(tmp_path: Path) -> None:
+    klines = [{"t": 1_772_323_200_000 + hour * 3_600_000, "o": f"67000.{hour}", "h": "1", "l": "1", "c": "1"}
+              for hour in range(3)]  # fmt: skip
+    _import(tmp_path, "binance_1h.json", json.dumps({"symbol": "BTCUSDT", "klines": klines}))
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0, 67000.1, 67000.2]
+    with pytest.raises(Unclear, match="oi_history"):
+        _import(tmp_path, "binance_open_interest.json", json.dumps({"symbol": "BTCUSDT", "klines": klines}))
+
+
+def test_candles_of_dydx_state_their_step_in_words(tmp_path: Path) -> None:
+    candle = {"startedAt": "2026-03-01T00:00:00.000Z", "ticker": "BTC-USD", "resolution": "1HOUR",
+              "low": "1", "high": "1", "open": "67000.5", "close": "1", "usdVolume": "1"}  # fmt: skip
+    _import(tmp_path, "dydx_candles.json", json.dumps({"candles": [candle]}))
+    row = _rows(tmp_path, "prices_history").iloc[0]
+    assert (row["symbol"], row["price_usd"], row["resolution"]) == ("BTC", 67000.5, "1h")
+
+
+def test_candles_of_yfinance(tmp_path: Path) -> None:
+    """The header has a line of prices and one of markets; the open is the price at the label."""
+    text = (
+        "Price,Close,High,Low,Open,Volume\nTicker,BTC-USD,BTC-USD,BTC-USD,BTC-USD,BTC-USD\nDate,,,,,\n"
+        "2026-03-01,67050.25,67100,66900,67000.5,123456\n2026-03-02,67060.25,67100,66900,67050.5,123456\n"
+    )
+    _import(tmp_path, "prices.csv", text, set={"exchange": "coinbase"})
+    rows = _rows(tmp_path, "prices_history")
+    assert rows["price_usd"].tolist() == [67000.5, 67050.5]
+    assert {*rows["symbol"]} == {"BTC"}
+
+
+def test_open_interest_by_coin_in_lower_case(tmp_path: Path) -> None:
+    text = "date,btc_oi_value_usd,eth_oi_value_usd\n2026-03-01,8969884426.5,5909985149.25\n"
+    _import(tmp_path, "binance.csv", text)
+    rows = _rows(tmp_path, "oi_history").set_index("symbol")["oi_usd"]
+    assert rows.to_dict() == {"BTC": 8969884426.5, "ETH": 5909985149.25}
+
+
+_CHAIN = "instrument_name,bid,ask,mark_price,underlying_price,{column}\n"
+_COINS = (
+    "BTC-27MAR26-70000-C,0.031,0.032,0.0314,67100,{time}\nBTC-27MAR26-70000-P,,0.072,0.0711,67100,{time}\n"
+)
+_DOLLARS = "BTC-27MAR26-70000-C,2080,2147,2107,67100,{time}\nBTC-27MAR26-70000-P,,4831,4771,67100,{time}\n"
+
+
+@pytest.mark.parametrize(
+    ("venue", "rows", "columns"),
+    [
+        ("deribit", _COINS, {"bid_coin": 0.031, "ask_coin": 0.032, "mark_coin": 0.0314}),
+        ("bybit", _DOLLARS, {"bid_usd": 2080.0, "ask_usd": 2147.0, "mark_usd": 2107.0}),
+        # Coins on a venue that quotes USD, and the reverse: not clear, so quotes are left out.
+        ("bybit", _COINS, {}),
+        ("deribit", _DOLLARS, {}),
+    ],
+)
+def test_quotes_of_options_are_coins_or_dollars(
+    tmp_path: Path, venue: str, rows: str, columns: dict[str, float]
+) -> None:
+    text = _CHAIN.format(column="time") + rows.format(time="2026-03-01T00:00:00Z")
+    _import(tmp_path, f"{venue}.csv", text.replace("\n", ",0.5\n").replace("time,0.5", "time,mark_iv"))
+    row = _rows(tmp_path, "options_snapshot").sort_values("side").iloc[0]
+    names = [f"{quote}_{unit}" for quote in ("bid", "ask", "mark") for unit in ("coin", "usd")]
+    assert {name: row[name] for name in names if not pd.isna(row[name])} == columns
+
+
+def test_listing_times_of_contracts_are_not_times_of_quotes(tmp_path: Path) -> None:
+    """Deribit's creation_timestamp is that of a summary, or of the listing of an instrument."""
+    text = _CHAIN.format(column="strike,type,creation_timestamp")
+    first, second = _COINS.splitlines()
+    rows = first.format(time="70000,call,{0}\n") + second.format(time="70000,put,{1}\n")
+    summary = text + rows.format(1_772_323_200_000, 1_772_323_200_007)
+    _import(tmp_path, "deribit.csv", summary)
+    assert _rows(tmp_path, "options_snapshot")["time"].dt.strftime("%m-%d %H:%M").unique() == ["03-01 00:00"]
+    listed = text + rows.format(1_772_323_200_000, 1_771_910_221_000)
+    with pytest.raises(ArchiveError, match="none of them is recognised as the time"):
+        _import(tmp_path, "deribit.csv", listed)
