@@ -51,7 +51,7 @@ _NAMES = {
     "cache_info": "client.transport",
     "card": "cards",
     "catalog": "client.plan",
-    "concat": "tables.joining",
+    "concat": "tables.frames",
     "connect": "client.transport",
     "disconnect": "client.transport",
     "features": "matrix",

@@ -46,7 +46,7 @@ from derivdata.sources import venues as venues
 from derivdata.sources.archive import open_archive as open_archive
 from derivdata.sources.collect.live_feed import live as live
 from derivdata.sources.service import serve as serve
-from derivdata.tables.joining import concat as concat
+from derivdata.tables.frames import concat as concat
 from derivdata.tables.panels import panel as panel
 from derivdata.tables.panels import provenance as provenance
 
