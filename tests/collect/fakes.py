@@ -308,6 +308,7 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                 both=2 * coins if linear else 2e6,  # an inverse market counts USD
                 one=coins if linear else 1e6,
                 value=coins * mark if linear else 1e6 / mark,
+                due=(int(fakes.now().timestamp()) // (4 * HOUR) + 1) * 4 * HOUR * 1000,
             )
             for s, (_, coins, mark) in (fakes.states() if params["category"] != "option" else [])
         ]

@@ -236,7 +236,7 @@ def test_a_window_is_held_to_the_rows_that_the_series_had_last(
     """Open interest of small coins may be of any size: only the series itself determines the unit."""
     assert fill("oi_history", "binance", start="2026-01-30", end="2026-01-31").failed == []
 
-    fakes.altered["openInterestHist"] = scaled(factor, "sumOpenInterestValue")
+    fakes.altered["openInterestHist"] = scaled(factor, "sumOpenInterestValue", "sumOpenInterest")
     done = fill("oi_history", "binance", start="2026-01-31")
     assert (done.failed == []) is is_believed
     assert all("not the unit that the venue is known to use" in why for why in done.failed)

@@ -26,6 +26,7 @@ from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.collect import questions
 from derivdata.sources.collect.history_rows import require_contract
 from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.series_checks import row_faults
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from tests.reliability.promises import SOAK
@@ -121,7 +122,8 @@ class Told:
         for name, rows in told.items():
             if name in self.endpoint.tables:
                 refuse_impossible(tables.TABLES[name], rows)
-                questions.require_even(name, rows)
+                for fault in row_faults(name, rows):
+                    raise SchemaError(fault)
             if name in questions.OF_SERIES and not records.states:
                 for symbol, part in rows.groupby("symbol", observed=True):
                     own = self.tables[name]["symbol"] == symbol

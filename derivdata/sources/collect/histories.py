@@ -314,10 +314,11 @@ class _Job:
             )
             try:
                 whole = gap if stored is None else stored.with_next_row()
-                rows, partial = self._rows(fitting, item, table, whole)
+                rows, partial, implied = self._rows(fitting, item, table, whole)
                 require_plausible(self.session, self.archive, table, rows)
                 usual = self.session.venue.usual_hours(item)
                 self.done.notices += doubts(self.archive, self.exchange, table, rows, usual)
+                self.done.notices += [f"{self.exchange} {table}: {text}" for text in implied]
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
                 continue
@@ -355,6 +356,7 @@ class _Job:
         keyed = tables.TABLES[table]
         parts = [keyed.empty()]
         partial = list[PartialPage]()
+        doubtful = list[str]()
         for endpoint in endpoints:
             reach = self._reachable(endpoint)
             if reach is not None and reach.start < gap.end:
@@ -362,9 +364,10 @@ class _Job:
                 told = history(self.session, endpoint, item, table, window)
                 parts.append(told.rows)
                 partial += told.partial
+                doubtful += told.doubts
         rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
         rows = keyed.conform(rows if len(parts) == 2 else rows.drop_duplicates([*keyed.key]))
-        return History(rows, partial)
+        return History(rows, partial, doubtful)
 
     def _first_of(self, endpoints: list[VenueEndpoint], item: Instrument) -> int | None:
         """Return since when [µs] a contract has rows: its listing, no earlier than its requests reach."""

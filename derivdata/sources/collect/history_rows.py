@@ -16,6 +16,7 @@ from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import DATED, Venue, VenueEndpoint, walk
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.series_checks import implied_price_doubts
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.tables.history_rows import is_off_grid, shown_time, step_text
@@ -179,6 +180,7 @@ class History(NamedTuple):
 
     rows: pd.DataFrame
     partial: list[PartialPage]
+    doubts: Sequence[str] = ()
 
 
 def entries(
@@ -244,7 +246,8 @@ def history(
     frame = _of_window(endpoint, records, item, table, window)
     if table not in _EVENTS:
         _require_whole(session, endpoint, frame, item, table, window)
-    return History(frame, partial)
+    doubts = list(implied_price_doubts(records.oi)) if table == "oi_history" else []
+    return History(frame, partial, doubts)
 
 
 def _require_whole(

@@ -20,8 +20,8 @@ from derivdata import tables
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.history_rows import PartialPage
-from derivdata.sources.collect.questions import LEVELS
 from derivdata.sources.query import Query
+from derivdata.sources.venues.series_checks import series_doubts
 from derivdata.support import times
 from derivdata.tables.payments import confirmed_runs, is_valid
 
@@ -238,10 +238,6 @@ def _length(micros: float) -> str:
 
 
 _RATE = "rate_bps_8h"
-_STILL_ROWS = 12
-_ZERO_ROWS = 6
-_DIGITS_OF_FLOOR = 3
-"""A rate that repeats is the interest of a venue's formula, such as 0.125 bps, which has few digits."""
 _COMPARED_ROWS = 12
 _LASTING_FACTOR = 6.0
 _ROW_FACTOR = 5.0
@@ -256,58 +252,13 @@ def doubts(
     archive: Archive, exchange: str, table: str, rows: pd.DataFrame, usual_hours: float | None
 ) -> list[str]:
     """Return a sentence for each doubt about the rows of one contract; the first row in doubt is named."""
-    name = _RATE if table == _PAYMENTS else LEVELS.get(table)
-    if name is None or rows.empty:
+    if rows.empty:
         return []
-    keys = [key for key in tables.TABLES[table].key if key != "time"]
-    found: list[str] = []
-    for _, part in rows.groupby(keys, observed=True):
-        ordered = part.sort_values("time")
-        values = ordered[name].to_numpy(dtype=np.float64, na_value=np.nan)
-        found += _runs(name, ordered, values)
+    found = list(series_doubts(exchange, table, rows, usual_hours))
     if table == _PAYMENTS:
         ordered = rows.sort_values("time")
-        found += _other_interval(ordered, usual_hours)
         found += _unlike_peers(archive, exchange, ordered)
     return [f"{exchange} {table} {rows['symbol'].iloc[0]}: {text}" for text in found]
-
-
-def _runs(name: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> list[str]:
-    """Return doubts about zeros, and about one figure that repeats, between other figures."""
-    found = []
-    for first, last in _equal_runs(values):
-        value = values[first]
-        count = last - first
-        others = np.delete(values, np.s_[first:last])
-        if np.unique(others[np.isfinite(others)]).size < _ZERO_ROWS:
-            continue
-        is_floor = name == _RATE and float(f"{value:.{_DIGITS_OF_FLOOR}g}") == float(f"{value:.9g}")
-        is_still = count >= _STILL_ROWS and not is_floor and value != 0
-        if is_still or (value == 0 and count >= _ZERO_ROWS):
-            found.append(f"{name} is {value:g} in {count} rows in a row, first {_shown(rows, first)}")
-    return found[:1]
-
-
-def _equal_runs(values: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Return the first place and the place after the last one of each run of equal values."""
-    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-    ends = np.append(starts[1:], values.size)
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
-
-
-def _other_interval(rows: pd.DataFrame, usual_hours: float | None) -> list[str]:
-    """Return a doubt about payments that are further apart than all of the venue's contracts are paid."""
-    if usual_hours is None:
-        return []
-    hours = rows["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
-    is_longer = hours > usual_hours
-    if is_longer.sum() < _LEAST_ROWS:
-        return []
-    first = int(np.argmax(is_longer))
-    return [
-        f"payments are {hours[first]:g} h apart from {_shown(rows, first)} on, and the venue usually pays "
-        f"each {usual_hours:g} h"
-    ]
 
 
 def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[str]:

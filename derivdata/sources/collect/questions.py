@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from derivdata import tables, units
@@ -21,16 +20,14 @@ from derivdata.sources.archive.audit import Question, audit
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Records, State
+from derivdata.sources.venues.series_checks import FACTOR, row_faults, stated_cap
 from derivdata.support import times
-from derivdata.tables.payments import HOUR_US, payment_time
 
 _AGE = pd.Timedelta(10, "min")
 _AGE_US = times.us(_AGE)
 _SEVERAL = 5
 _JUMP = 3.0
 """Contracts from which the median counts, and the factor between two polls that no market makes."""
-_FACTOR = 20.0
-"""How many times a figure may be that which the series had last."""
 _FACTORS = {**dict.fromkeys(("mark", "index_price", "last", "underlying"), 5.0), "change_pct": 1.05}
 """The same of prices, and of a change, which is compared by the price of 24 hours ago that it tells."""
 _HELD = ("mark", "index_price", "last", "oi_usd", "oi_coins", "volume_usd")
@@ -45,17 +42,6 @@ _NEAR_USD = 1.25
 """Factor within which coins × price are the USD next to them: the price may be of another second."""
 _MOST_USD = 1e11
 OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
-LEVELS = {
-    "oi_history": "oi_usd",
-    "prices_history": "price_usd",
-    "prices_spot": "price",
-    "positioning_history": "long_short_ratio",
-    "volume_taker": "buy_usd",
-}
-_LEAST_OF_SIZE = 3
-_SIZES = 4.0
-"""Factor from which two groups of levels with nothing between them are of two sizes."""
-_UNIT_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 _SERIES = pd.Timedelta(7, "D")
 _MICROSECOND = pd.Timedelta(1, "us")
 _SERIES_ROWS = 50
@@ -79,6 +65,7 @@ class LastPolls:
     def __init__(self, exchange: str, open_interest: Mapping[str, float] | None = None) -> None:
         self._exchange = exchange
         self._open = dict(open_interest or {})
+        self._stored = dict(open_interest or {})
         # Since when the median is far off, and how far
         self._jumped: tuple[pd.Timestamp, float] | None = None
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
@@ -108,6 +95,7 @@ class LastPolls:
         states = [row for row in states if self._is_named(row.instrument.name, listed, left_out, now)]
         self._named.update(row.instrument.name for row in states)
         states = [self._sound(row, left_out, now) for row in states]
+        notes += self._above_caps(states, now)
         kept = {(row.instrument.name, row.time): row for row in states}
         lost = [row for row in told if kept.get((row.instrument.name, row.time)) != row]
         self.withheld = Records(states=lost) if lost else None
@@ -116,6 +104,17 @@ class LastPolls:
         self.prices = self.prices | {symbol: price for symbol, price in prices if price}
         notes += [f"{len(left_out)} left out: {left_out[0]}"] if left_out else []
         return states, failed, notes
+
+    def _above_caps(self, states: list[State], now: pd.Timestamp) -> list[str]:
+        """Return which rates are above the cap that the venue stated: it may have changed since."""
+        found = list[str]()
+        for row in states:
+            cap = stated_cap(self._exchange, row.instrument.symbol)
+            is_of_interval = row.period_h == row.settle_h
+            if cap is not None and is_of_interval and cap.is_broken_by(row.rate, row.period_h, now):
+                bps = (row.rate or 0.0) * units.BPS
+                found.append(f"{row.instrument.name}: rate {bps:g} bps, the cap was {cap.bps:g} on {cap.day}")
+        return [f"{len(found)} rates above the cap: {found[0]}"] if found else []
 
     def hold_chain(self, options: list[Option], now: pd.Timestamp) -> tuple[list[Option], list[str]]:
         """Return options without the figures that jump, and what is left out; as `hold`."""
@@ -166,6 +165,9 @@ class LastPolls:
             figures["rate"] = max(abs(row.rate) * units.BPS * 8 / row.period_h, _USUAL_BPS)
         if price and row.change_pct is not None and row.change_pct > -100:
             figures["change_pct"] = price / (1 + row.change_pct / 100)
+        stored = self._stored.pop(row.instrument.symbol, None) if row.instrument.perpetual else None
+        if stored and row.oi_usd:
+            self._last.setdefault((name, "oi_usd"), stored)
         return row._replace(**doubtful, **self._doubtful(name, figures, left_out, now))
 
     def _doubtful(
@@ -179,7 +181,7 @@ class LastPolls:
             key = name, figure
             last = self._last.get(key, value)
             # A rate may fall at once: with a payment, or with its interval
-            factor = _FACTORS.get(figure, _FACTOR)
+            factor = _FACTORS.get(figure, FACTOR)
             is_like = (figure == "rate" or value >= last / factor) and value <= last * factor
             if not is_like and now - self._since.setdefault(key, now) < _BELIEVED_AFTER:
                 left_out.append(f"{name}: {figure} {value:g} after {last:g}")
@@ -267,96 +269,13 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
             for symbol, part in rows.groupby("symbol", observed=True):
                 last = read([str(symbol)], first - _SERIES, first - _MICROSECOND, [exchange])
                 require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
-        require_even(table, rows)
-        require_one_unit(table, rows)
-        if table == "funding_settlements":
-            require_whole_hours(rows)
+        for text in row_faults(table, rows):
+            raise SchemaError(text)
     except (Question, SchemaError) as problem:
         why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
         part = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
         kept = session.shared.quarantine.keep_rows(exchange, table, rows, part)
         raise SchemaError(f"{why} ({kept})") from None
-
-
-def require_even(table: str, rows: pd.DataFrame) -> None:
-    """Refuse a row 20 times the rows before and after it, or that part of both; rates may jump."""
-    name = OF_SERIES.get(table)
-    if name in (None, "rate_bps_8h"):
-        return
-    for _, part in rows.groupby(["symbol", "kind"] if "kind" in rows else ["symbol"], observed=True):
-        ordered = part.sort_values("time")
-        values = ordered[name].to_numpy()
-        _require_no_zeros(name, ordered, values)
-        before = values[:-2]
-        value = values[1:-1]
-        after = values[2:]
-        high = value > _FACTOR * np.fmax(before, after)
-        low = value * _FACTOR < np.fmin(before, after)
-        if (high | low).any():
-            place = int(np.argmax(high | low))
-            raise SchemaError(
-                f"{name} of {part['symbol'].iloc[0]} is {value[place]:g} between {before[place]:g} and "
-                f"{after[place]:g}: one of them is not right"
-            )
-
-
-def require_whole_hours(rows: pd.DataFrame) -> None:
-    """Refuse payments of which three in a row are not at a whole hour; a single one may be late."""
-    for symbol, part in rows.groupby("symbol", observed=True):
-        stamps = np.sort(part["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
-        is_off = payment_time(stamps) % HOUR_US != 0
-        run = is_off[:-2] & is_off[1:-1] & is_off[2:]
-        if run.any():
-            first = pd.Timestamp(int(stamps[np.argmax(run)]), unit="us", tz="UTC")
-            raise SchemaError(
-                f"{int(is_off.sum())} of {len(stamps)} payments of {symbol} are not at a whole hour, first "
-                f"{times.iso(first)}: expected payments at whole hours UTC"
-            )
-
-
-def require_one_unit(table: str, rows: pd.DataFrame) -> None:
-    """Refuse levels that are of two sizes with nothing between them: contracts or units that were mixed.
-
-    A market may move as far once. So one step counts by the factor of a unit only, and any two sizes count
-    where rows go back and forth between them.
-    """
-    name = LEVELS.get(table)
-    if name is None:
-        return
-    keys = [key for key in tables.TABLES[table].key if key != "time"]
-    for _, part in rows.groupby(keys, observed=True):
-        ordered = part[part[name] > 0].sort_values("time")
-        logs = np.log(ordered[name].to_numpy(dtype=np.float64))
-        if logs.size < 2 * _LEAST_OF_SIZE:
-            continue
-        ranked = np.sort(logs)
-        gaps = np.diff(ranked)
-        split = int(np.argmax(gaps)) + 1
-        low = ranked[:split]
-        high = ranked[split:]
-        spread = max(low[-1] - low[0], high[-1] - high[0])
-        if min(low.size, high.size) < _LEAST_OF_SIZE or gaps[split - 1] < max(np.log(_SIZES), spread):
-            continue
-        is_high = logs >= high[0]
-        switches = np.flatnonzero(is_high[1:] != is_high[:-1]) + 1
-        factor = float(np.exp(np.median(high) - np.median(low)))
-        if switches.size > 1 or (np.abs(np.log(factor / _UNIT_FACTORS)) < np.log(_NEAR_USD)).any():
-            first = ordered.iloc[int(switches[0])]
-            raise SchemaError(
-                f"{name} of {first['symbol']} is of two sizes, a factor of {factor:.4g} apart: the first "
-                f"change is on {times.iso(first['time'])}, to {first[name]:g}; expected one unit"
-            )
-
-
-def _require_no_zeros(name: str, rows: pd.DataFrame, values: Any) -> None:
-    """Refuse zeros between rows that are not zero."""
-    held = np.flatnonzero(values > 0)
-    if held.size and (between := values[held[0] : held[-1]] == 0).any():
-        first = int(held[0] + np.argmax(between))
-        raise SchemaError(
-            f"{name} of {rows['symbol'].iloc[0]} is 0 in {int(between.sum())} rows between others, first "
-            f"{times.iso(rows['time'].iloc[first])}"
-        )
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
@@ -370,7 +289,7 @@ def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
         now = max(now, before)
     if not (before > 0 and now >= 0):  # no figure to hold to: a contract that no one held, or no rate
         return
-    if not before / _FACTOR <= now <= before * _FACTOR:
+    if not before / FACTOR <= now <= before * FACTOR:
         raise SchemaError(
             f"{name} of {rows['symbol'].iloc[0]} is {now:g}, by the median row, and was {before:g} before: "
             "not the unit that the venue is known to use"

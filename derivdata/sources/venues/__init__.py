@@ -25,6 +25,7 @@ from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.series_checks import PageWindow, body_doubts, implied_price_doubts
 from derivdata.sources.venues.tabulation import frames
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -223,8 +224,9 @@ def read(
         where the body tells them, ``oi_bars`` where it has the open interest of steps, and ``funding_rates``
         where it states the settlement that a rate is for: ``rate_kind`` is ``settled``, ``next`` (the running
         rate of the coming settlement) or ``predicted``, and ``settlement_time`` that settlement. A row or a
-        figure that contradicts another is left out, with
-        a `DataNotice`.
+        figure that contradicts another is left out, with a `DataNotice`. Rows that are doubtful next to
+        others of their series (missing, off their step, in another unit, unchanged, above the venue's cap)
+        stay, and a `DataNotice` names the first.
 
     Raises
     ------
@@ -248,7 +250,15 @@ def read(
     rows = _rows(endpoint, reading)
     for why in rows.left_out:
         warn_caller(f"left out: {why}")
-    return _tabulate(endpoint, reading, rows, by_coin=by == "coin")
+    result = _tabulate(endpoint, reading, rows, by_coin=by == "coin")
+    window = PageWindow.of(endpoint.paging, reading.params)
+    usual = VENUES[reading.exchange].usual_hours(rows.payments[0].instrument) if rows.payments else None
+    doubts = [f"oi_history: {text}" for text in implied_price_doubts(rows.oi)]
+    for name, frame in result.items():
+        doubts += [f"{name}: {text}" for text in body_doubts(reading.exchange, name, frame, window, usual)]
+    for doubt in doubts:
+        warn_caller(doubt)
+    return result
 
 
 def _tabulate(

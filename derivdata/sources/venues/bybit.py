@@ -159,6 +159,8 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     if item.inverse:
         figures["volume_usd"] = reading.number(row.traded)
     hours = None if is_dated else reading.number(row.hours) or reading.interval(item)
+    if not is_dated and row.due:
+        figures["next_payment"] = reading.ms(row.due)
     state = reading.state(item, row, hours, time=time, **figures)
     expiry = state.instrument.expiry if is_dated else None  # a perpetual one that ends has a delivery too
     perpetual = item.perpetual and state.instrument.perpetual and not is_dated

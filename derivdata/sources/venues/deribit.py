@@ -135,6 +135,12 @@ def ticker(reading: Reading) -> Records:
     return _tickers(reading.rows, "result", reading)
 
 
+_HOUR_MS = 3_600_000
+_LEAST_SUMS = 12
+_MOST_SUMS = 48
+_SUM_FACTOR = 4.0
+
+
 class _Paid(Wire):
     timestamp: Stamp
     interest_1h: float
@@ -153,7 +159,26 @@ def funding_history(reading: Reading) -> Records:
     prices = from_columns(Price, repeat(item), stamps, repeat("index"), indices, repeat("1h"))
     if None in indices:
         prices = [row for row in prices if row.price is not None]
+    _require_sums(reading, rows)
     return Records(payments=payments, prices=prices, times=stamps)
+
+
+def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
+    """Refuse payments of an hour that do not add up to those of 8 hours next to them."""
+    some = sorted(rows[:_MOST_SUMS], key=lambda row: row.timestamp)
+    sizes = [
+        (abs(sum(paid.interest_1h for paid in some[place - 7 : place + 1])), abs(row.interest_8h))
+        for place, row in enumerate(some)
+        if place >= 7 and int(row.timestamp) - int(some[place - 7].timestamp) == 7 * _HOUR_MS
+    ]
+    if len(sizes) < _LEAST_SUMS:
+        return
+    added, stated = (statistics.median(column) for column in zip(*sizes, strict=True))
+    if added > 0 and stated > 0 and not 1 / _SUM_FACTOR < added / stated < _SUM_FACTOR:
+        reading.fail(
+            f"eight payments of interest_1h add up to {added:.3g}, by the median, and interest_8h is "
+            f"{stated:.3g}: expected sums of the same payments"
+        )
 
 
 class _Trade(Wire):

@@ -58,7 +58,9 @@ _STEPS = {
     "1hutc": "1h",
 }
 """Steps as some venues write them: minutes, seconds or words."""
-_RELATED = tuple("states options intervals liquidations positioning taken trades deliveries indices".split())
+_RELATED = tuple(
+    "states options oi prices intervals liquidations positioning taken trades deliveries indices".split()
+)
 _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
     "oi": lambda row: (row.instrument.name, row.time, row.resolution),
     "prices": lambda row: (row.instrument.name, row.time, row.kind, row.resolution),

@@ -6,6 +6,7 @@ is checked. `derivdata.client.relations` has those of the API.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -13,19 +14,25 @@ from typing import Any
 from derivdata.sources.venues.record_types import (
     Delivery,
     IndexPoint,
+    Instrument,
     Interval,
     Liquidation,
+    OiPoint,
     Option,
     Positioning,
+    Price,
     Quotes,
     State,
     Taken,
     Traded,
 )
+from derivdata.tables.contracts import QUOTES
 
 _HOUR_US = 3_600_000_000
 _DAY_US = 86_400_000_000
 _LONGEST_HOURS = 24.0
+_LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
+"""Prices [USD] above which a figure is in another unit: 20 times the highest price until 2026."""
 
 
 def _far(factor: float) -> Callable[[float, float], bool]:
@@ -37,6 +44,16 @@ def _is_negative(value: float) -> bool:
     return value < 0
 
 
+def _is_no_price(item: Instrument, price: float) -> bool:
+    """Return whether a price is above all that BTC or ETH may have in USD."""
+    return item.quote in QUOTES and price > _LARGEST_PRICES.get(item.symbol, math.inf)
+
+
+def _implies_no_price(item: Instrument, usd: float, coins: float) -> bool:
+    """Return whether open interest in USD is not that in coins at a price that the coin may have."""
+    return usd > 0 < coins and _is_no_price(item, usd / coins)
+
+
 def _is_no_interval(hours: float) -> bool:
     return not 0 < hours <= _LONGEST_HOURS or hours * 60 % 1 > 0
 
@@ -45,6 +62,10 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
     State: {
         **dict.fromkeys(("mark", "index_price", "last", "price"), _is_negative),
         **dict.fromkeys(("oi_usd", "oi_coins", "volume_usd"), _is_negative),
+        **dict.fromkeys(
+            ("instrument mark", "instrument index_price", "instrument last", "instrument price"), _is_no_price
+        ),
+        "instrument oi_usd oi_coins": _implies_no_price,
         "mark index_price": _far(5),
         "mark last": _far(20),  # a contract may not trade for long
         "period_h": _is_no_interval,
@@ -70,6 +91,11 @@ _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {
         "quotes.mark quotes.in_coin underlying": lambda mark, coin, price: not coin and mark > 5 * price > 0,
     },
     Interval: {"hours": _is_no_interval},
+    OiPoint: {
+        **dict.fromkeys(("oi_usd", "oi_coins"), _is_negative),
+        "instrument oi_usd oi_coins": _implies_no_price,
+    },
+    Price: {"price": _is_negative, "instrument price": _is_no_price},
     Liquidation: {
         **dict.fromkeys(("quantity", "filled", "value_usd"), _is_negative),
         **dict.fromkeys(("order_price", "fill_price"), _is_negative),
@@ -100,8 +126,24 @@ _BY_KIND = {
     kind: [(names.split(), is_broken) for names, is_broken in relations.items()]
     for kind, relations in _RELATIONS.items()
 }
+_LEAST_LARGE_PRICE = min(_LARGEST_PRICES.values())
+
+
+def _are_usual_prices(rows: Sequence[Any]) -> bool:
+    """Return whether no price of a history can break a relation: histories are long."""
+    prices: list[float] = [row.price for row in rows]
+    return min(prices) >= 0.0 and max(prices) <= _LEAST_LARGE_PRICE
+
+
+def _are_usual_amounts(rows: Sequence[Any]) -> bool:
+    """Return whether no open interest of a history can break a relation."""
+    pairs: list[tuple[float, float]] = [(row.oi_usd or 0.0, row.oi_coins or 0.0) for row in rows]
+    return all(usd >= 0.0 and coins >= 0.0 and usd <= _LEAST_LARGE_PRICE * coins for usd, coins in pairs)
+
+
+_USUAL: dict[type, Callable[[Sequence[Any]], bool]] = {Price: _are_usual_prices, OiPoint: _are_usual_amounts}
 _NO_QUOTES = Quotes(in_coin=False)
-_NAMING = ("side", "time", "quotes.in_coin", "option.side", "option.quotes.in_coin")
+_NAMING = ("instrument", "side", "time", "quotes.in_coin", "option.side", "option.quotes.in_coin")
 """What identifies a row or its unit, and is no figure."""
 
 
@@ -109,6 +151,8 @@ def contradictions(rows: Sequence[Any]) -> dict[int, list[str]]:
     """Return the figures that cannot be, of rows of one kind, by the places of the rows."""
     found: dict[int, list[str]] = {}
     kind = type(rows[0]) if rows else State
+    if kind in _USUAL and _USUAL[kind](rows):
+        return found
     if kind is Option:
         rows = [row if row.quotes is not None else row._replace(quotes=_NO_QUOTES) for row in rows]
     for names, is_broken in _BY_KIND.get(kind, ()):

@@ -1,0 +1,539 @@
+"""Faults that the rows of one venue's series show without other venues.
+
+`row_faults` finds rows that cannot be right next to the rows before and after them. `series_doubts` finds
+what is rarely right: values that do not change, rates above the venue's own cap or above all recorded ones.
+A collector refuses rows with faults, and names doubts; `derivdata.venues.read` names both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from derivdata import tables, units
+from derivdata.sources.venues.endpoint import Paging
+from derivdata.sources.venues.record_types import OiPoint
+from derivdata.support import times
+from derivdata.tables.contracts import QUOTES
+from derivdata.tables.history_rows import (
+    grid_runs,
+    is_off_grid,
+    level_changes,
+    rate_changes,
+    shown_time,
+    step_text,
+)
+from derivdata.tables.payments import HOUR_US, contradicted, payment_time
+from derivdata.tables.venue_facts import FACTS, fact_value
+
+PAYMENTS = "funding_settlements"
+LEVELS = {
+    "oi_history": "oi_usd",
+    "prices_history": "price_usd",
+    "prices_spot": "price",
+    "positioning_history": "long_short_ratio",
+    "volume_taker": "buy_usd",
+}
+"""Tables of levels, and the column in question."""
+STEADY = ("oi_history", "prices_history")
+"""Tables of levels that change little from row to row; volumes do not."""
+FACTOR = 20.0
+"""How many times a figure may be the figure before and after it."""
+
+_RATE = "rate_bps_8h"
+_LEAST_OF_SIZE = 3
+_SIZES = 4.0
+"""Factor from which two groups of levels with nothing between them are of two sizes."""
+_UNIT_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
+_LARGE_FACTORS = _UNIT_FACTORS[_UNIT_FACTORS >= 100.0]
+_NEAR_FACTOR = np.log(1.25)
+_NO_MARKET = np.log(1000.0)
+"""Logarithm of the factor by which no market moves from row to row."""
+_LEAST_ROWS = 6
+_LEAST_DISTINCT = 6
+_STILL_ROWS = 12
+_ZERO_ROWS = 6
+_STILL_SPAN = pd.Timedelta(1, "D")
+_DIGITS_OF_FLOOR = 3
+"""A rate that repeats is the interest of a venue's formula, such as 0.125 bps, which has few digits."""
+_ZERO_IS_USUAL = ("deribit",)
+"""Venues whose formula gives a rate of 0 as long as the premium is small."""
+_LARGE_COINS = ("BTC", "ETH")
+_LEAST_PRICES = {"BTC": 3000.0, "ETH": 80.0}
+"""Prices [USD] under which the coins were not in the years of which venues list open interest."""
+_MOST_OI_USD = 1e11
+_LASTING_ROWS = 12
+_LASTING_BPS = 45.0
+"""Median [bps/8h] of twelve payments of BTC or ETH that no venue has reached: on seven venues from 2020 to
+2023 it was 40 at most, on the day of Ethereum's merge."""
+_EDGE_STEPS = 2.0
+_RATE_DECIMALS = 7
+_LEAST_REPEATED = 4
+_REPEATED_SHARE = 0.1
+_SAME_RATE = 1e-4
+_CAP_SLACK = 1.05
+_CAP_DAYS = pd.Timedelta(365, "D")
+_OTHER_REGIME = 2.0
+"""How many times its cap a venue may have paid when the cap was stated years before or after."""
+
+
+def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
+    """Yield sentences about open interest in USD that is not that in coins, by the price between the two."""
+    series: dict[str, list[OiPoint]] = {}
+    for point in points:
+        if point.oi_usd and point.oi_coins:
+            series.setdefault(point.instrument.name, []).append(point)
+    for name, rows in series.items():
+        if len(rows) < _LEAST_ROWS:
+            continue
+        ordered = sorted(rows, key=lambda point: point.time)
+        prices = np.array([(point.oi_usd or 0.0) / (point.oi_coins or 1.0) for point in ordered])
+        item = ordered[0].instrument
+        least = _LEAST_PRICES.get(item.symbol, 0.0) if item.quote in QUOTES else 0.0
+        middle = float(np.median(prices))
+        if middle < least:
+            yield (
+                f"open interest of {name} in USD is {middle:.4g} times that in coins, by the median row, and "
+                f"{item.symbol} was never under {least:g} USD: one of the two is in another unit"
+            )
+            continue
+        for change in level_changes(np.zeros(len(prices), dtype=np.int64), prices)[:1]:
+            yield (
+                f"open interest of {name} in USD is {prices[change.row]:.4g} times that in coins from "
+                f"{shown_time(ordered[change.row].time)} on, and {prices[change.row - 1]:.4g} times before: "
+                "one of the two is in another unit"
+            )
+
+
+def row_faults(table: str, rows: pd.DataFrame) -> Iterator[str]:
+    """Yield sentences about rows that contradict the rows around them, each with the first such row."""
+    if table == PAYMENTS:
+        yield from _off_hour(rows)
+        return
+    name = LEVELS.get(table)
+    if name is None:
+        return
+    for series in _series(table, rows):
+        values = _numbers(series, name)
+        label = f"{name} of {series['symbol'].iloc[0]}"
+        if table in STEADY:
+            yield from _zeros(label, series, values)
+            yield from _outliers(label, values)
+        yield from _two_sizes(label, series, values)
+
+
+def series_doubts(
+    exchange: str, table: str, rows: pd.DataFrame, usual_hours: float | None = None
+) -> Iterator[str]:
+    """Yield sentences about series that are rarely right, each with the first row in doubt.
+
+    `usual_hours` is the interval of all contracts of a venue, None where contracts differ.
+    """
+    name = _RATE if table == PAYMENTS else LEVELS.get(table)
+    if name is None:
+        return
+    for series in _series(table, rows):
+        label = f"{name} of {series['symbol'].iloc[0]}"
+        values = _numbers(series, name)
+        yield from _still(label, exchange, table, series, values)
+        if table == "oi_history" and np.nanmedian(values) > _MOST_OI_USD:
+            yield f"{label} is {np.nanmedian(values):.4g}, by the median row: no venue has had as much"
+        if table == PAYMENTS:
+            yield from _large_rates(label, exchange, series, values)
+            yield from _repeated_rates(label, series, values)
+            yield from _unknown_last_interval(series)
+            yield from _longer_intervals(exchange, series, usual_hours)
+
+
+class PageWindow(NamedTuple):
+    """The window [µs] that a request states, None where it does not, and whether the page may be cut."""
+
+    first: int | None
+    last: int | None
+    limit: int | None  # rows of the page at most
+    is_newest_first: bool
+
+    @classmethod
+    def of(cls, paging: Paging | None, params: Mapping[str, str]) -> PageWindow | None:
+        """Return the window of a request; None where it states none."""
+        if paging is None:
+            return None
+        first = _parameter(params.get(paging.start, ""), paging.unit)
+        last = _parameter(params.get(paging.end, ""), paging.unit)
+        limit = params.get(paging.limit_name, "")
+        rows = int(limit) if limit.isascii() and limit.isdigit() else None
+        if not paging.limit_name:
+            rows = paging.limit
+        is_stated = first is not None or last is not None
+        return cls(first, last, rows, paging.descending) if is_stated else None
+
+
+def _parameter(text: str, unit: str) -> int | None:
+    """Return the time [µs] of a parameter; None where it is none."""
+    if unit == "iso":
+        try:
+            return times.us(
+                pd.Timestamp(text).tz_localize("UTC") if text[-6:].count(":") < 1 else pd.Timestamp(text)
+            )
+        except ValueError:
+            return None
+    per_us = {"s": 1_000_000.0, "ms": 1000.0, "ns": 0.001}[unit]
+    return int(int(text) * per_us) if text.isascii() and text.isdigit() and len(text) > 1 else None
+
+
+def body_doubts(
+    exchange: str,
+    table: str,
+    rows: pd.DataFrame,
+    window: PageWindow | None = None,
+    usual_hours: float | None = None,
+) -> Iterator[str]:
+    """Yield sentences about the rows of one response: faults, doubts, other units and missing rows.
+
+    A collector compares the same with the rows that it has stored.
+    """
+    if table != PAYMENTS and table not in LEVELS:
+        return
+    keys = [key for key in tables.TABLES[table].key if key != "time"]
+    rows = rows[rows.groupby(keys, observed=True)["time"].transform("size") >= _LEAST_ROWS]
+    yield from row_faults(table, rows)
+    yield from series_doubts(exchange, table, rows, usual_hours)
+    name = LEVELS.get(table, _RATE)
+    find = rate_changes if table == PAYMENTS else level_changes
+    for series in _series(table, rows):
+        symbol = series["symbol"].iloc[0]
+        values = _numbers(series, name) if table == PAYMENTS or table in STEADY else np.zeros(0)
+        for change in find(np.zeros(values.size, dtype=np.int64), values)[:1]:
+            yield (
+                f"{name} of {symbol} is {change.factor:.3g} times as large from {_shown(series, change.row)} "
+                f"on ({change.rows} rows): another unit"
+            )
+        yield from _spacing(table, series)
+        if window is not None:
+            yield from _against_window(table, series, window)
+
+
+class StatedCap(NamedTuple):
+    """The cap [bps] that a venue stated for the rate of one interval, which is of `hours`, and the day."""
+
+    bps: float
+    hours: float | None
+    day: str
+
+    def limit(self, time: pd.Timestamp) -> float:
+        """Return the rate [bps of an interval] above which a payment contradicts the cap."""
+        is_near = abs(time - pd.Timestamp(self.day, tz="UTC")) <= _CAP_DAYS
+        return self.bps * (_CAP_SLACK if is_near else _OTHER_REGIME)
+
+    def is_broken_by(self, rate: float | None, hours: float | None, time: pd.Timestamp) -> bool:
+        """Return whether a rate [fraction of an interval] is above the cap; of other intervals it is not."""
+        if rate is None or hours is None or (self.hours is not None and hours != self.hours):
+            return False
+        return abs(rate) * units.BPS > self.limit(time)
+
+
+@cache
+def stated_cap(exchange: str, symbol: str) -> StatedCap | None:
+    """Return the newest cap that a venue stated for a symbol, else for all of its contracts."""
+    own = {fact: fact_value(exchange, fact, symbol) for fact in ("funding_cap_bps", "interval_hours")}
+    cap = own["funding_cap_bps"]
+    if cap is None:
+        return None
+    days = [
+        row.as_of
+        for row in FACTS
+        if (row.exchange, row.fact, row.value) == (exchange, "funding_cap_bps", cap)
+        and row.symbol in ("", symbol)
+    ]
+    return StatedCap(cap, own["interval_hours"], max(days))
+
+
+def _series(table: str, rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the rows of each series in time order."""
+    keys = [key for key in tables.TABLES[table].key if key not in ("time", "exchange")]
+    for _, series in rows.groupby(keys, observed=True):
+        yield series.sort_values("time")
+
+
+def _numbers(rows: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    return np.asarray(rows[name].to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _stamps(rows: pd.DataFrame) -> NDArray[np.int64]:
+    return np.asarray(rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
+
+
+def _shown(rows: pd.DataFrame, place: int) -> str:
+    return times.iso(rows["time"].iloc[place])
+
+
+def _off_hour(rows: pd.DataFrame) -> Iterator[str]:
+    """Find payments of which three in a row are not at a whole hour; a single one may be late."""
+    for series in _series(PAYMENTS, rows):
+        stamps = _stamps(series)
+        is_off = payment_time(stamps) % HOUR_US != 0
+        run = is_off[:-2] & is_off[1:-1] & is_off[2:]
+        if run.any():
+            yield (
+                f"{int(is_off.sum())} of {len(stamps)} payments of {series['symbol'].iloc[0]} are not at a "
+                f"whole hour, first {_shown(series, int(np.argmax(run)))}: expected payments at whole hours "
+                "UTC"
+            )
+
+
+def _zeros(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+    """Find zeros between rows that are not zero."""
+    held = np.flatnonzero(values > 0)
+    if not held.size:
+        return
+    between = values[held[0] : held[-1]] == 0
+    if between.any():
+        first = int(held[0] + np.argmax(between))
+        yield f"{label} is 0 in {int(between.sum())} rows between others, first {_shown(rows, first)}"
+
+
+def _outliers(label: str, values: NDArray[np.float64]) -> Iterator[str]:
+    """Find a row 20 times the rows before and after it, or that part of both."""
+    before = values[:-2]
+    value = values[1:-1]
+    after = values[2:]
+    is_far = (value > FACTOR * np.fmax(before, after)) | (value * FACTOR < np.fmin(before, after))
+    if is_far.any():
+        place = int(np.argmax(is_far))
+        yield (
+            f"{label} is {value[place]:g} between {before[place]:g} and {after[place]:g}: "
+            "one of them is not right"
+        )
+
+
+def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+    """Find levels that are of two sizes with nothing between them: contracts or units that were mixed.
+
+    A market may move as far once. So one step counts by the factor of a unit or above 1,000 only, and any two
+    sizes count where rows go back and forth between them.
+    """
+    places = np.flatnonzero(values > 0)
+    logs = np.log(values[places])
+    if logs.size < 2 * _LEAST_OF_SIZE:
+        return
+    ranked = np.sort(logs)
+    gaps = np.diff(ranked)
+    split = int(np.argmax(gaps)) + 1
+    low = ranked[:split]
+    high = ranked[split:]
+    spread = max(low[-1] - low[0], high[-1] - high[0])
+    if min(low.size, high.size) < _LEAST_OF_SIZE or gaps[split - 1] < max(np.log(_SIZES), spread):
+        return
+    is_high = logs >= high[0]
+    switches = np.flatnonzero(is_high[1:] != is_high[:-1]) + 1
+    change = float(np.median(high) - np.median(low))
+    is_unit = (np.abs(change - np.log(_UNIT_FACTORS)) < _NEAR_FACTOR).any() or change > _NO_MARKET
+    if switches.size > 1 or is_unit:
+        first = int(places[switches[0]])
+        yield (
+            f"{label} is of two sizes, a factor of {np.exp(change):.4g} apart: the first change is on "
+            f"{_shown(rows, first)}, to {values[first]:g}; expected one unit"
+        )
+
+
+def _still(
+    label: str, exchange: str, table: str, rows: pd.DataFrame, values: NDArray[np.float64]
+) -> Iterator[str]:
+    """Find zeros, and a value that repeats, between other values or in all rows of a day and more."""
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    counts = np.diff(np.append(starts, values.size))
+    for first, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        value = values[first]
+        if count < _ZERO_ROWS or not np.isfinite(value):
+            continue
+        others = np.delete(values, np.s_[first : first + count])
+        if count == values.size:
+            is_long = count >= _STILL_ROWS and rows["time"].iloc[-1] - rows["time"].iloc[0] >= _STILL_SPAN
+        else:
+            is_long = np.unique(others[np.isfinite(others)]).size >= _LEAST_DISTINCT
+        is_floor = table == PAYMENTS and float(f"{value:.{_DIGITS_OF_FLOOR}g}") == float(f"{value:.9g}")
+        is_zero = value == 0 and exchange not in _ZERO_IS_USUAL
+        if is_long and (is_zero or (count >= _STILL_ROWS and not is_floor)):
+            shown = 0.0 if value == 0 else value  # not -0
+            yield f"{label} is {shown:g} in {count} rows in a row, first {_shown(rows, first)}"
+            return
+
+
+def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+    """Find rates above the venue's own cap, and rates of large coins that stay above all recorded ones."""
+    symbol = str(rows["symbol"].iloc[0])
+    native = _numbers(rows, "rate_native")
+    cap = stated_cap(exchange, symbol)
+    above: list[int] = []
+    if cap is not None:
+        figures = zip(native.tolist(), _numbers(rows, "interval_hours").tolist(), rows["time"], strict=True)
+        above = [place for place, payment in enumerate(figures) if cap.is_broken_by(*payment)]
+    if cap is not None and above:
+        first = above[0]
+        yield (
+            f"{len(above)} rates of {symbol} are above the cap of {cap.bps:g} bps per interval that the "
+            f"venue stated on {cap.day}, first {native[first] * units.BPS:g} bps on {_shown(rows, first)}"
+        )
+    elif symbol in _LARGE_COINS and len(values) >= _LASTING_ROWS:
+        lasting = pd.Series(np.abs(values)).rolling(_LASTING_ROWS).median().to_numpy()
+        is_large = lasting > _LASTING_BPS
+        if is_large.any():
+            first = int(np.argmax(is_large)) - _LASTING_ROWS + 1
+            yield (
+                f"{label} has a median of {lasting[first + _LASTING_ROWS - 1]:.3g} bps in {_LASTING_ROWS} "
+                f"payments from {_shown(rows, first)} on: another unit, unless the market was so"
+            )
+
+
+def _repeated_rates(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+    """Find two rates that repeat and differ by the factor of a unit or by their sign.
+
+    The rate that repeats is the interest of the venue's formula: it has one value for each interval.
+    """
+    hours = _numbers(rows, "interval_hours")
+    for interval in np.unique(hours[np.isfinite(hours)]).tolist():
+        places = np.flatnonzero(hours == interval)
+        rates = np.round(values[places], _RATE_DECIMALS)
+        distinct, counts = np.unique(rates, return_counts=True)
+        is_repeated = (counts >= max(_LEAST_REPEATED, 0.5 * _REPEATED_SHARE * rates.size)) & (distinct != 0)
+        shares = dict(zip(distinct[is_repeated].tolist(), counts[is_repeated] / rates.size, strict=True))
+        for usual, other in itertools.permutations(shares, 2):
+            factor = other / usual
+            factors = (
+                _UNIT_FACTORS if min(shares[usual], shares[other]) >= _REPEATED_SHARE else _LARGE_FACTORS
+            )
+            is_unit = (np.abs(factor / factors - 1.0) < _SAME_RATE).any()
+            if not is_unit and not (abs(factor + 1.0) < _SAME_RATE and usual > 0):
+                continue
+            first = int(places[np.argmax(rates == other)])
+            yield (
+                f"{label} repeats two values, {usual:g} and {other:g} bps, the latter first on "
+                f"{_shown(rows, first)}: expected one unit and sign"
+            )
+            return
+
+
+def _spacing(table: str, rows: pd.DataFrame) -> Iterator[str]:
+    """Find rows off the grid of their step, missing rows, and payments that contradict their intervals."""
+    stamps = _stamps(rows)
+    symbol = rows["symbol"].iloc[0]
+    if table == PAYMENTS:
+        yield from _intervals(rows, payment_time(stamps), symbol)
+        return
+    words = rows["resolution"].unique() if "resolution" in rows else []
+    step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
+    if step is None:
+        return
+    length = times.us(step)
+    is_off = is_off_grid(stamps, length)
+    if is_off.any():
+        yield (
+            f"{int(is_off.sum())} of {len(stamps)} rows of {symbol} are off the {step_text(length)} grid, "
+            f"first {shown_time(int(stamps[is_off].min()))}"
+        )
+        return
+    runs = grid_runs(
+        np.zeros(len(stamps), dtype=np.int64), stamps, int(stamps.min()), int(stamps.max()), length
+    )
+    if runs.rows.size:
+        yield (
+            f"{int(runs.rows.sum())} of {int(runs.rows.sum()) + len(stamps)} rows of {symbol} are missing on "
+            f"the {step_text(length)} grid, first {shown_time(int(runs.start[0]))}"
+        )
+
+
+def _intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbol: str) -> Iterator[str]:
+    """Find intervals that payments contradict, and payments that are missing."""
+    hours = _numbers(rows, "interval_hours")
+    found = contradicted(np.zeros(len(stamps), dtype=np.int64), stamps, hours)
+    if found.rows.any():
+        first = int(np.argmax(found.rows))
+        yield (
+            f"interval_hours of {symbol} is {hours[first]:g} h at {_shown(rows, first)}, "
+            f"{found.gaps[first]:g} h after the payment before ({int(found.rows.sum())} of {len(stamps)} "
+            "payments contradict it)"
+        )
+        return
+    gaps = np.append(np.nan, np.diff(stamps) / HOUR_US)
+    with np.errstate(invalid="ignore"):
+        missing = np.where(gaps > 1.5 * hours, np.rint(gaps / hours) - 1.0, 0.0)
+    if (missing > 0).any():
+        place = int(np.argmax(missing > 0))
+        yield (
+            f"{int(missing.sum())} payments of {symbol} are missing, first after {_shown(rows, place - 1)}: "
+            f"the next one is {gaps[place]:g} h later, and its interval is {hours[place]:g} h"
+        )
+
+
+def _against_window(table: str, rows: pd.DataFrame, window: PageWindow) -> Iterator[str]:
+    """Find rows outside of the requested window, and a window that the rows do not fill."""
+    stamps = _stamps(rows)
+    symbol = rows["symbol"].iloc[0]
+    step = float(np.median(np.diff(stamps)))
+    first = -math.inf if window.first is None else window.first
+    last = math.inf if window.last is None else window.last
+    is_outside = (stamps < first - step) | (stamps > last + step)
+    if is_outside.any():
+        place = int(np.argmax(is_outside))
+        yield (
+            f"{int(is_outside.sum())} of {len(stamps)} rows of {symbol} are outside of the requested window, "
+            f"first {_shown(rows, place)}"
+        )
+        return
+    is_cut = window.limit is None or len(stamps) >= window.limit
+    edges = {
+        "begin": (stamps[0] - first, is_cut and window.is_newest_first, window.first, 0),
+        "end": (last - stamps[-1], is_cut and not window.is_newest_first, window.last, -1),
+    }
+    for verb, (apart, may_be_cut, bound, place) in edges.items():
+        if bound is not None and apart > _EDGE_STEPS * step and not may_be_cut:
+            yield (
+                f"rows of {symbol} {verb} at {_shown(rows, place)} and the request at {shown_time(bound)}: "
+                f"{int(apart // step)} rows are missing at a step of {step / HOUR_US:g} h, or the contract "
+                "was not listed"
+            )
+
+
+def _longer_intervals(exchange: str, rows: pd.DataFrame, usual_hours: float | None) -> Iterator[str]:
+    """Find payments that are further apart than those of all of the venue's contracts on that day."""
+    if usual_hours is None:
+        return
+    hours = _numbers(rows, "interval_hours")
+    is_longer = hours > usual_hours
+    if is_longer.sum() < _LEAST_ROWS:
+        return
+    first = int(np.argmax(is_longer))
+    if hours[first] != _stated_hours(exchange, rows["time"].iloc[first]):
+        yield (
+            f"payments are {hours[first]:g} h apart from {_shown(rows, first)} on, and the venue usually "
+            f"pays each {usual_hours:g} h"
+        )
+
+
+def _stated_hours(exchange: str, time: pd.Timestamp) -> float | None:
+    """Return the interval of all contracts of a venue that was stated before a time, else the first one."""
+    stated = [
+        row for row in FACTS if (row.exchange, row.symbol, row.fact) == (exchange, "", "interval_hours")
+    ]
+    stated.sort(key=lambda row: row.as_of)
+    earlier = [row.value for row in stated if row.as_of <= f"{time:%Y-%m-%d}"]
+    return earlier[-1] if earlier else stated[0].value if stated else None
+
+
+def _unknown_last_interval(rows: pd.DataFrame) -> Iterator[str]:
+    """Find a last payment that comes before the end of the interval of the others."""
+    hours = _numbers(rows, "interval_hours")
+    if len(hours) < _LEAST_ROWS or not np.isnan(hours[-1]) or np.isnan(hours[:-1]).any():
+        return
+    apart = (rows["time"].iloc[-1] - rows["time"].iloc[-2]) / pd.Timedelta(1, "h")
+    yield (
+        f"the last payment of {rows['symbol'].iloc[0]}, on {_shown(rows, len(hours) - 1)}, is {apart:.3g} h "
+        f"after the one before, where payments are {hours[-2]:g} h apart: its interval is not known"
+    )

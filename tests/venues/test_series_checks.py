@@ -1,0 +1,175 @@
+"""Faults and doubts of single series, worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata import tables
+from derivdata.sources.venues.endpoint import Paging
+from derivdata.sources.venues.record_types import Instrument, OiPoint, State
+from derivdata.sources.venues.relations import contradictions
+from derivdata.sources.venues.series_checks import (
+    PageWindow,
+    body_doubts,
+    implied_price_doubts,
+    row_faults,
+    series_doubts,
+    stated_cap,
+)
+
+START = pd.Timestamp("2026-08-01", tz="UTC").as_unit("us")
+HOUR_US = 3_600_000_000
+
+
+def payments(
+    rates: list[float], symbol: str = "BTC", exchange: str = "binance", hours: float = 8.0
+) -> pd.DataFrame:
+    """Return payments of rates [bps of an interval]."""
+    bps = np.array(rates)
+    rows = {
+        "symbol": symbol,
+        "exchange": exchange,
+        "time": pd.date_range(START, periods=len(rates), freq=pd.Timedelta(hours, "h")).as_unit("us"),
+        "rate_bps_8h": bps * 8 / hours,
+        "interval_hours": hours,
+        "kind": "settled",
+        "rate_native": bps / 1e4,
+        "payment_count": 1,
+        "interval_source": "row",
+    }
+    return tables.TABLES["funding_settlements"].conform(pd.DataFrame(rows))
+
+
+def interest(values: list[float]) -> pd.DataFrame:
+    rows = {
+        "symbol": "BTC",
+        "exchange": "okx",
+        "time": pd.date_range(START, periods=len(values), freq="h").as_unit("us"),
+        "oi_usd": values,
+        "resolution": "1h",
+    }
+    return tables.TABLES["oi_history"].conform(pd.DataFrame(rows))
+
+
+MIXED = [1.0, 0.31, 1.0, -0.72, 1.0, 0.54, 1.0, 0.18, 1.0, -0.27, 1.0, 0.63]
+LEVELS = [5e9, 5.1e9, 5.05e9, 5.2e9, 5.15e9, 5.3e9, 5.25e9, 5.1e9]
+
+
+def test_usual_series_give_no_sentence() -> None:
+    for rates in (MIXED, [1.0] * 84):
+        assert list(body_doubts("binance", "funding_settlements", payments(rates))) == []
+    assert list(body_doubts("okx", "oi_history", interest(LEVELS))) == []
+
+
+@pytest.mark.parametrize("factor", [8.0, 100.0, 1e3, -1.0])
+def test_the_interest_in_two_units_or_of_two_signs_is_named(factor: float) -> None:
+    wrong = [*MIXED, *(factor * rate for rate in MIXED)]
+    found = list(series_doubts("binance", "funding_settlements", payments(wrong, "XRP")))
+    assert any("repeats two values" in text for text in found)
+
+
+def test_rates_above_the_cap_that_the_venue_stated_are_named() -> None:
+    # OKX stated 37.5 bps per interval of 8 h for BTC on 2026-09-11: 37 is a payment, 40 is not.
+    assert list(series_doubts("okx", "funding_settlements", payments([*MIXED, 37.0], exchange="okx"))) == []
+    (text,) = series_doubts("okx", "funding_settlements", payments([*MIXED, 40.0], exchange="okx"))
+    assert text.startswith(
+        "1 rates of BTC are above the cap of 37.5 bps per interval that the venue stated on"
+    )
+    cap = stated_cap("okx", "BTC")
+    assert cap is not None
+    assert cap.limit(START - pd.Timedelta(3000, "D")) == 75.0, "another regime years before"
+    assert not cap.is_broken_by(0.5, 4.0, START), "the cap is that of 8 hours"
+
+
+def test_zeros_and_still_rows_are_named_but_not_the_interest() -> None:
+    (text,) = series_doubts("bybit", "funding_settlements", payments([-0.0] * 12, "XRP", "bybit"))
+    assert text == "rate_bps_8h of XRP is 0 in 12 rows in a row, first 2026-08-01T00:00:00Z"
+    assert list(series_doubts("deribit", "funding_settlements", payments([0.0] * 12, "XRP", "deribit"))) == []
+    assert list(series_doubts("bybit", "funding_settlements", payments([1.0] * 60, "XRP", "bybit"))) == []
+    (text,) = series_doubts("bybit", "funding_settlements", payments([0.73214] * 12, "XRP", "bybit"))
+    assert "is 0.73214 in 12 rows in a row" in text
+
+
+def test_payments_of_large_coins_above_all_recorded_ones_are_named() -> None:
+    rates = [46.0 + number / 7 for number in range(12)]
+    (text,) = series_doubts("bingx", "funding_settlements", payments(rates, exchange="bingx"))
+    assert "has a median of 46.8 bps in 12 payments" in text
+    assert list(series_doubts("bingx", "funding_settlements", payments(rates, "XRP", "bingx"))) == []
+
+
+def test_a_last_payment_within_the_interval_is_named() -> None:
+    rows = payments(MIXED[:7])
+    rows.loc[6, "time"] -= pd.Timedelta(4, "h")
+    rows.loc[6, "interval_hours"] = np.nan
+    (text,) = series_doubts("binance", "funding_settlements", rows)
+    assert text == (
+        "the last payment of BTC, on 2026-08-02T20:00:00Z, is 4 h after the one before, where payments are "
+        "8 h apart: its interval is not known"
+    )
+
+
+def test_open_interest_of_no_venue_and_of_two_sizes_is_named() -> None:
+    (text,) = series_doubts("okx", "oi_history", interest([100 * value for value in LEVELS]))
+    assert text == "oi_usd of BTC is 5.125e+11, by the median row: no venue has had as much"
+    swapped = [*LEVELS, *(value / 90_000 for value in LEVELS)]
+    assert any("of two sizes" in text for text in row_faults("oi_history", interest(swapped)))
+
+
+def test_missing_rows_and_rows_off_the_step_are_counted() -> None:
+    rows = interest([*LEVELS, *LEVELS])
+    (text,) = body_doubts("okx", "oi_history", rows.drop(index=[4, 5]))
+    assert text == "2 of 16 rows of BTC are missing on the 1 h grid, first 2026-08-01 04:00"
+    late = rows.assign(time=rows["time"] + pd.Timedelta(61, "s"))
+    (text,) = body_doubts("okx", "oi_history", late)
+    assert text == "16 of 16 rows of BTC are off the 1 h grid, first 2026-08-01 00:01"
+
+
+def test_rows_are_compared_with_the_window_of_the_request() -> None:
+    rows = payments(MIXED)
+    start = int(START.value) // 1000
+    paging = Paging(limit=1000)
+    before = {
+        "startTime": str((start - 32 * HOUR_US) // 1000),
+        "endTime": str((start + 96 * HOUR_US) // 1000),
+    }
+    assert PageWindow.of(paging, {}) is None
+    window = PageWindow.of(paging, before | {"limit": "1000"})
+    (text,) = body_doubts("binance", "funding_settlements", rows, window)
+    assert text == (
+        "rows of BTC begin at 2026-08-01T00:00:00Z and the request at 2026-07-30 16:00: 4 rows are missing "
+        "at a step of 8 h, or the contract was not listed"
+    )
+    outside = {"startTime": str((start + 32 * HOUR_US) // 1000), "endTime": before["endTime"]}
+    (text,) = body_doubts("binance", "funding_settlements", rows, PageWindow.of(paging, outside))
+    assert text == "3 of 12 rows of BTC are outside of the requested window, first 2026-08-01T00:00:00Z"
+
+
+def points(prices: list[float], symbol: str = "BTC") -> list[OiPoint]:
+    item = Instrument(f"{symbol}-USDT-SWAP", symbol, "USDT", 0.01)
+    start = int(START.value) // 1000
+    return [
+        OiPoint(item, start + number * HOUR_US, 1000.0 * price, "1h", 1000.0)
+        for number, price in enumerate(prices)
+    ]
+
+
+def test_open_interest_in_two_units_is_found_by_the_price_between_them() -> None:
+    assert list(implied_price_doubts(points([90_000.0] * 12))) == []
+    assert list(implied_price_doubts(points([90.0] * 12, "SOL"))) == []
+    (text,) = implied_price_doubts(points([900.0] * 12))
+    assert "in USD is 900 times that in coins" in text
+    (text,) = implied_price_doubts(points([*[90.0] * 6, *[9e4] * 6], "SOL"))
+    assert "is 9e+04 times that in coins from 2026-08-01 06:00 on, and 90 times before" in text
+    (place,) = contradictions(points([9e7]))
+    assert place == 0
+    assert contradictions(points([9e4])) == {}
+
+
+def test_prices_of_large_coins_in_thousands_are_contradictions() -> None:
+    item = Instrument("BTCUSDT", "BTC", "USDT", 1.0)
+    assert contradictions([State(item, 0, mark=9e4, index_price=9e4)]) == {}
+    assert contradictions([State(item, 0, mark=9e7, index_price=9e7)]) == {0: ["mark", "index_price"]}
+    other = item._replace(quote="IDR")
+    assert contradictions([State(other, 0, mark=1.5e9, index_price=1.5e9)]) == {}
