@@ -147,6 +147,7 @@ KINDS = (
             "plot.venue_difference",
         ),
     ),
+    Kind("tenors", "Dataset", ("tenor",), ("analysis.surface.at",)),
     Kind("forwards", "Dataset", ("forward",), ("analysis.chain.basis",)),
     Kind(
         "backtest",
@@ -277,6 +278,7 @@ class Family:
         self._functions = functions
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        _refuse_private(self, name)
         name = _ALIASES.get(self._name, {}).get(name, name)
         if name not in self._functions:
             raise AttributeError(
@@ -306,6 +308,7 @@ class Accessor:
         self._data = data
 
     def __getattr__(self, name: str) -> Any:
+        _refuse_private(self, name)
         families, flat = functions_of(self._data)
         if name in flat:
             return _bound(flat[name], self._data)
@@ -315,10 +318,10 @@ class Accessor:
         if owners:
             several = " or ".join(f".dd.{family}.{name}" for family in owners)
             raise AttributeError(f"several modules have {name!r}: use {several}")
-        known = [*flat, *families]
+        known = {*flat, *families}
         raise AttributeError(
             f"no function {name!r} takes this {type(self._data).__name__} first"
-            f"{did_you_mean(name, known, _listed(known))}"
+            f"{_elsewhere(name, self._data) or did_you_mean(name, known, _listed(known))}"
         )
 
     def __dir__(self) -> list[str]:
@@ -327,6 +330,27 @@ class Accessor:
 
     def __repr__(self) -> str:
         return f"<.dd: {', '.join(dir(self))}>"
+
+
+def _refuse_private(owner: Any, name: str) -> None:
+    """Refuse names with an underscore: copies and pickles ask for them before the data is there."""
+    if name.startswith("_"):
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+
+
+def _elsewhere(name: str, data: Any) -> str:
+    """Return where a function is that takes another kind of object; empty text if there is none."""
+    owners = [kind for kind in KINDS if any(path.rpartition(".")[2] == name for path in kind.functions)]
+    if not owners:
+        return ""
+    is_table = type(data).__name__ == "DataFrame"
+    if is_table and any(kind.name == "panel" for kind in owners):
+        return f": it takes a panel, .dd.panel().dd.{name}(...)"
+    listed = dict.fromkeys(
+        f"{kind.type} of kind {kind.name!r}" + (f" ({', '.join(kind.needs)})" if kind.needs else "")
+        for kind in owners
+    )
+    return f": it takes a {' or a '.join(listed)}"
 
 
 def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import subprocess
@@ -103,6 +104,12 @@ def test_a_name_of_several_modules_is_used_with_the_module(fit: xr.Dataset) -> N
 def test_a_wrong_name_is_answered_by_the_nearest(rates: pd.DataFrame) -> None:
     with pytest.raises(AttributeError, match=r"no function 'spred'.*did you mean 'spread'"):
         _ = rates.dd.panel().dd.spred
+    with pytest.raises(AttributeError, match=r"'spread' .*: it takes a panel, .dd.panel\(\).dd.spread"):
+        rates.dd.spread("okx", "bybit")
+    with pytest.raises(
+        AttributeError, match=r"'butterfly_check' .*: it takes a Dataset of kind 'fit' \(method"
+    ):
+        rates.dd.panel().dd.butterfly_check()
     with pytest.raises(AttributeError, match="plot has no function 'smil'"):
         _ = dd.options.snapshot("BTC", "deribit").dd.plot.smil
 
@@ -237,3 +244,31 @@ def test_a_completed_function_shows_its_other_arguments() -> None:
     panel = xr.DataArray([[1.0]], dims=("exchange", "time"))
     signature = jedi.Interpreter("panel.dd.spread(", [{"panel": panel}]).get_signatures()[0]
     assert [parameter.name for parameter in signature.params] == ["long", "short"]
+
+
+def test_accessors_are_copied_with_their_object(rates: pd.DataFrame) -> None:
+    for accessor in (rates.dd, rates.dd.plot):
+        for twin in (copy.copy(accessor), copy.deepcopy(accessor)):
+            assert dir(twin) == dir(accessor)
+            with pytest.raises(AttributeError, match="has no attribute '_private'"):
+                _ = twin._private
+
+
+def test_a_tenor_is_selected_by_text_of_a_fit_and_of_results_over_tenors(fit: xr.Dataset) -> None:
+    fixed = surface.constant_maturity(fit, tenors=("7d", "30d"), points=("atm", "rr25"))
+    assert fixed.dd.at(tenor="30d").equals(fixed.sel(tenor=30.0))
+    both = fixed.dd.at(tenor=["30d", pd.Timedelta("7D")])
+    assert both["tenor"].values.tolist() == [30.0, 7.0]
+    # At the money of the forward, both evaluate the same smile.
+    assert fit.dd.at(tenor="30d")["iv"].item() == pytest.approx(fixed["atm"].sel(tenor=30).item(), rel=1e-14)
+    assert fit.dd.at(tenor=["7d", "30d"])["iv"].dims == ("maturity",)
+    by_years = surface.at(fit, 30 / 365, strike=120_000.0)
+    assert fit.dd.at(tenor="30d", strike=120_000.0).equals(by_years)
+    for target, arguments, message in (
+        (fixed, {"tenor": "31d"}, "no tenor of 31 days: it has 7, 30"),
+        (fixed, {"expiry": "2026-07-31"}, "pass tenor='30d' in place of an expiry"),
+        (fit, {}, "pass expiry or tenor"),
+        (fit, {"expiry": "2026-07-31", "tenor": "30d"}, "pass expiry or tenor"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            target.dd.at(**arguments)

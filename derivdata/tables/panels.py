@@ -120,7 +120,7 @@ def value_column(table: pd.DataFrame) -> str:
     numbers = [str(n) for n in table.columns if pd.api.types.is_float_dtype(table[n].dtype)]
     if not usual and len(numbers) != 1:
         raise ValueError(
-            f"which column is the value? give column=; numbers are {', '.join(numbers) or 'none'}"
+            f"which column is the value? give column=; columns of numbers: {', '.join(numbers) or 'none'}"
         )
     return (usual or numbers)[0]
 

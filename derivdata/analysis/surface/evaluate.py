@@ -7,7 +7,7 @@ moneyness (lemma 5.1 of Gatheral and Jacquier 2014) they are those of a mixture 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +32,7 @@ from derivdata.analysis.surface.maturity import (
 from derivdata.analysis.surface.points import at_delta
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
-from derivdata.support.times import naive_utc
+from derivdata.support.times import length, naive_utc
 from derivdata.tables.expiries import expiries, stamp_of
 
 _UNITS = {
@@ -116,8 +116,9 @@ def iv(
 @typed
 def at(
     surface: xr.Dataset,
-    expiry: Any,
+    expiry: Any = None,
     *,
+    tenor: str | pd.Timedelta | Sequence[str | pd.Timedelta] | None = None,
     strike: Numbers | None = None,
     target_delta: Numbers | None = None,
     side: Literal["call", "put"] | None = None,
@@ -131,11 +132,14 @@ def at(
     Parameters
     ----------
     surface
-        As in `iv`; with coordinate ``forward``, unless only deltas are asked for.
+        As in `iv`; with coordinate ``forward``, unless only deltas are asked for. Or a result over ``tenor``
+        (`constant_maturity`, `history`), from which `tenor` selects, as ``.sel(tenor=30)`` does by days.
     expiry
         An expiry as `derivdata.tables.expiry` reads it (a date means 08:00 UTC), several of them (dim
         ``expiry``), or a DataArray of timestamps; or times to expiry [years], of surfaces without timestamps
         too: a number, several (dim ``maturity``) or a DataArray. NaN and NaT give NaN with ``BAD_INPUT``.
+    tenor
+        Time to expiry in place of `expiry`, such as ``"30d"``, or several (dim ``maturity``).
     strike, target_delta
         Which options: by strike [USD], or by delta, positive of a call and negative of a put: a number, a
         1-D array (dim ``strike`` or ``target_delta``) or a DataArray. None of both is at the forward.
@@ -156,12 +160,13 @@ def at(
         ``year_fraction`` [years]. Of several options with the delta, that nearest the money, or of
         premium-adjusted calls that of the highest strike; NaN with ``DELTA_UNREACHABLE`` where none within 40
         deviations has it. ``EXTRAPOLATED`` where the strike lies outside the quotes, whose wings then count,
-        and what `constant_maturity` says.
+        and what `constant_maturity` says. Of a result over ``tenor`` its variables at the tenors.
 
     Raises
     ------
     ValueError
-        Both a strike and a delta; a strike of a surface without forwards; instants of one without
+        Both a strike and a delta, both an expiry and a tenor, or neither; a result that lacks the tenor; a
+        strike of a surface without forwards; instants of one without
         instants; as in `iv`.
 
     Examples
@@ -170,7 +175,15 @@ def at(
     >>> option = dd.analysis.surface.at(surface, "2026-08-07T08:00Z", strike=120_000.0)
     >>> [round(option[name].item(), 3) for name in ("iv", "delta")]
     [0.445, 0.301]
+    >>> round(dd.analysis.surface.at(surface, tenor="30d")["iv"].item(), 3)
+    0.468
     """
+    if (expiry is None) == (tenor is None):
+        raise ValueError("pass expiry or tenor, one of the two: at(surface, tenor='30d')")
+    if "tenor" in surface.dims and "expiry" not in surface.dims:
+        return _of_tenors(surface, tenor)
+    if tenor is not None:
+        expiry = _days(tenor) / 365.0
     if strike is not None and target_delta is not None:
         raise ValueError("strike and target_delta are given: an option has one of the two")
     years = _years(surface, expiry)
@@ -201,6 +214,27 @@ def at(
     found = xr.Dataset({name: part.drop_attrs() for name, part in parts.items()})
     labels = found.transpose(*vol.dims).rename(instant="expiry") if "instant" in found.dims else found
     return with_units(labels.assign_attrs(origin_attrs(surface)), _UNITS)
+
+
+def _days(tenor: str | pd.Timedelta | Sequence[str | pd.Timedelta]) -> Any:
+    """Return a time to expiry, or several, in days."""
+    if isinstance(tenor, str | pd.Timedelta):
+        return length(tenor, "tenor") / pd.Timedelta(1, "D")
+    return np.array([length(each, "tenor") / pd.Timedelta(1, "D") for each in tenor])
+
+
+def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
+    """Return a result over tenors at some of them."""
+    listed = result["tenor"].to_numpy()
+    if tenor is None:
+        raise ValueError("the result is over tenors: pass tenor='30d' in place of an expiry")
+    days = _days(tenor)
+    missing = np.setdiff1d(days, listed)
+    if missing.size:
+        known = ", ".join(f"{day:g}" for day in listed)
+        raise ValueError(f"the result has no tenor of {missing[0]:g} days: it has {known}")
+    selected: xr.Dataset = result.sel(tenor=days)
+    return selected
 
 
 def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
