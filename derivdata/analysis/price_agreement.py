@@ -1,9 +1,9 @@
 """Whether the prices of venues are those of one coin, decided by timestamp and by symbol.
 
 Prices of one coin lie within 5 % of each other almost always. They lie further apart in a squeeze, around a
-listing and before one. Another coin under the same ticker lies apart by a factor, throughout. So a series is
-of another coin if it lies further from the others than a factor of `OTHER_COIN` in the median of its
-timestamps, or by more than a factor of `FAR` at over a tenth of them.
+listing and before one, and between a perpetual and a dated future. Another coin under the same ticker lies
+apart by a factor, throughout. So a series is of another coin if it lies further from the others than a factor
+of `OTHER_COIN` in the median of its timestamps, or by more than a factor of `FAR` at over a tenth of them.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
     if bool(flagged.any()):
         some = flagged.any("time") if "time" in flagged.dims else flagged
         warn_caller(
-            f"{name} are more than 5 % apart and are used: {_listed(logs.where(flagged), some)}. This is a "
-            "squeeze, a coin before its listing, or another coin under the same ticker"
+            f"{name} are more than 5 % apart and are used: {_listed(logs.where(flagged), some)}. Possible "
+            "causes: a squeeze, the basis of a dated future, a coin before its listing, or another coin "
+            "under the same ticker"
         )
     return price
 

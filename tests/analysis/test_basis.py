@@ -150,7 +150,7 @@ def test_a_squeeze_and_a_coin_before_its_listing_give_results_with_a_notice(fact
     assert float(found.sel(symbol="X", exchange="b").mean()) == pytest.approx(1e4 * (factor - 1.0), abs=2.0)
     rates = (prices * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
     rule = backtest.HoldPair("X", "a", "b")
-    with pytest.warns(dd.errors.DataNotice, match="are more than 5 % apart"):
+    with pytest.warns(dd.errors.DataNotice, match="are more than 5 % apart.*basis of a dated future"):
         result = backtest.carry(rates, rule, backtest.Costs(0.0), prices=prices)
     assert result.sizes["trade"] == 1
 

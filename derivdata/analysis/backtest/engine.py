@@ -66,7 +66,7 @@ def carry(
         ``"raise"`` refuses prices of another coin under the same ticker: over a factor of 1.25 from the other
         venues in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series
         are left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in
-        a squeeze or before a listing, are used with a `DataNotice`.
+        a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
     contracts
         How the contracts of venues are settled: ``"inverse"``, a fixed number of USD settled in the
         contract's own coin; ``"quanto:BTC"``, settled in that coin at a fixed number of coins for each USD

@@ -79,7 +79,7 @@ def forecast_carry(
         ``"raise"`` refuses prices of another coin under the same ticker: over a factor of 1.25 from the other
         venues in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series
         are left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in
-        a squeeze or before a listing, are used with a `DataNotice`.
+        a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
 
     Returns
     -------
