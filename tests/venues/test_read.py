@@ -120,6 +120,24 @@ def test_null_is_a_part_of_a_history_without_payments(exchange: str, request_: s
     assert found["funding_settlements"].empty
 
 
+def test_an_interval_that_no_venue_pays_at_is_left_out() -> None:
+    """Bybit states minutes: 8 of them are no interval, and 480 are 8 hours."""
+    contract = {"contractType": "LinearPerpetual", "status": "Trading", "quoteCoin": "USDT",
+                "launchTime": "1585526400000", "deliveryTime": "0"}  # fmt: skip
+    rows = [
+        {**contract, "symbol": f"{coin}USDT", "baseCoin": coin, "fundingInterval": minutes}
+        for coin, minutes in (("BTC", 480), ("ETH", 8), ("SOL", 360))
+    ]
+    body = {"retCode": 0, "result": {"category": "linear", "list": rows}}
+    with pytest.warns(dd.errors.DataNotice, match=r"ETHUSDT: hours 0\.133333 cannot be"):
+        found = dd.venues.read(
+            "bybit", "/v5/market/instruments-info?category=linear", json.dumps(body), at=AT
+        )
+    hours = found["intervals"].set_index("symbol")["interval_hours"]
+    assert hours.to_dict() == {"BTC": 8.0, "SOL": 6.0}
+    assert set(found["instruments"]["symbol"]) == {"BTC", "ETH", "SOL"}
+
+
 def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
     row = {"creation_timestamp": MS, "open_interest": 5.0, "underlying_price": 50_500.0, "mark_iv": 60.0,
            "bid_price": 0.04, "ask_price": None, "mark_price": 0.041, "volume": 2.0,

@@ -27,10 +27,10 @@ from derivdata.sources.venues.record_types import (
     Traded,
 )
 from derivdata.tables.contracts import QUOTES
+from derivdata.tables.payments import VALID_HOURS
 
 _HOUR_US = 3_600_000_000
 _DAY_US = 86_400_000_000
-_LONGEST_HOURS = 24.0
 _LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
 """Prices [USD] above which a figure is in another unit: 20 times the highest price until 2026."""
 
@@ -55,7 +55,7 @@ def _implies_no_price(item: Instrument, usd: float, coins: float) -> bool:
 
 
 def _is_no_interval(hours: float) -> bool:
-    return not 0 < hours <= _LONGEST_HOURS or hours * 60 % 1 > 0
+    return hours not in VALID_HOURS
 
 
 _RELATIONS: dict[type, dict[str, Callable[..., bool]]] = {

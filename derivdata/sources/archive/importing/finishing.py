@@ -12,11 +12,10 @@ import pandas as pd
 from derivdata import units
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.plan import Adjust
-from derivdata.sources.archive.importing.values import VALID_HOURS
 from derivdata.sources.venues.binance import named as binance_contract
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import contract
-from derivdata.tables.payments import Payments, assign_intervals, merge_payments, rates_of
+from derivdata.tables.payments import VALID_HOURS, Payments, assign_intervals, merge_payments, rates_of
 from derivdata.tables.venue_facts import fact_value
 
 REASON = "reason"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from derivdata.support.arrays import Array
-from derivdata.tables.payments import VALID_HOURS as PAID_HOURS
+from derivdata.tables.payments import VALID_HOURS
 
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 _MINUS = "\u2212"
@@ -191,8 +191,6 @@ def shown(column: Any, row: int) -> str:
     return repr(column[row].as_py())[:60]
 
 
-VALID_HOURS = (0.25, 0.5, *PAID_HOURS)
-"""Intervals at which venues pay or quote funding."""
 _PER_HOUR = {
     "hours": 1.0,
     "minutes": 60.0,
