@@ -161,9 +161,9 @@ def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
     ("text", "arguments", "message"),
     [
         ("dev my-secret", [], "line 1 is not 'TIER: KEY'"),
-        ("dev: a\ndev: my-secret", [], "line 2 gives a second key to dev"),
-        ("dev: my-secret", ["--key", "dev=a"], "line 1 gives a second key to dev"),
-        ("\n", [], "holds no key"),
+        ("dev: a\ndev: my-secret", [], "line 2 gives a second key to 'dev'"),
+        ("dev: my-secret", ["--key", "dev=a"], "line 1 gives a second key to 'dev'"),
+        ("\n", [], "no key found"),
         ("gold: my-secret", [], "gold"),
     ],
 )

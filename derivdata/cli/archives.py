@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from derivdata.cli.options import PairsAction, pair, say, value_pair
+from derivdata.support.text import HiddenKeys, shown_tier
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
@@ -154,7 +155,9 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     live = "follow the machine's clock: for an archive that a collector is filling"
     parser.add_argument("--live", action="store_true", help=live)
     keys = "free, dev, pro or team; one key for each"
-    parser.add_argument("--key", type=pair, action=PairsAction, default={}, metavar="TIER=KEY", help=keys)
+    parser.add_argument(
+        "--key", type=pair, action=PairsAction, default=HiddenKeys(), metavar="TIER=KEY", help=keys
+    )
     key_file = "a file with a line 'TIER: KEY' for each key: arguments are seen in lists of processes"
     parser.add_argument("--key-file", metavar="FILE", help=key_file)
     parser.add_argument("--keyless", action="store_true", help="answer requests without a key as Team")
@@ -198,17 +201,23 @@ def _serve(arguments: argparse.Namespace) -> None:
     )
 
 
-def _keys_in(path: str, keys: dict[str, str]) -> dict[str, str]:
-    """Return the given keys and those of a file; messages show no line of it."""
-    keys = dict(keys)
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+def _keys_in(path: str, given: HiddenKeys) -> HiddenKeys:
+    """Return the given keys and those of a file; no message and no frame of a traceback has a line of it."""
+    keys = HiddenKeys(given)
+    problem = _add_lines(keys, Path(path).read_bytes())
+    if problem or not keys:
+        raise ValueError(f"--key-file {path}: {problem or 'no key found'}")
+    return keys
+
+
+def _add_lines(keys: HiddenKeys, content: bytes) -> str:
+    """Add the keys of a file; return what is wrong with its first wrong line, without the line."""
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
         tier, colon, key = (part.strip() for part in line.partition(":"))
         if line.strip() and not (tier and colon and key):
-            raise ValueError(f"--key-file {path}: line {number} is not 'TIER: KEY'")
+            return f"line {number} is not 'TIER: KEY'"
         if tier in keys:
-            raise ValueError(f"--key-file {path}: line {number} gives a second key to {tier}")
+            return f"line {number} gives a second key to {shown_tier(tier)}"
         if tier:
             keys[tier] = key
-    if not keys:
-        raise ValueError(f"--key-file {path} holds no key")
-    return keys
+    return ""

@@ -34,7 +34,7 @@ class PairsAction(argparse.Action):
         pairs: dict[str, str] = getattr(namespace, self.dest)
         if name in pairs:
             parser.error(f"{self.option_strings[0]} gives {name} twice")
-        setattr(namespace, self.dest, pairs | {name: value})
+        setattr(namespace, self.dest, type(pairs)(pairs | {name: value}))
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from derivdata.errors import DataNotice
 
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal obeys or does not show: control, direction, line separators."""
+_LONGEST_TIER = 8
 _PRINTABLE_ASCII = r"\x20-\x7e"
 
 _OTHER_WORDS = {
@@ -102,6 +103,22 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+class HiddenKeys(dict[str, str]):
+    """API keys and their tiers, in either order, whose repr shows none of them.
+
+    Tools that print the locals of a traceback print reprs. A function that takes keys wraps them before
+    anything can raise.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} API keys, not shown>"
+
+
+def shown_tier(name: str) -> str:
+    """Return the name of a tier for a message; a longer word is not shown, because it may be a key."""
+    return repr(name) if name.isalpha() and len(name) <= _LONGEST_TIER else "(not shown: it may be a key)"
 
 
 def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:

@@ -37,6 +37,7 @@ from derivdata.sources.service.http.connections import REQUEST_SECONDS
 from derivdata.support import times
 from derivdata.support.files import package_digest
 from derivdata.support.forking import renew_in_child
+from derivdata.support.text import HiddenKeys
 from derivdata.tables import endpoints
 
 _SHORT_SECONDS = 5.0
@@ -200,9 +201,9 @@ def start(
     Raises `ArchiveError`, `OSError` or `ValueError`: the source cannot be read, the host or port cannot be
     bound, or a tier, key or time is invalid.
     """
+    keys = HiddenKeys(keys or {secrets.token_hex(16): endpoints.TIERS[-1]})
     store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
     clock = clock_of(store, now, live=live)
-    keys = dict(keys) if keys else {secrets.token_hex(16): endpoints.TIERS[-1]}
     hosts = [host, *allow_hosts]
     served = app(store, clock=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, page=page)
     listener = _listen(host, port)
@@ -260,6 +261,7 @@ def serve(
     ArchiveError, OSError, ValueError
         As `start`; `workers` is below 1, or above 1 for the venues.
     """
+    keys = HiddenKeys(keys or {})
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     if workers > 1 and source == VENUES:
@@ -270,8 +272,9 @@ def serve(
         raise ValueError("the status page needs one worker")
     store = open_store(source)
     clock = clock_of(store, now, live=live)
-    made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in endpoints.TIERS}
-    by_key = {key: tier for tier, key in (keys or made_up).items()}
+    needs_keys = not (keys or keyless)
+    made_up = HiddenKeys({tier: secrets.token_hex(16) for tier in endpoints.TIERS} if needs_keys else {})
+    by_key = HiddenKeys({key: tier for tier, key in (keys or made_up).items()})
     if len(by_key) < len(keys or made_up):
         raise ValueError("two tiers have the same key: use a key of its own for each")
     hosts = [host, *allow_hosts]

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from derivdata.sources.service.refusal import DOCS, Refusal
+from derivdata.support.text import HiddenKeys, shown_tier
 from derivdata.tables import endpoints
 
 
@@ -37,9 +38,10 @@ class Keys:
     """Keys as digests, with their tiers; with `keyless` a request without a known one counts as Team."""
 
     def __init__(self, tiers: Mapping[str, str], *, keyless: bool = False) -> None:
-        unknown = sorted(set(tiers.values()) - set(endpoints.TIERS))
+        tiers = HiddenKeys(tiers)
+        unknown = [shown_tier(tier) for tier in sorted(set(tiers.values()) - set(endpoints.TIERS))]
         if unknown:
-            raise ValueError(f"tier {unknown[0]!r} is not one of {', '.join(endpoints.TIERS)}")
+            raise ValueError(f"tier {unknown[0]} is not one of {', '.join(endpoints.TIERS)}")
         if not all(tiers):
             raise ValueError("a key is empty: use a key of its own for each tier")
         self._tiers = [(_digest(key), tier) for key, tier in tiers.items()]

@@ -37,6 +37,7 @@ from derivdata.sources.service.http.responses import (
 )
 from derivdata.sources.service.http.status_page import status_page
 from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
+from derivdata.support.text import HiddenKeys
 from derivdata.tables import endpoints
 
 _SAFE = " !#$&'()*+,/:;=?@[]~"
@@ -73,9 +74,10 @@ def app(
     ValueError
         A tier is unknown, or a key is empty.
     """
+    keys = HiddenKeys(keys or {})
     moment = clock() if clock is not None else store.now if now is None else now
     view = View(store, moment)
-    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock)
+    service = _Service(view, Keys(keys, keyless=keyless), limits, clock)
     application = Starlette(
         routes=[
             Route("/", service.hello),
