@@ -107,10 +107,14 @@ def _beside(
             raise ValueError(f"{name} must be an array with one dim, time, and a value{fix}")
     ax = style.axes(ax)
     above, below = xr.align(implied, realised, join="inner")
-    instants = above["time"].values
+    # The lines may have different times: the shading follows both as they are drawn, by straight lines.
+    drawn = pd.DataFrame({"upper": implied.to_series(), "lower": realised.to_series()})
+    drawn = drawn.interpolate("time", limit_area="inside").dropna()
     for sign, color in ((1.0, PALETTE[0]), (-1.0, PALETTE[1])):
-        where = (sign * (above - below)).values > 0
-        ax.fill_between(instants, above.values, below.values, where=where, color=color, alpha=0.18, lw=0)
+        where = sign * (drawn["upper"] - drawn["lower"]) > 0
+        ax.fill_between(
+            drawn.index, drawn["upper"], drawn["lower"], where=where, color=color, alpha=0.18, lw=0
+        )
     of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
     step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
     over = _length(float(step * realised.attrs.get("steps", np.nan)))
@@ -119,7 +123,7 @@ def _beside(
     for name, line, color in ((first, implied, PALETTE[0]), (second, realised, PALETTE[1])):
         last = float(line.dropna("time")[-1])
         ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
-    apart = 100 * (above - below).mean().item() if instants.size else np.nan
+    apart = 100 * (above - below).mean().item() if above.size else np.nan
     words = f"{first} {abs(apart):.1f} points {'above' if apart > 0 else 'below'} {second} on average"
     words = words if np.isfinite(apart) else f"{first} and {second}"
     title = f"{symbol or 'Volatility'}: {words}"
