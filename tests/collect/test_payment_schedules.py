@@ -18,11 +18,13 @@ from tests.collect.fakes import Fakes
 from tests.collect.test_backfill import LAST as LAST
 from tests.collect.test_backfill import NOW as NOW
 from tests.collect.test_backfill import SETTLING, UNCONFIRMED
-from tests.collect.truth import HOURLY
+from tests.collect.truth import DEXES, HOURLY
 from tests.support.examples import some
 
 pytestmark = pytest.mark.drawn
 START, END = "2026-01-01", "2026-02-01"
+PAYING = [*SETTLING, *DEXES]
+UNVERIFIED = (*UNCONFIRMED, *DEXES)
 TABLE = "funding_settlements"
 FIRST = int(pd.Timestamp("2025-12-29", tz="UTC").timestamp())
 STOP = int(pd.Timestamp(END, tz="UTC").timestamp())
@@ -120,10 +122,10 @@ def schedules(exchange: str) -> dict[str, tuple[Schedule, Schedule]]:
     return result
 
 
-CASES = [(exchange, name) for exchange in SETTLING for name in schedules(exchange)]
+CASES = [(exchange, name) for exchange in PAYING for name in schedules(exchange)]
 HALTS = [
     (exchange, name)
-    for exchange in SETTLING
+    for exchange in PAYING
     if exchange not in ONE_AN_HOUR
     for name in ("2 after 5 s", "4 after 45 s", "8 after 1200 s", "2 after 1200 s", "8 after 5 s")
 ]
@@ -136,14 +138,14 @@ def test_payments_equal_their_schedule(
 ) -> None:
     paid, listed = schedules(exchange)[name]
     monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: listed)
-    done = fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+    done = fill(TABLE, exchange, unconfirmed=exchange in UNVERIFIED)
     assert all("incomplete" in text for text in done.failed), done.failed
     first = hold(archive, paid, listed)
     assert (first <= WINDOW) == (name != "listing")
     if listed != paid:
         assert done.failed
         monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: paid)
-        again = fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+        again = fill(TABLE, exchange, unconfirmed=exchange in UNVERIFIED)
         assert again.failed == []
         assert again.written == {(exchange, TABLE): len(paid) - len(listed)}
         hold(archive, paid, paid)
@@ -155,7 +157,7 @@ def test_payments_that_make_up_for_a_halt_are_one_row(
 ) -> None:
     halt = halts(exchange)[name]
     monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: halt.listed)
-    done = fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED)
+    done = fill(TABLE, exchange, unconfirmed=exchange in UNVERIFIED)
     assert done.failed == []
     rows = archive.read(TABLE)
     first = int(rows["time"].min().timestamp())
@@ -169,10 +171,10 @@ def test_payments_that_make_up_for_a_halt_are_one_row(
     last = dd.analysis.funding.cumulative(dd.panel(rows), gaps="skip").isel(time=-1)
     np.testing.assert_allclose(last["funding_bps"].item(), sum(row[2] for row in expected) * 1e4, rtol=1e-4)
     assert last["missing_hours"].item() == 0
-    assert fill(TABLE, exchange, unconfirmed=exchange in UNCONFIRMED).written == {}
+    assert fill(TABLE, exchange, unconfirmed=exchange in UNVERIFIED).written == {}
 
 
-@pytest.mark.parametrize("exchange", some(SETTLING, 3))
+@pytest.mark.parametrize("exchange", some(PAYING, 3))
 def test_a_lone_payment_on_the_day_of_listing_has_its_interval_or_none(
     exchange: str,
     fill: Any,
@@ -189,7 +191,7 @@ def test_a_lone_payment_on_the_day_of_listing_has_its_interval_or_none(
     paid = [(second, hours, (place % 7 + 1) * 1e-5) for place, second in enumerate(seconds)]
     listed = paid[:1]
     monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: listed)
-    options: dict[str, Any] = {"unconfirmed": exchange in UNCONFIRMED}
+    options: dict[str, Any] = {"unconfirmed": exchange in UNVERIFIED}
     fill(TABLE, exchange, **options)
     lone = archive.read(TABLE)
     assert len(lone) == 1
