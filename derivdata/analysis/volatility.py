@@ -24,7 +24,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_times, require_variables
 from derivdata.analysis.labelling import applied, elementwise
-from derivdata.analysis.panels import last_valid, require, row_quantiles, whole
+from derivdata.analysis.panels import last_valid, require, row_quantiles, unit_of, whole
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
@@ -131,6 +131,7 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
 
 
 UNIT = "1/√year"
+_PERCENT = "%"
 _LN2 = float(np.log(2.0))
 
 
@@ -163,8 +164,8 @@ def realised(
     Returns
     -------
     DataArray
-        ``volatility`` [1/√year] at the start of the last bar of each window, known when that bar has ended:
-        shift it by a bar before anything is decided at its label. NaN until a window is full, and
+        ``volatility`` [1/√year] at the start of the last bar of each window, known when that bar has ended,
+        at the coordinate ``window_end``: nothing is to be decided before it. NaN until a window is full, and
         where a bar of it is missing. Methods that use the close before (close-to-close, Yang–Zhang) need one
         bar more.
 
@@ -189,7 +190,9 @@ def realised(
     bars = [whole(data[name], "time") for name in BAR]
     kernel = partial(_realised, n=n, method=method, per_year=per_year)
     volatility = applied(kernel, *bars, core=[["time"]] * 4, out=[["time"]])
-    return _named(volatility.transpose(*data["close_usd"].dims), method, n)
+    named = _named(volatility.transpose(*data["close_usd"].dims), method, n)
+    ends = data["time"].to_numpy() + np.timedelta64(round(step * 3_600e6), "us")
+    return named.assign_coords(window_end=("time", ends))
 
 
 def _realised(
@@ -460,11 +463,12 @@ def implied_minus_realised(
     Parameters
     ----------
     implied
-        Implied volatility of options that live about `window` [1/√year], with a dim ``time``.
+        Implied volatility of options that live about `window` [1/√year, or % as published indices have
+        it], with a dim ``time``.
     realised
-        Volatility over windows of that length, labelled by the instant at which each window ends [1/√year],
-        with a dim ``time``. What the function `realised` returns is labelled by the start of its last bar:
-        add a bar's length to its ``time`` first.
+        Volatility over windows of that length [1/√year or %], with a dim ``time``: what the function
+        `realised` returns, whose ``window_end`` says when each window ends. Without that coordinate ``time``
+        must be the end of the window.
     window
         Length of those windows, ``"30d"`` or a Timedelta.
     ahead
@@ -481,11 +485,10 @@ def implied_minus_realised(
     Raises
     ------
     ValueError, TypeError
-        No dim ``time``, or a window that is no length of time above 0.
+        No dim ``time``, a volatility in another unit, or a window that is no length of time above 0.
     """
-    for data, name in ((implied, "implied"), (realised, "realised")):
-        require(data, "time", name=name)
-        require_times(data, name)
+    implied = _decimal(implied, "implied")
+    realised = _by_end(_decimal(realised, "realised"))
     shift = length(window, "window").to_timedelta64().astype("timedelta64[us]")
     if not shift.astype(np.int64):
         raise ValueError(f"{window=} is not a length of time above 0")
@@ -497,6 +500,28 @@ def implied_minus_realised(
     difference["volatility"].attrs = {"units": UNIT}
     difference["variance"].attrs = {"units": "1/year"}
     return difference
+
+
+def _decimal(data: xr.DataArray, name: str) -> xr.DataArray:
+    """Return a volatility in decimal per √year, from that or from percent."""
+    panel = require(data, "time", name=name)
+    require_times(panel, name)
+    unit = unit_of(panel, name)
+    if unit == _PERCENT:
+        return panel / 100.0
+    if unit not in (None, UNIT):
+        raise ValueError(f"{name} is in {unit!r}: expected a volatility in {UNIT!r} or {_PERCENT!r}")
+    return panel
+
+
+def _by_end(realised: xr.DataArray) -> xr.DataArray:
+    """Return volatilities by the time at which each window ends."""
+    if "window_end" not in realised.coords:
+        return realised
+    ends = realised["window_end"]
+    if ends.dims != ("time",):
+        raise ValueError(f"realised: window_end must have the dim 'time' alone, its dims are {ends.dims}")
+    return realised.drop_vars("window_end").assign_coords(time=ends.to_numpy())
 
 
 def _newest(values: Floats) -> Floats:

@@ -6,7 +6,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from derivdata.analysis import smile
+from derivdata.analysis import smile, surface
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.evaluate import RAW, Method
 from derivdata.analysis.status import Status
@@ -293,3 +293,19 @@ def test_volatilities_of_fifteen_hundred_percent_are_fitted():
     k = np.linspace(-0.2, 0.2, 9)
     fit = smile.fit(k, 14.5 + 8.0 * k**2, 1 / 8760)
     np.testing.assert_allclose(smile.iv(fit, k), 14.5 + 8.0 * k**2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("fitted", [smile.fit, surface.fit])
+def test_a_labelled_array_in_another_unit_is_refused(fitted):
+    k = np.linspace(-0.2, 0.2, 9)[None, :]
+    iv = xr.DataArray(0.5 + k**2, dims=["expiry", "strike"], attrs={"units": "1/√year"})
+    moneyness = xr.DataArray(k, dims=["expiry", "strike"], attrs={"units": "1"})
+    years = xr.DataArray([0.1], dims="expiry", attrs={"units": "years"})
+    assert int((fitted(moneyness, iv, years)["method"] > 0).sum()) == 1
+    for arguments, message in (
+        ((moneyness, iv, years.assign_attrs(units="days")), "year_fraction is in 'days': expected 'years'"),
+        ((moneyness, iv.assign_attrs(units="%"), years), "iv is in '%': expected '1/√year'"),
+        ((moneyness.assign_attrs(units="USD"), iv, years), "log_moneyness is in 'USD': expected '1'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted(*arguments)

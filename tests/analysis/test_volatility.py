@@ -210,3 +210,35 @@ def test_what_is_refused() -> None:
         volatility.bars(walk(5, 24, 0.5), step="0h")
     with pytest.raises(ValueError, match="are not parts from 0 to 1"):
         volatility.cone(made, ["2d"], quantiles=[5.0])
+
+
+def test_realised_volatility_is_compared_from_the_end_of_its_window() -> None:
+    """A window of two days that ends on the 4th is the outcome of what was sold on the 2nd."""
+    made = volatility.bars(walk(8, 24, 0.5))
+    found = volatility.realised(made, "2d", method="parkinson")
+    day = np.timedelta64(1, "D")
+    assert (found["window_end"] == found["time"] + day).all()
+    shifted = found.drop_vars("window_end").assign_coords(time=found["time"].to_numpy() + day)
+    sold = xr.full_like(shifted, 0.5).drop_vars("time").assign_coords(time=found["time"].to_numpy())
+    by_hand = volatility.implied_minus_realised(sold, shifted, window="2d")
+    edge = volatility.implied_minus_realised(sold, found, window="2d")
+    xr.testing.assert_identical(edge.drop_attrs(), by_hand.drop_attrs())
+    assert edge["volatility"][1].item() == pytest.approx(0.5 - found[2].item(), rel=1e-14)
+    # A user who shifts the labels gets the same.
+    again = found.assign_coords(time=found["time"].to_numpy() + day)
+    moved = volatility.implied_minus_realised(sold, again, window="2d")
+    xr.testing.assert_identical(moved.drop_attrs(), by_hand.drop_attrs())
+
+
+def test_published_indices_in_percent_are_compared_with_decimal_volatilities() -> None:
+    time = np.datetime64("2026-01-01", "us") + np.arange(2) * np.timedelta64(1, "D")
+    index = xr.DataArray([50.0, 60.0], {"time": time}, "time", "index_pct", {"units": "%"})
+    ended = xr.DataArray([0.4, 0.3], {"time": time}, "time", attrs={"units": "1/√year"})
+    edge = volatility.implied_minus_realised(index, ended, window="1d")
+    np.testing.assert_allclose(edge["volatility"], [0.5 - 0.3, np.nan], rtol=1e-14)
+    with pytest.raises(
+        ValueError, match=r"implied is in 'bps/8h': expected a volatility in '1/√year' or '%'"
+    ):
+        volatility.implied_minus_realised(index.assign_attrs(units="bps/8h"), ended, window="1d")
+    with pytest.raises(ValueError, match="realised is in 'USD'"):
+        volatility.implied_minus_realised(index, ended.assign_attrs(units="USD"), window="1d")

@@ -88,6 +88,23 @@ class LabelledQuotes(NamedTuple):
     t: xr.DataArray
 
 
+_UNITS = {
+    "log_moneyness": ("1", "log-moneyness"),
+    "iv": ("1/√year",),
+    "iv_bid": ("1/√year",),
+    "iv_ask": ("1/√year",),
+    "year_fraction": ("years", "year"),
+}
+"""Units that a labelled array may state."""
+
+
+def _require_unit(data: Any, name: str) -> None:
+    """Refuse a labelled array that states another unit."""
+    stated = data.attrs.get("units") if isinstance(data, xr.DataArray) else None
+    if stated is not None and stated not in _UNITS[name]:
+        raise ValueError(f"{name} is in {stated!r}: expected {' or '.join(map(repr, _UNITS[name]))}")
+
+
 def labelled(
     log_moneyness: Any,
     iv: Any,
@@ -104,6 +121,9 @@ def labelled(
     A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
     have the last dims of a bare `iv`, and next to a labelled one the core dims, times those without strikes.
     """
+    arrays = {"log_moneyness": log_moneyness, "iv": iv, "year_fraction": year_fraction}
+    for name, data in (arrays | {"iv_bid": iv_bid, "iv_ask": iv_ask}).items():
+        _require_unit(data, name)
     dim = core[-1]
     every: list[str] = list(core)
     if not isinstance(iv, xr.DataArray):
