@@ -65,6 +65,16 @@ RENAMED_TICKERS = (
         ),
     ),
     RenamedTicker(
+        "KLAY",
+        "KAIA",
+        "2024-10-28",
+        "",
+        (
+            "Binance announcement, KLAY rebranding: 1 KLAY = 1 KAIA (Square 14937325490873)",
+            "CoinEx announcement 31416360577556: KLAY becomes KAIA, KLAYUSDT delisted on 2024-10-28",
+        ),
+    ),
+    RenamedTicker(
         "FTM",
         "S",
         "2025-01-13",
@@ -84,6 +94,16 @@ RENAMED_TICKERS = (
             "Litentry technical committee, proposal 35 (litentry.subsquare.io/techcomm/proposals/35)",
             "Gate news 17316738, 2025-12-30: Lighter launches LIT",
             "ChainGPT, 2025-12-31: Lighter unveils LIT token",
+        ),
+    ),
+    RenamedTicker(
+        "EOS",
+        "A",
+        "2025-05-22",
+        "",
+        (
+            "PANews, 2025-05-17: OKX swaps EOS for A, 1:1, and delists its perpetuals on 2025-05-22",
+            "CoinJar, EOS to Vaulta: ticker A, 1:1 (coinjar.com/uk/learn/eos-to-vaulta)",
         ),
     ),
 )
