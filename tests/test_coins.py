@@ -129,7 +129,9 @@ def _renamed_rates(rows: list[tuple[str, str, str, float]]) -> pd.DataFrame:
     return _daily("funding_history", "rate_bps_8h", rows, kind="sampled", resolution="1d")
 
 
-@pytest.mark.parametrize(("old", "new"), [("MATIC", "POL"), ("FTM", "S"), ("RNDR", "RENDER"), ("KLAY", "KAIA"), ("EOS", "A")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("MATIC", "POL"), ("FTM", "S"), ("RNDR", "RENDER"), ("KLAY", "KAIA"), ("EOS", "A")]
+)
 def test_a_renamed_ticker_is_one_series_whenever_a_venue_renamed_it(old: str, new: str) -> None:
     rows = [(old, "okx", "2024-01-01", 1.0), (new, "okx", "2025-06-01", 2.0)]
     rows += [(old, "late", "2025-06-01", 3.0), (new, "late", "2026-01-01", 4.0)]
