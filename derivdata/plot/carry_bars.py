@@ -24,6 +24,7 @@ from derivdata.units import convert
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_CURVE_POINTS = 200
 _NUMBERS = ("hold_hours", "gross_bps", "net_bps", "net_low_bps", "net_high_bps", "probability_net_positive")
 
 
@@ -114,8 +115,13 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     net = rows["net_bps"].to_numpy()
     label = f"net of costs, {of}; bar: {share} of outcomes"
     ax.vlines(days, rows["net_low_bps"], rows["net_high_bps"], color=GREY, lw=3.0, alpha=0.45)
-    ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="before costs")
-    ax.plot(days, net, "o-", color=PALETTE[0], lw=1.8, ms=6, label=label)
+    # Means between two holding times are linear in days. On the log axis they are curves, drawn as such, so
+    # that the line crosses zero where `breakeven_days` says.
+    between = np.union1d(days, np.geomspace(days[0], days[-1], _CURVE_POINTS))
+    gross = np.interp(between, days, rows["gross_bps"])
+    ax.plot(between, gross, color=PALETTE[1], lw=1.2, ls="--", label="before costs")
+    ax.plot(between, np.interp(between, days, net), color=PALETTE[0], lw=1.8)
+    ax.plot(days, net, "o", color=PALETTE[0], ms=6, label=label)
     ax.axhline(0, color=GREY, lw=1.0)
     for day, value in zip(days, net, strict=True):
         look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}

@@ -168,3 +168,13 @@ def test_titles_break_into_lines_of_about_one_length() -> None:
     dress(ax, title="one word and a few others and a last one that would stand alone at 46 %")
     lines = ax.get_title(loc="left").split("\n")
     assert lines == ["one word and a few others and a last", "one that would stand alone at 46 %"]
+
+
+def test_the_line_of_carry_crosses_zero_at_the_dotted_line() -> None:
+    """Carry is linear in days between two holding times, and the axis is logarithmic."""
+    ax = FIGURES["carry_hold"]()
+    solid = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) > 50]
+    (dotted,) = [line for line in ax.lines if line.get_linestyle() == ":"]
+    even = float(dotted.get_xdata()[0])
+    assert even == pytest.approx(2.0 + 2.0 * 1.8 / 5.9, abs=0.02)  # -1.8 bps at 2 days, +4.1 at 4
+    assert np.interp(even, *solid[0].get_data()) == pytest.approx(0.0, abs=0.01)
