@@ -85,7 +85,7 @@ def test_payments_and_books_keep_their_dex() -> None:
 
 
 def test_the_list_of_dexes_is_that_of_the_venue() -> None:
-    body = '[null, {"name": "xyz", "fullName": "XYZ"}, {"name": "flx", "deployer": "0x0"}]'
+    body = '[null, {"name": "xyz", "fullName": "XYZ"}, {"name": "flx", "fullName": null, "deployer": "0x0"}]'
     found = dd.venues.read("hyperliquid", "/info perpDexs", body)["dexes"]
     assert found[["exchange", "dex", "venue"]].values.tolist() == [
         ["hyperliquid", "flx", "hyperliquid"],

@@ -140,14 +140,15 @@ def test_what_is_alike_is_of_the_venue() -> None:
             "expected linear contracts, got BTCUSD_PERP, which is inverse",
         ),
         (
-            "binance", "/eapi/v1/mark", [{"symbol": "BTC-260327-60000-C", "sumOpenInterest": "2"}],
-            "expected rows with some of markIV, .* got none: this answers another request",
+            "kraken", "/derivatives/api/v3/tickers",
+            {"tickers": [{"symbol": "PF_XBTUSD", "limitPrice": 1.0}]},
+            "expected rows with some of fundingRate, .* got none: this answers another request",
         ),
         (
             "bybit", "/v5/market/tickers?category=linear",
             {"retCode": 0, "time": 1772438400000, "result": {"list": [
                 {"symbol": "BTCUSDT", "fundingRate": "0.0001", "fundingRateTimestamp": "1772409600000"}]}},
-            "BTCUSDT has a fundingRateTimestamp: expected the running rate, got a payment",
+            "Object missing required field `lastPrice`",
         ),
         (
             "okx", "/api/v5/public/instruments?instType=FUTURES",
@@ -195,3 +196,72 @@ def test_what_is_alike_is_of_the_venue() -> None:
 def test_the_message_says_what_was_expected(venue: str, request_: str, body: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         dd.venues.read(venue, request_, json.dumps(body), at=AT)
+
+
+OTHERS = [
+    ("binance", "/fapi/v1/premiumIndex", "a position of an option",
+     [{"symbol": "ETH-230426-1850-C", "side": "LONG", "quantity": "0.5", "markPrice": "20.5",
+       "expiryDate": 1682496000000, "time": 1682492427106}]),
+    ("binance", "/eapi/v1/mark", "an exercised option",
+     [{"id": "1", "currency": "USDT", "symbol": "BTC-220721-25000-C", "exercisePrice": "25000",
+       "markPrice": "25000", "quantity": "1", "createDate": 1658361600000}]),
+    ("binance", "/eapi/v1/ticker", "an exercised option",
+     [{"id": "1", "currency": "USDT", "symbol": "BTC-220721-25000-C", "exercisePrice": "25000",
+       "quantity": "1", "createDate": 1658361600000}]),
+    ("binance", "/fapi/v1/ticker/24hr", "an order",
+     [{"orderId": 1, "symbol": "BTCUSDT", "status": "NEW", "price": "99995", "origQty": "1",
+       "cumQuote": "0", "type": "LIMIT", "updateTime": 1571110484038}]),
+    ("bybit", "/v5/market/tickers?category=linear", "a delivery price",
+     {"retCode": 0, "time": 1672055336993, "result": {"category": "option", "list": [
+         {"symbol": "ETH-26DEC22-1400-C", "deliveryPrice": "1220.7", "deliveryTime": "1672041600000"}]}}),
+    ("bybit", "/v5/market/tickers?category=inverse", "a position",
+     {"retCode": 0, "time": 1672280219169, "result": {"category": "inverse", "list": [
+         {"symbol": "BTCUSD", "side": "Sell", "size": "300", "avgPrice": "27464.5", "markPrice": "28224.5",
+          "positionValue": "0.0109", "updatedTime": "1684300800000"}]}}),
+    ("bitget", "/api/v2/mix/market/tickers?productType=USDT-FUTURES", "a spot ticker",
+     {"code": "00000", "requestTime": 1695808949356, "data": [
+         {"symbol": "BTCUSDT", "open": "35134.2", "lastPr": "34413.1", "quoteVolume": "10",
+          "baseVolume": "1", "change24h": "-0.02", "ts": "1625125755277"}]}),
+    ("gateio", "/futures/usdt/tickers", "a liquidation of a position",
+     [{"time": 1548654951, "contract": "BTC_USDT", "size": 600, "entry_price": "3536.1",
+       "liq_price": "3421.5", "mark_price": "3420.2"}]),
+    ("gateio", "/futures/usdt/tickers", "statistics",
+     [{"time": 1603865400, "contract": "BTC_USDT", "lsr_taker": 100, "open_interest": 124724,
+       "mark_price": "8865"}]),
+    ("hyperliquid", "/info perpDexs", "a list of coins", [{"name": "BTC", "szDecimals": 5}]),
+    ("kucoin", "/api/v1/funding-rate/XBTUSDTM/current", "trading fees",
+     {"code": "200000", "data": [{"symbol": "XBTUSDTM", "takerFeeRate": "0.001", "makerFeeRate": "0.001"}]}),
+    ("pacifica", "/info", "a position",
+     {"success": True, "data": [{"symbol": "AAVE", "side": "ask", "amount": "1", "entry_price": "279.2",
+                                 "created_at": 1754928414996}]}),
+    ("woofipro", "/public/info", "an order",
+     {"success": True, "data": {"rows": [{"order_id": "1", "symbol": "PERP_ETH_USDC", "side": "BUY",
+                                          "price": "2128", "quantity": "1", "status": "FILLED"}]}}),
+    ("bitmex", "/orderBook/L2?symbol=XBTUSD", "a trade",
+     [{"timestamp": "2020-10-12T17:24:24.848Z", "symbol": "XBTUSD", "side": "Sell", "size": 8,
+       "price": 11584}]),
+    ("cryptocom", "/public/get-valuations?instrument_name=BTCUSD-PERP&valuation_type=funding_hist",
+     "a bar that is pushed",
+     {"id": -1, "method": "subscribe", "code": 0, "result": {"instrument_name": "BTCUSD-PERP", "data": [
+         {"o": "51140.5", "h": "51699", "l": "49212", "c": "51313.5", "v": "0.5", "t": 1613547318000}]}}),
+    ("kraken", "/derivatives/api/v3/tickers/PI_XBTUSD", "an order",
+     {"order_id": "1", "symbol": "PI_XBTUSD", "side": "buy", "limitPrice": 1860.0, "unfilledSize": 10.0}),
+    ("bingx", "/openApi/swap/v2/quote/premiumIndex", "a position",
+     {"code": 0, "data": {"symbol": "BTC-USDT", "positionSide": "LONG", "entryPrice": "50000",
+                          "markPrice": "51000"}}),
+    ("okx", "/api/v5/market/history-mark-price-candles?instId=BTC-USDT-SWAP&bar=1H", "bars of last prices",
+     {"arg": {"channel": "candle1H", "instId": "BTC-USDT-SWAP"}, "data": [
+         ["1662716400000", "20702.4", "20710", "20702.3", "20703.8", "4070", "40.7"]]}),
+    ("huobi", "/v5/market/funding_rate_history?contract_code=BTC-USDT", "the running rate",
+     {"op": "notify", "topic": "public.BTC-USDT.funding_rate", "ts": 1617309787271, "data": [
+         {"contract_code": "BTC-USDT", "funding_time": "1617309780000", "funding_rate": "0.0001"}]}),
+]  # fmt: skip
+"""Bodies of requests and channels that are not read here, in layouts that public clients record."""
+
+
+@pytest.mark.parametrize(("venue", "request_", "kind", "body"), OTHERS)
+def test_a_body_of_a_request_that_is_not_read_is_refused(
+    venue: str, request_: str, kind: str, body: Any
+) -> None:
+    with pytest.raises(SchemaError):
+        dd.venues.read(venue, request_, json.dumps(body), at=AT, context={"interval_hours": 8})

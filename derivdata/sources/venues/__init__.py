@@ -321,13 +321,21 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
 
 
 def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
-    """Refuse a frame of another channel, or a response that states another method, than it is read as."""
+    """Refuse a frame of another channel, or a response that states another method, than it is read as.
+
+    A frame is not the response of a request either: bars of last prices are pushed in the layout of marks.
+    """
     place = VENUES[reading.exchange].channel_at
-    if not place or (endpoint.method != "WS" and place != "method"):
+    if not place:
+        return
+    is_request = endpoint.method != "WS" and place != "method"
+    if is_request and f'"{place.rpartition(".")[2]}"'.encode() not in reading.body:
         return
     for channel in dict.fromkeys(reading.pushed(str | None, place, None)):
         if channel in (None, "subscribe"):  # the latter states no request
             continue
+        if is_request:
+            reading.fail(f"expected the response of a request, got a frame of the channel {channel!r}")
         if not _is_channel(reading.exchange, endpoint, channel):
             kind = "frame is of the channel" if endpoint.method == "WS" else "response is of the method"
             reading.fail(f"the {kind} {channel!r}: read it as that")

@@ -61,12 +61,12 @@ from derivdata.tables import contract
 
 _OPTION_MARK = spelled(
     Greeks[str, str], name="symbol", iv="markIV", delta="delta", gamma="gamma", vega="vega", theta="theta",
-    mark="markPrice", interest_rate="riskFreeInterest",
+    mark="markPrice", interest_rate="riskFreeInterest", required=("iv",),  # not in positions and exercises
 )  # fmt: skip
 # The price of exercise is the index that each option settles on
 _OPTION_TICKER = spelled(
     Greeks[str, str], name="symbol", underlying="exercisePrice", index_price="exercisePrice", bid="bidPrice",
-    ask="askPrice", volume="volume",
+    ask="askPrice", volume="volume", required=("bid",),
 )  # fmt: skip
 _OPTION_OI = spelled(Greeks[str, str], name="symbol", open_interest="sumOpenInterest", time="timestamp")
 _OPTION_TRADE = spelled(
@@ -162,7 +162,7 @@ def named(name: str) -> Instrument:
 
 _PREMIUM = spelled(
     Figures[str, int], name="symbol", time="time", rate="lastFundingRate", mark="markPrice",
-    index_price="indexPrice", next_payment="nextFundingTime",
+    index_price="indexPrice", next_payment="nextFundingTime", required=("rate",),  # not in positions
 )  # fmt: skip
 
 
@@ -263,7 +263,7 @@ class _Ticker(Figures[str, int]):
 
 _TICKER = spelled(
     _Ticker, name="symbol", last="lastPrice", change_pct="priceChangePercent", traded="volume",
-    volume_usd="quoteVolume",
+    volume_usd="quoteVolume", required=("last",),  # not in orders
 )  # fmt: skip
 
 

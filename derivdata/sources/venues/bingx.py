@@ -39,6 +39,7 @@ _CONTRACT = spelled(
 _PREMIUM = spelled(
     Figures[str, int], name="symbol", mark="markPrice", index_price="indexPrice",
     rate="lastFundingRate", next_payment="nextFundingTime", plain_hours="fundingIntervalHours",
+    required=("rate",),  # not in positions
 )  # fmt: skip
 _TICKER = spelled(
     Figures[str, int], name="symbol", last="lastPrice", volume_usd="quoteVolume",

@@ -55,15 +55,16 @@ def _named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=bool(plain.quote) and not date)
 
 
+# Tickers of spot pairs have no open interest
 _TICKER = spelled(
     Figures[str, str], name="symbol", time="ts", last="lastPr", index_price="indexPrice", rate="fundingRate",
     contracts="holdingAmount", volume_usd="quoteVolume", change="change24h", expiry="deliveryTime",
-    mark="markPrice",
+    mark="markPrice", required=("contracts",),
 )  # fmt: skip
 _TICKER_V3 = spelled(
     Figures[str, str], name="symbol", time="ts", last="lastPrice", index_price="indexPrice",
     rate="fundingRate", contracts="openInterest", volume_usd="turnover24h", change="price24hPcnt",
-    expiry="deliveryTime", mark="markPrice",
+    expiry="deliveryTime", mark="markPrice", required=("contracts",),
 )  # fmt: skip
 
 

@@ -164,6 +164,7 @@ def payments(reading: Reading) -> Records:
 
 class _Level(Wire):
     symbol: str
+    id: int  # which trades do not have
     side: str
     size: float
     price: float

@@ -81,16 +81,17 @@ class _Ticker(Figures[str, str]):
     one_usd: str | None = None
     traded: str | None = None  # in contracts
     stage: str = ""
-    paid_at: str | None = None  # of a payment, which is the row of another answer
 
 
-_TICKER = spelled(
-    _Ticker, name="symbol", rate="fundingRate", hours="fundingIntervalHour", due="nextFundingTime",
-    mark="markPrice", index_price="indexPrice", last="lastPrice", both="openInterest",
-    both_usd="openInterestValue", one="singleOpenInterest", one_usd="singleOpenInterestValue",
-    traded="volume24h", volume_usd="turnover24h", change="price24hPcnt", stage="curPreListingPhase",
-    expiry="deliveryTime", paid_at="fundingRateTimestamp",
-)  # fmt: skip
+_TICKER_FIELDS = {
+    "name": "symbol", "rate": "fundingRate", "hours": "fundingIntervalHour", "due": "nextFundingTime",
+    "mark": "markPrice", "index_price": "indexPrice", "last": "lastPrice", "both": "openInterest",
+    "both_usd": "openInterestValue", "one": "singleOpenInterest", "one_usd": "singleOpenInterestValue",
+    "traded": "volume24h", "volume_usd": "turnover24h", "change": "price24hPcnt",
+    "stage": "curPreListingPhase", "expiry": "deliveryTime",
+}  # fmt: skip
+_TICKER = spelled(_Ticker, required=("last",), **_TICKER_FIELDS)  # not in payments and positions
+_CHANGE = spelled(_Ticker, **_TICKER_FIELDS)
 
 
 def tickers(reading: Reading) -> Records:
@@ -121,7 +122,7 @@ def ticker_frames(reading: Reading) -> Records:
     for kind in reading.pushed(str, "type"):
         reading.word(kind, {"snapshot": True, "delta": False})
     are_options = all(_OPTION_NAME.fullmatch(row.symbol) for row in reading.pushed(_Named, "data"))
-    shape = _PUSHED_OPTION if are_options else _TICKER
+    shape = _PUSHED_OPTION if are_options else _CHANGE
     frames = zip(reading.pushed(Stamp, "ts"), reading.pushed_each(shape, "data"), strict=True)
     records = Records()
     for stamp, rows in frames:
@@ -138,8 +139,6 @@ def ticker_frames(reading: Reading) -> Records:
 def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     """Return the state of a contract, which has no rate where it is dated; none of one before its listing."""
     item = reading.instrument(row.name, _named)
-    if row.paid_at is not None:
-        reading.fail(f"{row.name} has a fundingRateTimestamp: expected the running rate, got a payment")
     if row.stage:
         return []
     # A frame that tells only what changed has neither of the two fields: the name of a future has its date

@@ -50,6 +50,7 @@ _TICKER = spelled(
 class _Value(Wire):
     v: str
     t: Stamp
+    h: str | None = None  # the high of a bar or a ticker, whose v is a volume
 
 
 class _Valuation(Data[list[_Value]]):
@@ -58,6 +59,8 @@ class _Valuation(Data[list[_Value]]):
 
 def _values(reading: Reading) -> tuple[Instrument, list[_Value]]:
     result = reading.part(_Valuation, "result")
+    if any(row.h is not None for row in result.data):
+        reading.fail("rows have a high: expected values of a valuation, got bars or tickers")
     name = result.instrument_name or reading.asked("instrument_name")
     return reading.instrument(name, _named), sorted(result.data, key=lambda row: row.t)
 

@@ -120,7 +120,8 @@ class _PushedTicker(_Ticker, kw_only=True):
 
 _SHOWN = {"name": "contract", "last": "last", "both": "total_size", "volume_usd": "volume_24h_quote"}
 _SHOWN |= {"change_pct": "change_percentage", "mark": "mark_price", "index_price": "index_price"}
-_TICKER = spelled(_Ticker, size="quanto_multiplier", **_SHOWN)
+# Positions and statistics have no last price
+_TICKER = spelled(_Ticker, size="quanto_multiplier", required=("last",), **_SHOWN)
 _PUSHED = spelled(_PushedTicker, time="t", rate="funding_rate", seconds="funding_interval", **_SHOWN)
 
 

@@ -168,7 +168,7 @@ def all_metas(reading: Reading) -> Records:
 
 class _Dex(Wire):
     name: str
-    fullName: str | None = None
+    fullName: str | None  # which coins do not have
 
 
 def dexes(reading: Reading) -> Records:

@@ -69,11 +69,13 @@ class _Ticker(Figures[float, str]):
     suspended: bool = False
 
 
-_TICKER = spelled(
-    _Ticker, name="symbol", last="last", mark="markPrice", index_price="indexPrice", contracts="openInterest",
-    traded="vol24h", volume_usd="volumeQuote", rate="fundingRate", change_pct="change24h",
-    suspended="suspended",
-)  # fmt: skip
+_TICKER_FIELDS = {
+    "name": "symbol", "last": "last", "mark": "markPrice", "index_price": "indexPrice",
+    "contracts": "openInterest", "traded": "vol24h", "volume_usd": "volumeQuote", "rate": "fundingRate",
+    "change_pct": "change24h", "suspended": "suspended",
+}  # fmt: skip
+_TICKER = spelled(_Ticker, **_TICKER_FIELDS)  # the list has indices, which have a last price alone
+_ONE_TICKER = spelled(_Ticker, required=("mark",), **_TICKER_FIELDS)
 
 
 def tickers(reading: Reading) -> Records:
@@ -84,7 +86,7 @@ def tickers(reading: Reading) -> Records:
 
 def ticker(reading: Reading) -> Records:
     """Read the same of one contract."""
-    return _states(reading, reading.rows(_TICKER), None)
+    return _states(reading, reading.rows(_ONE_TICKER), None)
 
 
 def _states(reading: Reading, rows: list[_Ticker], time: int | None) -> Records:

@@ -107,8 +107,8 @@ def _hours(reading: Reading, row: _Contract) -> float | None:
 class _Current(Wire):
     symbol: str
     granularity: int | None = None
-    value: float | None = None
-    nextFundingRate: str | float | None = None
+    value: float | msgspec.UnsetType | None = msgspec.UNSET
+    nextFundingRate: str | float | msgspec.UnsetType | None = msgspec.UNSET
     currentGranularity: int | None = None
     predictedValue: float | None = None
     fundingTime: Stamp | None = None
@@ -121,7 +121,10 @@ def current_rates(reading: Reading) -> Records:
         with reading.row():
             match = _RATE_SYMBOL.fullmatch(row.symbol)
             item = reading.instrument(match["name"] if match else row.symbol, _named)
-            rate = row.value if row.value is not None else reading.number(row.nextFundingRate)
+            stated = [rate for rate in (row.value, row.nextFundingRate) if rate is not msgspec.UNSET]
+            if not stated:
+                reading.fail(f"{row.symbol} has neither value nor nextFundingRate: expected a running rate")
+            rate = next((reading.number(rate) for rate in stated if rate is not None), None)
             step = row.granularity if row.granularity is not None else row.currentGranularity
             hours = None if step is None else step / _HOUR_MS
             if hours is not None and not 0 < hours <= 24:

@@ -38,7 +38,7 @@ class _Listing(Listed[str, int, None], kw_only=True):
 
 _MARKET = spelled(
     _Listing, name="symbol", market="instrument_type", symbol="base_asset", tick="tick_size",
-    step="lot_size", listed="created_at",
+    step="lot_size", listed="created_at", required=("tick",),
 )  # fmt: skip
 
 

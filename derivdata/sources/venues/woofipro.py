@@ -43,7 +43,7 @@ class _Listing(Listed[float, int, None], kw_only=True):
 
 _CONTRACT = spelled(
     _Listing, name="symbol", hours="funding_period", listed="created_time",
-    tick="quote_tick", step="base_tick", trading="status",
+    tick="quote_tick", step="base_tick", trading="status", required=("tick",),
 )  # fmt: skip
 
 
