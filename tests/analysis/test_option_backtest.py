@@ -649,3 +649,17 @@ def test_a_rule_sees_quotes_and_positions_of_its_time():
     near = quotes[(quotes["bid_usd"].notna()) & (quotes["days"] > 1)]
     assert (near["bid_usd"] <= near["mark_usd"] + 1.0).all()
     assert (near["mark_usd"] <= near["ask_usd"] + 1.0).all()
+
+
+def test_legs_that_were_closed_are_chosen_again_when_the_rule_asks_for_them():
+    """Nothing is held at first and from row 4 to 6; each return to the roll enters again."""
+    spots = path(10)
+    roll = Roll([OptionLeg("call", -1.0, "7d")])
+    closed = {START + place * STEP for place in (0, 1, 4, 5, 6)}
+    result = backtest.options(
+        made_chains(spots),
+        lambda state: pd.DataFrame() if state.now in closed else roll(state),
+        FREE,
+        capital=1e5,
+    )
+    assert result["option_legs"].to_numpy().tolist() == [0, 0, 1, 1, 0, 0, 0, 1, 1, 1]

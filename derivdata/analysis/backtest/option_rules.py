@@ -39,7 +39,7 @@ class OptionState:
         When the rule's position was last changed by a trade; None before the first.
     selected
         When the rule last returned legs that were held from then on, also if it held them already; None
-        before the first time.
+        before the first time, and after it returned an empty table.
     expired
         Number of options and futures that have been delivered since `selected`.
     """

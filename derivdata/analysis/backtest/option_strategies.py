@@ -122,6 +122,8 @@ def options(
     ``min(rate × underlying, cap × price)``. Legs that are still held at the last chain are marked, not
     closed.
 
+    Futures are delivered without a fee.
+
     Marks are Black's prices at the volatility of the fitted surface and the forward of the expiry. Those of
     coin-settled options are worth the index price per coin. ``contribution`` has the terms of
     `derivdata.analysis.position.attribution`; ``carry`` is the change of an option's currency against the
@@ -356,7 +358,7 @@ class _Run:
         if trades is None:
             tally.refused += 1
             return False
-        self.selected = state.now
+        self.selected = state.now if wanted else None
         self.expired = 0
         if trades:
             self.opened = state.now
