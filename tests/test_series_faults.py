@@ -7,7 +7,18 @@ import pandas as pd
 import pytest
 
 from derivdata.tables.history_rows import rate_changes
-from derivdata.tables.series_faults import SeriesFault, exchanged_levels, frozen_runs, peer_changes
+from derivdata.tables.series_faults import (
+    SeriesFault,
+    copied_series,
+    exchanged_levels,
+    frozen_runs,
+    lone_spikes,
+    peer_changes,
+    repeated_pair,
+    scaled_series,
+    still_levels,
+    unchanged_series,
+)
 from tests.support.shared import shared_path
 
 HOUR = 3_600_000_000
@@ -105,3 +116,58 @@ def test_recorded_rates_have_no_fault_but_a_feed_that_stood_still() -> None:
             assert rate_changes(given[0], given[3]) == []
             still = {recorded["venues"][given[0][run.row]] for run in frozen_runs(*given, is_rate=True)}
             assert still <= {"txflow"}
+
+
+def test_series_with_one_value_are_found_but_not_the_interest_of_a_formula() -> None:
+    values = walks()
+    values[2] = values[2, 0]
+    series, _, times, flat = rows(values)
+    assert unchanged_series(series, times, flat, is_rate=False) == [SeriesFault(2 * ROWS, ROWS, 1.0)]
+    for value, count in [(1.0, 0), (0.125, 0), (0.0, 0), (0.73214, 1)]:
+        rates = np.full(series.size, value)
+        rates[ROWS:] = walks().reshape(-1)[ROWS:]
+        assert len(unchanged_series(series, times, rates, is_rate=True)) == count
+
+
+def test_copied_series_are_found_once() -> None:
+    values = walks()
+    values[3] = values[1]
+    assert copied_series(*rows(values)) == [(ROWS, 3 * ROWS)]
+    values[[1, 3]] = 1.0
+    assert copied_series(*rows(values)) == [], "one value is no copy"
+
+
+def test_whole_series_in_another_unit_are_found_by_others_that_agree() -> None:
+    series, market, _, _ = rows(walks())
+    prices = np.full((4, ROWS), 100.0) + np.arange(4)[:, None]
+    assert scaled_series(series, market, prices.reshape(-1), kind="price") == []
+    prices[3] *= 2.5
+    [fault] = scaled_series(series, market, prices.reshape(-1), kind="price")
+    assert (fault.row, fault.rows, round(fault.factor, 3)) == (3 * ROWS, ROWS, round(257.5 / 101.0, 3))
+    rates = np.array([1.0, 1.2, 0.9, 105.0])[:, None] * np.ones(ROWS)
+    [fault] = scaled_series(series, market, rates.reshape(-1), kind="rate")
+    assert fault.row == 3 * ROWS
+    rates[0] = 0.01
+    assert scaled_series(series, market, rates.reshape(-1), kind="rate") == [], "the others do not agree"
+
+
+def test_runs_of_one_level_and_lone_spikes_are_found() -> None:
+    values = walks()
+    values[:, 100:150] = 0.0
+    series, _, times, flat = rows(values)
+    assert still_levels(series, times, flat) == [SeriesFault(n * ROWS + 100, 50, 1.0) for n in range(4)]
+    spiky = walks()
+    spiky[1, [20, 40]] = 150.0 * spiky[1, [19, 39]].max()
+    [fault] = lone_spikes(series, spiky.reshape(-1))
+    assert (fault.row, fault.rows) == (ROWS + 20, 2)
+    assert lone_spikes(series, walks().reshape(-1)) == []
+
+
+def test_two_rates_that_repeat_are_of_one_unit_and_sign() -> None:
+    usual = np.array([1.0, 0.31, 1.0, -0.72, 1.0, 0.54, 1.0, 0.18] * 4)
+    assert repeated_pair(usual) is None
+    for factor in (8.0, 1e-3, -1.0):
+        wrong = np.append(usual, factor * usual)
+        assert repeated_pair(wrong) is not None
+    ticks = np.array([0.08, -0.08, 0.16, -0.16, 0.64, 0.0] * 8)
+    assert repeated_pair(ticks) is None, "as lighter and Coinbase round"

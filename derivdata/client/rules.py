@@ -35,7 +35,17 @@ from derivdata.tables.contracts import venue_slug
 from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes, series_order, shown_time
 from derivdata.tables.payments import contradicted
 from derivdata.tables.schema import Column
-from derivdata.tables.series_faults import exchanged_levels, frozen_runs, peer_changes
+from derivdata.tables.series_faults import (
+    copied_series,
+    exchanged_levels,
+    frozen_runs,
+    lone_spikes,
+    peer_changes,
+    repeated_pair,
+    scaled_series,
+    still_levels,
+    unchanged_series,
+)
 
 
 class Rule(NamedTuple):
@@ -384,6 +394,8 @@ _COMPARED = tuple(
 )
 """Figures of which the venues of a symbol are compared."""
 _EXCHANGED = ("oi_usd", "total_oi_usd")
+_PRICES = ("price_usd", "price")
+_VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 
 
 class _VenueRows(NamedTuple):
@@ -424,7 +436,10 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
     columns = () if e.table is None else e.table.columns
     for name in _COMPARED:
         rows = _venue_rows(e, name) if name in columns else None
-        if rows is None or (rows.values == rows.values[0]).all():  # one value, which contradicts nothing
+        if rows is None:
+            continue
+        yield from _odd_series(e, name, rows)
+        if (rows.values == rows.values[0]).all():  # one value, which contradicts nothing
             continue
         given = rows.series, rows.market, rows.times, rows.values
         for fault in (faults := peer_changes(*given, is_rate=name == "rate_bps_8h"))[:1]:
@@ -447,7 +462,96 @@ def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
             )
 
 
+_MOST_OF_A_VENUE_USD = 1e11
+_LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
+"""Prices [USD] above which figures are in another unit: 20 times the highest price until 2026."""
+
+
+def _odd_series(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+    """Find series with one value, copied ones, and whole series in another unit."""
+    is_rate = name == "rate_bps_8h"
+    for fault in (faults := unchanged_series(rows.series, rows.times, rows.values, is_rate=is_rate))[:1]:
+        first = rows.order[fault.row]
+        others = f"; {len(faults) - 1} more series" if len(faults) > 1 else ""
+        yield (
+            f"{name} of {_described(e, first)} is {rows.values[fault.row]:g} in all {fault.rows} rows: "
+            f"rows may be stale or missing{others}"
+        )
+    for one, other in copied_series(rows.series, rows.market, rows.times, rows.values)[:1]:
+        venues = [_described(e, rows.order[row]) for row in (one, other)]
+        yield f"{name} of {venues[0]} and {venues[1]} is the same in all rows: one of them may be copied"
+    if is_rate or name in _PRICES:
+        kind = "rate" if is_rate else "price"
+        for fault in (faults := scaled_series(rows.series, rows.market, rows.values, kind=kind))[:1]:
+            others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
+            yield (
+                f"{name} of {_described(e, rows.order[fault.row])} is {fault.factor:.3g} times that of the "
+                f"other venues, by the median of {fault.rows} rows: another unit{others}"
+            )
+    if name in _VOLUMES:
+        for fault in lone_spikes(rows.series, rows.values)[:1]:
+            yield (
+                f"{name} of {_described(e, rows.order[fault.row])} is {fault.factor:.3g} times the rows "
+                f"before and after it on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
+            )
+    yield from _still_markets(e, name, rows)
+    yield from _beyond_markets(e, name, rows)
+
+
+def _still_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+    """Find runs of one value of BTC, ETH or a venue's total, which never stand still."""
+    if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES):
+        return
+    faults = still_levels(rows.series, rows.times, rows.values)
+    if "symbol" in e.columns:  # without it the rows are sums of all markets
+        faults = [fault for fault in faults if e.columns["symbol"][rows.order[fault.row]] in _LARGEST_PRICES]
+    for fault in faults[:1]:
+        others = f"; {len(faults) - 1} more runs" if len(faults) > 1 else ""
+        yield (
+            f"{name} of {_described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} from "
+            f"{shown_time(rows.times[fault.row])} on in {fault.rows} rows: rows may be stale or "
+            f"missing{others}"
+        )
+
+
+def _beyond_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+    """Find prices and open interest that no market has had, and two units of a rate that repeats."""
+    if name in _EXCHANGED and (rows.values > _MOST_OF_A_VENUE_USD).any():
+        place = int(np.argmax(rows.values))
+        yield (
+            f"{name} of {_described(e, rows.order[place])} is {rows.values[place]:.4g} on "
+            f"{shown_time(rows.times[place])}: no venue has had as much"
+        )
+    if name in _PRICES and "symbol" in e.columns:
+        symbols = np.asarray(e.columns["symbol"])[rows.order]
+        for symbol, most in _LARGEST_PRICES.items():
+            is_above = (symbols == symbol) & (rows.values > most)
+            if is_above.any():
+                place = int(np.argmax(is_above))
+                yield (
+                    f"{name} of {_described(e, rows.order[place])} is {rows.values[place]:.4g} on "
+                    f"{shown_time(rows.times[place])}: no market has had such a price"
+                )
+    if name != "rate_bps_8h" or e.table is None or e.table.name != PAYMENTS:
+        return
+    hours = e.numbers("interval_hours")
+    intervals = np.full(rows.values.size, np.nan) if hours is None else hours[rows.order]
+    starts = np.flatnonzero(np.append(True, rows.series[1:] != rows.series[:-1]))
+    for first, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.values.size], strict=True):
+        is_one_interval = (intervals[first:end] == intervals[first]).all()
+        pair = repeated_pair(rows.values[first:end]) if is_one_interval else None
+        if pair is not None:
+            yield (
+                f"{name} of {_described(e, rows.order[first])} repeats two values, {pair[0]:g} and "
+                f"{pair[1]:g}: expected one unit and sign"
+            )
+            return
+
+
 _OFF_HOUR_US = 120_000_000
+_LEAST_PAYMENTS = 12
+_HALF_INTERVAL_HOURS = 4.0
+"""Venues that pay each 8 h count from 00:00 UTC, KuCoin from 04:00."""
 
 
 def _off_hour(e: CheckedAnswer) -> Iterator[str]:
@@ -456,6 +560,16 @@ def _off_hour(e: CheckedAnswer) -> Iterator[str]:
         return
     if e.table.name != PAYMENTS:
         return
+    hours = e.numbers("interval_hours")
+    if hours is not None and hours.size:
+        is_eight = hours == 8.0
+        past_four = (e.time_us + _OFF_HOUR_US) // HOUR_US % _HALF_INTERVAL_HOURS
+        wrong = np.flatnonzero(is_eight & (past_four != 0.0))
+        if wrong.size >= _LEAST_PAYMENTS:
+            yield (
+                f"payments of {_described(e, wrong[0])} each 8 h are at {shown_time(e.time_us[wrong[0]])} "
+                f"({wrong.size} of {e.size} rows): expected 00:00, 08:00 and 16:00 UTC, or 4 h later"
+            )
     beside = e.time_us % HOUR_US
     rows = np.flatnonzero((beside > _OFF_HOUR_US) & (beside < HOUR_US - _OFF_HOUR_US))
     if rows.size:

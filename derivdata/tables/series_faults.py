@@ -6,13 +6,25 @@ its peers, or that repeats one value while they move, is a fault even where the 
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SeriesFault", "exchanged_levels", "frozen_runs", "peer_changes"]
+__all__ = [
+    "SeriesFault",
+    "copied_series",
+    "exchanged_levels",
+    "frozen_runs",
+    "lone_spikes",
+    "peer_changes",
+    "repeated_pair",
+    "scaled_series",
+    "still_levels",
+    "unchanged_series",
+]
 
 _Array = NDArray[Any]
 
@@ -42,6 +54,23 @@ _LEAST_JUMP = np.log(1.2)
 _MOST_JUMPS = 200
 _USUAL_STEPS = 10.0
 _MOVING_SHARE = 0.2
+_STILL_ROWS = 12
+_LEAST_DISTINCT = 6
+_DIGITS_OF_FLOOR = 3
+"""A rate that repeats is the interest of a venue's formula, such as 0.125 bps, which has few digits."""
+_MOST_PRICE_RATIO = 2.0
+_PEER_SPREAD = 3.0
+_SCALES = np.log([100.0, 1e3, 1e4, 1e6])
+_RATE_DECIMALS = 7
+_LEAST_REPEATED = 4
+_REPEATED_SHARE = 0.1
+_SAME_RATE = 1e-4
+_LEAST_STEPS = 20.0
+_SPIKE = 100.0
+_LEAST_SPIKES = 2
+_LARGE_FACTOR = 100.0
+"""Factor from which half of the share of repeated rates counts."""
+_REPEATED_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 _ROUND_DECIMALS = 2  # interest rates and floors [bps/8h] have no more
 
 
@@ -330,3 +359,148 @@ def frozen_runs(
         if is_alone and float((rest[1:] != rest[:-1]).mean()) >= _MOVING_SHARE:
             faults.append(SeriesFault(first, steps, 1.0))
     return faults
+
+
+def unchanged_series(series: _Array, times: _Array, values: _Array, *, is_rate: bool) -> list[SeriesFault]:
+    """Return series that have one value in twelve rows and more, of a day and longer.
+
+    A rate of few digits is the interest of a venue's formula, and no fault; so is a rate of 0. The rows are
+    as in `peer_changes`.
+    """
+    starts = (
+        np.flatnonzero(np.append(True, series[1:] != series[:-1])) if values.size else np.zeros(0, np.int64)
+    )
+    if not starts.size:
+        return []
+    lengths = np.diff(np.append(starts, values.size))
+    lowest = np.minimum.reduceat(values, starts)
+    highest = np.maximum.reduceat(values, starts)
+    spans = times[starts + lengths - 1] - times[starts]
+    is_still = (lowest == highest) & (lengths >= _STILL_ROWS) & (spans >= _LEAST_SPAN_US)
+    faults = []
+    for place in np.flatnonzero(is_still).tolist():
+        value = float(lowest[place])
+        if not is_rate or float(f"{value:.{_DIGITS_OF_FLOOR}g}") != float(f"{value:.9g}"):
+            faults.append(SeriesFault(int(starts[place]), int(lengths[place]), 1.0))
+    return faults
+
+
+def still_levels(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
+    """Return runs of one value, 0 among them, of six rows and a day, in series with other values.
+
+    For markets that trade at all hours. The rows are as in `peer_changes`.
+    """
+    if values.size < _LEAST_RUN:
+        return []
+    is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
+    starts = np.flatnonzero(is_new)
+    lengths = np.diff(np.append(starts, values.size))
+    sizes = np.bincount(series)
+    is_long = (lengths >= _LEAST_RUN) & (times[starts + lengths - 1] - times[starts] >= _LEAST_SPAN_US)
+    is_part = lengths < sizes[series[starts]]
+    return [
+        SeriesFault(int(starts[place]), int(lengths[place]), 1.0)
+        for place in np.flatnonzero(is_long & is_part & np.isfinite(values[starts])).tolist()
+    ]
+
+
+def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
+    """Return series with two rows and more that are 100 times the rows before and after each."""
+    if values.size < _LEAST_RUN:
+        return []
+    inner = values[1:-1]
+    before = values[:-2]
+    after = values[2:]
+    is_one = (series[1:-1] == series[:-2]) & (series[1:-1] == series[2:]) & (before > 0.0) & (after > 0.0)
+    places = np.flatnonzero(is_one & (inner > _SPIKE * np.fmax(before, after))) + 1
+    faults = []
+    for code in np.unique(series[places]).tolist():
+        own = places[series[places] == code]
+        if own.size >= _LEAST_SPIKES:
+            factor = float(values[own[0]] / max(values[own[0] - 1], values[own[0] + 1]))
+            faults.append(SeriesFault(int(own[0]), int(own.size), factor))
+    return faults
+
+
+def copied_series(series: _Array, market: _Array, times: _Array, values: _Array) -> list[tuple[int, int]]:
+    """Return first rows of two series of a market with the same values at the same times.
+
+    Series of fewer than twelve rows or six values are not compared. The rows are as in `peer_changes`.
+    """
+    if not values.size:
+        return []
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
+    ends = np.append(starts[1:], values.size)
+    known: dict[tuple[int, bytes, bytes], int] = {}
+    pairs = []
+    for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if end - first < _STILL_ROWS:
+            continue
+        own = values[first:end]
+        key = int(market[first]), own.tobytes(), times[first:end].tobytes()
+        other = known.setdefault(key, first)
+        if other != first and np.unique(own[np.isfinite(own)]).size >= _LEAST_DISTINCT:
+            pairs.append((other, first))
+    return pairs
+
+
+def scaled_series(series: _Array, market: _Array, values: _Array, *, kind: str) -> list[SeriesFault]:
+    """Return series of another size than two and more others of their market that agree with each other.
+
+    `kind` is ``"price"``, which is twice that of others at most, or ``"rate"``, whose median size is compared
+    with the factors 100, 10³, 10⁴ and 10⁶. Sizes of venues differ in all other figures. The rows are as in
+    `peer_changes`.
+    """
+    if not values.size:
+        return []
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
+    ends = np.append(starts[1:], values.size)
+    if len(starts) <= _PEERS:
+        return []
+    sizes = np.array(
+        [np.nanmedian(np.abs(values[first:end])) for first, end in zip(starts, ends, strict=True)]
+    )
+    faults = []
+    for name in np.unique(market[starts]).tolist():
+        own = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))
+        if own.size <= _PEERS:
+            continue
+        for place in own.tolist():
+            others = np.log(sizes[own[own != place]])
+            change = float(np.log(sizes[place]) - np.median(others))
+            if others.max() - others.min() > np.log(_PEER_SPREAD if kind == "rate" else _MOST_PRICE_RATIO):
+                continue
+            is_unit = (np.abs(np.abs(change) - _SCALES) <= _NEAR).any()
+            if is_unit if kind == "rate" else abs(change) > np.log(_MOST_PRICE_RATIO):
+                rows = int(ends[place] - starts[place])
+                faults.append(SeriesFault(int(starts[place]), rows, float(np.exp(change))))
+    return faults
+
+
+def repeated_pair(rates: _Array) -> tuple[float, float] | None:
+    """Return two rates of one series and interval that repeat, and differ by a unit's factor or by the sign.
+
+    The rate that repeats is the interest of the venue's formula, which has one value.
+    """
+    values = np.round(rates[np.isfinite(rates)], _RATE_DECIMALS)
+    distinct, counts = np.unique(values, return_counts=True)
+    least = max(_LEAST_REPEATED, 0.5 * _REPEATED_SHARE * values.size)
+    is_repeated = (counts >= least) & (distinct != 0.0)
+    if not is_repeated.any():
+        return None
+    # A venue that rounds coarsely repeats small multiples of its step, of both signs
+    step = float(np.min(np.abs(distinct[distinct != 0.0])))
+    multiples = distinct / step
+    if (np.abs(multiples - np.rint(multiples)) < _SAME_RATE * np.fmax(np.abs(multiples), 1.0)).all():
+        is_repeated &= np.abs(multiples) >= _LEAST_STEPS
+    shares = dict(zip(distinct[is_repeated].tolist(), counts[is_repeated] / values.size, strict=True))
+    for usual, other in itertools.permutations(shares, 2):
+        factor = other / usual
+        near = np.abs(factor / _REPEATED_FACTORS - 1.0) < _SAME_RATE
+        share = min(shares[usual], shares[other])
+        if share < _REPEATED_SHARE:
+            near &= _REPEATED_FACTORS >= _LARGE_FACTOR
+        is_opposite = usual > 0.0 and abs(factor + 1.0) < _SAME_RATE
+        if near.any() or is_opposite:
+            return usual, other
+    return None

@@ -248,7 +248,6 @@ _SIGN = "a venue's rate may have the other sign for days"
 _ALIKE = "the venues are alike: neither series is contradicted"
 SILENT: dict[str, str] = {
     "funding.history: amounts of one venue are below zero": _SIGN,
-    "funding.settlements: amounts of one venue are below zero": _SIGN,
     "funding.settlements: two venues change places from the middle on": _ALIKE,
     "oi.history: two venues change places from the middle on": "hours of the sample move by as much",
     "volume.history: two venues change places from the middle on": "days of volume move by as much",

@@ -27,8 +27,9 @@ def history(missing: int = 0, venue: str = "okx", **extra: Any) -> Reply:
     """Hourly rates of two venues on 29 June 2026; the second one lacks its last rows."""
     times = [f"{stamp:%Y-%m-%dT%H:%M:%SZ}" for stamp in HOURS]
     rates = [1.0 + 0.01 * (n % 7) for n in range(24)]
-    points = [{"timestamp": t, "y": y} for t, y in zip(times, rates, strict=True)]
-    series = {"binance": points, venue: points[: 24 - missing]}
+    points: list[dict[str, Any]] = [{"timestamp": t, "y": y} for t, y in zip(times, rates, strict=True)]
+    others = [point | {"y": point["y"] + 0.125} for point in points]
+    series = {"binance": points, venue: others[: 24 - missing]}
     body = {"symbol": "BTC", "unit": "bps_8h", "resolution": "1h", "series": series, "notices": []}
     return Reply.json(body | extra)
 

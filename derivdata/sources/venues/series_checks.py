@@ -7,7 +7,6 @@ A collector refuses rows with faults, and names doubts; `derivdata.venues.read` 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -31,6 +30,7 @@ from derivdata.tables.history_rows import (
     step_text,
 )
 from derivdata.tables.payments import HOUR_US, contradicted, payment_time
+from derivdata.tables.series_faults import repeated_pair
 from derivdata.tables.venue_facts import FACTS, fact_value
 
 PAYMENTS = "funding_settlements"
@@ -52,7 +52,6 @@ _LEAST_OF_SIZE = 3
 _SIZES = 4.0
 """Factor from which two groups of levels with nothing between them are of two sizes."""
 _UNIT_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
-_LARGE_FACTORS = _UNIT_FACTORS[_UNIT_FACTORS >= 100.0]
 _NEAR_FACTOR = np.log(1.25)
 _NO_MARKET = np.log(1000.0)
 """Logarithm of the factor by which no market moves from row to row."""
@@ -74,10 +73,6 @@ _LASTING_BPS = 45.0
 """Median [bps/8h] of twelve payments of BTC or ETH that no venue has reached: on seven venues from 2020 to
 2023 it was 40 at most, on the day of Ethereum's merge."""
 _EDGE_STEPS = 2.0
-_RATE_DECIMALS = 7
-_LEAST_REPEATED = 4
-_REPEATED_SHARE = 0.1
-_SAME_RATE = 1e-4
 _CAP_SLACK = 1.05
 _CAP_DAYS = pd.Timedelta(365, "D")
 _OTHER_REGIME = 2.0
@@ -393,26 +388,13 @@ def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[
 
 
 def _repeated_rates(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Find two rates that repeat and differ by the factor of a unit or by their sign.
-
-    The rate that repeats is the interest of the venue's formula: it has one value for each interval.
-    """
+    """Find two rates that repeat and differ by the factor of a unit or by their sign."""
     hours = _numbers(rows, "interval_hours")
     for interval in np.unique(hours[np.isfinite(hours)]).tolist():
         places = np.flatnonzero(hours == interval)
-        rates = np.round(values[places], _RATE_DECIMALS)
-        distinct, counts = np.unique(rates, return_counts=True)
-        is_repeated = (counts >= max(_LEAST_REPEATED, 0.5 * _REPEATED_SHARE * rates.size)) & (distinct != 0)
-        shares = dict(zip(distinct[is_repeated].tolist(), counts[is_repeated] / rates.size, strict=True))
-        for usual, other in itertools.permutations(shares, 2):
-            factor = other / usual
-            factors = (
-                _UNIT_FACTORS if min(shares[usual], shares[other]) >= _REPEATED_SHARE else _LARGE_FACTORS
-            )
-            is_unit = (np.abs(factor / factors - 1.0) < _SAME_RATE).any()
-            if not is_unit and not (abs(factor + 1.0) < _SAME_RATE and usual > 0):
-                continue
-            first = int(places[np.argmax(rates == other)])
+        if (pair := repeated_pair(values[places])) is not None:
+            usual, other = pair
+            first = int(places[np.argmin(np.abs(values[places] - other))])
             yield (
                 f"{label} repeats two values, {usual:g} and {other:g} bps, the latter first on "
                 f"{_shown(rows, first)}: expected one unit and sign"
