@@ -1,4 +1,4 @@
-"""Rate conversions: the only place that knows 8, 365 and 1e4.
+"""Conversion of funding rates and volatilities; the constants 8, 365 and 1e4 are only here.
 
 Three ways to state one funding rate:
 
@@ -6,8 +6,8 @@ Three ways to state one funding rate:
 - ``native``: decimal fraction of notional per the venue's own interval of `interval_hours`
 - ``apr``, ``apy``: decimal fraction per 365 days, simple or compounded at every native payment
 
-The payment of a position over some hours is ``bps`` of its notional: the only one of these figures that
-may be added over time. `convert` goes from any of them to any other.
+The payment of a position over some hours is ``bps`` of its notional, the only figure here that may be added
+over time. `convert` converts between all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ APY_UNIT = "1/year compounded"
 VOLATILITY_UNIT = "1/√year"
 PERCENT_UNIT = "%"
 VOLATILITY_SPELLINGS = (VOLATILITY_UNIT, "1/sqrt(year)")
-"""Labels of a decimal volatility: files written before version 0.2 have the second one."""
+"""Labels of a decimal volatility; files written before version 0.2 have the second."""
 
 Unit: TypeAlias = Literal[
     "bps_8h",
@@ -52,7 +52,7 @@ Unit: TypeAlias = Literal[
     "%",
 ]
 
-# What each unit names its result, and the label it bears.
+# Name of a result in each unit, and the label of the unit.
 _LABELS = {
     "bps_8h": ("rate_bps_8h", RATE_UNIT),
     "native": ("rate_native", NATIVE_UNIT),
@@ -65,7 +65,7 @@ _LABELS = {
 _NAMES = {label: unit for unit, (_, label) in _LABELS.items()} | dict.fromkeys(
     VOLATILITY_SPELLINGS, "volatility"
 )
-_OF_A_LENGTH = ("native", "bps", "apy")
+_NEED_HOURS = ("native", "bps", "apy")
 _VOLATILITIES = ("volatility", "percent")
 _PERCENT = {"volatility": 1.0, "percent": 100.0}
 
@@ -81,23 +81,23 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     old, new
         ``"bps_8h"`` [bps of notional per 8 hours], ``"native"`` [fraction of notional per payment],
         ``"bps"`` [bps of notional, accrued over `hours`], ``"apr"`` [fraction per 365 days, simple] or
-        ``"apy"`` [the same, compounded at every payment]; or the label that a result has in its ``units``:
+        ``"apy"`` [the same, compounded at every payment]; or the label in the ``units`` of a result:
         ``"bps/8h"``, ``"fraction per interval"``, ``"1/year"``, ``"1/year compounded"``. Volatilities are
         ``"1/√year"``, also written ``"1/sqrt(year)"``, or ``"%"``, as indices are published.
     hours
-        The length that ``"native"``, ``"bps"`` and ``"apy"`` rest on: the hours between payments, or those
-        over which the amount accrues. Numbers that fit `values`.
+        Hours for ``"native"``, ``"bps"`` and ``"apy"``: between payments, or over which the amount accrues.
+        Numbers that broadcast with `values`.
 
     Returns
     -------
-    what `values` is
-        NaN stays NaN. A DataArray keeps its attributes and gets the name and the ``units`` of what it now is.
+    same type as `values`
+        NaN remains NaN. A DataArray keeps its attributes and gets the name and ``units`` of the new unit.
 
     Raises
     ------
     ValueError
-        `hours` is missing where a unit rests on it, or given where none does; `values` says another unit
-        than `old`, so that nothing is converted twice; a volatility meets a rate.
+        `hours` is missing for a unit that needs it, or given without one; the ``units`` of `values` differ
+        from `old`, since they may be converted already; or one unit is of volatilities, the other of rates.
 
     Examples
     --------
@@ -114,12 +114,12 @@ def convert(values: Numbers, old: Unit, new: Unit, *, hours: Numbers | None = No
     to_unit = _NAMES.get(new, new)
     if (from_unit in _VOLATILITIES) != (to_unit in _VOLATILITIES):
         raise ValueError(f"{old!r} and {new!r}: one is of a volatility, the other of a rate of funding")
-    resting = [unit for unit in (from_unit, to_unit) if unit in _OF_A_LENGTH]
-    if resting and hours is None:
+    with_length = [unit for unit in (from_unit, to_unit) if unit in _NEED_HOURS]
+    if with_length and hours is None:
         raise ValueError(
-            f"hours is missing: {resting[0]!r} rests on a length of time, as the hours between payments"
+            f"hours is missing: {with_length[0]!r} rests on a length of time, as the hours between payments"
         )
-    if hours is not None and not resting:
+    if hours is not None and not with_length:
         raise ValueError(f"hours has no effect between {old!r} and {new!r}: omit it")
     if from_unit in _VOLATILITIES:
         result = values * (_PERCENT[to_unit] / _PERCENT[from_unit])
@@ -143,7 +143,7 @@ def _rate(values: Any, old: str, hours: Any) -> Any:
 
 
 def _from_rate(rate: Any, new: str, hours: Any) -> Any:
-    """Return what `_rate` undoes."""
+    """Convert basis points per 8 hours to another unit, the inverse of `_rate`."""
     if new == "native":
         return rate / BPS * hours / REFERENCE_HOURS
     if new == "bps":
@@ -158,13 +158,13 @@ def _from_rate(rate: Any, new: str, hours: Any) -> Any:
 def _labelled(result: Any, name: str, unit: str, source: Any, from_unit: str) -> Any:
     """Label a result of `source`; numbers and arrays without labels stay as they are.
 
-    xarray keeps attributes through arithmetic since its version 2025.11, and did not before: without this an
-    annual rate would go on calling itself basis points per 8 hours, or have no unit.
+    xarray keeps attributes through arithmetic from version 2025.11 on, and drops them before. So without this
+    an annual rate would be labelled basis points per 8 hours, or lack a unit.
 
     Raises
     ------
     ValueError
-        `source` says another unit than `from_unit`.
+        The ``units`` of `source` differ from `from_unit`.
     """
     attrs = dict(source.attrs) if hasattr(source, "assign_attrs") else {}
     needed = _LABELS[from_unit][1]
@@ -179,4 +179,6 @@ def _labelled(result: Any, name: str, unit: str, source: Any, from_unit: str) ->
         result = result.rename(name)
         result.attrs = attrs | {"units": unit}
         return result
-    return result.rename(name) if hasattr(result, "index") and hasattr(result, "array") else result
+    if hasattr(result, "index") and hasattr(result, "array"):  # a Series
+        return result.rename(name)
+    return result

@@ -234,7 +234,7 @@ def test_surfaces_share_nothing_that_can_be_changed_and_are_of_one_chain() -> No
     two = tables.surface(_chain())
     assert two.indexes["side"].name == "side"
     assert two["iv"].max() < 1
-    with pytest.raises(ValueError, match="one exchange; rows holds 2"):
+    with pytest.raises(ValueError, match="one exchange, got 2 in rows"):
         tables.surface(_chain(exchange=["deribit", "okx", "okx"]))
 
 

@@ -1,7 +1,7 @@
-"""One snapshot per chain: rows of options that have their own timestamps get the timestamp of their chain.
+"""One snapshot per chain: option rows with their own timestamps get the timestamp of their chain.
 
-Venues and vendors stamp the rows of one chain milliseconds to minutes apart. This module alone decides which
-rows are one chain. Readers of venues, imports, archives and analysis call it.
+Venues and vendors stamp the rows of one chain milliseconds to minutes apart. Only this module decides which
+rows are one chain. Readers of venues, imports, archives and analyses call it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from derivdata.support.text import warn_caller
 from derivdata.tables.frames import require_columns, require_instants
 
 HOLD = pd.Timedelta(1, "h")
-"""How much older than the newest row of its chain a row may be. Services hold a chain as long."""
+"""Maximum age of a row relative to the newest row of its chain. A service uses a chain for as long."""
 
-_LINK = pd.Timedelta(30, "s")  # pages and tickers of one request follow each other faster than this
+_LINK = pd.Timedelta(30, "s")  # pages and tickers of one request are closer together than this
 _SERIES = ("symbol", "exchange")
 _PLACE = ("expiry", "strike", "side")
 
@@ -36,13 +36,14 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
     rows
         Table ``options_snapshot``, of any number of symbols, venues and chains.
     hold
-        The longest time between the first and the last row of a chain.
+        Maximum time between the first and the last row of a chain.
 
     Returns
     -------
     DataFrame
-        The rows in their order. ``time`` is that of the newest row of the chain. ``quoted_at`` is the row's
-        own time, and is added where a ``time`` changed. Rows that are one chain already stay as they are.
+        The rows in their order. ``time`` is the time of the newest row of the chain. ``quoted_at`` is the
+        row's own time; the column is added if a ``time`` changed. Rows that are already one chain do not
+        change.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
     Rows of one symbol and venue are one chain if they are less than `hold` apart and quote different
     instruments. A new chain begins where at least half of the instruments are quoted again: a chain that was
     polled again after a second or 40 seconds is two snapshots, whether its rows share a timestamp or have
-    their own, so a history of polls keeps every poll. Fewer rows that come again, and the updates of a
+    their own, so a history of polls keeps every poll. Fewer rows that are quoted again, and the updates of a
     stream, replace the older rows of their instruments.
     """
     result, notice = aligned(rows, times.length(hold, "hold"))
@@ -69,15 +70,18 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
 
 
 def aligned(rows: pd.DataFrame, hold: pd.Timedelta = HOLD) -> tuple[pd.DataFrame, str]:
-    """Return what `snapshots` returns, and a notice with the count of dropped rows, or an empty one."""
+    """Return the rows of `snapshots`, and a notice with the number of dropped rows, or an empty text."""
     series = [name for name in _SERIES if name in rows]
     require_columns(rows, "rows", others=["time"])
     require_instants(rows, "rows", ["time"])
     stamps = _micros(rows["time"])
-    chain = rows.groupby(series, observed=True, sort=False).ngroup().to_numpy() if series else 0 * stamps
+    if series:
+        chain = rows.groupby(series, observed=True, sort=False).ngroup().to_numpy()
+    else:
+        chain = np.zeros_like(stamps)
     unit, unit_chain, unit_time = _units(chain, stamps)
-    follows = unit_chain[1:] == unit_chain[:-1]
-    near = follows & (np.diff(unit_time) < times.us(hold))
+    same_chain = unit_chain[1:] == unit_chain[:-1]
+    near = same_chain & (np.diff(unit_time) < times.us(hold))
     if not near.any():
         return rows, ""
     instrument = _instruments(rows)
@@ -88,12 +92,15 @@ def aligned(rows: pd.DataFrame, hold: pd.Timedelta = HOLD) -> tuple[pd.DataFrame
 
 
 def _micros(column: pd.Series) -> _Codes:
-    """Return instants as microseconds since 1970."""
+    """Return times as microseconds since 1970."""
     return np.asarray(pd.DatetimeIndex(column).as_unit("us").asi8)
 
 
 def _units(chain: Any, stamps: _Codes) -> tuple[_Codes, _Codes, _Codes]:
-    """Return the unit of each row, and chain and time of each unit: rows of one chain at one timestamp."""
+    """Group rows of one chain and timestamp into units.
+
+    Returns the number of each row's unit, and the chain and the time of each unit.
+    """
     order = np.lexsort((stamps, chain))
     sorted_chain = chain[order]
     sorted_time = stamps[order]
@@ -104,7 +111,7 @@ def _units(chain: Any, stamps: _Codes) -> tuple[_Codes, _Codes, _Codes]:
 
 
 def _instruments(rows: pd.DataFrame) -> _Codes:
-    """Return a number for each instrument: its name, or its expiry, strike and side where it has none."""
+    """Return a number for each row's instrument, by name, else by expiry, strike and side."""
     if "instrument_name" in rows:
         names, _ = pd.factorize(rows["instrument_name"])
         if (names >= 0).all():
@@ -117,7 +124,7 @@ def _instruments(rows: pd.DataFrame) -> _Codes:
 
 
 class _Grouping:
-    """Divides the units of rows into snapshots."""
+    """Grouping of units into snapshots."""
 
     def __init__(
         self,
@@ -141,17 +148,17 @@ class _Grouping:
         self._edges = np.searchsorted(self._pair_unit, np.arange(len(unit_time) + 1))
 
     def snapshots(self, near: npt.NDArray[np.bool_]) -> _Codes:
-        """Return the snapshot of each unit, by number; `near` units may belong to the units before."""
+        """Return the number of each unit's snapshot; `near` units may share that of the unit before."""
         sizes = np.diff(self._edges)
-        again = 2 * self._repeated() >= np.maximum(sizes[1:], sizes[:-1])
-        starts = np.append(True, ~near | again)
+        is_repeat = 2 * self._repeated() >= np.maximum(sizes[1:], sizes[:-1])
+        starts = np.append(True, ~near | is_repeat)
         for first, last in self._runs(np.append(False, near)):
             if not starts[first:last].all():
                 starts[first:last] = self._starts(first, last)
         return np.cumsum(starts) - 1
 
     def _repeated(self) -> _Codes:
-        """Count the instruments of each unit but the first that the unit before quotes too."""
+        """Count, for each unit except the first, the instruments that the previous unit quotes too."""
         order = np.lexsort((self._pair_unit, self._pair_instrument))
         unit = self._pair_unit[order]
         instrument = self._pair_instrument[order]
@@ -161,10 +168,12 @@ class _Grouping:
 
     @staticmethod
     def _runs(near: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+        """Return first and end of each run of units that are near the unit before."""
         firsts = np.flatnonzero(~near)
         return list(zip(firsts.tolist(), [*firsts[1:].tolist(), len(near)], strict=True))
 
     def _quoted(self, first: int, last: int) -> set[int]:
+        """Return the instruments that the units from `first` to before `last` quote."""
         return set(self._pair_instrument[self._edges[first] : self._edges[last]].tolist())
 
     def _starts(self, first: int, last: int) -> list[bool]:
@@ -178,6 +187,7 @@ class _Grouping:
         opened = first
         for start, end in bursts:
             burst = self._quoted(start, end)
+            # At least half of the instruments are quoted again, so a new snapshot begins.
             is_new = not quoted or 2 * len(burst & quoted) >= max(len(burst), len(quoted))
             if is_new:
                 self._check_span(opened, start)
@@ -189,13 +199,13 @@ class _Grouping:
         return starts
 
     def _bursts(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Divide units that follow each other closely where half of all their instruments come again."""
-        every = len(self._quoted(first, last))
+        """Split closely spaced units where half of all their instruments are quoted again."""
+        instruments = len(self._quoted(first, last))
         cuts = [first]
         quoted: set[int] = set()
         for start, end in self._passes(first, last):
             own = self._quoted(start, end)
-            if 2 * len(own & quoted) >= every:
+            if 2 * len(own & quoted) >= instruments:
                 cuts.append(start)
                 quoted = own
             else:
@@ -219,16 +229,16 @@ class _Grouping:
         return list(zip(cuts, [*cuts[1:], last], strict=True))
 
     def _check_span(self, first: int, end: int) -> None:
-        """Refuse a chain, of the units from `first` to before `end`, that spans more than the hold."""
+        """Raise if a chain of the units from `first` to before `end` spans more than the hold."""
         if end == first or self._time[end - 1] - self._time[first] <= self._hold:
             return
         row = self._rows.iloc[np.flatnonzero(self._unit == first)[0]]
-        whose = " on ".join(str(row[name]) for name in _SERIES if name in row) or "the chain"
+        label = " on ".join(str(row[name]) for name in _SERIES if name in row) or "the chain"
         start, last = (pd.Timestamp(int(self._time[i]), unit="us", tz="UTC") for i in (first, end - 1))
-        held = pd.Timedelta(self._hold, "us")
+        hold = pd.Timedelta(self._hold, "us")
         raise ValueError(
-            f"{whose}: the rows of one chain span {_text(last - start)} ({times.iso(start)} to "
-            f"{times.iso(last)}), more than the hold of {_text(held)}: select the rows of one timestamp, or "
+            f"{label}: the rows of one chain span {_text(last - start)} ({times.iso(start)} to "
+            f"{times.iso(last)}), more than the hold of {_text(hold)}: select the rows of one timestamp, or "
             "pass them through dd.tables.snapshots(rows, hold=...) with a longer hold"
         )
 
@@ -241,7 +251,7 @@ def _text(length: pd.Timedelta) -> str:
 def _newest(
     rows: pd.DataFrame, stamps: _Codes, snapshot: _Codes, instrument: _Codes
 ) -> tuple[pd.DataFrame, str]:
-    """Return the newest row of each instrument of each snapshot, with the snapshot's time, and a notice."""
+    """Return the newest row of each instrument in each snapshot, with the snapshot's time, and a notice."""
     frame = pd.DataFrame({"snapshot": snapshot, "instrument": instrument, "time": stamps})
     newest = frame.groupby(["snapshot", "instrument"], sort=False)["time"].transform("max").to_numpy()
     of_snapshot = frame.groupby("snapshot", sort=False)["time"].transform("max").to_numpy()

@@ -1,9 +1,8 @@
 """Contracts of one coin, joined: ``1000PEPE``, ``kPEPE`` and ``PEPE`` are ``PEPE``; ``MATIC`` is ``POL``.
 
-Renamed and reused tickers are dated facts, each confirmed by two public sources. A ticker names a coin only
-at a time: ``MATIC`` became ``POL``; ``LIT`` was Litentry, which became ``HEI``, and is Lighter now. Venues
-rename on different days, so an old ticker means the new one at any time, unless another coin uses it
-later.
+Renamed and reused tickers are dated facts, each confirmed by two public sources. The coin of a ticker depends
+on the time: ``MATIC`` became ``POL``; ``LIT`` was Litentry, which became ``HEI``, and is Lighter now. Venues
+rename on different days, so an old ticker means the new coin at any time, unless another coin uses it later.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _LATE_VENUES = np.timedelta64(90, "D")
 
 
 class RenamedTicker(NamedTuple):
-    """One renaming of a ticker, one old coin for one new coin."""
+    """Renaming of a ticker, one old coin for one new coin."""
 
     old: str
     new: str
-    renamed: str  # the day on which the sources' venue ended markets of the old ticker
-    reused: str  # the day from which the old ticker is another coin; empty if it is not
+    renamed: str  # day on which the venue in the sources closed the markets of the old ticker
+    reused: str  # day from which the old ticker is another coin; empty if it never is
     sources: tuple[str, ...]
 
 
@@ -107,12 +106,12 @@ RENAMED_TICKERS = (
         ),
     ),
 )
-"""Renamings, the oldest first. All are one old coin for one new coin."""
+"""Renamings, oldest first."""
 _BY_OLD = {ticker.old: ticker for ticker in RENAMED_TICKERS}
 
 
 def other_tickers(coin: str) -> list[str]:
-    """Return the tickers that a coin had or has besides this one."""
+    """Return the other tickers of a coin, former and present."""
     own = {coin}
     for ticker in RENAMED_TICKERS:
         if ticker.new == coin or (ticker.old == coin and not ticker.reused):
@@ -123,8 +122,8 @@ def other_tickers(coin: str) -> list[str]:
 def is_another_coin_from(ticker: RenamedTicker) -> pd.Timestamp | None:
     """Return the time from which the old ticker is another coin: when it is reused, or earlier.
 
-    Perpetuals are listed before a coin is launched. So rows count for the other coin from 90 days after the
-    renaming on, by which venues have ended the old markets.
+    Perpetuals are listed before a coin is launched. So rows count as the other coin from 90 days after the
+    renaming on, when venues have closed the old markets.
     """
     if not ticker.reused:
         return None
@@ -133,7 +132,7 @@ def is_another_coin_from(ticker: RenamedTicker) -> pd.Timestamp | None:
 
 
 def coins_at(coins: pd.Series, times: pd.Series) -> pd.Series:
-    """Return the coins that tickers are at some times: old tickers become the new ones."""
+    """Return the coins of tickers at some times, with old tickers replaced by new ones."""
     renamed = coins
     for old in set(coins.unique()) & _BY_OLD.keys():
         ticker = _BY_OLD[old]
@@ -150,16 +149,14 @@ _PRICE = "price_usd"
 _COUNTED = ("asset", "coin", "contracts")
 _OI = "oi_usd"
 _OI_OF_ALL = "oi_all_contracts_usd"
-PRICES_AGREE = math.log(
-    1.05 + 1e-12
-)  # prices at exactly 5 % are not beyond it, however a quotient is rounded
-"""Logarithm of the factor by which prices of one coin usually lie apart at most; a basis is far smaller."""
+PRICES_AGREE = math.log(1.05 + 1e-12)  # the margin keeps prices exactly 5 % apart within it
+"""Logarithm of the largest usual factor between prices of one coin; a basis is far smaller."""
 OTHER_COIN = math.log(1.25)
-"""Logarithm of the factor that no squeeze reaches at half of the timestamps of a window."""
+"""Logarithm of a factor that a squeeze does not reach at half of the timestamps of a window."""
 
 
 def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return a table whose symbols are coins: prices of one coin, a venue's USD added up."""
+    """Return a table by coin: prices are converted to one coin, and a venue's values in USD are added up."""
     require_columns(table, "table", others=(*_KEY, column))
     if column == _OI:
         table = over_all_contracts(table)
@@ -174,9 +171,9 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
         result[_PRICE] = table[_PRICE] / multiples
     if prices is not None:
         require_columns(prices, "prices", (_PRICE,), others=_KEY)
-        _refuse_other_coins(prices)
+        _check_prices(prices)
     twice = result.duplicated(_KEY, keep=False)
-    if not twice.any() or table.duplicated(_KEY).any():  # rows that repeat a key are refused, not added up
+    if not twice.any() or table.duplicated(_KEY).any():  # the caller rejects rows that repeat a key
         return result
     if unit == "USD" and column != _PRICE:
         return _added(result, column)
@@ -220,20 +217,21 @@ def over_all_contracts(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read(table: pd.DataFrame, argument: str) -> tuple[pd.Series, pd.Series]:
-    """Return the coin of each row's contract, and of how many coins it is."""
+    """Return the coin of each row's contract, and the number of coins per unit."""
     contracts = table["symbol"].dropna().unique()
-    if others := [one for one in contracts if not isinstance(one, str)]:
-        raise ValueError(
-            f"{argument} has {others[0]!r} in the column 'symbol', which is not the name of a contract"
-        )
-    known = {name: base(name) for name in contracts}
+    wrong = [name for name in contracts if not isinstance(name, str)]
+    if wrong:
+        raise ValueError(f"{argument}: expected names of contracts in the column 'symbol', got {wrong[0]!r}")
+    coins = {}
+    multiples = {}
+    for name in contracts:
+        coins[name], multiples[name] = base(name)
     symbols = table["symbol"].astype("str")
-    coins, multiples = ({name: read[place] for name, read in known.items()} for place in (0, 1))
     return symbols.map(coins), symbols.map(multiples).astype("float64")
 
 
 def _added(result: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Add a venue's contracts of one coin up; a sum that lacks one of them is missing."""
+    """Add up a venue's contracts of each coin; a sum with a missing value is NaN."""
     others = [name for name in result.columns if name not in (*_KEY, column)]
     groups = result.groupby(_KEY, observed=True, sort=False, dropna=False)
     sums = groups[column].agg(lambda values: values.sum(skipna=False))
@@ -242,28 +240,28 @@ def _added(result: pd.DataFrame, column: str) -> pd.DataFrame:
     return added
 
 
-def _refuse_other_coins(prices: pd.DataFrame) -> None:
-    """Refuse contracts whose prices of one coin are throughout apart; those of one name are not compared."""
+def _check_prices(prices: pd.DataFrame) -> None:
+    """Raise if contracts of a coin have different prices throughout; equal names are not compared."""
     names, multiples = _read(prices, "prices")
     coins = coins_at(names, prices["time"])
     logs = np.log(prices[_PRICE].where(prices[_PRICE] > 0) / multiples)
     several = prices.groupby(coins)["symbol"].transform(lambda names: names.astype("str").nunique()) > 1
     rows = prices[several].assign(coin=coins, log=logs)
-    rows["symbol"], rows["exchange"] = rows["symbol"].astype("str"), rows["exchange"].astype("str")
+    rows = rows.astype({"symbol": "str", "exchange": "str"})
     for coin, series in rows.groupby("coin"):
         wide = series.pivot_table("log", "time", ["symbol", "exchange"], observed=True)
         values = wide.to_numpy()
         names = list(wide.columns)
         for place, (symbol, venue) in enumerate(names):
-            apart = np.asarray(pd.DataFrame(values[:, place + 1 :] - values[:, [place]]).median())
-            for other in map(int, np.flatnonzero(abs(apart) > PRICES_AGREE)):
+            # Median distance of the later contracts' prices from this one's.
+            distances = np.asarray(pd.DataFrame(values[:, place + 1 :] - values[:, [place]]).median())
+            for other in map(int, np.flatnonzero(abs(distances) > PRICES_AGREE)):
                 other_symbol, other_venue = names[place + 1 + other]
                 if other_symbol == symbol:
                     continue
                 pair = f"{symbol} on {venue} and {other_symbol} on {other_venue}"
-                factor = (
-                    f"a price of {coin} on the second is {math.exp(apart[other]):.4g} times that on the first"
-                )
-                if abs(apart[other]) > OTHER_COIN:
+                ratio = math.exp(distances[other])
+                factor = f"a price of {coin} on the second is {ratio:.4g} times that on the first"
+                if abs(distances[other]) > OTHER_COIN:
                     raise ValueError(f"{pair} are not of one coin: {factor}; leave one out")
                 warn_caller(f"{pair} are more than 5 % apart and are joined: {factor}")

@@ -1,11 +1,10 @@
-"""Contracts and venues: other spellings of their names; misspelt venues are refused.
+"""Names of contracts and venues: other spellings are read, misspelt venues raise an error.
 
-A contract's name is read in three steps: split at separators, drop the words that say "perpetual" or name a
-venue's book, then read the base and the quote. A name without separators is cut only where the cut is
-certain: a wrong cut would file a coin's rows under another coin, while a name that stays whole is at worst
-not found.
+A contract's name is read in three steps: split it at separators, drop words for "perpetual" or a venue's
+book, then read the base and the quote. A name without separators is split only if the split is certain. A
+wrong split would put a coin's rows under another coin; a name that is not split is at worst unknown.
 
-The facts about venues are dated. The API states no kind; this is ours.
+The facts about venues are dated. The kind of a venue is this library's, since the API does not state it.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from typing import NamedTuple
 from derivdata.support.arguments import typed
 
 QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
-"""Quote currencies by priority: where a symbol has several, the first of these is the one to take.
+"""Quote currencies by priority: if a symbol has several, the first in this list is used.
 
-The list is that of the API, and a test holds it to that. Contracts in other currencies, such as USD1 of Gate
-and MEXC, are read by the adapters of their venues and come after these.
+The list equals the API's, which a test checks. Contracts in other currencies, such as USD1 of Gate and MEXC,
+are read by the adapters of their venues and come after these.
 """
 
 _OPTION_COINS = {"okx": {"BTC": 0.01, "ETH": 0.1}}
-"""Coins of one option, where these are not one: OKX' ``ctVal × ctMult``, BTC's recorded in 2024-12."""
+"""Coins per option where it is not one: OKX' ``ctVal × ctMult``, BTC's recorded in 2024-12."""
 
 _SEPARATORS = re.compile(r"[-_/:\s]+")
 _TRADINGVIEW = re.compile(r"\.(P|PERP)$")
@@ -35,9 +34,10 @@ _PREFIXES = frozenset({"PF", "PI", "PERP", "CMT"})
 _SUFFIXES = frozenset({*_PERPETUAL, "INTX", "UMCBL", "DMCBL", "CMCBL"})
 _COIN_ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
 
-# Joined names. USDT and USDC end no other coin's name. "PERP" after two letters is more often a coin (SUPERP)
-# than a perpetual, so those that are known are listed. "UST" ends English words (STARDUST, ROBUST), and
-# "BUSD" is USD after a coin in B as well (CKBUSD): quotes only after coins that were traded against them.
+# Names without separators. Only quotes end in USDT and USDC. "PERP" after two letters is more often a coin
+# (SUPERP) than a perpetual, so the known perpetuals are listed. "UST" ends English words (STARDUST, ROBUST),
+# and "BUSD" may also be USD after a coin in B (CKBUSD): both are quotes only after coins that were traded
+# against them.
 _JOINED = re.compile(
     r"(?P<base>\w+?)(?:(?P<quote>USDT|USDC|BUSD)M?(?:PERP)?|(?P<usd>(?<=\w{2})USD)M?(?:PERP)?"
     r"|(?P<ust>UST)|(?P<perpetual>PERP))"
@@ -55,7 +55,7 @@ _ENDS_IN_B = frozenset("1000SHIB ALAB ARB BB BNB CKB OKB PHB PTB RKLB SHIB TRB".
 """Coins before USD that would lose their last letter to BUSD: BNBUSD is BNB against USD."""
 
 _OTHER_STABLECOINS = ("FDUSD", "PYUSD", "RLUSD", "CRVUSD", "FRXUSD", "LISUSD")
-"""Quotes that the API does not know and that end in USD: BTCFDUSD stays whole, it is not BTCFD."""
+"""Quotes that end in USD and that the API does not have: BTCFDUSD is not split, it is not BTCFD."""
 
 _ASSETS = frozenset(
     "AUSD BUSD CUSD CRVUSD DEUSD DUSD FDUSD FEUSD GUSD HYUSD LUSD MKUSD MSUSD MUSD PYUSD REUSD RLUSD SATUSD"
@@ -64,18 +64,18 @@ _ASSETS = frozenset(
 
 BUNDLED_COINS = ("BONK", "DOGS", "FLOKI", "LUNC", "NEIRO", "PEPE", "SHIB")
 _THOUSANDS = re.compile(rf"(?<![A-Z0-9])K(?=(?:{'|'.join(BUNDLED_COINS)})(?:$|[^A-Z0-9]|USD|PERP))")
-"""Bundles of 1,000 coins that are spelt with a small k, as ``kPEPE``; other names in K are coins (KAVA)."""
+"""Bundles of 1,000 coins written with a small k, such as ``kPEPE``; other names in K are coins (KAVA)."""
 
 
 class Contract(NamedTuple):
-    """A contract's name, read: base symbol, and the quote currency or none."""
+    """A parsed name of a contract: base symbol, and quote currency or an empty text."""
 
     symbol: str
     quote: str
 
     @property
     def rank(self) -> int:
-        """Priority of the quote from 0, a plain symbol before all."""
+        """Priority of the quote; 0, the highest, for a plain symbol."""
         return QUOTES.index(self.quote) + 1 if self.quote else 0
 
 
@@ -85,8 +85,8 @@ def contract(name: str) -> Contract:
 
     ``BTC-USDT``, ``BTCUSDT``, ``BTC/USDT:USDT``, ``BTC-USDT-SWAP``, ``BTC-PERP``, ``BTC-PERP-INTX``,
     ``PERP_BTC_USDC``, ``BTC_USDT_Perp``, ``BTCUSDT Perpetual``, ``XBTUSDTM`` and ``btc`` are all ``BTC``;
-    ``XDG`` is ``DOGE`` and ``kpepe`` is ``kPEPE``, 1,000 PEPE. A name without one of these patterns, a dated
-    future say, stays whole, and one with a dex before a colon (``xyz:TSLA``) stays as it is.
+    ``XDG`` is ``DOGE`` and ``kpepe`` is ``kPEPE``, 1,000 PEPE. A name without one of these patterns, such as
+    a dated future, is returned unchanged, and so is a name with a dex before a colon (``xyz:TSLA``).
 
     Notes
     -----
@@ -98,7 +98,7 @@ def contract(name: str) -> Contract:
 
 @lru_cache(maxsize=8192)
 def _contract(name: str) -> Contract:
-    """Read a name that is text: what `contract` does, without its check of the argument."""
+    """Parse a name as `contract` does, without the check of the argument's type."""
     stripped = name.strip()
     if ":" in stripped and "/" not in stripped:
         return Contract(stripped, "")
@@ -106,7 +106,7 @@ def _contract(name: str) -> Contract:
     text = _TRADINGVIEW.sub("", upper)
     tokens = [token for token in _SEPARATORS.split(text) if token]
     if len(tokens) > 1 and tokens[0].upper() in _PREFIXES and tokens[1] not in QUOTES:
-        tokens = tokens[1:]  # but PERP-USD is the coin PERP, and PI-USDT the coin PI
+        tokens = tokens[1:]  # except before a quote: PERP-USD is the coin PERP, PI-USDT the coin PI
     while len(tokens) > 1 and tokens[-1].upper() in _SUFFIXES:
         tokens = tokens[:-1]
     if len(tokens) == 1:
@@ -119,14 +119,18 @@ def _contract(name: str) -> Contract:
 
 
 def _joined(text: str) -> Contract:
-    """Cut a name without separators, where that is certain."""
-    other = any(text.endswith(coin) and len(text) > len(coin) + 1 for coin in _OTHER_STABLECOINS)
-    match = None if text in _ASSETS or other else _JOINED.fullmatch(text)
+    """Split a name without separators if the split is certain."""
+    has_other_quote = any(text.endswith(coin) and len(text) > len(coin) + 1 for coin in _OTHER_STABLECOINS)
+    if text in _ASSETS or has_other_quote:
+        return _plain(text, "")
+    match = _JOINED.fullmatch(text)
     if match is None:
         return _plain(text, "")
     base = match["base"]
     if match["quote"] == "BUSD" and base not in _AGAINST_BUSD:
-        return _plain(f"{base}B", "USD") if f"{base}B" in _ENDS_IN_B else _plain(text, "")
+        if f"{base}B" in _ENDS_IN_B:
+            return _plain(f"{base}B", "USD")
+        return _plain(text, "")
     if match["ust"] and base not in _AGAINST_UST:
         return _plain(text, "")
     if match["perpetual"] and (len(base) < 2 or (len(base) == 2 and base not in _PERP_AFTER_TWO)):
@@ -146,11 +150,11 @@ _BEFORE = re.compile(r"(?P<coin>[A-Z]+)(?P<many>10{3,7})")
 
 @typed
 def base(name: str) -> tuple[str, int]:
-    """Return the coin that a contract is about, and how many coins its price is of.
+    """Return the coin of a contract, and the number of coins that its price is for.
 
     ``1000PEPE``, ``kPEPE``, ``1000PEPEUSDT`` and ``1000 PEPE`` are ``("PEPE", 1000)``, ``SHIB1000`` is
     ``("SHIB", 1000)``, ``1MBABYDOGE`` ``("BABYDOGE", 1000000)`` and ``BTC`` ``("BTC", 1)``. Coins whose own
-    names begin with other numbers (``1INCH``, ``1CAT``) stay whole.
+    names begin with other numbers (``1INCH``, ``1CAT``) are not split.
 
     Parameters
     ----------
@@ -160,12 +164,12 @@ def base(name: str) -> tuple[str, int]:
     Returns
     -------
     tuple
-        The coin's symbol, and the multiple [coins]. A rate is the same of any multiple; a price is that of so
-        many coins.
+        The coin's symbol, and the multiple [coins]. A rate does not depend on the multiple; a price is the
+        price of so many coins.
 
     Notes
     -----
-    The name alone is read: that two contracts of one coin are of the same coin is not checked.
+    Only the name is read. Whether two contracts with one name are of the same coin is not checked.
 
     >>> dd.tables.base("kPEPE")
     ('PEPE', 1000)
@@ -173,35 +177,39 @@ def base(name: str) -> tuple[str, int]:
     symbol = _contract(name).symbol
     match = _MULTIPLE.fullmatch(symbol)
     if match is None:
-        behind = _BEFORE.fullmatch(symbol)
-        return (symbol, 1) if behind is None else (behind["coin"], int(behind["many"]))
-    coin = match["after"] or match["million"] or match["kilo"]
-    many = int(match["many"]) if match["many"] else 1_000_000 if match["million"] else 1_000
-    return coin, many
+        suffixed = _BEFORE.fullmatch(symbol)
+        if suffixed is None:
+            return symbol, 1
+        return suffixed["coin"], int(suffixed["many"])
+    if match["many"]:
+        return match["after"], int(match["many"])
+    if match["million"]:
+        return match["million"], 1_000_000
+    return match["kilo"], 1_000
 
 
 HIP3_DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
 """Dexes on Hyperliquid that the API knows as venues: slug to the dex's name.
 
-The API publishes slugs alone. The venue's ``perpDexs`` gives names and full names: xyz XYZ, hyna HyENA, km
+The API publishes only slugs. The venue's ``perpDexs`` gives names and full names: xyz XYZ, hyna HyENA, km
 Markets by Kinetiq, para Paragon (as two public repositories read it, the later one in 2026-08). That a slug
-is the dex with that full name is inferred. ``mkts`` has the full name of ``km`` too, and the API one slug:
-contracts of ``mkts`` stay ``mkts:COIN`` on Hyperliquid.
+is the dex with that full name is inferred. ``mkts`` has the full name of ``km`` too, but the API has only one
+slug, so contracts of ``mkts`` remain ``mkts:COIN`` on Hyperliquid.
 """
 _SLUGS_OF_DEXES = {dex: slug for slug, dex in HIP3_DEXES.items()}
 
 
 def hip3_contract(exchange: str, name: str) -> tuple[str, str]:
-    """Return the venue and the symbol of a contract on Hyperliquid, whose names are ``dex:COIN``.
+    """Return the venue and the symbol of a contract on Hyperliquid, named ``dex:COIN``.
 
-    A dex that the API knows as a venue has its slug as venue and the coin as symbol: ``xyz:GOLD`` is
-    ``("tradexyz", "GOLD")``. A contract of any other dex stays ``("hyperliquid", "flx:GOLD")``, so that it
-    does not meet ``GOLD`` of another dex. Contracts of other venues are returned as they are.
+    For a dex that the API has as a venue, they are its slug and the coin: ``xyz:GOLD`` is
+    ``("tradexyz", "GOLD")``. A contract of any other dex remains ``("hyperliquid", "flx:GOLD")``, so that it
+    is not joined with ``GOLD`` of another dex. Contracts of other venues are returned unchanged.
 
     Raises
     ------
     ValueError
-        `exchange` is the slug of a dex, and the name is that of another dex.
+        `exchange` is the slug of a dex, and the name has another dex.
     """
     dex, colon, coin = name.rpartition(":")
     if not colon or exchange not in ("hyperliquid", *HIP3_DEXES):
@@ -211,7 +219,7 @@ def hip3_contract(exchange: str, name: str) -> tuple[str, str]:
         return (exchange, name) if slug is None else (slug, coin)
     if slug != exchange:
         raise ValueError(
-            f"{name!r} is a contract of the dex {dex}; {exchange} is the dex {HIP3_DEXES[exchange]}"
+            f"{name!r} is a contract of the dex {dex}, but {exchange} is the dex {HIP3_DEXES[exchange]}"
         )
     return slug, coin
 
@@ -220,10 +228,10 @@ VENUES_AS_OF = "2026-08-15"
 
 
 class KnownVenue(NamedTuple):
-    """One venue: name shown to people, 'cex', 'dex' or 'other', and interval of BTC in hours.
+    """A venue: display name, kind ('cex', 'dex' or 'other'), and funding interval of BTC [h].
 
-    The interval is that of BTC on the table's date, None where it was not seen; it differs between
-    symbols and over time, so it is a label for people and never an input to a computation.
+    The interval is BTC's on the table's date, None if unknown. It differs between symbols and over time, so
+    it is for display only and never an input of a computation.
     """
 
     display_name: str
@@ -252,17 +260,19 @@ _INTERVALS: dict[float | None, list[str]] = {
 
 _KINDS = dict.fromkeys(_CEX, "cex") | dict.fromkeys(_OTHER, "other")
 
+_HOURS = {slug: hours for hours, slugs in _INTERVALS.items() for slug in slugs}
+
 VENUES: dict[str, KnownVenue] = {
     slug: KnownVenue(_DISPLAY.get(slug, slug.upper()), _KINDS.get(slug, "dex"), hours)
-    for slug, hours in sorted((s, h) for h, slugs in _INTERVALS.items() for s in slugs)
+    for slug, hours in sorted(_HOURS.items())
 }
 
 OPTIONS_ONLY = ("deribit", "derive")
-"""Venues of options that have no place among those of funding."""
+"""Venues that have options, but are not among the venues of funding."""
 
 _KNOWN_VENUES = sorted({*VENUES, *OPTIONS_ONLY})
 _SHORTEST_MISSPELT = 5
-"""Shorter names of venues are too similar: ``okx2`` may be a venue of one's own archive."""
+"""Shorter names of venues are too similar to each other: ``okx2`` may be a venue of a user's archive."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _VENUE_ALIASES = {
@@ -289,8 +299,8 @@ _VENUE_ALIASES = {
 def venue_slug(name: str) -> str:
     """Return the API's name of a venue for one of its other names.
 
-    ``Binance`` is ``binance``, ``htx`` is ``huobi``, ``gate`` and ``Gate.io`` are ``gateio``. A venue that
-    is not known comes back in lower case, without blanks around.
+    ``Binance`` is ``binance``, ``htx`` is ``huobi``, ``gate`` and ``Gate.io`` are ``gateio``. An unknown
+    venue is returned in lower case, without surrounding blanks.
     """
     lower = name.strip().lower()
     squeezed = _NOT_IN_NAMES.sub("", lower)
@@ -320,6 +330,6 @@ def venue_of(name: str, argument: str = "venue") -> str:
 
 
 def option_coins(exchange: str, symbol: str) -> float | None:
-    """Return the coins of one option of a venue; None where its list must be asked."""
+    """Return the coins per option of a venue; None if its list of contracts must be read."""
     sizes = _OPTION_COINS.get(exchange)
     return 1.0 if sizes is None else sizes.get(symbol)

@@ -1,4 +1,4 @@
-"""Every table, as data: its key, columns, names on the wire that differ, and one line of meaning."""
+"""Every table as data: key, columns, wire names that differ, and one line that defines a row."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from derivdata.tables.columns import COLUMNS
 from derivdata.tables.schema import Kind, OpenTable, Table
 
 TABLES: dict[str, Table] = {}
-"""Every table of fixed columns by its name, of fetchers and of archives."""
+"""Every table with fixed columns, of fetchers and archives, by name."""
 
 OPEN_TABLES: dict[str, OpenTable] = {}
-"""Every table whose fields no document fixes, by its name."""
+"""Every table whose fields are not documented, by name."""
 
 
 def define(
@@ -26,9 +26,9 @@ def define(
     order: str = "",
     changed: dict[str, dict[str, Any]] | None = None,
 ) -> None:
-    """Add a table of the library's columns; `key`, `rest`, `optional` and `order` are spaced names.
+    """Add a table; `key`, `rest`, `optional` and `order` are names of columns, separated by spaces.
 
-    `changed` says by column what is another than in `COLUMNS`.
+    `changed` has, by column, attributes that differ from `COLUMNS`.
     """
     columns = {n: COLUMNS[n] for n in [*key.split(), *rest.split()]}
     TABLES[name] = Table(
@@ -43,7 +43,7 @@ def define(
 
 
 def define_open(name: str, doc: str) -> None:
-    """Add a table whose fields no document fixes."""
+    """Add a table whose fields are not documented."""
     OPEN_TABLES[name] = OpenTable(name, doc)
 
 
@@ -54,7 +54,7 @@ define(
     rest="volume_usd trade_count fees_usd",
     doc="Orders that one builder routed in the 15 minutes that start at `time`.",
 )
-define(  # the local service serves it, and the hosted service does not
+define(  # only the local service has it
     "catalog",
     key="table exchange",
     rest="first last step_hours row_count",
@@ -62,7 +62,7 @@ define(  # the local service serves it, and the hosted service does not
     changed={"exchange": {"doc": "Venue's slug; 'unstated' if the table has no venues."}},
     doc="Contents of the connected source, one row per table and venue.",
 )
-define(  # as prices_history
+define(  # only the local service has it
     "delivery_prices",
     key="symbol exchange contract time",
     rest="price_usd",
@@ -124,7 +124,7 @@ define(
     optional="rate_native payment_count interval_source",
     doc="Funding payments, one row per settlement; it pays rate_native × 10,000 bps of notional.",
 )
-define(  # as prices_history
+define(  # only the local service has it
     "futures_history",
     key="symbol exchange time instrument_name",
     rest="expiry price_usd index_price_usd oi_usd volume_24h_usd resolution",
@@ -174,7 +174,7 @@ define(
     rest="open_interest oi_usd",
     doc="Open interest of one HIP-4 outcome at the end of the day before `time`.",
 )
-define(  # the local service serves it, and the hosted service does not
+define(  # only the local service has it
     "instruments",
     key="exchange instrument_name time",
     rest="symbol quote contract_size multiplier is_inverse is_perpetual is_active strike expiry listed "
@@ -395,7 +395,7 @@ define(
     wire={"time": "timestamp"},
     doc="Hourly options open interest and volume by venue and symbol.",
 )
-define(  # as prices_history
+define(  # only the local service has it
     "options_trades",
     key="symbol exchange time instrument_name trade_id",
     rest="expiry strike side taker_side execution size price_coin price_usd iv index_price_usd "
@@ -427,7 +427,7 @@ define(
     optional="resolution",
     doc="Bid and ask value near the mid price over time, one row per distance.",
 )
-define(  # as prices_history
+define(  # only the local service has it
     "positioning_history",
     key="symbol exchange time kind",
     rest="long_share short_share long_short_ratio resolution",
@@ -443,7 +443,7 @@ define(  # as prices_history
     },
     doc="Long and short accounts and positions of every venue over time; definitions differ between venues.",
 )
-define(  # the local service serves it, and the hosted service does not
+define(  # only the local service has it
     "prices_history",
     key="symbol exchange time kind",
     rest="price_usd resolution",
@@ -455,7 +455,7 @@ define(  # the local service serves it, and the hosted service does not
     },
     doc="Mark, index and last price of every venue over time.",
 )
-define(  # as prices_history
+define(  # only the local service has it
     "prices_spot",
     key="symbol exchange time quote",
     rest="price resolution",
@@ -470,7 +470,7 @@ define(
     optional="name short_name mic timezone is_tradable_now next_session_start",
     doc="Sessions and holidays of the exchanges of real-world assets, one row per interval.",
 )
-define(  # as prices_history
+define(  # only the local service has it
     "volatility_index_published",
     key="symbol exchange time",
     rest="index_pct resolution",
@@ -500,7 +500,7 @@ define(
     wire={"time": "timestamp", "volume_oi_ratio": "ratio", "volume_usd": "volume", "oi_usd": "open_interest"},
     doc="Volume over open interest of every venue, over time.",
 )
-define(  # as prices_history
+define(  # only the local service has it
     "volume_taker",
     key="symbol exchange time",
     rest="buy_usd sell_usd resolution",

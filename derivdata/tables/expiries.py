@@ -1,10 +1,10 @@
-"""Expiries as venues and people write them: the one parser of every entry point."""
+"""Parse expiries as venues and users write them; every entry point uses this parser."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,34 +38,49 @@ _DAY = pd.Timedelta(1, "D")
 
 
 def iso_of(label: str) -> tuple[str, bool] | None:
-    """Return a written expiry in ISO 8601, and whether it is a date without a time; None for other text.
+    """Return an expiry in ISO 8601, and whether it is a date without a time; None for other text.
 
-    Midnight counts as no time: tools write dates so, and no venue's contracts expire then. A time without a
-    zone stays without one.
+    Midnight counts as a date, since tools write dates so and contracts do not expire at midnight. A time
+    without a zone is returned without a zone.
     """
     text = label.strip().upper()
     for form in _FORMS:
         match = form.fullmatch(text)
         if match is None:
             continue
-        part = match.groupdict()
-        if part.get("month") is not None and part["month"] not in _MONTHS:
+        fields = match.groupdict()
+        date = _iso_date(fields)
+        if date is None:
             continue
-        month = _MONTHS.index(part["month"]) + 1 if part.get("month") else int(part["m"])
-        year = int(part["y"]) + (2000 if len(part["y"]) == 2 else 0)
-        try:
-            date = dt.date(year, month, int(part["d"])).isoformat()
-        except ValueError:
-            continue
-        if part["hh"] is None:
+        if fields["hh"] is None:
             return date, True
-        seconds = f"{part['ss'] or '00'}{'.' + part['fraction'] if part['fraction'] else ''}"
-        zone = {"UTC": "Z", "GMT": "Z", None: ""}.get(part["zone"], part["zone"])
-        is_midnight = int(part["hh"]) == int(part["mm"]) == float(seconds) == 0
+        seconds = fields["ss"] or "00"
+        if fields["fraction"]:
+            seconds = f"{seconds}.{fields['fraction']}"
+        zone = {"UTC": "Z", "GMT": "Z", None: ""}.get(fields["zone"], fields["zone"])
+        is_midnight = int(fields["hh"]) == int(fields["mm"]) == float(seconds) == 0
         if is_midnight and zone.replace(":", "") in ("", "Z", "+00", "+0000", "-00", "-0000"):
             return date, True
-        return f"{date}T{part['hh']}:{part['mm']}:{seconds}{zone}", False
+        return f"{date}T{fields['hh']}:{fields['mm']}:{seconds}{zone}", False
     return None
+
+
+def _iso_date(fields: Mapping[str, str]) -> str | None:
+    """Return the date of a parsed label, or None if it is not a date of the calendar."""
+    month_name = fields.get("month")
+    if month_name is None:
+        month = int(fields["m"])
+    elif month_name in _MONTHS:
+        month = _MONTHS.index(month_name) + 1
+    else:
+        return None
+    year = int(fields["y"])
+    if len(fields["y"]) == 2:
+        year += 2000
+    try:
+        return dt.date(year, month, int(fields["d"])).isoformat()
+    except ValueError:
+        return None
 
 
 @typed
@@ -99,12 +114,13 @@ def expiry(label: times.Instant, *, name: str = "label") -> pd.Timestamp:
 
 
 def stamp_of(label: Any, name: str) -> pd.Timestamp:
-    """Return what `expiry` returns; labels of another type are refused by the name of the argument."""
+    """Return the timestamp of an expiry, as `expiry` does; errors have the name of the argument."""
     stamp, is_date = _read(label, name)
     return stamp + _EXPIRY_TIME if is_date else stamp
 
 
 def _read(label: Any, name: str) -> tuple[pd.Timestamp, bool]:
+    """Return the timestamp of a label, and whether it is a date."""
     if isinstance(label, int | np.integer) and not isinstance(label, bool):
         label = str(label)
     if isinstance(label, str):
@@ -118,14 +134,14 @@ def _read(label: Any, name: str) -> tuple[pd.Timestamp, bool]:
 
 
 def expiries(values: Any, name: str, *, dates: bool | None = None) -> tuple[pd.Series, npt.NDArray[np.bool_]]:
-    """Return expiries as UTC timestamps, and which of them were dates.
+    """Return expiries as UTC timestamps, and a mask of the values that were dates.
 
     Parameters
     ----------
     values
         Text, dates or timestamps; missing values stay missing.
     name
-        What the values are, for errors.
+        Name of the values, for errors.
     dates
         Whether timestamps at midnight are dates; None and True: they are.
     """
@@ -135,22 +151,26 @@ def expiries(values: Any, name: str, *, dates: bool | None = None) -> tuple[pd.S
         is_date = (stamps == stamps.dt.normalize()).to_numpy()
     else:
         codes, labels = pd.factorize(column.astype(object))
-        read = [_read(label, name) for label in labels]
-        known = pd.Series([*(stamp for stamp, _ in read), pd.NaT], dtype="datetime64[us, UTC]")
-        stamps = known.take(codes).set_axis(column.index)  # the code of a missing value is -1
-        is_date = np.array([*(flag for _, flag in read), False])[codes]
+        parsed = [_read(label, name) for label in labels]
+        # The code of a missing value is −1, which is the appended NaT.
+        distinct = pd.Series([*(stamp for stamp, _ in parsed), pd.NaT], dtype="datetime64[us, UTC]")
+        stamps = distinct.take(codes).set_axis(column.index)
+        is_date = np.array([*(flag for _, flag in parsed), False])[codes]
     is_date = is_date & (dates is not False)
     return stamps.where(~is_date, stamps + _EXPIRY_TIME), is_date
 
 
 def nearest_listed(listed: Sequence[pd.Timestamp], label: Any, name: str) -> pd.Timestamp:
-    """Return the one listed expiry that a label names: its timestamp, or the only one of its date."""
+    """Return the listed expiry at the timestamp of a label, or the only one on its date."""
     stamp, is_date = _read(label, name)
-    known = times.utc(pd.DatetimeIndex(listed))
-    day = stamp.normalize()
-    matches = known[(known >= day) & (known < day + _DAY)] if is_date else known[known == stamp]
+    stamps = times.utc(pd.DatetimeIndex(listed))
+    if is_date:
+        day = stamp.normalize()
+        matches = stamps[(stamps >= day) & (stamps < day + _DAY)]
+    else:
+        matches = stamps[stamps == stamp]
     if len(matches) != 1:
-        written = ", ".join(f"{each:%Y-%m-%dT%H:%MZ}" for each in known)
+        written = ", ".join(f"{listed_stamp:%Y-%m-%dT%H:%MZ}" for listed_stamp in stamps)
         raise ValueError(f"{name}={label!r} matches {len(matches)} of the expiries {written}")
-    found: pd.Timestamp = matches[0]
-    return found
+    match: pd.Timestamp = matches[0]
+    return match

@@ -1,4 +1,4 @@
-"""Check that a frame has the columns that a function needs, and join frames with their attributes."""
+"""Check the columns that a function needs, and join frames with their attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from derivdata.units import VOLATILITY_SPELLINGS
 
 _TIMES = ("time", "start", "end", "expiry")
 _NAMES = ("symbol", "exchange", "side", "instrument_name")
-_LARGEST_MEDIAN_IV = 15.0  # options in their last hours trade at up to 1,500 %; 15 % is rare
+_LARGEST_MEDIAN_IV = 15.0  # in their last hours options trade at up to 1,500 %; 15 (percent) is rare
 
 
 def require_columns(
@@ -28,9 +28,10 @@ def require_columns(
     others: Sequence[str] = (),
     any_kind: Sequence[str] = (),
 ) -> None:
-    """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong.
+    """Raise `ValueError` if a column is missing, repeated or of another kind than required.
 
-    Columns of times and names (`_TIMES`, `_NAMES`) must hold these, unless `any_kind` has them.
+    Columns in `numbers` must be numeric. Columns in `others` with a name of `_TIMES` or `_NAMES` must have
+    times or text; columns in `any_kind` may have any values.
     """
     for name in (*others, *numbers, *any_kind):
         if name not in frame.columns:
@@ -40,21 +41,24 @@ def require_columns(
             raise ValueError(f"{argument} has the column {name!r} more than once")
     for name in numbers:
         if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
-            raise ValueError(f"{argument} has no numbers in the column {name!r} but {frame[name].dtype}")
-    for name in others if len(frame) else ():
+            raise ValueError(f"{argument} must have numbers in the column {name!r}, got {frame[name].dtype}")
+    if frame.empty:
+        return
+    for name in others:
         _require_kind(frame, argument, name, is_time=name in _TIMES, is_name=name in _NAMES)
 
 
 def _require_kind(frame: pd.DataFrame, argument: str, name: str, *, is_time: bool, is_name: bool) -> None:
-    held = frame[name].dtype
-    if is_time and held.kind != "M":
-        raise ValueError(f"{argument} must have times in the column {name!r}, got {held}")
-    if is_name and held.kind in "biufcmM":
-        raise ValueError(f"{argument} has no text in the column {name!r} but {held}")
+    """Raise `ValueError` if a column of times or names has another dtype."""
+    dtype = frame[name].dtype
+    if is_time and dtype.kind != "M":
+        raise ValueError(f"{argument} must have times in the column {name!r}, got {dtype}")
+    if is_name and dtype.kind in "biufcmM":
+        raise ValueError(f"{argument} must have text in the column {name!r}, got {dtype}")
 
 
 def require_zone(frame: pd.DataFrame, argument: str) -> None:
-    """Refuse a frame whose ``time`` has no time zone: its wall clock may be of any place."""
+    """Raise `ValueError` if ``time`` is without a time zone: it may be any local time."""
     if not has_zone(frame["time"]):
         raise ValueError(
             f"{argument} has times without a zone: localize them with "
@@ -63,7 +67,7 @@ def require_zone(frame: pd.DataFrame, argument: str) -> None:
 
 
 def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
-    """Refuse a frame that holds something else than instants in one of its columns."""
+    """Raise `ValueError` if a column has other values than times, or missing times."""
     for name in names:
         _require_kind(frame, argument, name, is_time=True, is_name=False)
         if frame[name].isna().any():
@@ -71,9 +75,9 @@ def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -
 
 
 def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> None:
-    """Refuse implied volatilities that look like percent: no unit is stated and their median is above 15.
+    """Raise `ValueError` for implied volatilities without a unit whose median is above 15, as in percent.
 
-    Lazy arrays are not read.
+    Lazy arrays are not checked.
     """
     if getattr(iv, "attrs", {}).get("units") in VOLATILITY_SPELLINGS:
         return
@@ -92,7 +96,7 @@ def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> Non
 
 @typed
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Join tables of one kind, with the provenance of them all.
+    """Join tables of one kind and their provenance.
 
     Parameters
     ----------
@@ -103,15 +107,15 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        All rows, sorted as their table is. ``provenance`` names every source, request and notice, and is
-        synthetic where any of them is; a frame without provenance adds the source ``not stated``.
+        All rows, sorted as their table is. ``provenance`` has all sources, requests and notices, and is
+        synthetic if any frame is; a frame without provenance adds the source ``not stated``.
 
     Raises
     ------
     ValueError
-        There are no frames, or they have other columns.
+        `frames` is empty, or the frames have different columns.
     SchemaError
-        Two rows share a key: windows or venues that overlap.
+        Two rows have the same key, because windows or venues overlap.
 
     Examples
     --------
@@ -130,7 +134,7 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
                 f"frames[{place}] has other columns than frames[0]: {', '.join(map(str, other))}"
             )
     joined = pd.concat(_plain(frames), ignore_index=True)
-    table = next((one for one in TABLES.values() if list(one.columns) == columns), None)
+    table = next((table for table in TABLES.values() if list(table.columns) == columns), None)
     if table is not None:
         joined = table.conform(joined)
     provenances = [frame.attrs.get("provenance") for frame in frames]
@@ -140,9 +144,9 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _plain(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return the frames without index and attrs, each text column with the words of all frames.
+    """Return the frames without index and attrs, with the same categories in each text column.
 
-    Of categories that differ pandas would make objects.
+    pandas would join different categories to a column of objects.
     """
     plain = [frame.set_axis(frame.columns, axis=1).reset_index(drop=True) for frame in frames]
     for frame in plain:
@@ -157,21 +161,28 @@ def _plain(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Return one provenance of several; one that is None is a source that is not stated."""
-    given = [one for one in provenances if one]
-    sources = [one.get("source", "not stated") if one else "not stated" for one in provenances]
-    instants = [one["as_of"] for one in given if one.get("as_of")]
-    facts = {name: value for one in given for name, value in one.items()}
-    return Provenance(
-        facts
-        | {
-            "source": ", ".join(dict.fromkeys(name for source in sources for name in source.split(", "))),
-            "synthetic": any(one.get("synthetic", False) for one in given),
-            "as_of": max(instants, default=None),
-            "requests": [request for one in given for request in one.get("requests", [])],
-            "notices": list(dict.fromkeys(notice for one in given for notice in one.get("notices", []))),
-            "attribution": "; ".join(
-                dict.fromkeys(one["attribution"] for one in given if one.get("attribution"))
-            ),
-        }
-    )
+    """Join several provenances; None stands for a frame whose source is not stated."""
+    joined: dict[str, Any] = {}
+    # Dictionaries instead of lists: they drop repetitions and keep the order.
+    sources: dict[str, None] = {}
+    notices: dict[str, None] = {}
+    attributions: dict[str, None] = {}
+    requests: list[Any] = []
+    for provenance in provenances:
+        if not provenance:
+            sources["not stated"] = None
+            continue
+        joined |= provenance
+        sources |= dict.fromkeys(provenance.get("source", "not stated").split(", "))
+        notices |= dict.fromkeys(provenance.get("notices", []))
+        requests += provenance.get("requests", [])
+        if provenance.get("attribution"):
+            attributions[provenance["attribution"]] = None
+    stated = [provenance for provenance in provenances if provenance]
+    joined["source"] = ", ".join(sources)
+    joined["synthetic"] = any(provenance.get("synthetic", False) for provenance in stated)
+    joined["as_of"] = max((p["as_of"] for p in stated if p.get("as_of")), default=None)
+    joined["requests"] = requests
+    joined["notices"] = list(notices)
+    joined["attribution"] = "; ".join(attributions)
+    return Provenance(joined)

@@ -1,12 +1,12 @@
-"""Rows of a history: which ones a window lacks, and where figures change to another unit.
+"""Missing rows of a history, and rows from which figures are in another unit.
 
-A step of a grid is missing where no row of the series lies in it. A payment is missing where the time since
-the payment before is two or more of its intervals; between two different intervals the smaller count holds.
-A table with missing rows is still a table.
+A step of a grid is missing if the series has no row in it. A payment is missing if the time since the
+previous payment is two or more of its intervals; between two different intervals the smaller count is used.
+Missing rows give a notice, not an error.
 
-Levels such as prices and open interest change little from row to row, so that a step by a unit's factor that
-lasts shows. Rates cross zero: a change shows in the rate that a venue repeats most (the interest rate of its
-formula), or where rates stay far above all that came before.
+Levels such as prices and open interest change little from row to row, so a lasting step by a unit's factor is
+visible. Rates cross zero. Their change of unit is visible in the rate that a venue repeats most (the interest
+rate of its formula), or if rates stay far above all earlier ones.
 """
 
 from __future__ import annotations
@@ -44,37 +44,37 @@ _Array = NDArray[Any]
 _SERIES = ("symbol", "exchange", "kind", "quote")
 PAYMENTS = "funding_settlements"
 SPARSE = ("liquidations_history",)
-"""Tables without a row where nothing happened: their series are compared with the window together."""
+"""Tables without rows for steps without events: all series together are compared with the window."""
 _SAMPLED_OUTAGE_US = {"funding_history": 6 * HOUR_US}
-"""Outages of single series that are usual where a rate is sampled: shorter ones alone give no notice."""
-_MOST_SHORT_OUTAGES = 0.1  # of a series' rows, from which short outages give a notice
-_EDGE_STEPS = 2  # the first and last steps may be of the neighbouring window, or not over yet
+"""Usual outages of single series of a sampled rate [µs]; shorter ones alone do not give a notice."""
+_MOST_SHORT_OUTAGES = 0.1  # share of a series' rows above which short outages give a notice
+_EDGE_STEPS = 2  # the first and last steps may belong to the adjacent window, or not be over yet
 _QUIET_STEPS = 24
-_NAMED = 3  # series that a notice names
+_NAMED = 3  # number of series named in a notice
 _ROUNDING = 1 / 60  # of an interval
-_WIDE_GAP = 1.5  # intervals: a payment between them is missing
+_WIDE_GAP = 1.5  # intervals between payments from which a payment is missing
 _DAY_US = 24 * HOUR_US
 
 _FACTORS = np.array([8.0, 100.0, 1e3, 1e4, 1e6])
 _LEVEL_TOLERANCE = 1.2
-_LEAST_BEFORE = 6  # rows: a new listing grows fast
+_LEAST_BEFORE = 6  # rows before a step: a new listing grows fast
 _LEAST_AFTER = 3
 _COMPARED = 6
 _REPEATED_TOLERANCE = 1.001
 _LEAST_REPEATED = 4
 _REPEATED_SHARE = 0.2
 _RATE_BITS = 40
-_LARGEST_CODED = 1e5  # bps: in units of 1e-6, below 2 to the power of `_RATE_BITS`
+_LARGEST_CODED = 1e5  # bps; in units of 1e-6 it is below 2 to the power of `_RATE_BITS`
 _RATE_ROWS = 50
 _RATE_LASTS = 12
-_ABOVE_LARGEST = 5.0  # a market moves so for some payments
+_ABOVE_LARGEST = 5.0  # a smaller factor occurs in real markets for some payments
 _RATE_FACTORS = ((60.0, 170.0), (6e3, 1.7e4))
-"""Between which a lasting change of the median rate is taken for a factor of 100 or 10,000."""
+"""Ranges in which a lasting change of the median rate counts as a factor of 100 or 10,000."""
 _LEAST_BPS = 5.0
 
 
 class RequestedWindow(NamedTuple):
-    """The window of one request [µs], the step of its rows, and whether the source may have sparser rows."""
+    """Window [µs] and step [µs] of a request; rows of a source that is not hosted may be further apart."""
 
     start: int
     end: int
@@ -83,17 +83,16 @@ class RequestedWindow(NamedTuple):
 
 
 def missing_row_sentences(
-    table: Table, parts: Sequence[Mapping[str, Any]], window: RequestedWindow
+    table: Table, responses: Sequence[Mapping[str, Any]], window: RequestedWindow
 ) -> list[str]:
-    """Return sentences about the rows that a window lacks.
+    """Return sentences about missing rows in a window.
 
-    `parts` are the columns of all responses to one question, so that a window which took several requests is
-    one window.
+    `responses` are the columns of all responses for the window, which may have taken several requests.
     """
-    stamps = np.concatenate([np.asarray(part["time"].asi8, dtype=np.int64) for part in parts])
+    stamps = np.concatenate([np.asarray(columns["time"].asi8, dtype=np.int64) for columns in responses])
     if not stamps.size:
         return []  # a response without rows has its own notice
-    series, names = _series_of(table, parts)
+    series, names = _series_of(table, responses)
     inside = (stamps >= window.start) & (stamps < window.end)
     if not inside.all():
         stamps = stamps[inside]
@@ -102,17 +101,17 @@ def missing_row_sentences(
         return []
     if table.name == PAYMENTS:
         numbers = {
-            name: np.concatenate([np.asarray(part[name], dtype=np.float64) for part in parts])[inside]
+            name: np.concatenate([np.asarray(columns[name], dtype=np.float64) for columns in responses])
             for name in ("interval_hours", "payment_count")
         }
-        hours = numbers["interval_hours"]
-        counts = numbers["payment_count"]
+        hours = numbers["interval_hours"][inside]
+        counts = numbers["payment_count"][inside]
         order = series_order(series, stamps)
         hours[order] = contradicted(series[order], stamps[order], hours[order]).hours
         runs = payment_runs(series, stamps, hours, counts, window.start, window.end)
         return _sentences(runs, names, None, stamps)
     step = window.step
-    series, places = _distinct(series, stamps // step)
+    series, places = _distinct(series, stamps // step)  # places are numbers of steps
     edge = _QUIET_STEPS if table.name in SPARSE else _EDGE_STEPS
     first = -(-window.start // step)
     last = -(-window.end // step)
@@ -138,40 +137,44 @@ def _grid_sentences(
     window: RequestedWindow,
     stamps: _Array,
 ) -> list[str]:
-    """Return sentences about single series; those with sparser rows are compared with a coarser grid."""
+    """Return sentences about single series; a series with sparser rows is compared with a coarser grid."""
     sentences = []
     multiples = _multiples(series, places, window.is_hosted)
     present = np.flatnonzero(np.bincount(series, minlength=len(names)))
-    for every in np.unique(multiples[present]).tolist():
-        codes = present[multiples[present] == every]
+    for multiple in np.unique(multiples[present]).tolist():
+        codes = present[multiples[present] == multiple]
         own = series
         own_places = places
         if codes.size < len(names):
-            chosen = multiples[series] == every
-            own = np.searchsorted(codes, series[chosen])
-            own_places = places[chosen]
-        coarse = every * window.step
+            in_group = multiples[series] == multiple
+            own = np.searchsorted(codes, series[in_group])
+            own_places = places[in_group]
+        coarse = multiple * window.step
         runs = grid_runs(own, own_places * window.step, *bounds, coarse)
         runs = _without_outages(runs, _SAMPLED_OUTAGE_US.get(table.name, 0))
-        some = [names[code] for code in codes.tolist()]
-        sentences += _sentences(runs, some, coarse, stamps)
+        own_names = [names[code] for code in codes.tolist()]
+        sentences += _sentences(runs, own_names, coarse, stamps)
     return sentences
 
 
-def _series_of(table: Table, parts: Sequence[Mapping[str, Any]]) -> tuple[_Array, list[str]]:
-    """Return a number for each row's series, and the names of the series by number."""
+def _series_of(table: Table, responses: Sequence[Mapping[str, Any]]) -> tuple[_Array, list[str]]:
+    """Return the number of each row's series, and the names of the series by number."""
     keys = [name for name in table.key if name in _SERIES]
     if not keys:
-        return np.zeros(sum(len(part["time"]) for part in parts), dtype=np.int64), [table.name]
-    coded = [_coded([part[name] for part in parts]) for name in keys]
-    several = [(codes, words) for codes, words in coded if len(words) > 1]
-    if len(several) == 1 and all(codes.min() >= 0 for codes, _ in coded):
-        places = [len(words) > 1 for _, words in coded].index(True)
-        series, many = several[0]
-        return series, [
-            " ".join(many[n] if k == places else words[0] for k, (_, words) in enumerate(coded))
-            for n in range(len(many))
-        ]
+        row_count = sum(len(columns["time"]) for columns in responses)
+        return np.zeros(row_count, dtype=np.int64), [table.name]
+    coded = [_coded([columns[name] for columns in responses]) for name in keys]
+    varying = [place for place, (_, words) in enumerate(coded) if len(words) > 1]
+    if len(varying) == 1 and all(codes.min() >= 0 for codes, _ in coded):
+        # Only one key has several words, as in most responses: its codes are the series, without a sort.
+        series, several_words = coded[varying[0]]
+        names = []
+        for word in several_words:
+            texts = [words[0] for _, words in coded]
+            texts[varying[0]] = word
+            names.append(" ".join(texts))
+        return series, names
+    # The codes of the keys are the digits of one number per row.
     number = np.zeros(coded[0][0].size, dtype=np.int64)
     for codes, words in coded:
         number = number * max(len(words), 1) + codes
@@ -188,9 +191,9 @@ def _series_of(table: Table, parts: Sequence[Mapping[str, Any]]) -> tuple[_Array
 
 
 def _coded(columns: Sequence[Any]) -> tuple[_Array, list[str]]:
-    """Return a number for each row's word, and the words by number, in the order of their first rows.
+    """Return a number for each row's word in several columns, and the words by number.
 
-    Each part has categories of its own: the numbers are of the words, not of the categories.
+    The columns have different categories, so the numbers are not the codes of the categories.
     """
     numbers: dict[str, int] = {}
     codes = []
@@ -199,7 +202,7 @@ def _coded(columns: Sequence[Any]) -> tuple[_Array, list[str]]:
             return np.asarray(column.codes, dtype=np.int64), column.categories.tolist()
         own, words = pd.factorize(column)
         shared = [numbers.setdefault(word, len(numbers)) for word in words]
-        codes.append(np.array([*shared, -1])[own])  # the last place is for −1, a missing word
+        codes.append(np.array([*shared, -1])[own])  # the last element is for the code −1, a missing word
     return np.concatenate(codes), [*numbers]
 
 
@@ -212,10 +215,10 @@ def _has_rows_of_all(column: pd.Categorical) -> bool:
 
 
 def _distinct(series: _Array, places: _Array) -> tuple[_Array, _Array]:
-    """Return the series and steps of rows once each, by series and step."""
+    """Return the distinct pairs of series and step, sorted."""
     low = int(places.min())
     width = int(places.max()) - low + 1
-    joined = series * width + (places - low)
+    joined = series * width + (places - low)  # one number per pair, in the order of the pairs
     ahead = np.diff(joined)
     if (ahead > 0).all():
         return series, places
@@ -228,21 +231,22 @@ def _distinct(series: _Array, places: _Array) -> tuple[_Array, _Array]:
 
 
 def _multiples(series: _Array, places: _Array, is_hosted: bool) -> _Array:
-    """Return by series how many steps its rows are usually apart: an archive may hold sparser rows."""
+    """Return the median number of steps between rows of each series; 1 for a hosted source."""
     count = int(series.max()) + 1
     multiples = np.ones(count, dtype=np.int64)
     if is_hosted:
         return multiples
-    gaps = pd.Series(np.diff(places)[np.diff(series) == 0]).groupby(series[1:][np.diff(series) == 0]).median()
-    known = gaps.index.to_numpy(dtype=np.int64)
-    multiples[known] = np.fmax(np.floor(gaps.to_numpy()), 1).astype(np.int64)
-    if (multiples[known] == 1).sum() > known.size / 2:  # most series have every step: the others lack rows
+    in_series = np.diff(series) == 0
+    gaps = pd.Series(np.diff(places)[in_series]).groupby(series[1:][in_series]).median()
+    codes = gaps.index.to_numpy(dtype=np.int64)
+    multiples[codes] = np.fmax(np.floor(gaps.to_numpy()), 1).astype(np.int64)
+    if (multiples[codes] == 1).sum() > codes.size / 2:  # most series have every step: the others lack rows
         multiples[:] = 1
     return multiples
 
 
 def _without_outages(runs: MissingRuns, usual: int) -> MissingRuns:
-    """Return runs without the ones of usual length [µs], where a series lacks few rows in all."""
+    """Drop runs up to a usual length [µs] in series with few missing rows."""
     if not usual or not runs.rows.size:
         return runs
     is_long = runs.end - runs.start > usual
@@ -253,16 +257,16 @@ def _without_outages(runs: MissingRuns, usual: int) -> MissingRuns:
 
 
 def _sentences(runs: MissingRuns, names: Sequence[str], step: int | None, stamps: _Array) -> list[str]:
-    """Return sentences about rows that all series lack at an edge, and about those that single ones lack.
+    """Return sentences about rows missing in all series at an edge, and about rows missing in single series.
 
-    `step` is that of the grid [µs]; None for payments.
+    `step` is the step of the grid [µs]; None for payments.
     """
     if not runs.rows.size:
         return []
-    what = "payments" if step is None else f"rows of the {step_text(step)} grid"
+    noun = "payments" if step is None else f"rows of the {step_text(step)} grid"
     sentences = []
     count = runs.expected.size
-    whole = np.ones(runs.rows.size, dtype=bool)
+    is_single = np.ones(runs.rows.size, dtype=bool)
     for is_edge, verb in ((runs.is_head, "begin"), (runs.is_tail, "end")):
         if np.unique(runs.series[is_edge]).size < count or count == 0:
             continue
@@ -272,29 +276,30 @@ def _sentences(runs: MissingRuns, names: Sequence[str], step: int | None, stamps
         of_all = f"all {count} series" if count > 1 else names[0]
         expected = int(runs.expected[runs.series[place]])
         sentences.append(
-            f"{of_all}: rows {verb} at {shown_time(extreme)}; {common} of {expected} {what} are missing, "
+            f"{of_all}: rows {verb} at {shown_time(extreme)}; {common} of {expected} {noun} are missing, "
             f"first {shown_time(runs.start[place])}"
         )
-        whole &= ~is_edge
-    rest = runs.of(whole)
+        is_single &= ~is_edge
+    rest = runs.of(is_single)
     for is_late in (False, True):
-        some = rest.of(rest.is_head if is_late else ~rest.is_head)
-        if some.rows.size:
-            sentences.append(_counted(some, names, what, is_late=is_late))
+        group = rest.of(rest.is_head if is_late else ~rest.is_head)
+        if group.rows.size:
+            sentences.append(_counted(group, names, noun, is_late=is_late))
     return sentences
 
 
-def _counted(runs: MissingRuns, names: Sequence[str], what: str, *, is_late: bool) -> str:
-    """Return the missing rows of the series that lack most, with the first time, and of the others a sum."""
+def _counted(runs: MissingRuns, names: Sequence[str], noun: str, *, is_late: bool) -> str:
+    """Return a sentence with the series that have most missing rows, and the sum of the other series."""
     totals = pd.Series(runs.rows).groupby(runs.series).sum().sort_values(ascending=False, kind="stable")
     shown = []
     for code, rows in totals.head(_NAMED).items():
         place = int(np.flatnonzero(runs.series == code)[0])
-        of = f"{rows} of {runs.expected[int(code)]} {what}"
+        count = f"{rows} of {runs.expected[int(code)]} {noun}"
         if is_late:
-            shown.append(f"{names[int(code)]}: rows begin at {shown_time(runs.end[place])}, {of} before it")
+            begin = shown_time(runs.end[place])
+            shown.append(f"{names[int(code)]}: rows begin at {begin}, {count} before it")
         else:
-            shown.append(f"{names[int(code)]}: {of} are missing, first {shown_time(runs.start[place])}")
+            shown.append(f"{names[int(code)]}: {count} are missing, first {shown_time(runs.start[place])}")
     text = "; ".join(shown)
     if totals.size > _NAMED:
         text += f"; {totals.size - _NAMED} more series lack {int(totals.iloc[_NAMED:].sum())}"
@@ -302,23 +307,23 @@ def _counted(runs: MissingRuns, names: Sequence[str], what: str, *, is_late: boo
 
 
 class MissingRuns(NamedTuple):
-    """Runs of missing rows, by series and time; and of each series, how many rows its window holds."""
+    """Runs of missing rows, by series and time, and the number of rows that the window should have."""
 
     series: NDArray[np.int64]
     start: NDArray[np.int64]
     """Time of the first missing row [µs]."""
     end: NDArray[np.int64]
-    """Time of the next row that is there [µs], or the end of the window."""
+    """Time of the next present row [µs], or the end of the window."""
     rows: NDArray[np.int64]
     is_head: NDArray[np.bool_]
     """Whether the run is before the first row of its series."""
     is_tail: NDArray[np.bool_]
     """Whether the run is after the last row of its series."""
     expected: NDArray[np.int64]
-    """Rows in the window by number of the series, those that are missing included."""
+    """Rows in the window by number of the series, including missing rows."""
 
     def of(self, chosen: _Array) -> MissingRuns:
-        """Return some of the runs."""
+        """Return the runs that a mask or an order chooses."""
         return MissingRuns(
             self.series[chosen],
             self.start[chosen],
@@ -338,18 +343,20 @@ def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -
     series
         Number of each row's series, 0 to n - 1, in any order.
     times
-        Times of the rows [µs], in any order, all of them within the window.
+        Times of the rows [µs], in any order, all within the window.
     first, last, step
         The window and the step [µs]. Steps are multiples of `step` since 1970.
     """
-    low = -(-first // step)
+    low = -(-first // step)  # −(−a // b) rounds up
     high = -(-last // step)
     order = series_order(series, times)
     group = np.asarray(series, dtype=np.int64)[order]
     place = np.asarray(times, dtype=np.int64)[order] // step
     leads = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
+    # 1. Steps between each row and the row before it, or the start of the window.
     before = np.where(leads, low - 1, np.append(low - 1, place[:-1])[: place.size])
     inner = _runs(group, before + 1, place, place - before - 1, is_head=leads)
+    # 2. Steps between the last row of each series and the end of the window.
     ends = np.append(leads[1:], True) if group.size else leads
     tail_rows = high - 1 - place[ends]
     tail = _runs(group[ends], place[ends] + 1, np.full(tail_rows.size, high), tail_rows, is_tail=True)
@@ -362,16 +369,16 @@ def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -
 def payment_runs(
     series: _Array, times: _Array, hours: _Array, counts: _Array, first: int, last: int
 ) -> MissingRuns:
-    """Return the payments that a window ``[first, last)`` [µs] lacks.
+    """Return the missing payments in a window ``[first, last)`` [µs].
 
     Parameters
     ----------
     series, times
         As in `grid_runs`.
     hours
-        Hours that each row pays for; NaN where the interval is not known, before which nothing is counted.
+        Hours that each row pays for; NaN if the interval is unknown. Gaps before such a row are not counted.
     counts
-        How many payments a row adds up; 1 for most.
+        Number of payments in a row, mostly 1.
     first, last
         The window [µs].
     """
@@ -381,17 +388,19 @@ def payment_runs(
     paid = np.asarray(hours, dtype=np.float64)[order]
     single = paid / np.fmax(np.asarray(counts, dtype=np.float64)[order], 1.0)
     if not group.size:
-        nothing = np.zeros(0, dtype=np.int64)
-        return _joined(
-            _runs(nothing, nothing, nothing, nothing), _runs(nothing, nothing, nothing, nothing), nothing
-        )
+        empty = np.zeros(0, dtype=np.int64)
+        return _joined(_runs(empty, empty, empty, empty), _runs(empty, empty, empty, empty), empty)
     leads = np.append(True, group[1:] != group[:-1])
     ends = np.append(leads[1:], True)
+    # 1. Interval of a single payment [µs], and gaps to the payment before; a row of several payments covers
+    # part of its gap itself.
     own = np.where(np.isnan(single), np.inf, single) * HOUR_US
     gaps = np.diff(stamps, prepend=stamps[:1]) - np.where(paid > single, paid - single, 0.0) * HOUR_US
+    # 2. Payments missing between two rows of a series.
     inner_rows = np.where(leads, 0, _count_between(gaps, own, np.append(own[:1], own[:-1])))
     starts = np.append(stamps[:1], stamps[:-1]) + np.where(np.isfinite(own), own, 0.0).astype(np.int64)
     inner = _runs(group, starts, stamps, inner_rows)
+    # 3. Payments missing before the first row and after the last row of each series.
     early = np.floor((stamps[leads] - first) / own[leads]).astype(np.int64)
     start = stamps[leads] - early * np.where(np.isfinite(own[leads]), own[leads], 0.0).astype(np.int64)
     head = _runs(group[leads], start, stamps[leads], early, is_head=True)
@@ -405,15 +414,15 @@ def payment_runs(
 
 
 def series_order(series: _Array, times: _Array) -> NDArray[np.int64]:
-    """Return the places of rows by series and time; most tables have them so already."""
-    same = np.diff(series)
-    if ((same > 0) | ((same == 0) & (np.diff(times) >= 0))).all():
+    """Return the order of rows by series and time; most tables are sorted so already."""
+    steps = np.diff(series)
+    if ((steps > 0) | ((steps == 0) & (np.diff(times) >= 0))).all():
         return np.arange(len(series))
     return np.lexsort((times, series))
 
 
 def is_off_grid(times: _Array, step: int) -> NDArray[np.bool_]:
-    """Return which times [µs] are not a multiple of a step since 1970."""
+    """Return a mask of times [µs] that are not a multiple of a step since 1970."""
     return np.asarray(np.asarray(times, dtype=np.int64) % step != 0)
 
 
@@ -431,18 +440,19 @@ def shown_time(stamp: int) -> str:
 
 
 def _count_between(gaps: _Array, own: _Array, before: _Array) -> NDArray[np.int64]:
-    """Return the fewest payments that are missing in gaps [µs].
+    """Return the minimum number of missing payments in gaps [µs].
 
-    `own` is the interval [µs] of the payment that ends the gap, `before` that of the payment before it.
+    `own` is the interval [µs] of the payment that ends the gap, `before` the interval of the one before.
     """
     has_both = np.isfinite(own) & np.isfinite(before)
     longer = np.where(has_both, np.maximum(own, before), 1.0)
     shorter = np.where(has_both, np.minimum(own, before), 1.0)
     excess = np.where(has_both, gaps - own, 0.0)
     is_wide = excess > (_WIDE_GAP - 1.0) * shorter
-    whole = np.floor(excess / longer + _ROUNDING)
-    rest = np.rint((excess - whole * longer) / shorter)
-    return np.where(is_wide, whole + rest, 0.0).astype(np.int64)
+    # As many long intervals as fit, then short ones.
+    long_payments = np.floor(excess / longer + _ROUNDING)
+    short_payments = np.rint((excess - long_payments * longer) / shorter)
+    return np.where(is_wide, long_payments + short_payments, 0.0).astype(np.int64)
 
 
 def _runs(
@@ -454,28 +464,29 @@ def _runs(
     is_head: _Array | bool = False,
     is_tail: bool = False,
 ) -> MissingRuns:
-    chosen = rows > 0
-    heads = np.broadcast_to(np.asarray(is_head), chosen.shape)
-    tails = np.full(chosen.shape, is_tail)
-    whole = MissingRuns(series, start, end, rows, heads, tails, np.zeros(0, dtype=np.int64))
-    return whole.of(chosen)
+    """Return the runs with missing rows."""
+    heads = np.broadcast_to(np.asarray(is_head), rows.shape)
+    tails = np.full(rows.shape, is_tail)
+    runs = MissingRuns(series, start, end, rows, heads, tails, np.zeros(0, dtype=np.int64))
+    return runs.of(rows > 0)
 
 
-def _joined(some: MissingRuns, others: MissingRuns, expected: Sequence[int] | _Array) -> MissingRuns:
-    whole = MissingRuns(
-        np.concatenate([some.series, others.series]),
-        np.concatenate([some.start, others.start]),
-        np.concatenate([some.end, others.end]),
-        np.concatenate([some.rows, others.rows]),
-        np.concatenate([some.is_head, others.is_head]),
-        np.concatenate([some.is_tail, others.is_tail]),
+def _joined(runs: MissingRuns, others: MissingRuns, expected: Sequence[int] | _Array) -> MissingRuns:
+    """Join runs, sorted by series and time."""
+    joined = MissingRuns(
+        np.concatenate([runs.series, others.series]),
+        np.concatenate([runs.start, others.start]),
+        np.concatenate([runs.end, others.end]),
+        np.concatenate([runs.rows, others.rows]),
+        np.concatenate([runs.is_head, others.is_head]),
+        np.concatenate([runs.is_tail, others.is_tail]),
         np.asarray(expected, dtype=np.int64),
     )
-    return whole.of(np.lexsort((whole.start, whole.series)))
+    return joined.of(np.lexsort((joined.start, joined.series)))
 
 
 class UnitChange(NamedTuple):
-    """A run in another unit: its first row, the factor by which its figures are larger, and its length."""
+    """Run of rows in another unit: first row, factor of its figures, and number of rows."""
 
     row: int
     factor: float
@@ -483,7 +494,7 @@ class UnitChange(NamedTuple):
 
 
 def level_changes(series: _Array, values: _Array) -> list[UnitChange]:
-    """Return lasting steps of levels by 8, 100, 10³, 10⁴ or 10⁶, or the inverse, of each series the first.
+    """Return the first lasting step by 8, 100, 10³, 10⁴ or 10⁶, or the inverse, of each series of levels.
 
     Parameters
     ----------
@@ -514,7 +525,7 @@ def level_changes(series: _Array, values: _Array) -> list[UnitChange]:
 
 
 def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
-    """Return lasting changes of funding rates by the factor of a unit, of each series the first.
+    """Return the first lasting change by the factor of a unit in each series of funding rates.
 
     Parameters
     ----------
@@ -544,7 +555,7 @@ def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
 
 
 def _repeated_change(rates: _Array) -> UnitChange | None:
-    """Return where the rate that is repeated most becomes a multiple of it and stays so."""
+    """Return the change of a series whose most repeated rate becomes a multiple of itself and remains so."""
     common = _common(rates)
     if common.size < 2:
         return None
@@ -555,7 +566,7 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
             of_high = np.flatnonzero(np.abs(rates - high) <= 1e-6 * high + 5e-7)
             among_high = rates[of_high[0] : of_high[-1] + 1]
             if _is_tick(low, rates) and not _is_tick(high, among_high):
-                continue  # both are multiples of the step to which the venue rounds
+                continue  # both are multiples of the venue's rounding step
             for before, after in ((of_low, of_high), (of_high, of_low)):
                 if before[-1] >= after[0]:
                     continue
@@ -569,25 +580,29 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
 
 
 def _is_tick(step: float, rates: _Array) -> bool:
-    """Return whether all rates are multiples of a rate: a venue rounds them to it."""
+    """Return whether all rates are multiples of `step`, to which the venue rounds."""
     multiples = rates[np.isfinite(rates)] / step
     return bool((np.abs(multiples - np.rint(multiples)) < 1e-4).all())
 
 
 def _may_repeat(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
-    """Return which series have two rates that `_common` counts: all series are sorted at once."""
+    """Return a mask of series with at least two rates that `_common` returns.
+
+    All series are sorted at once, which is faster than `_common` of each.
+    """
     lengths = np.diff(np.append(bounds, rates.size))
     series = np.repeat(np.arange(bounds.size), lengths)
     is_uncoded = np.zeros(bounds.size, dtype=bool)
     is_uncoded[series[rates > _LARGEST_CODED]] = True
-    coded = rates <= _LARGEST_CODED  # not NaN
+    coded = rates <= _LARGEST_CODED  # False for NaN
     if not coded.all():
         rates = rates[coded]
         series = series[coded]
-    # One whole number per row: the series, then the rate in units of its sixth digit.
+    # One integer per row: the series in the high bits, the rate in units of 1e-6 in the low bits.
     codes = np.sort((series << _RATE_BITS) + np.rint(rates * 1e6).astype(np.int64))
     least = np.array([_least_repeated(rows) for rows in lengths.tolist()])
     group = codes >> _RATE_BITS
+    # Sorted, a code that n rows have equals the code n − 1 places later.
     ahead = np.arange(codes.size) + least[group] - 1
     inside = np.flatnonzero(ahead < codes.size)
     repeated = np.unique(codes[inside][codes[inside] == codes[ahead[inside]]])
@@ -597,23 +612,24 @@ def _may_repeat(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
 
 
 def _least_repeated(rows: int) -> int:
-    """Return how many rows of a series must have a rate that is a usual one."""
+    """Return the minimum number of rows with a rate for it to count as repeated."""
     return max(_LEAST_REPEATED, math.ceil(_REPEATED_SHARE / 2 * rows))
 
 
 def _common(rates: _Array) -> _Array:
-    """Return the rates above 0, to six digits, that many rows have: each value once, ascending."""
+    """Return the distinct repeated rates above 0, to six decimals, ascending."""
     least = _least_repeated(rates.size)
     values = np.sort(np.round(rates, 6))
-    # In ascending order, a value that `least` rows have is as many places further the same.
+    # Sorted, a value that `least` rows have equals the value `least` − 1 places later.
     repeated = values[least - 1 :][values[least - 1 :] == values[: max(values.size - least + 1, 0)]]
     return np.unique(repeated[repeated > 0])
 
 
 def _may_be_far(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
-    """Return which series have a rate that is far above all of their first rows.
+    """Return a mask of series with a rate far above all of their first rows.
 
-    `_far_change` looks at no row before these, and its median of later rows is at most the largest rate.
+    Only such series can have a `_far_change`: it skips the first rows, and its median of later rows is at
+    most the largest rate.
     """
     finite = np.where(np.isfinite(rates), rates, 0.0)
     largest = np.maximum.reduceat(finite, bounds)
@@ -623,9 +639,9 @@ def _may_be_far(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
 
 
 def _far_change(rates: _Array) -> UnitChange | None:
-    """Return where rates become 100 or 10,000 times as large, far above the largest one before."""
-    known = np.flatnonzero(np.isfinite(rates))
-    values = rates[known]
+    """Return the change where rates become 100 or 10,000 times as large, above all earlier ones."""
+    rows = np.flatnonzero(np.isfinite(rates))
+    values = rates[rows]
     if values.size < 2 * _RATE_LASTS:
         return None
     largest = np.maximum.accumulate(values)
@@ -640,12 +656,12 @@ def _far_change(rates: _Array) -> UnitChange | None:
         if after.size < _RATE_LASTS or before == 0 or usual < _ABOVE_LARGEST * largest[row - 1]:
             continue
         if any(low < usual / before < high for low, high in _RATE_FACTORS):
-            return UnitChange(int(known[row]), usual / before, int(rates.size - known[row]))
+            return UnitChange(int(rows[row]), usual / before, int(rates.size - rows[row]))
     return None
 
 
 def _is_near(ratios: _Array, tolerance: float) -> NDArray[np.bool_]:
-    """Return which ratios are a unit's factor, or its inverse, within a factor of `tolerance`."""
+    """Return a mask of ratios that are a unit's factor, or its inverse, within a factor of `tolerance`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.abs(np.log(ratios))[:, None]
     return np.asarray((np.abs(size - np.log(_FACTORS)) <= np.log(tolerance)).any(axis=1))
@@ -653,10 +669,11 @@ def _is_near(ratios: _Array, tolerance: float) -> NDArray[np.bool_]:
 
 def _bounds(series: _Array, row: int) -> tuple[int, int]:
     """Return the first row of a row's series, and the row after its last one."""
-    same = np.flatnonzero(series == series[row])
-    return int(same[0]), int(same[-1]) + 1
+    rows = np.flatnonzero(series == series[row])
+    return int(rows[0]), int(rows[-1]) + 1
 
 
 def _spread(values: _Array) -> float:
-    known = values[np.isfinite(values) & (values > 0)]
-    return float(known.max() / known.min()) if known.size else np.inf
+    """Return the largest positive value over the smallest; infinity without positive values."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    return float(positive.max() / positive.min()) if positive.size else np.inf

@@ -1,4 +1,4 @@
-"""Convert tidy tables to labelled arrays, and read the provenance of either."""
+"""Convert tidy tables to labelled arrays, and read the provenance of tables and arrays."""
 
 from __future__ import annotations
 
@@ -41,38 +41,37 @@ def panel(
         A table keyed by ``symbol``, ``exchange`` and ``time``: a history of funding, open interest, volume or
         prices, or settlements; or ``orderbook_depth_history``.
     column
-        A numeric column of it; by default what the table is about: ``rate_bps_8h``, ``oi_usd``,
-        ``volume_usd``, ``price_usd``, or its only column of numbers; of depth, both sides.
+        A numeric column; by default the table's main column: ``rate_bps_8h``, ``oi_usd``, ``volume_usd``,
+        ``price_usd``, or its only column of numbers; for depth, both sides.
     by
         ``"coin"`` joins contracts of one coin, such as ``1000PEPE``, ``kPEPE`` and ``PEPE``, or ``MATIC`` and
-        ``POL`` (`derivdata.tables.RENAMED_TICKERS`): rates stay as they are, prices become those of one coin,
-        and a venue's values in USD are added up. Where a venue has a renamed contract and the old one at one
-        time, rates and prices are those of the renamed one, with a notice. A ticker that another coin uses
+        ``POL`` (`derivdata.tables.RENAMED_TICKERS`): rates do not change, prices are converted to one coin,
+        and a venue's values in USD are added up. If a venue has a renamed contract and the old one at the
+        same time, the renamed one's rates and prices are used, with a notice. A ticker that another coin uses
         later is two series.
     prices
-        Table ``prices_history``, by which ``by="coin"`` checks that contracts of one name are of one coin;
-        prices check themselves. Without it the names alone are read.
+        Table ``prices_history``, by which ``by="coin"`` checks that contracts with one name are of one coin;
+        a panel of prices checks itself. Without it only the names are read.
 
     Returns
     -------
     DataArray, dims ``(symbol, exchange, time)``
-        Labels sorted, time naive UTC in microseconds; NaN where the table has no row. ``attrs`` hold
-        ``units``, ``kind`` of a funding rate, ``resolution`` where the table says it, and ``provenance``. The
-        rates of settlements have the coordinate ``interval_hours`` [h] over the same dims: what each of them
-        pays for. Payments whose interval is not known are in the coordinate ``payment_bps`` [bps]; functions
-        that add up payments count them. Depth has the further dims ``side``, ``bid`` or ``ask``, and
-        ``depth_bps``: value [USD] within each distance [bps] of the mid price, cumulative, which
-        ``slippage_bps`` and ``breakeven``
-        of `derivdata.analysis.funding` take at one instant.
+        Labels are sorted, times are naive UTC in microseconds; NaN where the table lacks a row. ``attrs`` has
+        ``units``, the ``kind`` of a funding rate, the ``resolution`` if the table has it, and
+        ``provenance``. Rates of settlements have the coordinate ``interval_hours`` [h] over the same dims:
+        the hours that each payment covers. Payments with an unknown interval are in the coordinate
+        ``payment_bps`` [bps]; functions that add up payments count them. Depth has two more dims, ``side``
+        (``bid`` or ``ask``) and ``depth_bps``: cumulative value [USD] within each distance [bps] of the mid
+        price, which ``slippage_bps`` and ``breakeven`` of `derivdata.analysis.funding` take at one time.
 
     Raises
     ------
     ValueError
-        A key column or `column` is absent, a key is missing in a row, times have no zone, `column` is no
-        number or not given where a table has several, rows repeat a key, or funding kinds or resolutions are
-        mixed. By coin: prices of two contracts differ by a factor over 1.25 in the median of the instants
-        that both have (over 5 % apart they are joined with a notice), or a venue has two rates or
-        prices of a coin at one instant; both contracts are named.
+        A key column or `column` is absent, a key is missing in a row, times are without a zone, `column` is
+        not numeric or not given for a table with several, rows repeat a key, or funding kinds or resolutions
+        are mixed. By coin: prices of two contracts differ by a factor over 1.25 in the median over their
+        common times (over 5 % apart they are joined with a notice), or a venue has two rates or prices of a
+        coin at one time; the message names both contracts.
 
     Examples
     --------
@@ -87,10 +86,10 @@ def panel(
     column = value_column(table) if column is None else column
     _check(table, column)
     if by == "coin":
-        _attrs(table, column)  # rows of two resolutions are refused before they are added up
+        _attrs(table, column)  # raises for rows of two resolutions before they are added up
         table = by_coin(table, column, prices)
     elif prices is not None:
-        raise ValueError("prices= is for by='coin': it decides whether contracts are of one coin")
+        raise ValueError("prices= is for by='coin': it checks that contracts are of one coin")
     attrs = _attrs(table, column)
     units: dict[str, str] = {}
     columns = {column: table[column]}
@@ -107,28 +106,31 @@ def panel(
 
 
 def _payments_without_interval(table: pd.DataFrame) -> pd.Series | None:
-    """Return what payments pay whose interval is not known [bps], None where there are none."""
+    """Return the payments with an unknown interval [bps], or None if all intervals are known."""
     if "rate_native" not in table.columns:
         return None
     unknown = table["interval_hours"].isna() & table["rate_native"].notna()
-    return table["rate_native"].where(unknown) * BPS if unknown.any() else None
+    if not unknown.any():
+        return None
+    return table["rate_native"].where(unknown) * BPS
 
 
 def value_column(table: pd.DataFrame) -> str:
-    """Return the column that a table is about: the first of the usual ones, or its only column of numbers."""
+    """Return a table's main column: the first of `_VALUES`, or its only column of floats."""
     usual = [name for name in _VALUES if name in table.columns]
-    numbers = [str(n) for n in table.columns if pd.api.types.is_float_dtype(table[n].dtype)]
-    if not usual and len(numbers) != 1:
-        raise ValueError(
-            f"which column is the value? give column=; columns of numbers: {', '.join(numbers) or 'none'}"
-        )
-    return (usual or numbers)[0]
+    if usual:
+        return usual[0]
+    numbers = [str(name) for name in table.columns if pd.api.types.is_float_dtype(table[name].dtype)]
+    if len(numbers) != 1:
+        listed = ", ".join(numbers) or "none"
+        raise ValueError(f"column is required: columns of numbers: {listed}; pass column=")
+    return numbers[0]
 
 
 def _placed(table: pd.DataFrame, columns: dict[str, pd.Series]) -> tuple[dict[str, Array], list[Array]]:
-    """Return columns as panels with time innermost, and the labels of each dim.
+    """Return columns as panels with time as the last dim, and the labels of each dim.
 
-    In chunks of rows: places of all rows would take as much memory as the result.
+    Rows are placed in chunks: the cells of all rows would take as much memory as the result.
     """
     dims = [_labels(table[dim]) for dim in _DIMS]
     shape = [len(dim.labels) for dim in dims]
@@ -145,9 +147,11 @@ def _placed(table: pd.DataFrame, columns: dict[str, pd.Series]) -> tuple[dict[st
         for name, panel_ in placed.items():
             panel_.reshape(-1)[cells] = values[name][rows]
     if np.count_nonzero(filled) != len(table):
-        several = "instrument_name" in table.columns
-        todo = "choose one instrument_name" if several else "run dd.quality(table) to see which"
-        raise ValueError(f"rows repeat a (symbol, exchange, time): {todo}")
+        if "instrument_name" in table.columns:
+            advice = "choose one instrument_name"
+        else:
+            advice = "run dd.quality(table) to see which"
+        raise ValueError(f"rows repeat a (symbol, exchange, time): {advice}")
     return placed, [dim.labels for dim in dims]
 
 
@@ -160,26 +164,23 @@ def _depth(table: pd.DataFrame) -> xr.DataArray:
     if table["depth_bps"].isna().any():
         raise ValueError("table has a row without 'depth_bps'")
     if table.empty:
-        raise ValueError("table has no rows")
+        raise ValueError("table is empty: expected at least one row")
     keyed = table.rename(columns={f"{side}_depth_usd": side for side in sides})
-    parts = [
-        xr.concat(
-            [panel(keyed[keyed["depth_bps"] == distance], side) for side in sides],
-            pd.Index(sides, name="side"),
-            coords="minimal",
-            join="outer",
-        )
-        for distance in sorted(keyed["depth_bps"].unique())
-    ]
+    side_index = pd.Index(sides, name="side")
     distances = pd.Index(sorted(keyed["depth_bps"].unique()), name="depth_bps", dtype="float64")
-    joined = xr.concat(parts, distances, coords="minimal", join="outer")
+    by_distance = []
+    for distance in distances:
+        rows = keyed[keyed["depth_bps"] == distance]
+        both = [panel(rows, side) for side in sides]
+        by_distance.append(xr.concat(both, side_index, coords="minimal", join="outer"))
+    joined = xr.concat(by_distance, distances, coords="minimal", join="outer")
     attrs = _attrs(table, "bid_depth_usd")
     return joined.transpose(*_DIMS, "side", "depth_bps").rename("depth_usd").assign_attrs(attrs)
 
 
 @typed
 def provenance(data: Any) -> dict[str, Any]:
-    """Return where a frame, panel or surface came from, and what the answers noted.
+    """Return the sources and requests of a frame, panel or surface, and the notices of the responses.
 
     Parameters
     ----------
@@ -189,12 +190,12 @@ def provenance(data: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``source``, ``synthetic``, ``as_of``, ``requests`` (with the hash of each answer), ``notices``.
+        ``source``, ``synthetic``, ``as_of``, ``requests`` (with the hash of each response), ``notices``.
 
     Raises
     ------
     ValueError
-        `data` carries none: it was not fetched, or an operation let its ``attrs`` go.
+        `data` was not fetched, or an operation dropped its ``attrs``.
 
     Examples
     --------
@@ -204,32 +205,33 @@ def provenance(data: Any) -> dict[str, Any]:
     """
     attached = getattr(data, "attrs", {}).get("provenance")
     if attached is None:
-        raise ValueError("data has no provenance: it was not fetched, or an operation let its attrs go")
+        raise ValueError("data has no provenance: it was not fetched, or an operation dropped its attrs")
     return dict(json.loads(attached) if isinstance(attached, str) else attached)
 
 
 def _check(table: pd.DataFrame, column: str) -> None:
+    """Raise `ValueError` unless a table has complete keys and a numeric column."""
     require_columns(table, "table", others=(*_DIMS, column))
     if not pd.api.types.is_numeric_dtype(table[column].dtype):
         raise ValueError(f"column {column!r} is {table[column].dtype}, not a number")
     for dim in _DIMS:
         if missing := int(table[dim].isna().sum()):
-            raise ValueError(f"{dim} is missing in {missing} rows: it is a part of the key")
+            raise ValueError(f"{dim} is missing in {missing} rows: it is part of the key")
     require_zone(table, "table")
 
 
 class _Dim(NamedTuple):
-    """Labels of a dim, sorted, and the place among them of the values of some rows."""
+    """Sorted labels of a dim, and a function from a slice of rows to the positions of their labels."""
 
     labels: Array
     places: Callable[[slice], Indices]
 
 
 def _labels(values: pd.Series) -> _Dim:
-    """Return the labels of a column, and how the places of its rows are found.
+    """Return the sorted labels of a column, and the positions of its rows among them.
 
-    The codes of a categorical are those of its categories: put into the order of the labels in use they need
-    no look at the rows' text, which is most of the time that a panel of many rows takes otherwise.
+    For a categorical the positions come from its codes. Reading the text of each row instead would take most
+    of the time of a panel of many rows.
     """
     if isinstance(values.dtype, pd.CategoricalDtype):
         codes = values.cat.codes.to_numpy()
@@ -244,8 +246,8 @@ def _labels(values: pd.Series) -> _Dim:
         return _Dim(categories[order], lambda rows: place[codes[rows]])
     if has_zone(values):
         stamps = stamps_of(values).view("datetime64[us]")
-        instants = np.sort(pd.unique(stamps))
-        return _Dim(instants, lambda rows: np.searchsorted(instants, stamps[rows]))
+        distinct = np.sort(pd.unique(stamps))
+        return _Dim(distinct, lambda rows: np.searchsorted(distinct, stamps[rows]))
     codes, labels = pd.factorize(values.to_numpy())
     order = np.argsort(labels)
     place = np.empty_like(order)
@@ -254,6 +256,7 @@ def _labels(values: pd.Series) -> _Dim:
 
 
 def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:
+    """Return the attributes of a panel; raise `ValueError` for a table of several kinds or resolutions."""
     attrs: dict[str, Any] = {"units": COLUMNS[column].unit} if column in COLUMNS else {}
     if column.startswith("rate_"):
         attrs |= _single_word(table, "kind") | _single_word(table, "rate_kind")
@@ -264,8 +267,10 @@ def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:
 
 
 def _single_word(table: pd.DataFrame, name: str) -> dict[str, str]:
-    """Return the one word of a text column; nothing where the table has none."""
-    words = sorted(table[name].dropna().unique()) if name in table.columns else []
+    """Return the only word of a text column, empty if the column is absent; raise for several words."""
+    if name not in table.columns:
+        return {}
+    words = sorted(table[name].dropna().unique())
     if len(words) > 1:
         raise ValueError(f"the table mixes {' and '.join(words)}: keep the rows of one {name}")
     return {name: str(words[0])} if words else {}

@@ -1,7 +1,7 @@
-"""Faults of series that other venues of a response contradict: other units, and values that do not change.
+"""Faults of a series that other venues of a response show: another unit, or a value that does not change.
 
-Figures of one symbol move together on all venues. A part of one series that is a unit's factor larger than
-its peers, or that repeats one value while they move, is a fault even where the series itself is smooth.
+Figures of one symbol move together on all venues. A section of one series that is a unit's factor larger than
+its peers, or repeats one value while they move, is a fault even if the series itself is smooth.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _FACTORS = np.log([8.0, 100.0, 1e3, 1e4, 1e6])
 _NEAR = np.log(1.35)
 _PEERS = 2
 _MANY = 8
-"""Venues from which one of them hardly moves their median: it is taken of all."""
+"""Number of venues from which one venue hardly changes the median, so the median of all is used."""
 _BLOCKS = 12
 _ROWS_IN_BLOCK = 3
 _LEAST_BLOCKS = 2
 _SURE = 6.0
-"""Standard errors by which the part differs from the rest of its series."""
+"""Standard errors by which a section must differ from the rest of its series."""
 _SURE_OF_EIGHT = 10.0
-"""The same for a factor of eight of funding rates: venues move apart by as much for hours. Of 100 histories
-of the sample, 17 had such a part by chance at 6, four at 8, none at 10."""
+"""Standard errors for a factor of 8 in funding rates, by which venues may differ for hours. Of 100 histories
+of the sample, 17 had such a section by chance at 6, four at 8, none at 10."""
 _LEAST_NOISE = 0.1
 _FLOOR = 0.1
 _LOW = 0.2
-"""A part of a series' lower quantile is added: a rate that passes through zero is no change of size."""
-_MOST_PADDING = 4  # times the values, in a table of groups of unequal length
+"""Share of the lower quantile that is added to sizes, so that a rate near zero is not a small size."""
+_MOST_PADDING = 4  # maximum size of a padded table of groups, as a multiple of the values
 _LEAST_RUN = 6
 _LEAST_SPAN_US = 23 * 3_600_000_000
 _RUN_SHARE = 0.2
@@ -75,7 +75,7 @@ _ROUND_DECIMALS = 2  # interest rates and floors [bps/8h] have no more
 
 
 class SeriesFault(NamedTuple):
-    """A part of a series: its first row, how many rows, and by which factor they are larger."""
+    """Section of a series: first row, number of rows, and the factor by which they are larger."""
 
     row: int
     rows: int
@@ -85,24 +85,25 @@ class SeriesFault(NamedTuple):
 def peer_changes(
     series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool = False
 ) -> list[SeriesFault]:
-    """Return parts of series that are 8, 100, 10³, 10⁴ or 10⁶ times as large as their peers, or the inverse.
+    """Return sections of series that are 8, 100, 10³, 10⁴ or 10⁶ times their peers, or the inverse.
 
-    Means of logarithms in twelve blocks of time are compared, so that single rows do not count.
+    Means of logarithms in twelve blocks of time are compared, so single rows do not matter.
 
     Parameters
     ----------
     series
         Number of each row's series; rows of a series are next to each other, in time order.
     market
-        Number of what rows are about: series of one market are peers.
+        Number of each row's market; series of one market are peers.
     times, values
-        Of the rows; NaN is not compared.
+        Time [µs] and value of each row; NaN is not compared.
     is_rate
-        Whether the values are funding rates, of which more evidence is required.
+        Whether the values are funding rates, for which more evidence is required.
     """
+    # 1. Logarithms of sizes.
     sizes = np.abs(values)
-    known = np.isfinite(sizes)
-    if known.sum() < 2 * _LEAST_BLOCKS * _ROWS_IN_BLOCK:
+    is_compared = np.isfinite(sizes)
+    if is_compared.sum() < 2 * _LEAST_BLOCKS * _ROWS_IN_BLOCK:
         return []
     count = int(series.max()) + 1
     markets = np.full(count, -1)
@@ -110,52 +111,55 @@ def peer_changes(
     floors = _FLOOR * _low_sizes(series, values, count)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(sizes + floors[series])
-    known &= np.isfinite(logs)
+    is_compared &= np.isfinite(logs)
     if is_rate:
-        known &= sizes > 0.0  # a rate of 0 is 0 in every unit
+        is_compared &= sizes > 0.0  # a rate of 0 is 0 in every unit
+    # 2. Their means by series and block of time, relative to the median of the series.
     begin = int(times.min())
     span = max(int(times.max() - times.min()), 1)
     block = np.minimum((times - begin) * _BLOCKS // span, _BLOCKS - 1)
-    cell = (series * _BLOCKS + block)[known]
+    cell = (series * _BLOCKS + block)[is_compared]
     number = np.bincount(cell, minlength=count * _BLOCKS).reshape(count, _BLOCKS)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(cell, logs[known], count * _BLOCKS).reshape(count, _BLOCKS) / number
+        means = np.bincount(cell, logs[is_compared], count * _BLOCKS).reshape(count, _BLOCKS) / number
     means = np.where(number > 0, means, np.nan)
-    means -= _row_medians(means)[:, None]  # venues have sizes of their own
+    means -= _row_medians(means)[:, None]  # sizes differ between venues
+    # 3. Sections at another level than the peers.
     faults = []
     for name in np.unique(markets[markets >= 0]).tolist():
         own = np.flatnonzero(markets == name)
         if own.size > _PEERS:
-            for code, part, change in _changes_in(own, means[own], is_rate=is_rate):
+            for code, section, change in _changes_in(own, means[own], is_rate=is_rate):
                 rows = np.flatnonzero(series == code)
-                start = int(rows[np.searchsorted(block[rows], part[0])])
-                end = int(rows[0] + np.searchsorted(block[rows], part[1]))
+                start = int(rows[np.searchsorted(block[rows], section[0])])
+                end = int(rows[0] + np.searchsorted(block[rows], section[1]))
                 if not is_rate or _has_one_sign(values, range(start, end), rows):
                     faults.append(SeriesFault(start, end - start, float(np.exp(change))))
     return faults
 
 
-def _has_one_sign(values: _Array, part: range, rows: _Array) -> bool:
-    """Return whether a part of a series is mostly of the sign of its other rows: a unit keeps the sign."""
-    rest = np.concatenate([values[rows[0] : part.start], values[part.stop : rows[-1] + 1]])
-    return float(np.nanmedian(values[part.start : part.stop])) * float(np.nanmedian(rest)) >= 0.0
+def _has_one_sign(values: _Array, section: range, rows: _Array) -> bool:
+    """Return whether the medians of a section and of the rest of its series have the same sign."""
+    rest = np.concatenate([values[rows[0] : section.start], values[section.stop : rows[-1] + 1]])
+    inside = values[section.start : section.stop]
+    return float(np.nanmedian(inside)) * float(np.nanmedian(rest)) >= 0.0
 
 
 def _low_sizes(series: _Array, values: _Array, count: int) -> _Array:
-    """Return by series the lower quantile of sizes above 0, where a value is 0 or below; else 0."""
+    """Return the lower quantile of positive sizes for series with a value of 0 or below, else 0."""
     is_crossing = np.zeros(count, dtype=bool)
     is_crossing[series[values <= 0.0]] = True
     sizes = np.abs(values)
-    chosen = np.flatnonzero(is_crossing[series] & (sizes > 0.0))
+    positive = np.flatnonzero(is_crossing[series] & (sizes > 0.0))
     lows = np.zeros(count)
-    if not chosen.size:
+    if not positive.size:
         return lows
-    group = series[chosen]
+    group = series[positive]
     rows = np.bincount(group, minlength=count)
     present = np.flatnonzero(rows)
     first = np.cumsum(rows) - rows
-    ordered = _sorted_by_group(sizes[chosen], group, first, int(np.max(rows)))
-    # The quantile lies between two ranks, as numpy's does.
+    ordered = _sorted_by_group(sizes[positive], group, first, int(np.max(rows)))
+    # Linear between two ranks, as np.quantile is.
     rank = _LOW * (rows[present] - 1)
     below = np.floor(rank).astype(np.int64)
     above = np.minimum(below + 1, rows[present] - 1)
@@ -165,10 +169,10 @@ def _low_sizes(series: _Array, values: _Array, count: int) -> _Array:
 
 
 def _sorted_by_group(values: _Array, group: _Array, first: _Array, longest: int) -> _Array:
-    """Return values in ascending order within each group; rows of a group are next to each other."""
+    """Sort values within each group; rows of a group are next to each other."""
     if first.size * longest > _MOST_PADDING * values.size:
         return np.asarray(values[np.lexsort((values, group))])
-    # A table with a row for each group is sorted in a tenth of the time.
+    # Sorting a padded table with one row per group takes a tenth of the time.
     place = np.arange(values.size) - first[group]
     table = np.full((first.size, longest), np.inf)
     table[group, place] = values
@@ -177,7 +181,7 @@ def _sorted_by_group(values: _Array, group: _Array, first: _Array, longest: int)
 
 
 def _row_medians(table: _Array) -> _Array:
-    """Return the median of each row without its NaN; NaN of a row without values."""
+    """Return the median of each row, ignoring NaN; NaN for a row without values."""
     ordered = np.sort(table, axis=1)
     last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
     row = np.arange(len(table))
@@ -185,7 +189,7 @@ def _row_medians(table: _Array) -> _Array:
 
 
 def _changes_in(codes: _Array, means: _Array, *, is_rate: bool) -> list[tuple[int, tuple[int, int], float]]:
-    """Return series of one market, the blocks in which each is at another level, and the change."""
+    """Return the series of a market that change level, the blocks of the change, and its logarithm."""
     ordered = np.sort(means, axis=0)
     if codes.size < _MANY:
         peers = np.array([_median_without(ordered, own) for own in means])
@@ -196,29 +200,29 @@ def _changes_in(codes: _Array, means: _Array, *, is_rate: bool) -> list[tuple[in
     sizes = is_compared.sum(axis=1)
     largest = np.where(is_compared, ratios, -np.inf).max(axis=1)
     smallest = np.where(is_compared, ratios, np.inf).min(axis=1)
-    # No two parts of a series are further apart than its largest and smallest block.
+    # Two sections of a series differ by at most the difference of its largest and smallest block.
     may_change = (sizes >= 2 * _LEAST_BLOCKS) & (largest - smallest >= _FACTORS[0] - _NEAR)
-    found = []
-    for size in np.unique(sizes[may_change]).tolist():  # series with as many blocks are searched together
+    changes = []
+    for size in np.unique(sizes[may_change]).tolist():  # series with equally many blocks in one array
         places = np.flatnonzero(may_change & (sizes == size))
         levels = ratios[places][is_compared[places]].reshape(places.size, size)
-        for place, part in zip(places.tolist(), _other_levels(levels, is_rate=is_rate), strict=True):
-            if part is not None:
-                first, stop, change = part
+        for place, level in zip(places.tolist(), _other_levels(levels, is_rate=is_rate), strict=True):
+            if level is not None:
+                first, stop, change = level
                 blocks = np.flatnonzero(is_compared[place])
                 after = int(blocks[stop]) if stop < size else _BLOCKS
-                found.append((int(codes[place]), (int(blocks[first]), after), change))
-    return sorted(found)
+                changes.append((int(codes[place]), (int(blocks[first]), after), change))
+    return sorted(changes)
 
 
 def _middle(ordered: _Array) -> _Array:
-    """Return a median of sorted columns, the lower one of two; NaN come last."""
+    """Return the lower median of sorted columns, in which NaN are last."""
     last = np.maximum(np.isfinite(ordered).sum(axis=0) - 1, 0)
     return np.asarray(np.take_along_axis(ordered, last[None] // 2, axis=0)[0])
 
 
 def _median_without(ordered: _Array, own: _Array) -> _Array:
-    """Return the median of each sorted column without one of its values."""
+    """Return the median of each sorted column without the value of one row, `own`."""
     result = np.full(own.size, np.nan)
     for column in np.flatnonzero(np.isfinite(own)).tolist():
         values = ordered[np.isfinite(ordered[:, column]), column]
@@ -227,67 +231,72 @@ def _median_without(ordered: _Array, own: _Array) -> _Array:
     return result
 
 
-class _Parts(NamedTuple):
-    """The parts of a series of blocks that may be at another level, and which blocks are in each."""
+class _Sections(NamedTuple):
+    """Candidate sections of a series of blocks, and a mask of the blocks in each."""
 
     first: NDArray[np.int64]
     stop: NDArray[np.int64]
     size: NDArray[np.int64]
-    inside: NDArray[np.bool_]  # (part, block)
+    inside: NDArray[np.bool_]  # (section, block)
 
 
 @lru_cache(maxsize=_BLOCKS)
-def _parts_of(number: int) -> _Parts:
-    """Return the parts of two blocks and more that leave as many blocks outside.
+def _sections_of(number: int) -> _Sections:
+    """Return the sections of at least two blocks, with at least two blocks outside.
 
-    Of two complements the smaller part is the other level, or the later one where they are alike.
+    A section and its complement differ by the same factor. The smaller one is the section, of equally large
+    ones the later.
     """
     first, stop = np.triu_indices(number + 1, k=_LEAST_BLOCKS)
     size = stop - first
     rest = number - size
     is_larger = np.where(first == 0, size >= rest, (size > rest) & (stop < number))
-    chosen = (rest >= _LEAST_BLOCKS) & ~is_larger
-    first = first[chosen]
-    stop = stop[chosen]
+    is_section = (rest >= _LEAST_BLOCKS) & ~is_larger
+    first = first[is_section]
+    stop = stop[is_section]
     block = np.arange(number)
     inside = (block >= first[:, None]) & (block < stop[:, None])
-    return _Parts(first, stop, stop - first, inside)
+    return _Sections(first, stop, stop - first, inside)
 
 
 def _other_levels(ratios: _Array, *, is_rate: bool) -> list[tuple[int, int, float] | None]:
-    """Return of each series the blocks whose ratio is a unit's factor away from the rest, and that factor.
+    """Return for each series the blocks that are a unit's factor away from the rest, and its logarithm.
 
-    `ratios` are logarithms, one row per series. A series without such blocks gives None.
+    `ratios` are logarithms, one row per series. The result is None for a series without such blocks.
     """
     number = ratios.shape[1]
-    parts = _parts_of(number)
-    rest = number - parts.size
-    change = _masked_median(ratios, parts.inside, parts.size) - _masked_median(ratios, ~parts.inside, rest)
+    sections = _sections_of(number)
+    rest = number - sections.size
+    # 1. Difference of medians between each section and the rest, near a unit's factor.
+    inner = _masked_median(ratios, sections.inside, sections.size)
+    change = inner - _masked_median(ratios, ~sections.inside, rest)
     distance = np.abs(np.abs(change)[:, :, None] - _FACTORS)
     is_unit = distance.min(axis=2) <= _NEAR
     results: list[tuple[int, int, float] | None] = [None] * len(ratios)
     for place in np.flatnonzero(is_unit.any(axis=1)).tolist():
+        # 2. The section with the most standard errors.
         near = np.flatnonzero(is_unit[place])
-        inside = parts.inside[near]
+        inside = sections.inside[near]
         squares = _squares(ratios[place], inside) + _squares(ratios[place], ~inside)
         noise = np.sqrt(squares / (number - 2)) + _LEAST_NOISE
-        sure = np.abs(change[place, near]) / (noise * np.sqrt(1.0 / parts.size[near] + 1.0 / rest[near]))
+        sure = np.abs(change[place, near]) / (noise * np.sqrt(1.0 / sections.size[near] + 1.0 / rest[near]))
         required = np.full(near.size, _SURE)
         if is_rate:
             required[np.argmin(distance[place, near], axis=1) == 0] = _SURE_OF_EIGHT
         sure = np.where(sure > required, sure, 0.0)
         surest = int(np.argmax(sure))
         if sure[surest] > 0.0:
-            part = near[surest]
-            results[place] = (int(parts.first[part]), int(parts.stop[part]), float(change[place, part]))
+            best = near[surest]
+            first = int(sections.first[best])
+            results[place] = (first, int(sections.stop[best]), float(change[place, best]))
     return results
 
 
 def _masked_median(ratios: _Array, masks: _Array, sizes: _Array) -> _Array:
     """Return the median of each row's values under each mask, shape (row, mask)."""
     ordered = np.sort(np.where(masks, ratios[:, None, :], np.inf), axis=2)
-    parts = np.arange(sizes.size)
-    return np.asarray(0.5 * (ordered[:, parts, (sizes - 1) // 2] + ordered[:, parts, sizes // 2]))
+    mask = np.arange(sizes.size)
+    return np.asarray(0.5 * (ordered[:, mask, (sizes - 1) // 2] + ordered[:, mask, sizes // 2]))
 
 
 def _squares(values: _Array, masks: _Array) -> _Array:
@@ -297,9 +306,9 @@ def _squares(values: _Array, masks: _Array) -> _Array:
 
 
 def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Array) -> list[tuple[int, int]]:
-    """Return rows from which two series of a market continue each other's levels, not their own.
+    """Return pairs of rows from which two series of a market continue each other's levels.
 
-    Both change by a fifth and more, and by ten times their usual step, at one time. The rows are as in
+    Both change by a fifth or more, and by ten times their usual step, at one time. The arguments are as in
     `peer_changes`.
     """
     if values.size < 2 * _LEAST_RUN:
@@ -310,7 +319,7 @@ def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Arr
     jumps = np.flatnonzero(np.abs(steps) > _LEAST_JUMP)
     if not 2 <= jumps.size <= _MOST_JUMPS:
         return []
-    found = []
+    exchanges = []
     for place, row in enumerate(jumps.tolist()):
         for other in jumps[place + 1 :].tolist():
             if series[row] == series[other] or market[row] != market[other] or times[row] != times[other]:
@@ -321,17 +330,18 @@ def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Arr
             )
             is_large = min(abs(steps[row]), abs(steps[other])) > _USUAL_STEPS * usual
             if is_large and crossed < 0.25 * min(abs(steps[row]), abs(steps[other])):
-                found.append((row, other))
-    return found
+                exchanges.append((row, other))
+    return exchanges
 
 
 def frozen_runs(
     series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool
 ) -> list[SeriesFault]:
-    """Return runs of one value in series that move otherwise, while other series of the market move.
+    """Return runs of one value in series that otherwise change, while other series of the market change.
 
-    A run has six rows, a day and a fifth of its series at least. A value that the series has at other
-    times, such as the floor of a rate, is no fault, nor is a round rate. The rows are as in `peer_changes`.
+    A run has at least six rows, a day and a fifth of its series. A value that the series also has at other
+    times, such as the floor of a rate, is not a fault, and neither is a round rate. The arguments are as in
+    `peer_changes`.
     """
     if values.size < 2 * _LEAST_RUN:
         return []

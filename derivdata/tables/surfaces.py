@@ -1,4 +1,4 @@
-"""From a chain of options to a labelled surface."""
+"""Convert a chain of options to a labelled surface."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ def surface(rows: pd.DataFrame) -> xr.Dataset:
     Parameters
     ----------
     rows
-        Of one symbol on one venue: the table ``options_snapshot`` at one instant, or
-        ``options_surface_history``, which has no greeks, at any number of instants.
+        One symbol on one venue: the table ``options_snapshot`` at one time, or ``options_surface_history``,
+        which lacks greeks, at any number of times.
 
     Returns
     -------
     Dataset, dims ``(expiry, strike, side)``, of a history ``(time, expiry, strike, side)``
         ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price`` [USD] by expiry (median of its
-        instruments), the boolean ``observed``, and of a chain the venue's ``delta``, ``gamma``, ``vega`` and
-        ``theta``; NaN where nothing is listed. Coordinates ``year_fraction`` by expiry, in a history NaN from
-        expiry on, and the scalars ``symbol``, ``exchange`` and, of a chain, ``as_of``; instants are naive
-        UTC. Without rows there are no expiries and no strikes, and the scalars are missing: NaT, empty text.
+        instruments), the boolean ``observed``, and for a chain the venue's ``delta``, ``gamma``, ``vega`` and
+        ``theta``; NaN where nothing is listed. Coordinates: ``year_fraction`` by expiry, in a history NaN
+        from expiry on, and the scalars ``symbol``, ``exchange`` and, for a chain, ``as_of``. Times are naive
+        UTC. For empty `rows`, expiries and strikes are empty, and the scalars are NaT or empty text.
 
     Raises
     ------
     ValueError
-        There is more than one symbol or venue, or of a chain more than one instant; a column is absent, or
-        holds something else than belongs there.
+        The rows have several symbols or venues, or a chain has several times; a column is absent or of
+        another kind.
 
     Warns
     -----
     DataNotice
-        Two instruments lie at one place. The quote of the one with the larger open interest is used, and
-        ``open_interest`` is the sum of both.
+        Two instruments have the same expiry, strike and side. The quote with the larger open interest is
+        used, and ``open_interest`` is the sum of both.
     """
     if "delta" not in rows.columns:
         return _over_time(rows)
@@ -84,36 +84,41 @@ def surface_of(
     as_of: pd.Timestamp,
     provenance: Mapping[str, Any] | None,
 ) -> xr.Dataset:
-    """Build a surface from columns, as a `Table` arranges them, of options that are all of one chain."""
+    """Build a surface from the columns of one chain, sorted as in a `Table`."""
     grid = _grid(columns, _DIMS)
     if grid.crowded:
         unique = one_per_place(pd.DataFrame({name: columns[name] for name in _CHAIN}))
         columns = {name: unique[name].array for name in _CHAIN}
         grid = _grid(columns, _DIMS)
-    instant = times.naive_utc(as_of).to_datetime64()
-    years = times.year_fraction(instant, grid.labels["expiry"])
-    about = {"as_of": instant, "symbol": symbol, "exchange": exchange}
-    coords = {"year_fraction": (("expiry",), years)} | {name: ((), value) for name, value in about.items()}
+    time = times.naive_utc(as_of).to_datetime64()
+    years = times.year_fraction(time, grid.labels["expiry"])
+    coords = {
+        "year_fraction": (("expiry",), years),
+        "as_of": ((), time),
+        "symbol": ((), symbol),
+        "exchange": ((), exchange),
+    }
     return _dataset(columns, grid, _VALUES, coords, provenance)
 
 
 def _over_time(rows: pd.DataFrame) -> xr.Dataset:
+    """Return the surfaces of a history, with the dim ``time``."""
     _check(rows, _HISTORY)
     rows = rows.assign(expiry=expiries(rows["expiry"], "rows: its expiry")[0])
     rows = snapshots(rows)
     rows = one_per_place(rows, ("time", *_DIMS))
     columns = {name: rows[name].array for name in _HISTORY}
-    about = {name: ((), str(_only(columns, name, ""))) for name in ("symbol", "exchange")}
+    scalars = {name: ((), str(_only(columns, name, ""))) for name in ("symbol", "exchange")}
     grid = _grid(columns, ("time", *_DIMS))
     years = times.year_fraction(grid.labels["time"][:, None], grid.labels["expiry"][None, :])
-    coords = {"year_fraction": (("time", "expiry"), np.where(years > 0, years, np.nan))} | about
+    coords = {"year_fraction": (("time", "expiry"), np.where(years > 0, years, np.nan))} | scalars
     return _dataset(columns, grid, ("iv", "open_interest"), coords, _provenance(rows))
 
 
 def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFrame:
-    """Return one option per place: of several that of largest open interest, with the sum of all.
+    """Return one option per position along `dims`, sorted by position.
 
-    The result is sorted by place.
+    Of several options the one with the largest open interest is used, with the sum of open interest.
     """
     if not rows.duplicated(list(dims)).any():
         return rows
@@ -129,6 +134,7 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
 
 
 def _check(rows: pd.DataFrame, names: Sequence[str]) -> None:
+    """Raise `ValueError` unless rows have these columns, with valid times, strikes and sides."""
     numbers = [name for name in names if name not in _KEYS]
     require_columns(rows, "rows", numbers, others=[name for name in names if name in _KEYS])
     require_instants(rows, "rows", ("time", "expiry"))
@@ -139,7 +145,7 @@ def _check(rows: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 class _Grid(NamedTuple):
-    """Labels of every dim, in order, and the cell that each row has, counted along all dims."""
+    """Labels of every dim, in order, and the flat index of each row's cell."""
 
     labels: dict[str, Array]
     cells: Array
@@ -154,22 +160,23 @@ class _Grid(NamedTuple):
         return bool(self.cells.size and int(np.max(np.bincount(self.cells))) > 1)
 
     def scattered(self, values: Any, elsewhere: float | bool) -> Array:
-        """Return an array with each row's value in its cell, and one value in all others."""
+        """Return an array with each row's value in its cell, and the value `elsewhere` in other cells."""
         flat = np.full(math.prod(self.shape), elsewhere)
         flat[self.cells] = values
         return flat.reshape(self.shape)
 
 
 def _grid(columns: Mapping[str, Any], dims: Sequence[str]) -> _Grid:
-    """Return the grid of rows; both sides are in it whichever there are."""
-    *others, _ = dims
-    placed = [_places(columns[name]) for name in others]
-    labels = dict(zip(others, (labels_there for labels_there, _ in placed), strict=True)) | {
-        "side": np.array(["call", "put"])
-    }
-    puts = np.asarray(columns["side"] == "put").astype(np.intp)
+    """Return the grid of rows, always with both sides."""
+    labels: dict[str, Array] = {}
+    places = []
+    for name in dims[:-1]:
+        labels[name], place = _places(columns[name])
+        places.append(place)
+    labels["side"] = np.array(["call", "put"])
+    places.append(np.asarray(columns["side"] == "put").astype(np.intp))
     shape = tuple(label.size for label in labels.values())
-    return _Grid(labels, np.ravel_multi_index((*(place for _, place in placed), puts), shape))
+    return _Grid(labels, np.ravel_multi_index(tuple(places), shape))
 
 
 def _dataset(
@@ -179,7 +186,7 @@ def _dataset(
     coords: Mapping[str, tuple[tuple[str, ...], Any]],
     provenance: Mapping[str, Any] | None,
 ) -> xr.Dataset:
-    """Lay columns out on their grid; the price of the underlying is the median over strikes and sides."""
+    """Build a dataset of columns on their grid, with the median underlying price over strikes and sides."""
     import xarray as xr
 
     dims = tuple(grid.labels)
@@ -202,7 +209,7 @@ def _dataset(
 def _coordinates(
     labels: Mapping[str, Array], others: Mapping[str, tuple[tuple[str, ...], Any]]
 ) -> xr.Coordinates:
-    """Build the coordinates that xarray makes of labels by itself, in less time."""
+    """Build the coordinates that xarray would make from the labels, in less time."""
     import xarray as xr
     from xarray.indexes import PandasIndex
 
@@ -211,36 +218,35 @@ def _coordinates(
         for dim, along_dim in labels.items()
     }
     variables = {dim: index.create_variables()[dim] for dim, index in indexes.items()}
-    beside = {name: _variable(dims, values) for name, (dims, values) in others.items()}
-    return xr.Coordinates(variables | beside, indexes=indexes)
+    unindexed = {name: _variable(dims, values) for name, (dims, values) in others.items()}
+    return xr.Coordinates(variables | unindexed, indexes=indexes)
 
 
 def _variable(dims: Sequence[str], values: Any, name: str = "") -> xr.Variable:
-    """Return numbers, instants or text as they are, with the unit of the column if one is named."""
+    """Wrap an array in a variable, with the unit of the column `name` if one is given."""
     import xarray as xr
 
-    # `fastpath`: xarray would take every array through pandas to find out that it needs no conversion.
+    # `fastpath`: otherwise xarray passes every array through pandas to see whether it needs a conversion.
     attrs = {"units": COLUMNS[name].unit} if name else None
     return xr.Variable(dims, np.asarray(values), attrs, fastpath=True)
 
 
 def _places(values: Any) -> tuple[Array, Array]:
-    """Return distinct values in order, and which of them each row has."""
+    """Return the sorted distinct values, and the position of each row's value among them."""
     if times.has_zone(values):
         values = times.naive_utc(values)
     labels, places = np.unique(np.asarray(values), return_inverse=True)
     return labels, places
 
 
-def _only(columns: Mapping[str, Any], name: str, none: Any) -> Any:
-    """Return the one value of a column; `none` where there are no rows."""
+def _only(columns: Mapping[str, Any], name: str, default: Any) -> Any:
+    """Return the only value of a column, `default` for an empty one; raise for several values."""
     values = columns[name]
     if not len(values):
-        return none
-    distinct = values[:1] if (values == values[0]).all() else values.unique()
-    if len(distinct) > 1:
-        raise ValueError(f"a surface is of one {name}; rows holds {len(distinct)}")
-    return distinct[0]
+        return default
+    if (values == values[0]).all():  # faster than unique
+        return values[0]
+    raise ValueError(f"a surface is of one {name}, got {len(values.unique())} in rows")
 
 
 def _provenance(rows: pd.DataFrame) -> Mapping[str, Any] | None:

@@ -1,18 +1,18 @@
 """Facts of venues about funding, fees, contracts and margin tiers, each with its date and source.
 
-They are in ``venue_facts.json``. A value is there because a venue's own answer or documentation shows it;
-what no one can read again is absent, also where everybody knows it. Fees are those of an account without
-volume or discounts. Venues change all of these: the newest row that is not later than the day in question
-counts.
+The facts are in ``venue_facts.json``. Each value comes from a venue's own response or documentation that can
+be read again; values without such a source are absent, even if they are well known. Fees apply to an account
+without volume or discounts. Venues change all of these facts, so the newest row up to the requested day is
+used.
 
-The rate of a tier holds for the whole position. Gate requires the rate of each tier for the part of the
-position in it, so that its requirement is lower than this one above the first tier.
+The rate of a tier applies to the entire position. Gate applies the rate of each tier to the position within
+that tier, so above the first tier its requirement is lower than this one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,21 +26,21 @@ __all__ = ["DEFAULT_MAINTENANCE", "MaintenanceTiers", "stated_tiers"]
 
 
 class VenueFact(NamedTuple):
-    """One fact, of those that `_UNITS` names."""
+    """A fact of a kind in `_UNITS`."""
 
     exchange: str
-    symbol: str  # empty: all of the venue's
+    symbol: str  # empty: all symbols of the venue
     fact: str
     value: float
     unit: str
     as_of: str  # the day on which it was recorded or documented
-    nature: str  # an answer "recorded" by somebody, a "sample" in a client's source, or "documentation"
-    source: str  # request, and where the answer can be read
-    confirmed: bool  # False where one source alone says so, or two contradict each other
+    nature: str  # "recorded" response, "sample" in a client's source, or "documentation"
+    source: str  # request, and where its response can be read
+    confirmed: bool  # False if there is only one source, or two sources differ
 
 
 class _Source(msgspec.Struct):
-    """What one answer or page says: figures by symbol and fact."""
+    """Figures of one response or page, by symbol and fact."""
 
     exchange: str
     as_of: str
@@ -52,53 +52,61 @@ class _Source(msgspec.Struct):
 
 _UNITS = {
     "interval_hours": "h",
-    "rate_period_hours": "h",  # what a stated rate is quoted for, where it is not the interval
-    "rate_scale": "fraction",  # what one unit of a stated rate is: 0.01 of percentage points
-    "open_interest_sides": "sides",  # that stated open interest counts
-    "funding_cap_bps": "bps per interval",  # of one interval's rate
+    "rate_period_hours": "h",  # period of a stated rate, if it is not the interval
+    "rate_scale": "fraction",  # one unit of a stated rate: 0.01 for percentage points
+    "open_interest_sides": "sides",  # sides that stated open interest counts
+    "funding_cap_bps": "bps per interval",
     "funding_floor_bps": "bps per interval",
     "maker_fee_bps": "bps",
     "taker_fee_bps": "bps",
     "option_taker_fee_bps": "bps of the underlying",
     "option_fee_cap": "fraction of the option's price",
-    "option_delivery_fee_bps": "bps of the underlying",  # of options that are delivered in the money
-    "daily_option_delivery_fee_bps": "bps of the underlying",  # of those that do not expire on a Friday
-    "option_averaging_minutes": "min",  # before expiry, over which the settlement price is averaged
-    "future_averaging_minutes": "min",  # the same of dated futures
-    "contract_coin": "coin",  # what a linear contract is of
-    "contract_usd": "USD",  # what an inverse one is of
-    "multiplier": "coin",  # that one unit of the symbol represents
-    "stream_connections": "connections",  # WebSockets of one address
-    "stream_connections_per_second": "connections/s",  # of one address
+    "option_delivery_fee_bps": "bps of the underlying",  # options delivered in the money
+    "daily_option_delivery_fee_bps": "bps of the underlying",  # options that do not expire on a Friday
+    "option_averaging_minutes": "min",  # period before expiry over which the settlement price is averaged
+    "future_averaging_minutes": "min",  # the same for dated futures
+    "contract_coin": "coin",  # coins per linear contract
+    "contract_usd": "USD",  # USD per inverse contract
+    "multiplier": "coin",  # coins per unit of the symbol
+    "stream_connections": "connections",  # WebSockets per address
+    "stream_connections_per_second": "connections/s",  # per address
     "stream_connections_per_5_minutes": "connections/5 min",
-    "stream_channels": "channels",  # of one connection
-    "stream_messages_per_second": "messages/s",  # that one connection may send, subscriptions among them
+    "stream_channels": "channels",  # per connection
+    "stream_messages_per_second": "messages/s",  # sent by one connection, including subscriptions
     "stream_messages_per_hour": "messages/h",
     "stream_message_bytes": "bytes",
 }
 _SOURCES = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=list[_Source])
 
-FACTS = tuple(
-    VenueFact(
-        one.exchange, symbol, fact, value, _UNITS[fact], one.as_of, one.nature, one.source, one.confirmed
-    )
-    for one in _SOURCES
-    for symbol, figures in one.facts.items()
-    for fact, value in figures.items()
-)
+
+def _facts(source: _Source) -> Iterator[VenueFact]:
+    for symbol, figures in source.facts.items():
+        for fact, value in figures.items():
+            yield VenueFact(
+                exchange=source.exchange,
+                symbol=symbol,
+                fact=fact,
+                value=value,
+                unit=_UNITS[fact],
+                as_of=source.as_of,
+                nature=source.nature,
+                source=source.source,
+                confirmed=source.confirmed,
+            )
+
+
+FACTS = tuple(fact for source in _SOURCES for fact in _facts(source))
 """Every fact, in the order of venues."""
 
 
 @cache
 def fact_value(exchange: str, fact: str, symbol: str = "", day: str = "9999-12-31") -> float | None:
-    """Return the newest value of a fact that was true on a day, of the symbol before that of the venue."""
-    rows = [
-        row
-        for row in FACTS
-        if row[0] == exchange and row.fact == fact and row.symbol in ("", symbol) and row.as_of <= day
-    ]
-    rows = [row for row in rows if row.symbol] or rows
-    return max(rows, key=lambda row: row.as_of).value if rows else None
+    """Return the newest value of a fact up to a day; the symbol's own value is preferred to the venue's."""
+    of_venue = [row for row in FACTS if row.exchange == exchange and row.fact == fact and row.as_of <= day]
+    rows = [row for row in of_venue if row.symbol == symbol] or [row for row in of_venue if not row.symbol]
+    if not rows:
+        return None
+    return max(rows, key=lambda row: row.as_of).value
 
 
 def frame() -> pd.DataFrame:
@@ -110,14 +118,14 @@ DEFAULT_MAINTENANCE = 0.01
 """Rate of contracts without a tier."""
 
 _Array = NDArray[Any]
-_NEEDS = ("symbol", "exchange", "max_notional_usd", "max_size_coins", "maintenance_margin")
+_REQUIRED_COLUMNS = ("symbol", "exchange", "max_notional_usd", "max_size_coins", "maintenance_margin")
 
 
 class _Statement(NamedTuple):
     """Tiers of one contract as a venue stated them.
 
-    A tier is its largest size, the initial and maintenance margin [fraction of notional] and the leverage;
-    sizes are USD, or coins if `is_in_coins`. NaN is not stated.
+    A tier has its largest size, initial and maintenance margin [fraction of notional] and leverage. Sizes are
+    in USD, or in coins if `is_in_coins`. NaN is not stated.
     """
 
     exchange: str
@@ -154,7 +162,7 @@ _KUCOIN = (
 def _okx_ladder(
     first: float, second: float, step: float, count: int
 ) -> tuple[tuple[float, float, float, float], ...]:
-    """Return OKX's tiers: from the third on, each is `step` coins larger and requires half a point more."""
+    """Return OKX's tiers: from the third on, each is `step` coins larger and requires 0.5 % more margin."""
     tiers = [(first, 0.01, 0.004, 100.0), (second, 0.015, 0.005, 66.66)]
     for number in range(3, count + 1):
         initial = round(0.02 + 0.005 * (number - 3), 4)
@@ -209,7 +217,7 @@ _STATEMENTS = (
 
 
 def stated_tiers(venues: Sequence[str] | None = None, day: str = "9999-12-31") -> pd.DataFrame:
-    """Return the newest stated tiers that are not later than a day, a row for each tier."""
+    """Return the newest stated tiers up to a day, one row per tier."""
     newest: dict[tuple[str, str], _Statement] = {}
     for statement in _STATEMENTS:
         key = (statement.exchange, statement.symbol)
@@ -243,13 +251,13 @@ def stated_tiers(venues: Sequence[str] | None = None, day: str = "9999-12-31") -
 
 
 class MaintenanceTiers:
-    """Maintenance margin of positions on some symbols and venues, by their places in two lists.
+    """Maintenance margin of positions, by the positions of symbol and venue in two lists.
 
     Raises `ValueError`: the table lacks a column, or a rate is not above 0 and up to 1.
     """
 
     def __init__(self, table: pd.DataFrame, symbols: Sequence[str], venues: Sequence[str]) -> None:
-        absent = [name for name in _NEEDS if name not in table]
+        absent = [name for name in _REQUIRED_COLUMNS if name not in table]
         if absent:
             raise ValueError(
                 f"maintenance: the table lacks {', '.join(absent)}: pass dd.venues.margin_tiers() or a table "
@@ -267,7 +275,7 @@ class MaintenanceTiers:
         for (symbol, venue), rows in table.groupby(["symbol", "exchange"], observed=True):
             if symbol in places and venue in venue_places:
                 ordered = rows.sort_values("maintenance_margin", kind="stable")
-                columns = [ordered[name].to_numpy(dtype=np.float64) for name in _NEEDS[2:]]
+                columns = [ordered[name].to_numpy(dtype=np.float64) for name in _REQUIRED_COLUMNS[2:]]
                 self._tiers[places[symbol], venue_places[venue]] = (columns[0], columns[1], columns[2])
         pairs = [(symbol, venue) for symbol in symbols for venue in venues]
         self.absent = [
@@ -280,9 +288,9 @@ class MaintenanceTiers:
         self._beyond: dict[tuple[int, int], str] = {}
 
     def rates(self, symbols: _Array, venues: _Array, coins: _Array, notional: _Array) -> NDArray[np.float64]:
-        """Return the rate of each position, whose size is given in coins and in USD.
+        """Return the rate of each position, with its size in coins and in USD.
 
-        A position beyond the last tier has the rate of the last one; `beyond` names its contract.
+        A position larger than the last tier has the rate of the last tier; `beyond` names its contract.
         """
         symbols, venues, coins, notional = np.broadcast_arrays(symbols, venues, coins, notional)
         result = np.full(notional.shape, DEFAULT_MAINTENANCE)
@@ -302,14 +310,14 @@ class MaintenanceTiers:
 
     @property
     def beyond(self) -> list[str]:
-        """Contracts with a position larger than their last tier so far, and the size of that tier."""
+        """Contracts that had a position larger than their last tier, with the size of the tier."""
         return [
             "{} on {} ({})".format(*self._labels[place], limit)
             for place, limit in sorted(self._beyond.items())
         ]
 
     def beyond_notice(self) -> str:
-        """Return the text of a notice about positions larger than their last tier; empty without one."""
+        """Return the text of a notice about positions larger than their last tier, or an empty text."""
         if not self._beyond:
             return ""
         return (
@@ -318,6 +326,6 @@ class MaintenanceTiers:
         )
 
     def highest(self) -> float:
-        """Return the rate of the smallest positions, at its highest over all contracts."""
+        """Return the highest rate of the first tier over all contracts."""
         firsts = [float(rates[0]) for _, _, rates in self._tiers.values()]
         return max([*firsts, DEFAULT_MAINTENANCE] if self.absent else firsts)

@@ -144,8 +144,8 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
     ("column", "value", "message"),
     [
         ("time", np.nan, "table must have times in the column 'time', got float64"),
-        ("exchange", np.nan, "table has no text in the column 'exchange' but float64"),
-        ("instrument_name", pd.NaT, "table has no text in the column 'instrument_name' but datetime64"),
+        ("exchange", np.nan, "table must have text in the column 'exchange', got float64"),
+        ("instrument_name", pd.NaT, "table must have text in the column 'instrument_name', got datetime64"),
     ],
 )
 def test_a_column_of_another_kind_than_in_the_tables_is_refused(

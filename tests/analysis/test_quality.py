@@ -147,7 +147,7 @@ def test_misuse_is_refused() -> None:
         quality(series([0, 1]), column="iv2")
     with pytest.raises(ValueError, match="times without a zone"):
         quality(series([0, 1]).assign(time=pd.date_range("2026", periods=2)))
-    with pytest.raises(ValueError, match="which column is the value"):
+    with pytest.raises(ValueError, match="column is required"):
         quality(pd.DataFrame({"time": pd.to_datetime(["2026-01-01T00Z"]), "x": [1.0], "y": [2.0]}))
 
 

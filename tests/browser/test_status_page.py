@@ -45,7 +45,7 @@ def test_the_page_says_how_fresh_each_venue_is(address: str, opened: Callable[..
     assert rows["zo"]["oi_history"] == "–"
     assert page.locator("td.late").first.text_content() == "3.0 h"
     assert "Data since 2026-01-01 00:00 UTC" in page.locator("body").text_content()
-    assert "keeps no ledger" in page.locator("body").text_content()
+    assert "Gaps are known only for an archive" in page.locator("body").text_content()
 
 
 def test_a_venue_that_went_silent_two_days_ago_is_late_and_not_gone(tmp_path: Path) -> None:

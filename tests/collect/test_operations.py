@@ -283,8 +283,8 @@ def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [
-        ([], "This source keeps no ledger"),
-        ([("okx", None, 0, 60, "")], "None: 1 pairs of venue and table were answered"),
+        ([], "Gaps are known only for an archive"),
+        ([("okx", None, 0, 60, "")], "None: 1 pairs of venue and table, all without gaps"),
         ([("okx", "BTC", 0, 60, ""), ("okx", "ETH", 0, 60, "")], "None: 1 pairs"),
         ([("okx", None, 0, 60, _FILE)], "None: 1 pairs"),
         ([("okx", None, 0, 10, ""), ("okx", None, 40, 60, "")], "okx funding_history 0.0 1 0"),

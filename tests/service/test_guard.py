@@ -197,7 +197,7 @@ def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
         end.set()
         closing_thread.join()
     assert (found.status_code, found.headers["Retry-After"]) == (503, "1")
-    assert found.json() == {"error": "the service is ending: ask again once it is back"}
+    assert found.json() == {"error": "the service is shutting down: retry once it is running again"}
 
 
 @pytest.mark.parametrize(

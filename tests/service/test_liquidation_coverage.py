@@ -73,10 +73,10 @@ def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
     }
     assert _plain(coverage["observed"]) == [_span(6, 0)], "when all of them were"
     assert coverage["missed"] == []
-    (said,) = [text for text in notices if "were asked or listened to" in text]
+    (said,) = [text for text in notices if "were requested or streamed" in text]
     assert "for a part only: okx 25%; for some symbols only: gateio (BTC); not at all: binance" in said
-    assert said.endswith("(no rows is then not none)")
-    assert any("were asked or listened to" in text for text in dd.provenance(orders)["notices"])
+    assert said.endswith("(an empty result does not mean that there were none)")
+    assert any("were requested or streamed" in text for text in dd.provenance(orders)["notices"])
 
 
 def test_only_the_venues_of_the_question_count(folder: Path) -> None:
@@ -110,7 +110,7 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
     ):
         rows, notices = noticed(dd.liquidations.events, symbols=symbols, **given)
         assert _plain(dd.provenance(rows)["coverage"]["asked"]["gateio"]) == spans
-        said = [text for text in notices if "were asked or listened to" in text]
+        said = [text for text in notices if "were requested or streamed" in text]
         assert len(said) == (part is not None)
         assert all(f"for a part only: gateio {part} (" in text for text in said)
 

@@ -78,7 +78,7 @@ def test_a_tool_answers_as_the_endpoint_does() -> None:
             "dev",
             "funding_historical",
             {"symbol": "BTC", "strat": "2026"},
-            "has no 'strat'; did you mean 'start'?",
+            "unknown argument 'strat'; did you mean 'start'?",
         ),
         ("free", "oi_exchanges-summary", {}, "required_tier"),
     ],
@@ -175,7 +175,7 @@ def test_arguments_of_an_analysis_are_checked(on_the_sample: Any) -> None:
         ("analysis_surface_summary", {"symbol": "DOGE", "exchange": "okx"}),
         server=on_the_sample,
     )
-    assert "has no 'fees'; did you mean 'fee_bps'?" in unknown.content[0].text
+    assert "unknown argument 'fees'; did you mean 'fee_bps'?" in unknown.content[0].text
     assert "requires symbol" in missing.content[0].text
     assert "no options of DOGE on okx" in wrong.content[0].text
     assert unknown.is_error

@@ -61,5 +61,5 @@ def test_an_empty_answer_says_that_no_one_was_asked(market: None, call: str, tab
         said[symbol] = [text for text in notices if "requested" in text]
     assert said["ETH"] == [], "bybit was asked, and has none"
     assert len(said["BTC"]) == len(said["SOL"]) == 1
-    assert f"{table} of BTC in this range was never requested of any venue" in said["BTC"][0]
-    assert f"{table} of SOL in this range was requested of okx without an answer" in said["SOL"][0]
+    assert f"{table} of BTC in this range was never requested from any venue" in said["BTC"][0]
+    assert f"{table} of SOL in this range was requested from okx without a response" in said["SOL"][0]

@@ -1,4 +1,4 @@
-"""Refusals: one exception that carries the status, the body and the headers of the answer."""
+"""Error responses as an exception with the status, the body and the headers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DOCS = "/docs"
 
 
 class Refusal(Exception):
-    """A request that gets an error answer: HTTP status, JSON object with ``error``, and further headers."""
+    """Error response to a request: HTTP status, JSON object with ``error``, and additional headers."""
 
     def __init__(
         self, status: int, error: str, *, headers: Mapping[str, str] | None = None, **fields: object
@@ -22,16 +22,17 @@ class Refusal(Exception):
 
 
 def bad_request(error: str) -> Refusal:
-    """Refuse a parameter that cannot be read, or does not fit the others (400)."""
+    """Return the error for a parameter that cannot be read or conflicts with another one (400)."""
     return Refusal(400, error)
 
 
 def unknown_symbol(symbol: str, known: Iterable[str]) -> Refusal:
-    """Refuse a symbol that is not there, with the nearest that are (404)."""
+    """Return the error for an unknown symbol, with the most similar symbols (404)."""
     near = ", ".join(nearest_symbols(symbol, known))
-    return not_found(f"unknown symbol {symbol!r}" + (f"; did you mean {near}?" if near else ""))
+    hint = f"; did you mean {near}?" if near else ""
+    return not_found(f"unknown symbol {symbol!r}{hint}")
 
 
 def not_found(error: str) -> Refusal:
-    """Refuse a symbol, venue or path that is not there, or data that the source does not hold (404)."""
+    """Return the error for an unknown symbol, venue or path, or for data that the source lacks (404)."""
     return Refusal(404, error)

@@ -1,8 +1,8 @@
 """The service on a port: in a thread, in the foreground, or in several processes that share the port.
 
-The parent listens and answers nothing: its socket goes to the workers. A worker that dies is replaced;
-workers end with the parent. Keys and the clock are the same in all of them; request rates, the queue in which
-keys take turns and the answers kept in memory are each process's own.
+With several processes the parent only opens the socket, and the workers serve it. The parent replaces a
+worker that dies, and the workers end with the parent. All workers have the same keys and the same clock. Each
+worker has its own request rates, its own queue and its own cache of responses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WORKER_PATIENCE = 10.0
 
 
 class WorkerSettings(NamedTuple):
-    """What every worker serves: the source, its clock (None: the machine's), key to tier, and the rest."""
+    """Arguments of `app` for every worker. `now` None is the machine's clock; `keys` maps keys to tiers."""
 
     source: str
     now: pd.Timestamp | None
@@ -66,7 +66,7 @@ def run_workers(count: int, settings: WorkerSettings, listener: socket.socket) -
                 worker.terminate()
             for worker in workers:
                 worker.join(_WORKER_PATIENCE)
-                worker.kill()  # does nothing to one that has ended
+                worker.kill()  # has no effect on a process that has ended
 
 
 def _keep_running(
@@ -76,7 +76,7 @@ def _keep_running(
     workers: dict[SpawnProcess, float],
     stop: Connection,
 ) -> None:
-    """Start workers, and another for each that ends, until `stop` is readable; `workers` by their start."""
+    """Start workers, and replace those that end, until `stop` is readable; `workers` maps to start times."""
     failures = 0
     while not stop.poll():
         if len(workers) < count:
@@ -88,8 +88,13 @@ def _keep_running(
             workers[worker] = time.monotonic()
             continue
         multiprocessing.connection.wait([stop, *(worker.sentinel for worker in workers)])
-        for worker in [worker for worker in workers if worker.exitcode is not None]:
-            failures = failures + 1 if time.monotonic() - workers.pop(worker) < _SHORT_SECONDS else 0
+        ended = [worker for worker in workers if worker.exitcode is not None]
+        for worker in ended:
+            lifetime = time.monotonic() - workers.pop(worker)
+            if lifetime < _SHORT_SECONDS:
+                failures += 1
+            else:
+                failures = 0
             if failures >= _MOST_FAILURES:
                 code = worker.exitcode
                 raise OSError(f"workers of the service end as soon as they start (exit code {code})")
@@ -97,10 +102,13 @@ def _keep_running(
 
 @contextmanager
 def _stop_requests() -> Iterator[Connection]:
-    """Yield a connection that is readable once SIGINT or SIGTERM has come: an exception may be lost."""
+    """Yield a connection that is readable once SIGINT or SIGTERM has come.
+
+    An exception raised by a signal handler may be lost in a callback; the connection stays readable.
+    """
     stop, request = multiprocessing.Pipe(duplex=False)
     with stop, request:
-        if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+        if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
             yield stop
             return
         signals = (signal.SIGINT, signal.SIGTERM)
@@ -114,7 +122,7 @@ def _stop_requests() -> Iterator[Connection]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Let processes that are started meanwhile inherit that SIGINT, which reaches all of them, is blocked."""
+    """Block SIGINT for processes started in this block; a terminal sends it to the whole group."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -127,7 +135,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _work(settings: WorkerSettings, listener: socket.socket) -> None:
-    """Serve in this process until it is stopped, or its parent is gone."""
+    """Serve in this worker process until it is stopped or its parent ends."""
     store = open_store(settings.source)
     clock = clock_of(store, settings.now, live=settings.now is None)
     served = app(store, clock=clock, keys=settings.keys, keyless=settings.keyless, hosts=settings.hosts)
@@ -138,6 +146,7 @@ def _work(settings: WorkerSettings, listener: socket.socket) -> None:
 
 
 def _end_with_parent(server: uvicorn.Server) -> None:
+    """Stop the server of a worker when the parent process ends."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
@@ -145,7 +154,7 @@ def _end_with_parent(server: uvicorn.Server) -> None:
 
 
 _PATIENCE = 30.0
-_OPEN = "  no key is asked for: every request counts as Team"
+_OPEN = "  a key is not required: every request counts as Team"
 
 
 class RunningService:
@@ -210,18 +219,19 @@ def start(
     server = _Server(connections.config(served, request_seconds=request_seconds), listener)
     server.start()
     best = max(keys, key=lambda key: endpoints.TIERS.index(keys[key]))
-    asked = _asking(store, clock) if isinstance(store, LiveStore) else clock
-    return RunningService(_url(listener), best, store, asked, server)
+    if isinstance(store, LiveStore):
+        clock = _refreshed_clock(store, clock)
+    return RunningService(_url(listener), best, store, clock, server)
 
 
-def _asking(store: LiveStore, clock: Callable[[], pd.Timestamp]) -> Callable[[], pd.Timestamp]:
-    """Return the clock of a source that asks others, read after it has asked; not in a forked child."""
+def _refreshed_clock(store: LiveStore, clock: Callable[[], pd.Timestamp]) -> Callable[[], pd.Timestamp]:
+    """Return a clock that refreshes a live source before it is read; not for a forked child."""
 
-    def asked() -> pd.Timestamp:
+    def read() -> pd.Timestamp:
         store.refresh()
         return clock()
 
-    return asked
+    return read
 
 
 def serve(
@@ -239,9 +249,9 @@ def serve(
 ) -> None:
     """Run the service in the foreground until it is interrupted.
 
-    Says on standard output where it answers. Unless `keys` are given, it makes up one key per tier: a
-    terminal shows them; elsewhere, where standard output may end up in a log, they are put into a file that
-    its owner alone can read and that goes when the service ends.
+    The address is printed to standard output. Without `keys`, one random key per tier is generated. A
+    terminal shows the keys. Elsewhere standard output may be a log, so the keys are written to a file that
+    only its owner can read and that is removed when the service ends.
 
     Parameters
     ----------
@@ -269,22 +279,22 @@ def serve(
             "workers must be 1 for venues; serve the archive that they fill with several workers"
         )
     if page and workers > 1:
-        raise ValueError("the status page needs one worker")
+        raise ValueError(f"the status page requires workers=1, got {workers}")
     store = open_store(source)
     clock = clock_of(store, now, live=live)
     needs_keys = not (keys or keyless)
-    made_up = HiddenKeys({tier: secrets.token_hex(16) for tier in endpoints.TIERS} if needs_keys else {})
-    by_key = HiddenKeys({key: tier for tier, key in (keys or made_up).items()})
-    if len(by_key) < len(keys or made_up):
-        raise ValueError("two tiers have the same key: use a key of its own for each")
+    generated = HiddenKeys({tier: secrets.token_hex(16) for tier in endpoints.TIERS} if needs_keys else {})
+    by_key = HiddenKeys({key: tier for tier, key in (keys or generated).items()})
+    if len(by_key) < len(keys or generated):
+        raise ValueError("two tiers have the same key: use a different key for each tier")
     hosts = [host, *allow_hosts]
     served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts, page=page)
     listener = _listen(host, port)
     with contextlib.ExitStack() as stack:
         stack.enter_context(listener)
         stack.enter_context(_terminable())
-        shown = _shown_keys(made_up, stack)
-        status = [f"  its state: {_url(listener)}/status"] if page else []
+        shown = _shown_keys(generated, stack)
+        status = [f"  status page: {_url(listener)}/status"] if page else []
         _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless, *status])
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         if workers == 1:
@@ -297,12 +307,12 @@ def serve(
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the process by an exception, as Ctrl-C does, so that the file of keys is removed."""
+    """Raise on SIGTERM, as Ctrl-C does, so that the file of keys is removed."""
 
     def end(_: int, __: object) -> None:
         raise SystemExit(0)
 
-    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
     before = signal.signal(signal.SIGTERM, end)
@@ -339,25 +349,27 @@ class _Server:
         self._listener.close()
 
     def _after_fork(self) -> None:
-        """Put the null device in place of the sockets in a forked child, where no thread serves them."""
+        """Replace the sockets by the null device in a forked child, which has no thread to serve them."""
         self._fork_lock = threading.Lock()
         sockets: list[Any] = [self._listener]
         for protocol in self._server.server_state.connections:
             transport = getattr(protocol, "transport", None)
             sockets.append(None if transport is None else transport.get_extra_info("socket"))
         null = os.open(os.devnull, os.O_RDWR)
-        for one in sockets:
-            if one is not None and one.fileno() >= 0:
-                os.dup2(null, one.fileno(), inheritable=False)
+        for inherited in sockets:
+            if inherited is not None and inherited.fileno() >= 0:
+                os.dup2(null, inherited.fileno(), inheritable=False)
         os.close(null)
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on a host and port; raise `OSError` with both in the message."""
     try:
         if not 0 <= port < 1 << 16:
             raise OSError("a port is a number from 0 to 65535")
         family, kind, proto, _, address = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0]
-        listener = socket.socket(family, kind, proto)  # TCP in words: else asyncio delays small packets
+        # asyncio sets TCP_NODELAY only on sockets whose protocol is TCP; with protocol 0 small packets wait.
+        listener = socket.socket(family, kind, proto)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -373,7 +385,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Return a hash of what makes answers: those that another version kept are not this one's."""
+    """Return a hash of the code that makes responses: stored responses of other versions are not used."""
     return package_digest("sources", "analysis/black76", "support", "tables", "units")
 
 
@@ -382,21 +394,22 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _shown_keys(made_up: Mapping[str, str], stack: contextlib.ExitStack) -> list[str]:
-    """Show made-up keys on a terminal, else say in which file they are while the stack is open."""
-    lines = [f"  key of tier {tier}: {key}" for tier, key in made_up.items()]
+def _shown_keys(generated: Mapping[str, str], stack: contextlib.ExitStack) -> list[str]:
+    """Return lines that show generated keys on a terminal, else the file with them until the stack closes."""
+    lines = [f"  key of tier {tier}: {key}" for tier, key in generated.items()]
     if not lines or sys.stdout.isatty():
         return lines
     handle, path = tempfile.mkstemp(prefix="derivdata-keys-", suffix=".txt")  # only its owner may read it
     stack.callback(lambda: pathlib.Path(path).unlink(missing_ok=True))
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.writelines(f"{tier}: {key}\n" for tier, key in made_up.items())
-    return [f"  keys for this run: {path}", "  keys of your own: --key TIER=KEY"]
+        file.writelines(f"{tier}: {key}\n" for tier, key in generated.items())
+    return [f"  keys for this run: {path}", "  to set your own keys: --key TIER=KEY"]
 
 
 def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remarks: Sequence[str]) -> None:
-    lines = [f"{store.label}{' (synthetic)' * store.synthetic} at {times.iso(clock)}: {_url(listener)}"]
-    lines += remarks
+    """Print the source, its time, the address and further remarks."""
+    label = f"{store.label} (synthetic)" if store.synthetic else store.label
+    lines = [f"{label} at {times.iso(clock)}: {_url(listener)}", *remarks]
     if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         lines.append("  other machines can reach this; keys and data travel unencrypted")
         lines += _terms_of(store)
@@ -405,12 +418,13 @@ def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remark
 
 
 def _terms_of(store: Store) -> list[str]:
-    """Return a line on data that was collected from venues, whose terms reserve redistribution."""
+    """Return a line about redistribution if the data was collected from venues, whose terms restrict it."""
     archive = getattr(store, "archive", store)
     venues = archive.requests()["exchange"] if hasattr(archive, "requests") else []
     if not len(venues):
         return []
     names = ", ".join(sorted(set(venues)))
     return [
-        f"  collected from {names}: redistribution is your responsibility (derivdata venues says their terms)"
+        f"  collected from {names}: redistribution is your responsibility "
+        "(derivdata venues lists their terms)"
     ]

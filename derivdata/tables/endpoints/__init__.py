@@ -1,6 +1,6 @@
 """The API document as data: endpoints, parameters, tiers, limits.
 
-`definitions` has them all, by their names here.
+They are in `definitions`, under the same names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ __all__ = [
 
 @lru_cache(maxsize=1024)
 def endpoint_of(path: str) -> Endpoint | None:
-    """Return the endpoint that a concrete path belongs to, or None; an exact path wins over a template."""
+    """Return the endpoint of a concrete path, or None; an exact path is preferred to a template."""
     candidates = [endpoint for endpoint in ENDPOINTS if endpoint.matches(path)]
     return min(candidates, key=lambda endpoint: endpoint.path.count("{"), default=None)

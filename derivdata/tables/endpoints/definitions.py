@@ -28,7 +28,7 @@ WEEK_TO_QUARTER = replace(RANGE, default="7d", choices=("7d", "30d", "90d"))
 AGGREGATE_SECONDS = 600.0
 EXCHANGE = Param("exchange", ParamKind.TEXT, "Venue's slug.", required=True)
 PATH_EXCHANGE = Param("exchange", ParamKind.TEXT, "Venue's slug.", required=True, in_path=True)
-LIMIT = Param("limit", ParamKind.INTEGER, "Most entries in one answer.")
+LIMIT = Param("limit", ParamKind.INTEGER, "Maximum number of entries in a response.")
 DAYS = Param(
     "range", ParamKind.DAYS, "Rolling window that ends now, 1d to 90d; longer from Pro.", default="30d"
 )
@@ -36,7 +36,7 @@ WINDOW = (START, END, RANGE)
 
 
 def _of(path: str, table: str, doc: str, *params: Param, tier: str = "dev", **how: Any) -> Endpoint:
-    """Return an endpoint; where windows are rolling or absolute, they are not asked for together."""
+    """Return an endpoint; a rolling window and an absolute window exclude each other."""
     both = {"range", "start"} <= {p.name for p in params}
     how.setdefault("exclusive", (("range", "start"), ("range", "end")) if both else ())
     return Endpoint(path, tier, table, doc, params=params, **how)
@@ -68,7 +68,7 @@ LIQUIDATIONS_EVENTS = _of(
     "liquidations_events",
     "Recent liquidation orders, or those since a time.",
     Param("since", ParamKind.MILLIS, "Only events after this time, from the event store."),
-    Param("limit", ParamKind.INTEGER, "Most events in one answer."),
+    Param("limit", ParamKind.INTEGER, "Maximum number of events in a response."),
     Param("min_usd", ParamKind.NUMBER, "Minimum value in USD; without effect if since is given."),
     Param("exchange", ParamKind.LIST, "Venues' slugs."),
     _SYMBOLS,

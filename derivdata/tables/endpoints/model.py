@@ -12,11 +12,11 @@ from urllib.parse import unquote
 TIERS = ("free", "dev", "pro", "team")
 
 LOCAL = "/local/"
-"""Paths under it are the library's own, in addition to those of the API document."""
+"""Prefix of the library's own paths, which the API document does not have."""
 
 
 def allows(tier: str, needed: str) -> bool:
-    """Return whether a key of `tier` may ask for what needs `needed`."""
+    """Return whether a key of `tier` may use an endpoint that needs the tier `needed`."""
     return TIERS.index(tier) >= TIERS.index(needed)
 
 
@@ -27,7 +27,7 @@ class ParamKind(StrEnum):
     LIST = "comma-separated text"
     INTEGER = "integer"
     NUMBER = "number"
-    INSTANT = "ISO 8601 instant"
+    INSTANT = "ISO 8601 time"
     MILLIS = "Unix milliseconds"
     DAYS = "whole days, such as 30d"
 
@@ -40,9 +40,9 @@ class Param:
     kind: ParamKind
     doc: str
     required: bool = False
-    default: str | float | None = None  # what the service assumes, as the document states it
-    choices: tuple[str, ...] = ()  # values that are known
-    documented: bool = True  # the document lists the choices: elsewhere a service may take others
+    default: str | float | None = None  # the service's default, by the document
+    choices: tuple[str, ...] = ()  # known values
+    documented: bool = True  # whether the document lists the choices; else a service may accept others
     in_path: bool = False  # a segment of the path instead of a part of the query
 
 
@@ -62,26 +62,26 @@ class Endpoint:
     """One endpoint of the API document."""
 
     path: str  # ``{symbol}`` represents a parameter in the path
-    tier: str  # the lowest that may ask
-    table: str  # that its fetcher returns
+    tier: str  # the lowest tier that may use it
+    table: str  # table that its fetcher returns
     doc: str
     params: tuple[Param, ...] = ()
-    fresh_seconds: float = 60.0  # how long the cache answers while the window is not closed
-    per_second: float | None = None  # requests that the service allows
-    exclusive: tuple[tuple[str, str], ...] = ()  # pairs of parameters that may not stand together
-    unit: str = ""  # of the figures, as an answer names it
-    states_resolution: bool = False  # the document promises that an answer names the one it used
-    # Of a local endpoint that shows a table's rows by venue: how they come to a resolution. "sampled" is the
-    # newest row of each step at its end, "added" their sum; "single" rows have no resolution
+    fresh_seconds: float = 60.0  # how long a cached response is used while the window is not closed
+    per_second: float | None = None  # request rate that the service allows
+    exclusive: tuple[tuple[str, str], ...] = ()  # pairs of parameters that exclude each other
+    unit: str = ""  # unit of the figures, as in the response
+    states_resolution: bool = False  # whether responses state the used resolution, by the document
+    # For a local endpoint with the rows of a table by venue, how rows are brought to a resolution: "sampled"
+    # is the newest row of each step at its end, "added" the sum; "single" rows are without a resolution
     rows: Literal["", "sampled", "added", "single"] = ""
 
     @cached_property
     def local(self) -> bool:
-        """True if the local service alone answers it: the API document does not have it."""
+        """Whether only the local service has the endpoint, and the API document does not."""
         return self.path.startswith(LOCAL)
 
     def matches(self, path: str) -> bool:
-        """Return whether a concrete path is one of this endpoint's."""
+        """Return whether a concrete path belongs to this endpoint."""
         names = [field for _, field, _, _ in string.Formatter().parse(self.path) if field]
         if not names:
             return path == self.path
@@ -90,6 +90,6 @@ class Endpoint:
         return path.startswith(head) and path.endswith(tail) and bool(middle) and "/" not in middle
 
     def values(self, path: str) -> dict[str, str]:
-        """Return the parameters that a concrete path of this endpoint holds, by name."""
+        """Return the parameters in a concrete path of this endpoint, by name."""
         pairs = zip(self.path.split("/"), path.split("/"), strict=True)
         return {field[1:-1]: unquote(value) for field, value in pairs if field.startswith("{")}

@@ -1,4 +1,4 @@
-"""Columns and tables: kinds, units, keys. Frames are built and checked here and nowhere else."""
+"""Columns and tables: kinds, units, keys. All frames are built and checked here."""
 
 from derivdata.tables.schema.column import Column, Kind, coded, floats, ranks, repeated
 from derivdata.tables.schema.table import OpenTable, Table

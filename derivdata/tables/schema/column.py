@@ -1,4 +1,4 @@
-"""Columns: kinds of values, and the cast of any values to a column's dtype or a `SchemaError`."""
+"""Columns: kinds of values, and casting values to the dtype of a column, or raising `SchemaError`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from derivdata.support.arrays import Array
 
 _STR = pd.StringDtype(na_value=np.nan)
 _LARGEST_EXACT = 2.0**53
-"""Floats below hold every whole number."""
+"""Floats below this represent every integer exactly."""
 
 _PLAIN_TEXT: frozenset[type] = frozenset({str, NoneType})
 _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
@@ -122,7 +122,7 @@ def _row_count(table: Any) -> int:
 
 
 def _with_default(column: Column, values: Any) -> pd.Series:
-    """Return values with the column's default for each that is missing."""
+    """Replace missing values by the column's default."""
     listed = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
     words = pd.Series(listed, dtype=object).reset_index(drop=True)
     return words.where(words.notna(), column.default)
@@ -152,8 +152,8 @@ def cast(table: str, name: str, column: Column, values: Any) -> Any:
 def written_as_text(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
     """Return a frame with digits in text columns that a reader of a file parsed as whole numbers.
 
-    Such a reader makes floats of whole numbers if some are missing. Other floats, which may be rounded or
-    written as "1E5", are left unchanged and refused later.
+    Such a reader makes floats of integers if some are missing. Other floats, which may be rounded or written
+    as "1E5", are not changed, and raise an error later.
     """
     changed = {}
     for name, column in columns.items():
@@ -177,7 +177,7 @@ def text(values: Any) -> Any:
         values = array = _categorical(array)
     words = array.categories
     codes = array.codes
-    used = np.zeros(len(words) + 1, dtype=bool)  # the last place is for −1, missing values
+    used = np.zeros(len(words) + 1, dtype=bool)  # the last element is for the code −1, missing values
     used[codes[:1]] = True
     used[codes[1:][codes[1:] != codes[:-1]]] = True  # once for each run of equal neighbours
     used = used[:-1]
@@ -188,12 +188,12 @@ def text(values: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def words_dtype(*words: str) -> pd.CategoricalDtype:
-    """Return the dtype of a text column that holds these words, in their order."""
+    """Return the dtype of a text column with these words, in their order."""
     return pd.CategoricalDtype(pd.Index(words, dtype="str"))
 
 
 def coded(words: Iterable[str], codes: Array) -> pd.Categorical:
-    """Build a text column from the place of each row's word among `words`."""
+    """Build a text column from the position of each row's word among `words`."""
     return pd.Categorical.from_codes(codes, dtype=words_dtype(*words), validate=False)
 
 
@@ -212,11 +212,10 @@ def _categorical(values: Any) -> pd.Categorical:
         encoded = values.combine_chunks().dictionary_encode()
         indices = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
         return coded(encoded.dictionary.to_pylist(), indices.to_numpy())
-    listed = (
-        np.fromiter(values, dtype=object, count=len(values)) if isinstance(values, list | tuple) else values
-    )
-    codes, words = pd.factorize(listed)
-    _refuse_others(words)
+    if isinstance(values, list | tuple):
+        values = np.fromiter(values, dtype=object, count=len(values))  # np.array would convert numbers
+    codes, words = pd.factorize(values)
+    _require_text(words)
     return pd.Categorical.from_codes(codes, categories=pd.Index(words, dtype="str"))
 
 
@@ -226,18 +225,19 @@ def _label(values: Any) -> Any:
     if isinstance(values, pd.Categorical) or isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         return pd.array(np.asarray(values, dtype=object), dtype="str")
     if not isinstance(getattr(values, "dtype", None), pd.StringDtype) and not _only(values, _PLAIN_TEXT):
-        _refuse_others(values)
+        _require_text(values)
     return pd.array(values, dtype="str")
 
 
-def _refuse_others(values: Any) -> None:
+def _require_text(values: Any) -> None:
+    """Raise `TypeError` for a value that is neither text nor missing."""
     wrong = [v for v in values if not (isinstance(v, str) or v is None or v is pd.NA or v != v)]
     if wrong:
         raise TypeError(f"expected text, got {wrong[0]!r}")
 
 
 def _only(values: Any, kinds: frozenset[type]) -> bool:
-    """Return whether a list holds values of these types only, without subclasses."""
+    """Return whether values are a list with these types only, without subclasses."""
     return isinstance(values, list) and set(map(type, values)) <= kinds
 
 
@@ -248,13 +248,13 @@ def floats(values: Sequence[float | None]) -> Array:
 
 
 def packed(values: Sequence[Any]) -> Array | None:
-    """Return numbers as an array, faster than numpy does; None if a value is missing or not a number."""
-    room = bytearray(8 * len(values))
+    """Convert numbers to an array faster than numpy; return None if a value is missing or not a number."""
+    buffer = bytearray(8 * len(values))
     try:
-        struct.pack_into(f"{len(values)}d", room, 0, *values)
+        struct.pack_into(f"{len(values)}d", buffer, 0, *values)
     except (struct.error, OverflowError):
         return None
-    return np.frombuffer(room)
+    return np.frombuffer(buffer)
 
 
 def _number(values: Any) -> Array:
@@ -287,14 +287,15 @@ def _all_numbers(values: Any) -> bool:
 def _count(values: Any) -> Any:
     numbers = _number(values)
     missing = np.isnan(numbers)
-    whole = missing | (np.isfinite(numbers) & (np.floor(numbers) == numbers))
-    if not whole.all():
-        raise ValueError(f"{(~whole).sum()} of {whole.size} are not whole, the first is {numbers[~whole][0]}")
+    is_whole = missing | (np.isfinite(numbers) & (np.floor(numbers) == numbers))
+    if not is_whole.all():
+        wrong = numbers[~is_whole]
+        raise ValueError(f"{wrong.size} of {is_whole.size} are not whole, the first is {wrong[0]}")
     return pd.arrays.IntegerArray(np.where(missing, 1, numbers).astype(np.int64), missing)
 
 
 def ranks(values: Any) -> Any:
-    """Convert whole numbers, some of them text; other text ("500+") has no rank and becomes missing."""
+    """Convert integers and text of digits to ranks; other text ("500+") becomes missing."""
     if isinstance(getattr(values, "dtype", None), pd.Int64Dtype):
         return values
     numbers: list[Any] = []

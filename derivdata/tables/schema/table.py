@@ -1,4 +1,4 @@
-"""Tables: one row per key, declared columns and dtypes; and open tables, of payloads without a schema."""
+"""Tables: one row per key, declared columns and dtypes. Open tables: payloads without a schema."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ARROW = {
 }
 _BATCH = 512
 _EXACT: dict[str, Any] = {"float_precision": "round_trip"} if pd.__version__.startswith("3.0.") else {}
-"""Option with which `pandas.read_csv` reads the numbers that were written; from 3.1 on, it always does."""
+"""Option for exact numbers in `pandas.read_csv`; from pandas 3.1 on they are always exact."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Table:
     name
         Family and fetcher: ``funding_history`` is what ``dd.funding.history`` returns.
     key
-        Columns that together name a row; none may be missing, no two rows may share them.
+        Columns that identify a row; they may not be missing, and two rows may not have equal keys.
     columns
         Every column in order, the key's first.
     wire
@@ -81,7 +81,7 @@ class Table:
         return self.batches(batches) | {n: repeated(v, len(rows)) for n, v in constants.items()}
 
     def batches(self, batches: Iterable[Sequence[Struct]]) -> dict[str, Any]:
-        """Return the columns of structs that come in batches; a batch is released before the next one."""
+        """Return the columns of structs in batches; each batch is released before the next one."""
         return gather(batches, {self.wire.get(n, n): column.kind for n, column in self.columns.items()})
 
     def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
@@ -94,8 +94,8 @@ class Table:
 
     def some(self, names: Sequence[str], given: Any) -> pd.DataFrame:
         """Return some columns of a mapping or frame, each in its dtype, rows unsorted and unchecked."""
-        chosen = {name: self.columns[name] for name in names}
-        return pd.DataFrame(cast_columns(self.name, chosen, given, optional=self.optional), copy=False)
+        columns = {name: self.columns[name] for name in names}
+        return pd.DataFrame(cast_columns(self.name, columns, given, optional=self.optional), copy=False)
 
     def joined(self, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return typed columns of several tables as one, sorted and checked; without tables, no rows."""
@@ -106,7 +106,7 @@ class Table:
         return self._checked({name: _joined([table[name] for table in tables]) for name in self.columns})
 
     def frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
-        """Return columns that are sorted and checked as a frame."""
+        """Build a frame from sorted and checked columns."""
         frame = pd.DataFrame(dict(enumerate(columns.values())), copy=False)
         frame.columns = self._labels.view()
         return frame
@@ -129,7 +129,7 @@ class Table:
         Raises
         ------
         SchemaError
-            A column is missing or holds other values, a key is missing, or two rows share it.
+            A column is missing or has values of another kind, a key is missing, or two rows share a key.
         """
         frame = plain_data.with_index_as_columns(plain_data.to_pandas(frame))
         rows = written_as_text(frame.reset_index(drop=True), self.columns)
@@ -154,7 +154,7 @@ class Table:
         Returns
         -------
         DataFrame
-            The table. CSV holds no ``attrs``: give ``source=`` to figures.
+            The table. CSV does not store ``attrs``: pass ``source=`` to figures.
 
         Raises
         ------
@@ -214,24 +214,30 @@ class Table:
         rank, tied = arrangement([ordered[name] for name in by])
         if rank is not None:
             ordered = {name: bare(values).take(rank) for name, values in ordered.items()}
-        self._refuse_doubles(ordered, tied)
+        self._require_unique(ordered, tied)
         return ordered
 
-    def _refuse_doubles(self, columns: Mapping[str, Any], tied: Array) -> None:
-        """Refuse duplicates: a pager repeated a page, or a venue sent a row twice.
+    def _require_unique(self, columns: Mapping[str, Any], tied: Array) -> None:
+        """Raise `SchemaError` for rows with equal keys: a repeated page, or a row that a venue sent twice.
 
-        `tied` marks rows that equal the previous one in key and order.
+        `tied` marks rows that equal the previous row in key and order.
         """
-        labels = [bare(columns[name]) for name in self.key if self.columns[name].kind is Kind.LABEL]
+        keys = {name: bare(columns[name]) for name in self.key}
         if set(self.order) <= set(self.key):
-            where = np.flatnonzero(tied) + 1
-        elif any(len(label.unique()) == len(label) for label in labels):
-            return
+            repeats = np.flatnonzero(tied) + 1
+        elif any(
+            len(values.unique()) == len(values)
+            for name, values in keys.items()
+            if self.columns[name].kind is Kind.LABEL
+        ):
+            return  # a label that identifies each row, such as an ID; faster than the check below
         else:
-            where = np.flatnonzero(pd.DataFrame({k: bare(columns[k]) for k in self.key}).duplicated())
-        if where.size:
-            first = escape_controls(", ".join(f"{k}={bare(columns[k])[where[0]]}" for k in self.key))
-            raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
+            repeats = np.flatnonzero(pd.DataFrame(keys).duplicated())
+        if repeats.size:
+            row = ", ".join(f"{name}={values[repeats[0]]}" for name, values in keys.items())
+            raise SchemaError(
+                f"{self.name}: {repeats.size} rows repeat a key, the first at {escape_controls(row)}"
+            )
 
 
 def _joined(columns: list[Any]) -> Any:
@@ -241,10 +247,10 @@ def _joined(columns: list[Any]) -> Any:
 
 
 def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
-    """Return the order in which rows ascend by some columns, and which rows then equal the previous one.
+    """Return the order of rows sorted by some columns, and a mask of rows that then equal the previous one.
 
-    The order is None if the rows ascend already. A column counts only where all columns before it are equal,
-    so it is not ranked once no two neighbours are equal.
+    The order is None if the rows are sorted already. A column matters only where all columns before it are
+    equal, so the remaining columns are not read once all neighbours differ.
     """
     tied = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:
@@ -263,7 +269,10 @@ def bare(column: Any) -> Any:
 
 
 def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
-    """Sort rows: each column sorts the rows that are equal in all columns before it."""
+    """Return the order of rows and the mask of `arrangement`, for rows that are not sorted.
+
+    Each column sorts only the rows that are equal in all columns before it.
+    """
     rank = np.arange(len(columns[0]))
     tied = np.ones(max(rank.size - 1, 0), dtype=bool)
     for column in columns:
@@ -271,7 +280,7 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
         codes = _codes(column.take(rank[unsettled]))
         group = np.cumsum(np.append(True, ~tied))[unsettled]
         if group.size and group[-1] < 2**16:
-            group = group.astype(np.uint16)  # few groups: numpy sorts 16 bits in linear time
+            group = group.astype(np.uint16)  # numpy sorts 16-bit integers in linear time
         if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
             order = np.lexsort((codes, group))
             rank[unsettled] = rank[unsettled[order]]
@@ -282,7 +291,7 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
 
 
 def _codes(column: Any) -> Array:
-    """Return numbers in the order of the values; categories are sorted already."""
+    """Return numbers with the order of the values; categories are sorted, so their codes are enough."""
     values = bare(column)
     if isinstance(values, pd.Categorical):
         return np.asarray(values.codes)
@@ -291,19 +300,19 @@ def _codes(column: Any) -> Array:
     if values.dtype == "float64":
         return np.asarray(values)
     if isinstance(values, pd.arrays.NumpyExtensionArray):
-        values = np.asarray(values)  # pandas does not sort its own array of objects
+        values = np.asarray(values)  # pandas does not sort its own arrays of objects
     return np.asarray(pd.factorize(values, sort=True)[0])
 
 
 def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Return columns by field, without those that the structs lack or that no row sets (`msgspec.UNSET`).
+    """Return columns by field, without fields that the structs lack or that all rows leave `msgspec.UNSET`.
 
-    A column is an Arrow array of text or numbers if its kind and all its values are, else a list.
+    A column of text or numbers is an Arrow array if all its values are of its kind, else a list.
     """
     arrays: dict[str, list[Any]] = {name: [] for name in kinds}
     for rows in batches:
         fields = rows[0].__struct_fields__
-        # One list of all fields row after row: a column is a slice of it, which takes half of a zip's time.
+        # One list with all fields, row by row: a column is a slice with a step, in half the time of zip.
         values = [*chain.from_iterable(map(astuple, rows))]
         for place, name in enumerate(fields):
             if name in arrays:
@@ -314,7 +323,8 @@ def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> di
 
 
 def _arrow(values: list[Any], kind: Kind) -> Any:
-    if values[0] is UNSET:  # Arrow would check each value before it refuses them
+    """Return values as an Arrow array if all are of the kind, else the list."""
+    if values[0] is UNSET:  # otherwise Arrow reads up to the last value before it fails
         return values
     numbers = packed(values) if kind in (Kind.NUMBER, Kind.COUNT) else None
     if numbers is not None:
@@ -340,7 +350,7 @@ def _whole_column(chunks: list[Any]) -> Any:
 _IDS = re.compile(r"(.*_)?o?id")
 _TIME_NAMES = frozenset({"timestamp", "t", "time", "date", "day", "hour"})
 _LARGEST = 2**53
-"""Beyond it a float no longer tells whole numbers apart."""
+"""Floats above this do not represent every integer."""
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,14})", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?((0|[1-9]\d*)?\.\d+|(0|[1-9]\d*)(\.\d*)?[eE][+-]?\d{1,2})", re.ASCII)
@@ -350,12 +360,12 @@ _DECIMAL = re.compile(r"[+-]?((0|[1-9]\d*)?\.\d+|(0|[1-9]\d*)(\.\d*)?[eE][+-]?\d
 class OpenTable:
     """A table whose columns are the fields of its rows, typed by one rule.
 
-    The rule looks at all values of a column. Only true and false make a flag. Only numbers, or text of
-    digits, make a float. Times in a column with the name of a time make a time. A list or an object becomes
-    its JSON text. Everything else is text. A column with the name of an id is text, and so is one with a
-    whole number that a float would change, with more than 15 digits, or with a leading zero. A field that a
-    row lacks is missing. Columns are in the order of their first appearance, under their wire names.
-    ``part`` comes first and names the part of the response that contained the row.
+    The rule uses all values of a column. If all are true or false, it is a flag. If all are numbers or text
+    of digits, it is a float. If it has the name of a time and all values are times, it is a time. A list or
+    an object becomes its JSON text. Everything else is text. A column with the name of an ID is text, and so
+    is a column with an integer that a float would change, with more than 15 digits or with a leading zero. A
+    field that a row lacks is missing. Columns are in the order of their first appearance, under their wire
+    names. ``part`` comes first and names the section of the response with the row.
 
     Attributes
     ----------
@@ -380,6 +390,7 @@ class OpenTable:
 
 
 def _typed(name: str, values: list[Any]) -> Any:
+    """Return a column by the rule of `OpenTable`."""
     present = [v for v in values if v is not None]
     if present and all(isinstance(v, bool) for v in present):
         return pd.array(values, dtype="boolean")

@@ -20,4 +20,4 @@ ANSWERS: Answers = {
     for family in (funding, liquidations, market_data, markets, oi_volume, onchain, options)
     for path, answer in family.ANSWERS.items()
 }
-"""Path of an endpoint to the function that answers it."""
+"""Path of an endpoint to the function that makes the body of its response."""

@@ -1,10 +1,10 @@
 """Encode responses as JSON without a Python loop over rows, and refuse responses that are too large.
 
 Every column becomes a list of JSON tokens (each distinct time or category is written once), and rows are
-joined from them. Missing values are ``null``. The size of a response over a long window is estimated from the
-same response over single days of it. Windows that cannot be too large at their resolution are not estimated.
+joined from them. Missing values are ``null``. The size of a response over a long window is estimated from
+single days of the window, unless its resolution makes a response that is too large impossible.
 
-Inputs of an answer, and the type of the functions that make one.
+The module also has the input of the functions that make responses (`RequestContext`), and their type.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from derivdata.support import times
 from derivdata.tables import endpoints
 
 FREE_SYMBOLS = ("BTC", "ETH")
-"""Symbols that the tier Free may request where a response is about single symbols."""
+"""Symbols that the tier Free may request from endpoints for one symbol."""
 
 
 @dataclass(frozen=True)
 class RequestContext:
-    """One admitted request: the source at the clock, the key's tier, parameters; a `part` of its window."""
+    """An admitted request: view of the store, tier of the key, parameters; `part` of the window, if set."""
 
     view: View
     tier: str
@@ -40,16 +40,16 @@ class RequestContext:
     part: AnswerWindow | None = None
 
     def window(self, params: Mapping[str, Any] | None = None) -> AnswerWindow:
-        """Return the window of the parameters (or others): see `View.window`."""
+        """Return the window of the request's parameters, or of other `params`: see `View.window`."""
         window = self.view.window(self.params if params is None else params, self.tier)
         return window if self.part is None else self.part
 
     def narrowed(self, part: AnswerWindow) -> RequestContext:
-        """Return the same request for a part of its window, at the resolution of the whole."""
+        """Return the request for a part of its window, at the resolution of the full window."""
         return replace(self, part=part)
 
     def missing(self, frame: pd.DataFrame, window: AnswerWindow, table: str) -> list[str]:
-        """Return a notice where an answer about one symbol has no rows since no venue was asked for them."""
+        """Return a notice if a symbol's rows are missing because they were never requested from a venue."""
         span = (window.start, window.end)
         venues = self.params["exchanges"]
         if len(frame):
@@ -58,7 +58,7 @@ class RequestContext:
 
 
 Answers: TypeAlias = dict[str, Callable[[RequestContext], dict[str, Any]]]
-"""Path of an endpoint to the function that makes the body of its answer."""
+"""Path of an endpoint to the function that makes the body of its response."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -71,7 +71,7 @@ def encode(body: Any) -> bytes:
 
 
 def stamp(instant: pd.Timestamp) -> str:
-    """Write an instant as snapshots do: ``YYYY-MM-DD HH:MM:SS``."""
+    """Format a time as in snapshots: ``YYYY-MM-DD HH:MM:SS``."""
     return str(instant.strftime("%Y-%m-%d %H:%M:%S"))
 
 
@@ -81,7 +81,7 @@ def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
 
 
 def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
-    """Write one JSON object per row."""
+    """Write one JSON object per row, by a bytes template that is filled from lists of tokens."""
     template = b"{" + b",".join(b"%b:%%b" % encode(name) for name in columns) + b"}"
     lists = [values if isinstance(values, list) else tokens(values) for _, values in columns.items()]
     return list(map(template.__mod__, zip(*lists, strict=True)))
@@ -92,18 +92,19 @@ def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
     fields = [b",%b:" % encode(name) for name in wide.columns]
     objects = []
     for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):
+        # NaN is the value that differs from itself.
         values = [field + encode(v) for field, v in zip(fields, row, strict=True) if v == v]
         objects.append(b'{"timestamp":%b%b}' % (stamp, b"".join(values)))
     return objects
 
 
 def array(items: list[bytes]) -> Raw:
-    """Join items that are JSON already to a JSON array."""
+    """Join JSON items to a JSON array."""
     return Raw(b"[" + b",".join(items) + b"]")
 
 
 def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict[str, Raw]:
-    """Put runs of equal labels under their label, each as an array or as `shape` says."""
+    """Map each label to the items of its run, as a JSON array or in another `shape`."""
     names = labels.to_numpy(dtype=object)
     if not len(names):
         return {}
@@ -112,12 +113,12 @@ def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict
 
 
 def tokens(values: Any) -> list[bytes]:
-    """Write every value as a JSON token: numbers, text, instants, truth values; missing is ``null``."""
+    """Write each value as a JSON token: number, text, time or truth value; missing is ``null``."""
     values = pd.Series(values, copy=False)
     if times.has_zone(values):
         return iso_tokens(pd.DatetimeIndex(values))
     if isinstance(values.dtype, pd.CategoricalDtype):
-        words = [*map(encode, values.cat.categories), b"null"]
+        words = [*map(encode, values.cat.categories), b"null"]  # code −1, a missing value, is the last word
         return [words[code] for code in values.cat.codes.tolist()]
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb":
         return encode(values.to_numpy().tolist())[1:-1].split(b",") if values.size else []
@@ -130,7 +131,7 @@ def tokens(values: Any) -> list[bytes]:
 
 
 def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
-    """Write instants as quoted ISO text in UTC ending in Z, with a fraction only where there is one."""
+    """Write times as quoted ISO text in UTC ending in Z, with a fraction of a second only if it is not 0."""
     codes, distinct = pd.factorize(index.as_unit("us").asi8)
     micros = np.asarray(distinct, dtype=np.int64)
     written = np.char.add(np.datetime_as_string(micros.view("M8[us]"), unit="s"), "Z")
@@ -147,19 +148,19 @@ LARGEST = 48 << 20
 
 _DAY = pd.Timedelta(1, "D")
 _ROW = 160
-"""Bytes of a row of a history, at most: two instants and a few numbers."""
+"""Maximum bytes of a row of a history: two times and a few numbers."""
 
 _MARGIN = 0.95
-"""Of the window named in the error: days that were not examined may have more rows."""
+"""Safety factor for the window in the error: days that were not examined may have more rows."""
 
 _SHORT_DAYS = 4.0
-"""Windows up to this long are made at once where nothing is known of their resolution."""
+"""Windows of unknown resolution are not estimated up to this length."""
 
 Answer = Callable[[RequestContext], Mapping[str, Any]]
 
 
 def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answer) -> bytes:
-    """Return the JSON of an answer, or refuse one above `LARGEST` with the longest window that is not."""
+    """Return a response as JSON; raise `Refusal` above `LARGEST`, with the longest window that fits."""
     names = {p.name for p in endpoint.params}
     has_window = "start" in names or ("range" in names and "group_by" not in names)
     window = context.window() if has_window else None
@@ -168,13 +169,13 @@ def encoded(endpoint: endpoints.Endpoint, context: RequestContext, answer: Answe
         if per_day * _days(window) > LARGEST:
             raise _refusal(window, per_day)
     body = encode(answer(context))
-    if len(body) > LARGEST:  # the sampled days underestimated it
+    if len(body) > LARGEST:  # the estimate from single days was too low
         raise _refusal(window, len(body) / (_days(window) if window else 1))
     return body
 
 
 def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window: AnswerWindow) -> bool:
-    """Return whether a row per venue and step of the window could be too much, or the step is unknown."""
+    """Return whether one row per venue and step could be too large; of unknown steps, long windows could."""
     if not any(p.name == "resolution" for p in endpoint.params):
         return _days(window) > 7 * _SHORT_DAYS
     step = times.resolution(context.params["resolution"] or adaptive(window.requested))
@@ -185,10 +186,11 @@ def _may_be_large(endpoint: endpoints.Endpoint, context: RequestContext, window:
 
 
 def _probes(window: AnswerWindow) -> list[AnswerWindow]:
-    """Single days of the window: the first, the middle and the last one."""
+    """Return single days of the window: the first, the middle and the last."""
     first = window.start
     last = window.end - _DAY
-    starts = dict.fromkeys(stamp.floor("1D") for stamp in (first + _DAY, first + (last - first) / 2, last))
+    middle = first + (last - first) / 2
+    starts = dict.fromkeys(stamp.floor("1D") for stamp in (first + _DAY, middle, last))
     days = [window._replace(start=max(s, window.start), end=min(s + _DAY, window.end)) for s in starts]
     return [day for day in days if day.start < day.end]
 
@@ -198,6 +200,7 @@ def _days(window: AnswerWindow) -> float:
 
 
 def _refusal(window: AnswerWindow | None, per_day: float) -> Refusal:
+    """Return the error for a response above `LARGEST`, with the longest window that fits."""
     limit = f"the limit of {LARGEST >> 20} MiB"
     if window is None:
         return bad_request(f"the response would exceed {limit}; request fewer rows")

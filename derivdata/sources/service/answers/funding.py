@@ -21,7 +21,7 @@ _MINUTES = 60
 
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
-    """``GET /funding``: every pair that has a rate now; Free sees BTC and ETH."""
+    """``GET /funding``: every pair with a current rate; Free sees BTC and ETH."""
     view = context.view
     view.need(*_TABLES)
     symbols = FREE_SYMBOLS if context.tier == "free" else None
@@ -35,7 +35,7 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     stated = merged[merged["interval_hours"].notna()]
     shown = sorted(merged["symbol"].astype(str).unique())
     native = units.convert(stated["rate_bps_8h"], "bps_8h", "native", hours=stated["interval_hours"])
-    raw = [b'"%b"' % (f"{v:.15f}".rstrip("0") + "0" * (v == round(v))).encode() for v in native.tolist()]
+    raw = [encoding.encode(_decimal(rate)) for rate in native.tolist()]
     return {
         "symbols": shown,
         "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
@@ -54,7 +54,7 @@ def metadata(context: RequestContext) -> dict[str, Any]:
     view.need(*_TABLES)
     rates = market.funding_now(view)
     hours = market.intervals(view).groupby("exchange", observed=True)["interval_hours"]
-    usual = hours.agg(lambda some: float(some.mode().iloc[0]))  # the smallest of several as frequent
+    usual = hours.agg(lambda values: float(values.mode().iloc[0]))  # of equal counts the smallest
     venues = _venues(sorted(rates["exchange"].astype(str).unique()))
     for venue in venues["exchange_names"]:
         if venue["name"] in usual.index:
@@ -67,14 +67,14 @@ def metadata(context: RequestContext) -> dict[str, Any]:
 
 
 def historical(context: RequestContext) -> dict[str, Any]:
-    """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
+    """``GET /funding/historical``: the sampled rate of one symbol; empty for an unknown symbol."""
     view = context.view
     params = context.params
     view.need("funding_history")
     window = context.window()
     column = StoredColumn("funding_history", "rate_bps_8h")
-    chosen = ([params["symbol"]], params["exchanges"])
-    frame, used, _ = view.series(column, window, params["resolution"], *chosen)
+    filters = ([params["symbol"]], params["exchanges"])
+    frame, used, _ = view.series(column, window, params["resolution"], *filters)
     stamps = encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))
     points = encoding.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
     return {
@@ -92,8 +92,8 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     params = context.params
     view.need("funding_settlements")
     window = context.window()
-    chosen = [params["symbol"]], params["exchanges"]
-    frame = view.rows(Query("funding_settlements", window.start, window.end, *chosen))
+    filters = [params["symbol"]], params["exchanges"]
+    frame = view.rows(Query("funding_settlements", window.start, window.end, *filters))
     has_interval = frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()
     frame = frame[has_interval | frame["rate_native"].notna()]
     stamps = encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))
@@ -103,7 +103,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
         "y": frame["rate_bps_8h"],
         "intervalMinutes": _whole(frame["interval_hours"] * _MINUTES),
     }
-    # Fields beyond the API's own, in answers with payments that need them.
+    # Fields beyond the API document, only in responses with payments that need them.
     if frame["interval_hours"].isna().any():
         fields["rateNative"] = frame["rate_native"]
     if (frame["payment_count"].fillna(1) > 1).any():
@@ -117,6 +117,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
 
 
 def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: pd.DataFrame) -> list[str]:
+    """Return notices with the reason for an empty response."""
     if len(frame):
         return []
     view = context.view
@@ -135,19 +136,26 @@ def _no_data(context: RequestContext, window: AnswerWindow, table: str, frame: p
     return [f"no data for this request: {why}", *context.missing(frame, window, table)]
 
 
+def _decimal(rate: float) -> str:
+    """Format a rate with up to 15 decimals and at least 1, as the API does."""
+    text = f"{rate:.15f}".rstrip("0")
+    return f"{text}0" if text.endswith(".") else text
+
+
 def _venues(slugs: list[str]) -> dict[str, Any]:
+    """Return the venues' slugs, and their names for display."""
     names = {s: tables.VENUES[s].display_name if s in tables.VENUES else s.upper() for s in slugs}
     return {"exchange_names": [{"name": s, "display": names[s]} for s in slugs], "exchanges": slugs}
 
 
 def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
-    """Venue to (symbol to token), from rows sorted by venue."""
+    """Map venues to objects of symbol and token, from rows sorted by venue."""
     pairs = list(map(b"%b:%b".__mod__, zip(encoding.tokens(frame["symbol"]), values, strict=True)))
     return encoding.split(pairs, frame["exchange"], b"{%b}")
 
 
 def _whole(values: pd.Series) -> list[bytes]:
-    """Numbers as tokens, whole ones without a fraction."""
+    """Write numbers as tokens, integers without a fraction."""
     return [encoding.encode(_number(value)) for value in values.tolist()]
 
 

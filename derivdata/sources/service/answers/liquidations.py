@@ -25,16 +25,16 @@ _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count",
 
 
 def events(context: RequestContext) -> dict[str, Any]:
-    """``GET /liquidations/events``: a day from `min_usd` on, newest first; `since` one, oldest first."""
+    """``GET /liquidations/events``: a day from `min_usd` on, newest first; after `since`, oldest first."""
     view = context.view
     params = context.params
     limit = params["limit"] or DEFAULT_LIMIT
     view.need(*market.TABLES)
-    chosen = {"symbols": _symbols(view, params), "venues": params["exchange"]}
+    filters = {"symbols": _symbols(view, params), "venues": params["exchange"]}
     notices: list[str] = []
     start = view.now - _DAY
     if params["since"] is None:
-        orders = market.liquidation_orders(view, start, view.horizon, **chosen)
+        orders = market.liquidation_orders(view, start, view.horizon, **filters)
         if params["min_usd"] is not None:
             orders = orders[orders["value_usd"] >= params["min_usd"]]
         orders = orders.iloc[::-1].head(limit)
@@ -47,9 +47,9 @@ def events(context: RequestContext) -> dict[str, Any]:
                 f"Dev covers the rolling {DEV_DAYS} days that end now"
             ]
             start = floor
-        orders = _since(view, start, limit, **chosen)
+        orders = _since(view, start, limit, **filters)
     body = {"events": encoding.rows(_columns(orders)), "count": len(orders)}
-    notices += _cover(view, body, start, view.now, **chosen)
+    notices += _cover(view, body, start, view.now, **filters)
     return body | {"notices": notices} if notices else body
 
 
@@ -65,16 +65,17 @@ def history(context: RequestContext) -> dict[str, Any]:
         notices = [f"resolution=raw is not available: the finest step of sums of liquidations is {_FINEST}"]
         used = _FINEST
     sums = _history(view, window, used, params["symbol"])
-    lost = sums["unknown_usd"].sum()
-    if lost > 0:
-        notices.append(f"{lost:.2f} USD of liquidations without a side are left out")
+    without_side = sums["unknown_usd"].sum()
+    if without_side > 0:
+        notices.append(f"{without_side:.2f} USD of liquidations without a side are left out")
     sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
     venues = encoding.objects(sums[["long_usd", "short_usd"]])
     named = list(map(b"%b:%b".__mod__, zip(encoding.tokens(sums["exchange"]), venues, strict=True)))
     stamps = pd.Series(encoding.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
     dates = encoding.split(named, stamps.str.decode("ascii"), b"{%b}")
     rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
-    notices += [] if rows else ["no liquidations in this range"]
+    if not rows:
+        notices.append("no liquidations in this range")
     body: dict[str, Any] = {"data": rows, "unit": "usd", "resolution": used}
     notices += _cover(view, body, window.start, min(window.end, view.now), symbols=params["symbol"])
     return body | {"notices": window.notices + notices}
@@ -88,15 +89,17 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
     length = times.lookback(params["range"]) or _DAY
     orders = market.liquidation_orders(view, view.now - length, view.horizon)
     by = params["group_by"].split("_")
-    names = orders[by].astype(object).agg(":".join, axis=1) if len(orders) else pd.Series(dtype=object)
+    names = pd.Series(dtype=object)
+    if len(orders):
+        names = orders[by].astype(object).agg(":".join, axis=1)
     groups = _counted(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
     totals = _counted(orders, pd.Series("all", index=orders.index, dtype=object))
-    none = dict.fromkeys(_FIGURES, 0)
+    zeros = dict.fromkeys(_FIGURES, 0)
     body: dict[str, Any] = {
         "period": params["range"],
         "range": params["range"],
         "group_by": params["group_by"],
-        "totals": totals[list(_FIGURES)].to_dict("records")[0] if len(totals) else none,
+        "totals": totals[list(_FIGURES)].to_dict("records")[0] if len(totals) else zeros,
         "groups": encoding.rows(groups),
         "largest": groups[["name", "total_usd"]].to_dict("records")[0] if len(groups) else None,
     }
@@ -105,41 +108,44 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
 
 
 def _cover(
-    view: View, body: dict[str, Any], start: pd.Timestamp, end: pd.Timestamp, **chosen: Sequence[str] | None
+    view: View, body: dict[str, Any], start: pd.Timestamp, end: pd.Timestamp, **filters: Sequence[str] | None
 ) -> list[str]:
-    """Add the coverage of requests to the body, if the store records it, and return its notices."""
+    """Add the coverage of requests to the body, if the store has a ledger, and return notices about it."""
     if start >= end:
         return []
-    coverage = requested_spans(view, start, end, **chosen)
+    coverage = requested_spans(view, start, end, **filters)
     if coverage is not None:
         body["coverage"] = on_wire(coverage)
     return notices_of(coverage, start, end)
 
 
 def _symbols(view: View, params: Any) -> Sequence[str] | None:
+    """Return the requested symbols, or all listed symbols except the excluded ones."""
     if params["exclude_symbol"] is None:
         return params["symbol"]  # type: ignore[no-any-return]
     listed = {symbol for table in market.TABLES if view.has(table) for symbol in view.store.symbols(table)}
     return sorted(listed - set(params["exclude_symbol"]))
 
 
-def _since(view: View, start: pd.Timestamp, limit: int, **chosen: Sequence[str] | None) -> pd.DataFrame:
-    """Return the first `limit` events from `start` on, read in growing steps until there are enough."""
+def _since(view: View, start: pd.Timestamp, limit: int, **filters: Sequence[str] | None) -> pd.DataFrame:
+    """Return the first `limit` events from `start` on, read in windows of growing length."""
     start = max(start, view.store.start)
     step = _FIRST_STEP
-    parts = [tables.TABLES["liquidations_events"].empty()]
+    steps = [tables.TABLES["liquidations_events"].empty()]
     count = 0
     while start < view.horizon and count < limit:
         end = min(start + step, view.horizon)
-        parts.append(market.liquidation_orders(view, start, end, **chosen))
-        count += len(parts[-1])
+        orders = market.liquidation_orders(view, start, end, **filters)
+        steps.append(orders)
+        count += len(orders)
         start = end
         step = step * 2
-    return pd.concat([p for p in parts if len(p)] or parts, ignore_index=True).head(limit)
+    filled = [orders for orders in steps if len(orders)]  # an empty frame would change types in concat
+    return pd.concat(filled or steps, ignore_index=True).head(limit)
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, Any]:
-    """Wire-named columns, in the document's order."""
+    """Return the columns under their wire names, in the order of the API document."""
     order = (
         "time exchange symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status "
         "order_id fill_count"
@@ -152,18 +158,18 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
     """Return value by bucket, venue and side, of buckets that start in the window."""
     length = times.RESOLUTIONS[step]
 
-    def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
-        orders = market.order_values(view, part.start.ceil(length), part.end.ceil(length), symbols)
+    def made(block: AnswerWindow) -> tuple[pd.DataFrame, int]:
+        orders = market.order_values(view, block.start.ceil(length), block.end.ceil(length), symbols)
         return _summed(orders, length), len(orders)
 
-    parts = view.blocks(window._replace(end=min(window.end, view.horizon)), made)
-    filled = [part for part in parts if len(part)]
+    blocks = view.blocks(window._replace(end=min(window.end, view.horizon)), made)
+    filled = [sums for sums in blocks if len(sums)]
     empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
     return pd.concat(filled, ignore_index=True) if filled else empty
 
 
 def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
-    """Add up the value of orders by bucket, venue and side; unknown sides are those that are missing."""
+    """Add up the value of orders by bucket, venue and side; a missing side is unknown."""
     width = times.us(length)
     start = pd.DatetimeIndex((orders["time"].array.asi8 // width * width).view("M8[us]")).tz_localize("UTC")
     keys = {"time": start, "exchange": pd.Categorical(orders["exchange"])}
@@ -172,15 +178,17 @@ def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
 
 
 def _by_side(orders: pd.DataFrame) -> dict[str, Any]:
-    """Value of each order under the side that it belongs to, 0 under the others."""
+    """Return the value of each order in the column of its side, and 0 in the other columns."""
     side = orders["side"].astype(object)
     value = orders["value_usd"].fillna(0.0)
-    parts = (side == "long", side == "short", ~side.isin(["long", "short"]))
-    return {name: value.where(part, 0.0).to_numpy() for name, part in zip(_SIDES, parts, strict=True)}
+    is_long = side == "long"
+    is_short = side == "short"
+    masks = (is_long, is_short, ~(is_long | is_short))
+    return {name: value.where(mask, 0.0).to_numpy() for name, mask in zip(_SIDES, masks, strict=True)}
 
 
 def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    """Count and sum orders by side and in total, a row per name; without a side in the total alone."""
+    """Count and sum orders by name, by side and in total; orders without a side are in the total only."""
     sides = _by_side(orders)
     columns = {
         "name": names,

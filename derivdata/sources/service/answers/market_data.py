@@ -1,7 +1,7 @@
 """Order books, trading hours and the local tables: each response shows one table.
 
-The document describes neither books nor depth; their shape is ours. The local tables, such as prices over
-time, are the local service's alone.
+The API document does not describe books and depth, so their shape is this library's. Only the local service
+has the local tables, such as prices over time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def book(context: RequestContext) -> dict[str, Any]:
     params = context.params
     if params["start"] is not None:
         raise bad_request("start is not supported: a book has one time; use end")
-    _require(view, "orderbook_book", params["symbol"], params["exchange"])
+    _require(view, "orderbook_book", params["symbol"])
     at = view.now if params["end"] is None else min(params["end"], view.now)
     if context.tier == "dev":
         require_dev_range(at, view.now)
@@ -48,23 +48,20 @@ def book(context: RequestContext) -> dict[str, Any]:
     if levels.empty:
         when = "now" if params["end"] is None else f"in the hour before {times.iso(at)}"
         raise not_found(f"no book of {params['symbol']} on {params['exchange']} {when}")
-    taken = levels["time"].max()
-    levels = levels[levels["time"] == taken].sort_values("level")
-    sides = {
-        side: levels[levels["side"] == side].head(params["limit"] or len(levels)) for side in ("bid", "ask")
-    }
-    return {
-        **_pair(params),
-        "timestamp": encoding.stamp(taken),
-        **{f"{s}s": np.column_stack([f["price_usd"], f["size"]]).tolist() for s, f in sides.items()},
-    }
+    newest = levels["time"].max()
+    levels = levels[levels["time"] == newest].sort_values("level")
+    body = {**_pair(params), "timestamp": encoding.stamp(newest)}
+    for side in ("bid", "ask"):
+        rows = levels[levels["side"] == side].head(params["limit"] or len(levels))
+        body[f"{side}s"] = np.column_stack([rows["price_usd"], rows["size"]]).tolist()
+    return body
 
 
 def depth_history(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/depth-history``: value within 10, 25, 50 and 100 bps of the middle, by side."""
     view = context.view
     params = context.params
-    _require(view, _DEPTH, params["symbol"], params["exchange"])
+    _require(view, _DEPTH, params["symbol"])
     window = context.window()
     pair = [params["symbol"]], [params["exchange"]]
     frame, used = view.around(StoredColumn(_DEPTH, "bid_depth_usd"), window, params["resolution"], *pair)
@@ -89,30 +86,32 @@ def _pair(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: params[name] for name in ("symbol", "exchange")}
 
 
-def _require(view: View, table: str, symbol: str, exchange: str) -> None:
+def _require(view: View, table: str, symbol: str) -> None:
+    """Raise `Refusal` (404) if the store lacks a table, or a symbol in it."""
     view.need(table)
-    known = view.store.symbols(table)
-    if symbol not in known:
-        raise unknown_symbol(symbol, known)
+    symbols = view.store.symbols(table)
+    if symbol not in symbols:
+        raise unknown_symbol(symbol, symbols)
 
 
 def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
-    """Show the rows of one symbol in a local table, by venue; an unknown symbol has none."""
+    """Return the rows of one symbol in a local table, by venue; empty for an unknown symbol."""
     view = context.view
     params = context.params
     name = endpoint.table
     view.need(name)
     window = context.window()
-    chosen = ([params["symbol"]], params["exchanges"])
-    stated = {n: params[n] for n in TABLES[name].key if n in params} | {"unit": endpoint.unit}
-    filters = [(n, word) for n, word in stated.items() if n not in ("symbol", "unit")]
+    pair = ([params["symbol"]], params["exchanges"])
+    keys = {key: params[key] for key in TABLES[name].key if key in params}
+    stated = keys | {"unit": endpoint.unit}
+    filters = [(key, word) for key, word in keys.items() if key != "symbol"]
     column = StoredColumn(name, added=endpoint.rows == "added", only=filters[0] if filters else None)
     left_out: list[str] = []
     if endpoint.rows == "single":
-        frame = view.rows(Query(name, window.start, window.end, *chosen))[column.columns]
+        frame = view.rows(Query(name, window.start, window.end, *pair))[column.columns]
         frame = frame.sort_values("exchange", kind="stable")
     else:
-        frame, stated["resolution"], left_out = view.series(column, window, params["resolution"], *chosen)
+        frame, stated["resolution"], left_out = view.series(column, window, params["resolution"], *pair)
     wire = TABLES[name].wire
     shown = {wire.get(n, n): frame[n] for n in frame if n not in ("symbol", "exchange")}
     return {
@@ -123,41 +122,48 @@ def table_rows(context: RequestContext, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def catalog(context: RequestContext) -> dict[str, Any]:
-    """``GET /local/catalog``: rows of the source up to its clock, by table and venue."""
+    """``GET /local/catalog``: extents of the source's rows up to the clock, by table and venue."""
     view = context.view
-    held = [_held(view, name) for name in sorted(view.store.tables())]
+    extents = pd.concat([_extents(view, name) for name in sorted(view.store.tables())])
     return {
         "timestamp": encoding.stamp(view.now),
-        "tables": encoding.rows(TABLES["catalog"].conform(pd.concat(held))),
+        "tables": encoding.rows(TABLES["catalog"].conform(extents)),
     }
 
 
 def instruments(context: RequestContext) -> dict[str, Any]:
-    """``GET /local/instruments``: each contract as it was listed last, also those that are gone."""
+    """``GET /local/instruments``: the newest listing of each contract, including delisted ones."""
     view = context.view
     table = TABLES["instruments"]
     view.need(table.name)
-    chosen = context.params["symbols"], context.params["exchanges"]
-    rows = view.rows(Query(table.name, view.store.start, view.horizon, *chosen)).sort_values("time")
+    query = Query(
+        table.name,
+        view.store.start,
+        view.horizon,
+        context.params["symbols"],
+        context.params["exchanges"],
+    )
+    rows = view.rows(query).sort_values("time")
     newest = rows.drop_duplicates(["exchange", "instrument_name"], keep="last")
     listed = {"timestamp": encoding.stamp(view.now), table.name: encoding.rows(table.conform(newest))}
     return listed | {"notices": [] if len(newest) else ["no contract of these symbols and venues"]}
 
 
-def _held(view: View, name: str) -> pd.DataFrame:
+def _extents(view: View, name: str) -> pd.DataFrame:
+    """Return the catalog's rows of a table."""
     extents = view.store.extents(name, view.horizon)
     names = extents["exchange"].astype("object").where(extents["exchange"].notna(), "unstated")
     steps: dict[str, float] = {}
     if "order_id" not in TABLES[name].key:
         pairs = extents.dropna(subset=["exchange", "symbol", "last"])
-        for within in _STEPS_WITHIN:  # a step of a day is not seen within half of one
+        for within in _STEPS_WITHIN:  # half a day is too short to see a step of a day
             steps |= _steps(view, name, pairs[~pairs["exchange"].isin(list(steps))], within)
-    held = extents.assign(table=name, exchange=names, step_hours=names.map(steps).astype("float64"))
-    return held[[*TABLES["catalog"].columns]]
+    rows = extents.assign(table=name, exchange=names, step_hours=names.map(steps).astype("float64"))
+    return rows[[*TABLES["catalog"].columns]]
 
 
 def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> dict[str, float]:
-    """Return the usual hours between the last rows of one symbol of each venue that has several."""
+    """Return the median hours between the last rows of one symbol per venue with several rows."""
     if not len(pairs):
         return {}
     end = min(pairs["last"].max().floor("h") + pd.Timedelta(1, "h"), view.horizon)
@@ -173,25 +179,25 @@ def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> 
 
 
 def market_hours(context: RequestContext) -> dict[str, Any]:
-    """``GET /rwa/market-hours``: sessions and holidays; the filter takes ids, short names and codes."""
+    """``GET /rwa/market-hours``: sessions and holidays; the filter takes ids, short names and MICs."""
     view = context.view
     wanted = context.params["exchange"]
     view.need("rwa_market_hours")
     calendar = view.latest("rwa_market_hours", view.now, within=_DAY)
     calendar = calendar.sort_values(["exchange_id", "start", "end"])
-    chosen = pd.Series(wanted is None, index=calendar.index)
+    is_wanted = pd.Series(wanted is None, index=calendar.index)
+    names = calendar[list(_EXCHANGE_NAMES)].apply(lambda column: column.str.lower())
     for name in wanted or ():
-        same = (calendar[list(_EXCHANGE_NAMES)].apply(lambda column: column.str.lower()) == name.lower()).any(
-            axis=1
-        )
-        if not same.any():
+        matches = (names == name.lower()).any(axis=1)
+        if not matches.any():
             raise bad_request(f"exchange must be an id, short name or market identifier code, got {name!r}")
-        chosen |= same
-    venues = [_exchange(rows) for _, rows in calendar[chosen].groupby("exchange_id", sort=True)]
+        is_wanted |= matches
+    venues = [_exchange(rows) for _, rows in calendar[is_wanted].groupby("exchange_id", sort=True)]
     return {"timestamp": encoding.stamp(view.now), "exchanges": venues}
 
 
 def _exchange(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return an exchange's sessions and holidays in the shape of the API."""
     first = rows.iloc[0]
     holiday = rows["session"] == "holiday"
     later = rows[(rows["start"] == first["next_session_start"]) & ~holiday]

@@ -1,4 +1,4 @@
-"""Markets: the leaderboard, movers, leaders, one symbol, one venue; over the venues of the filter."""
+"""Markets: leaderboard, movers, funding leaders, one symbol, one venue, for the venues of the filter."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def symbols(context: RequestContext) -> dict[str, Any]:
 
 
 def _classified(view: View, board: pd.DataFrame) -> pd.DataFrame:
-    """Add the classes of assets, if the source knows them."""
+    """Add the asset class of each symbol if the source has it."""
     if not isinstance(view.store, ClassifiedStore):
         return board
     return board.assign(asset_class=board["symbol"].astype("str").map(view.store.asset_classes()))
 
 
 def price_movers(context: RequestContext) -> dict[str, Any]:
-    """``GET /markets/price-movers``: largest changes of 24 hours among what is traded enough."""
+    """``GET /markets/price-movers``: largest changes in 24 hours with a volume of at least `min_value`."""
     context.view.need("markets_symbol_exchanges")
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     traded = board[board["volume_24h_usd"] >= context.params["min_value"]]
@@ -79,12 +79,11 @@ def price_movers(context: RequestContext) -> dict[str, Any]:
 def funding_leaders(context: RequestContext) -> dict[str, Any]:
     """``GET /markets/funding-leaders``: the ten pairs with the highest rate."""
     view = context.view
-    chosen = context.params["exchanges"]
+    venues = context.params["exchanges"]
     view.need("funding_history", "funding_settlements")
-    rates = market.within(market.pairs(view), chosen).dropna(subset="funding_bps_8h")
-    top = rates.sort_values(["funding_bps_8h", "symbol", "exchange"], ascending=[False, True, True]).head(
-        _LEADERS
-    )
+    rates = market.within(market.pairs(view), venues).dropna(subset="funding_bps_8h")
+    ordered = rates.sort_values(["funding_bps_8h", "symbol", "exchange"], ascending=[False, True, True])
+    top = ordered.head(_LEADERS)
     ranks = market.oi_ranks(view)
     columns = {
         "symbol": top["symbol"],
@@ -95,33 +94,33 @@ def funding_leaders(context: RequestContext) -> dict[str, Any]:
     }
     return {
         "timestamp": encoding.stamp(view.now),
-        "exchanges_filter": None if chosen is None else list(chosen),
+        "exchanges_filter": None if venues is None else list(venues),
         "data": encoding.rows(columns),
     }
 
 
 def price_buckets(context: RequestContext) -> dict[str, Any]:
-    """``GET /markets/price-buckets``: nine buckets from the top; an edge belongs to the one nearer to 0."""
+    """``GET /markets/price-buckets``: nine buckets, highest first; an edge belongs to the bucket nearer 0."""
     context.view.need("markets_symbol_exchanges")
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     moved = board[board["price_24h_change_pct"].notna()].sort_values("symbol")
     place = _place(moved["price_24h_change_pct"].to_numpy())
     counts = []
-    for i, (label, lower, upper) in reversed(list(enumerate(_BUCKETS))):
-        names = moved["symbol"][place == i].tolist()
+    for number, (label, lower, upper) in reversed(list(enumerate(_BUCKETS))):
+        names = moved["symbol"][place == number].tolist()
         counts.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
     return {**_snapshot(context), "buckets": counts}
 
 
 def _snapshot(context: RequestContext) -> dict[str, Any]:
-    """Return the time of a market snapshot and, where venues were chosen, the choice."""
+    """Return the time of a market snapshot and the venues of the filter, if any."""
     stamp = encoding.stamp(context.view.now)
     venues = context.params["exchanges"]
     return {"timestamp": stamp} if venues is None else {"timestamp": stamp, "exchanges_filter": list(venues)}
 
 
 def exchanges(context: RequestContext) -> dict[str, Any]:
-    """``GET /markets/exchanges/all``: one row per venue, the most open interest first."""
+    """``GET /markets/exchanges/all``: one row per venue, largest open interest first."""
     venues = market.pairs(context.view).groupby("exchange")
     added = venues[["volume_24h_usd", "oi_usd", "liquidation_24h_usd"]].sum(min_count=1).round(2)
     rows = added.assign(symbol_count=venues.size()).reset_index()
@@ -130,7 +129,7 @@ def exchanges(context: RequestContext) -> dict[str, Any]:
 
 
 def exchange_symbols(context: RequestContext) -> dict[str, Any]:
-    """``GET /markets/exchanges/{exchange}/symbols``: one row per symbol, the most open interest first."""
+    """``GET /markets/exchanges/{exchange}/symbols``: one row per symbol, largest open interest first."""
     view = context.view
     exchange = context.params["exchange"]
     pairs = market.pairs(view)
@@ -149,11 +148,12 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
     if exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
     window = context.window()
-    series, used = _at_one_resolution(context, [q for q in (VOLUME, OI) if view.has(q.column.table)], window)
-    parts = {
+    measures = [measure for measure in (VOLUME, OI) if view.has(measure.column.table)]
+    series, used = _at_same_resolution(context, measures, window)
+    columns = {
         name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in series.items()
     }
-    joined = pd.concat(parts, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
+    joined = pd.concat(columns, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
     joined = joined.rename_axis("timestamp").reset_index()
     return {
         "exchange": exchange,
@@ -166,7 +166,7 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
 
 
 def symbol_exchanges(context: RequestContext) -> dict[str, Any]:
-    """``GET /markets/{symbol}/exchanges``: one row per venue, the most open interest first."""
+    """``GET /markets/{symbol}/exchanges``: one row per venue, largest open interest first."""
     view = context.view
     symbol = context.params["symbol"]
     pairs = market.pairs(view)
@@ -201,10 +201,10 @@ def _movers(board: pd.DataFrame, limit: int, *, ascending: bool) -> Any:
 
 
 def _place(change: Any) -> Any:
-    """Return the number of each change's bucket."""
+    """Return the number of each change's bucket in `_BUCKETS`; edges belong to the bucket nearer 0."""
     falling = np.searchsorted(_EDGES, change, side="right")
     rising = np.searchsorted(_EDGES, change, side="left") + 1
-    return np.where(change < 0, falling, np.where(change > 0, rising, _UNCHANGED))
+    return np.select([change < 0, change > 0], [falling, rising], _UNCHANGED)
 
 
 def _figures(rows: pd.DataFrame) -> Mapping[str, Any]:
@@ -212,7 +212,7 @@ def _figures(rows: pd.DataFrame) -> Mapping[str, Any]:
 
 
 def _mean_rates(view: View, symbol: str) -> dict[str, float]:
-    """Rate of every venue over the last 7 days [bps/8h], weighted by time."""
+    """Return the mean rate of every venue over the last 7 days [bps/8h], weighted by time."""
     if not view.has("funding_history"):
         frame = view.current("markets_symbol_exchanges", symbols=[symbol])
         return dict(zip(frame["exchange"].astype(str), frame["funding_avg_7d_bps_8h"], strict=True))
@@ -222,25 +222,27 @@ def _mean_rates(view: View, symbol: str) -> dict[str, float]:
 
 
 def _bare(value: Any) -> Any:
-    """Return a value as msgspec writes it, missing text as null."""
+    """Convert a value for msgspec, missing values to None."""
     if isinstance(value, np.generic):
         return value.item()
     return None if value is pd.NA or value != value else value
 
 
-def _at_one_resolution(
-    context: RequestContext, chosen: Sequence[Measure], window: AnswerWindow
+def _at_same_resolution(
+    context: RequestContext, measures: Sequence[Measure], window: AnswerWindow
 ) -> tuple[dict[str, Series], str]:
-    """Totals of a venue at one resolution, the coarsest that any of them needs; and that one."""
+    """Return a venue's totals at the coarsest resolution that a measure needs, and this resolution."""
     venue = [context.params["exchange"]]
 
     def of(measure: Measure, resolution: str | None) -> Series:
         return totals(context.view, measure.column, window, resolution, venues=venue)
 
-    first = {q.column.value: of(q, context.params.get("resolution")) for q in chosen}
-    used = max((series.used for series in first.values()), key=length)
-    again = {q.column.value: of(q, used) for q in chosen if first[q.column.value].used != used}
-    return first | again, used
+    series = {m.column.value: of(m, context.params.get("resolution")) for m in measures}
+    used = max((s.used for s in series.values()), key=length)
+    for measure in measures:
+        if series[measure.column.value].used != used:
+            series[measure.column.value] = of(measure, used)
+    return series, used
 
 
 ANSWERS: Answers = {

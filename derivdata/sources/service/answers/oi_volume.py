@@ -25,13 +25,13 @@ _MOST_DAYS = 365
 
 
 class Measure(NamedTuple):
-    """One figure: where it is, and its names on the wire, of one symbol and of a venue.
+    """A figure: its stored column, and its wire names for a symbol (`single`) and for a venue (`total`).
 
-    `all_contracts` is the name of its sum over all contracts of the symbol, which is sent where it is known.
+    `all_contracts` is the wire name of its sum over all contracts of the symbol, which is sent if known.
     """
 
     column: StoredColumn
-    one: str
+    single: str
     total: str
     all_contracts: str = ""
 
@@ -49,17 +49,21 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
     """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
     context.view.need(measure.column.table)
     window = context.window()
-    chosen = context.params["exchanges"]
+    venues = context.params["exchanges"]
     resolution = context.params.get("resolution")
-    frame, used, left_out = totals(context.view, measure.column, window, resolution, venues=chosen)
+    frame, used, left_out = totals(context.view, measure.column, window, resolution, venues=venues)
     columns = {
         "timestamp": frame["time"],
         "exchange": frame["exchange"],
         measure.total: frame["value"].round(2),
         "symbol_count": frame["symbol_count"],
     }
-    remarks = notices(window, frame, left_out)
-    return {"data": encoding.rows(columns), "unit": "usd", "resolution": used, "notices": remarks}
+    return {
+        "data": encoding.rows(columns),
+        "unit": "usd",
+        "resolution": used,
+        "notices": notices(window, frame, left_out),
+    }
 
 
 def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
@@ -67,13 +71,13 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     view = context.view
     params = context.params
     view.need(measure.column.table)
-    known = view.store.symbols(measure.column.table)
-    if params["symbol"] not in known:
-        raise unknown_symbol(params["symbol"], known)
+    symbols = view.store.symbols(measure.column.table)
+    if params["symbol"] not in symbols:
+        raise unknown_symbol(params["symbol"], symbols)
     window = context.window()
-    chosen = [params["symbol"]], params["exchanges"]
-    frame, used, left_out = view.series(measure.column, window, params["resolution"], *chosen)
-    names = {"time": "timestamp", "exchange": "exchange", measure.column.value: measure.one}
+    filters = [params["symbol"]], params["exchanges"]
+    frame, used, left_out = view.series(measure.column, window, params["resolution"], *filters)
+    names = {"time": "timestamp", "exchange": "exchange", measure.column.value: measure.single}
     if measure.all_contracts and frame[measure.column.second].notna().any():
         names[measure.column.second] = measure.all_contracts
     frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
@@ -95,22 +99,22 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     window = context.window()
     frame, used, left_out = view.series(measure.column, window, None, None, [exchange])
     values = frame[measure.column.value].to_numpy()
+    # 1. Rank symbols by their sum; equal sums stay in alphabetical order.
     symbol, names = pd.factorize(frame["symbol"].astype(object), sort=True)
     largest = np.argsort(-np.bincount(symbol, values, minlength=len(names)), kind="stable")
-    chosen = largest[: context.params["limit"] or _TOP]
+    top = largest[: context.params["limit"] or _TOP]
+    # 2. Pivot the rows of the top symbols; pd.pivot of all symbols would need far more memory.
     column = np.full(len(names), -1)
-    column[chosen] = np.arange(len(chosen))
+    column[top] = np.arange(len(top))
     shown = np.flatnonzero(column[symbol] >= 0)
     row, stamps = pd.factorize(frame["time"].array.asi8[shown], sort=True)
-    wide = np.full((len(stamps), len(chosen)), np.nan)
+    wide = np.full((len(stamps), len(top)), np.nan)
     wide[row, column[symbol[shown]]] = values[shown]
     tokens = encoding.iso_tokens(pd.DatetimeIndex(np.asarray(stamps).view("M8[us]"), tz="UTC"))
     return {
         "exchange": exchange,
-        "symbols": names[chosen].tolist(),
-        "timeseries": encoding.array(
-            encoding.sparse_objects(tokens, pd.DataFrame(wide, columns=names[chosen]))
-        ),
+        "symbols": names[top].tolist(),
+        "timeseries": encoding.array(encoding.sparse_objects(tokens, pd.DataFrame(wide, columns=names[top]))),
         "unit": "usd",
         "resolution": used,
         "notices": notices(window, wide, left_out),
@@ -118,12 +122,12 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
 
 
 def notices(window: AnswerWindow, rows: Any, left_out: list[str]) -> list[str]:
-    """Return the notices of the window, of rows that were left out, and of an empty response."""
+    """Return notices about the window, about omitted rows, and about an empty response."""
     return window.notices + left_out + ([] if len(rows) else ["no data in this range"])
 
 
 def exchanges_summary(context: RequestContext) -> dict[str, Any]:
-    """``GET /oi/exchanges-summary``: changes are percent; the line has a point a day and ends now."""
+    """``GET /oi/exchanges-summary``: changes in percent; the sparkline has one point per day and ends now."""
     view = context.view
     view.need("oi_history", "markets_symbol_exchanges")
     summary = view.once("oi_summary", lambda: _summary(view))
@@ -133,7 +137,7 @@ def exchanges_summary(context: RequestContext) -> dict[str, Any]:
 
 
 def _summary(view: View) -> pd.DataFrame:
-    """One row per venue, largest first, with the columns of the answer."""
+    """Return one row per venue, largest first, with the columns of the response."""
     past = [market.oi_at(view, view.now - back * _DAY) for back in range(_WEEK_DAYS, -1, -1)]
     days = [oi.groupby(level="exchange").sum(min_count=1) for oi in past]
     now = market.oi_at(view, view.now).rename("oi_usd").reset_index()
@@ -156,6 +160,7 @@ def _summary(view: View) -> pd.DataFrame:
 
 
 def _change(now: pd.Series, before: pd.Series) -> Any:
+    """Return the change in percent; NaN where the value before is 0 or unknown."""
     before = before.reindex(now.index)
     return ((now / before.where(before > 0, np.nan) - 1) * 100).round(6)
 
@@ -172,10 +177,10 @@ def ratio(context: RequestContext) -> dict[str, Any]:
         error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)
     window = context.window()
-    chosen = context.params["exchanges"]
-    oi, used, _ = totals(view, OI.column, window, context.params.get("resolution"), venues=chosen)
+    venues = context.params["exchanges"]
+    oi, used, _ = totals(view, OI.column, window, context.params.get("resolution"), venues=venues)
     longer = window._replace(start=window.start - (days + 1) * _DAY)
-    volume, step, left_out = totals(view, VOLUME.column, longer, "1h", venues=chosen)
+    volume, step, left_out = totals(view, VOLUME.column, longer, "1h", venues=venues)
     volume = volume.assign(end=volume["time"] + (times.resolution(step) or pd.Timedelta(0)))
     ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
     return {
@@ -188,15 +193,15 @@ def ratio(context: RequestContext) -> dict[str, Any]:
 
 
 def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
-    """Columns of the answer, by venue and time."""
+    """Return the columns of the response, sorted by venue and time."""
     ratios = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
     ratios = ratios.sort_values(["exchange", "timestamp"], ignore_index=True)
-    volumes = dict(iter(volume.groupby("exchange")))  # comparing names venue by venue takes the most time
+    volumes = dict(iter(volume.groupby("exchange")))  # once: a mask of names per venue is slow
     traded = []
     for exchange, rows in ratios.groupby("exchange", sort=True):
         own = volumes.get(exchange, volume.iloc[:0])
         at = rows["timestamp"]
-        # Of the steps that ended in ``(at − length, at]``, from the running sum.
+        # Volume of the steps that ended in ``(at − length, at]``, as a difference of the running sum.
         running = np.concatenate([[0.0], own["value"].astype("float64").cumsum()])
         late, early = (np.searchsorted(own["end"], t, side="right") for t in (at, at - length))
         traded.append(running[late] - running[early])

@@ -22,7 +22,7 @@ from derivdata.sources.service.refusal import not_found
 from derivdata.support import times
 
 _QUARTER = pd.Timedelta(15, "min")
-"""Step of the base tables; a step is known when it is over."""
+"""Step of the base tables; a step is visible when it is over."""
 
 _DAY, _WEEK, _MONTH = (pd.Timedelta(days, "D") for days in (1, 7, 30))
 _TRADERS_SHOWN = 100
@@ -32,7 +32,7 @@ _CANDLES = "hip3_hourly_candles"
 _HIP4 = "hip4_traders"
 _HIP4_OI = "hip4_oi"
 
-# Figures of each kind of row: column of the base table → name on the wire. Rows are ranked by the first.
+# Figures of each kind of row: column of the base table → wire name. Rows are ranked by the first figure.
 _LIQUIDATIONS = {"liquidation_value_usd": "liquidation_value_usd", "liquidation_count": "liquidation_count"}
 _DEX = {"volume_usd": "volume", "fees_usd": "total_fees", "trade_count": "trade_count", **_LIQUIDATIONS}
 _SYMBOL = {
@@ -57,11 +57,11 @@ _BUILDERS = {
     "fees_usd": "total_builder_fees_usd",
     "trade_count": "total_trades",
 }
-_HELD = {"oi_usd": "oi_usd", "open_interest": "oi_contracts"}
+_OPEN_INTEREST = {"oi_usd": "oi_usd", "open_interest": "oi_contracts"}
 
 
 class _Selected(NamedTuple):
-    """Rows of the base table that a request is about, with the request and its window."""
+    """Selected rows of the base table, with the request and its window."""
 
     context: RequestContext
     window: AnswerWindow
@@ -69,11 +69,11 @@ class _Selected(NamedTuple):
 
 
 _Section: TypeAlias = Callable[[_Selected], Mapping[str, Any]]
-"""Makes one or several fields of a body."""
+"""Function that makes one or several fields of a body."""
 
 
 class _Count(NamedTuple):
-    """A count of distinct values of some columns, under its name on the wire."""
+    """A count of distinct values of some columns, with its wire name."""
 
     name: str
     columns: tuple[str, ...] = ("address",)
@@ -82,7 +82,7 @@ class _Count(NamedTuple):
 def _summed(
     frame: pd.DataFrame, by: list[str], figures: Mapping[str, str], count: _Count | None = None
 ) -> pd.DataFrame:
-    """Add columns up by group, under their names on the wire; the columns of the group stay in front."""
+    """Add up columns by group, under their wire names; the columns of the group come first."""
     grouped = frame.groupby(by, observed=True, sort=True)[list(figures)].sum()
     rows = grouped.rename(columns=dict(figures)).round(4).reset_index()
     if count is None:
@@ -92,7 +92,7 @@ def _summed(
 
 
 def _totals(name: str, figures: Mapping[str, str], count: _Count | None = None) -> _Section:
-    """Add up all rows: a field of its own, or fields of the body where `name` is empty."""
+    """Add up all rows, as the field `name`, or as fields of the body if `name` is empty."""
 
     def section(selected: _Selected) -> Mapping[str, Any]:
         frame = selected.frame
@@ -137,6 +137,7 @@ def _stamped(selected: _Selected) -> pd.DataFrame:
 
 
 def _series(name: str, figures: Mapping[str, str]) -> _Section:
+    """Add up figures by hour or day, as the field `name`."""
     return lambda selected: {name: encoding.rows(_summed(_stamped(selected), ["timestamp"], figures))}
 
 
@@ -146,7 +147,7 @@ def _outcomes_by_day(selected: _Selected) -> Mapping[str, Any]:
 
 
 def _breakdown(selected: _Selected) -> Mapping[str, Any]:
-    """Spread volume over time into wide rows: of a dex's symbols, or of every dex."""
+    """Make wide rows of volume over time with a field per symbol of a dex, or per dex."""
     column = "dex" if selected.context.params["dex"] is None else "symbol"
     added = _summed(_stamped(selected), ["timestamp", column], {"volume_usd": "volume"})
     wide = added.pivot(index="timestamp", columns=column, values="volume")
@@ -156,15 +157,15 @@ def _breakdown(selected: _Selected) -> Mapping[str, Any]:
     return {"symbols": [*map(str, wide.columns)], "data": data}
 
 
-def _held(name: str, key: str, names: str = "") -> _Section:
-    """Take open interest at the end of every day and now: in all under `name`, and by values of a column."""
+def _open_interest(name: str, key: str, names: str = "") -> _Section:
+    """Return open interest at the end of every day and now: the total as `name`, and by the column `key`."""
 
     def section(selected: _Selected) -> Mapping[str, Any]:
         days = selected.frame.assign(day=selected.frame["time"].dt.floor("1D"))
         last = days.sort_values("time", kind="stable").drop_duplicates(["dex", "symbol", "day"], keep="last")
-        rows = _summed(last, [key, "day"], _HELD).sort_values([key, "day"])
+        rows = _summed(last, [key, "day"], _OPEN_INTEREST).sort_values([key, "day"])
         by_key = encoding.split(encoding.objects(rows.drop(columns=key)), rows[key].astype(object))
-        fields = {name: encoding.rows(_summed(last, ["day"], _HELD)), f"by_{key}": by_key}
+        fields = {name: encoding.rows(_summed(last, ["day"], _OPEN_INTEREST)), f"by_{key}": by_key}
         return fields | ({names: list(by_key)} if names else {})
 
     return section
@@ -189,8 +190,8 @@ _SECTIONS: dict[str, tuple[str, tuple[_Section, ...]]] = {
         _HIP3,
         (_leaders(_HIP3_TRADER, _Count("symbols_traded", ("dex", "symbol"))),),
     ),
-    "/hip3-analytics/oi-trends/total": (_CANDLES, (_held("data", "dex"),)),
-    "/hip3-analytics/oi-trends/dex": (_CANDLES, (_held("aggregate", "symbol", "symbols"),)),
+    "/hip3-analytics/oi-trends/total": (_CANDLES, (_open_interest("data", "dex"),)),
+    "/hip3-analytics/oi-trends/dex": (_CANDLES, (_open_interest("aggregate", "symbol", "symbols"),)),
     "/hip4-analytics/dashboard": (
         _HIP4,
         (*_HIP4_ALL, _ranked("by_outcome", "outcome_id", _OUTCOME, _TRADERS)),
@@ -220,10 +221,11 @@ _ECHOED = {
     "/hip3-analytics/oi-trends/dex": {"dex_name": "dex"},
     "/hip4-analytics/outcome/{outcome_id}": {"outcome_id": "outcome_id"},
 }
-"""Field that repeats a parameter, and the parameter."""
+"""Fields that repeat a parameter: name of the field to the parameter."""
 
 
-def _answer(context: RequestContext, path: str) -> dict[str, Any]:
+def _body(context: RequestContext, path: str) -> dict[str, Any]:
+    """Make the body of an endpoint from its sections."""
     table, sections = _SECTIONS[path]
     window = context.window()
     selected = _Selected(context, window, _filtered(context, _past(context.view, table, window)))
@@ -241,7 +243,7 @@ def _past(view: View, table: str, window: AnswerWindow) -> pd.DataFrame:
 
 
 def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows of the dex, symbol, venue or outcome that is named, and refuse unknown ones (404)."""
+    """Select the requested dex, symbol, venue or outcome; raise `Refusal` (404) for an unknown one."""
     view = context.view
     params = context.params
     if params.get("dex") is not None:
@@ -262,7 +264,7 @@ def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _listed(view: View, table: str, *columns: str) -> frozenset[tuple[str, ...]]:
-    """Return every combination of some columns of a table in the store."""
+    """Return the distinct combinations of some columns of a table in the store."""
     view.need(table)
 
     def combinations() -> frozenset[tuple[str, ...]]:
@@ -278,7 +280,7 @@ def _require(exists: bool, otherwise: str) -> None:
 
 
 def candles(context: RequestContext) -> dict[str, Any]:
-    """``GET /hip3-analytics/candles``: the newest of the window, 500 unless `limit` says otherwise."""
+    """``GET /hip3-analytics/candles``: the newest candles of the window, `limit` or 500."""
     view = context.view
     params = context.params
     dex, _, symbol = params["coin"].rpartition(":")
@@ -290,11 +292,14 @@ def candles(context: RequestContext) -> dict[str, Any]:
     if params["range"] is None and params["start"] is None:
         first = (window.end - step * limit).floor(step)
         window = context.window({**params, "start": first})
-    whole = window._replace(start=window.start.ceil(step), end=window.end.ceil(step))
-    prices, traded = (
-        frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]
-        for frame in (_past(view, table, whole) for table in (_CANDLES, _HIP3))
-    )
+    full_steps = window._replace(start=window.start.ceil(step), end=window.end.ceil(step))
+
+    def rows_of(table: str) -> pd.DataFrame:
+        frame = _past(view, table, full_steps)
+        return frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]
+
+    prices = rows_of(_CANDLES)
+    traded = rows_of(_HIP3)
     bars = prices.groupby(prices["time"].dt.floor(step)).agg(
         open=("open_usd", "first"),
         high=("high_usd", "max"),
@@ -323,11 +328,11 @@ def oi_eod(context: RequestContext) -> dict[str, Any]:
     window = context.window({"start": start})
     # A row at midnight is the end of the day before.
     ends = _filtered(context, view.rows(Query(_HIP4_OI, window.start + _DAY, window.end)))
-    rows = _summed(ends.assign(day=ends["time"] - _DAY), ["day"], _HELD)
+    rows = _summed(ends.assign(day=ends["time"] - _DAY), ["day"], _OPEN_INTEREST)
     return {"success": True, "data": encoding.rows(rows), "notices": window.notices}
 
 
-ANSWERS: Answers = {path: partial(_answer, path=path) for path in _SECTIONS} | {
+ANSWERS: Answers = {path: partial(_body, path=path) for path in _SECTIONS} | {
     "/hip3-analytics/candles": candles,
     "/hip4-analytics/oi-eod": oi_eod,
 }

@@ -40,7 +40,7 @@ _ATM = ("time", "expiry", "strike", "iv", "underlying_price")
 
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
-    """``GET /options/snapshot``: the newest chain, at most an hour old, with its ``time`` where not now."""
+    """``GET /options/snapshot``: the newest chain, at most an hour old, with its ``time`` if not now."""
     view = context.view
     symbol = context.params["symbol"]
     exchange = context.params["exchange"]
@@ -64,7 +64,8 @@ def metrics(context: RequestContext) -> dict[str, Any]:
     symbol = context.params["symbol"]
     exchange = context.params["exchange"]
     _require_pair(view, symbol, exchange)
-    now, before = (at_the_money(_chain(view, symbol, exchange, at)) for at in (view.now, view.now - _DAY))
+    now = at_the_money(_chain(view, symbol, exchange, view.now))
+    before = at_the_money(_chain(view, symbol, exchange, view.now - _DAY))
     ago = before.set_index("expiry")["iv"].reindex(now["expiry"]).to_numpy()
     columns = {
         "expiry": now["expiry"],
@@ -97,26 +98,30 @@ def atm_history(context: RequestContext) -> dict[str, Any]:
 
 
 def surface_history(context: RequestContext) -> dict[str, Any]:
-    """``GET /options/surface-history``: chains at their own instants, by the hour for 2 days, then fewer."""
+    """``GET /options/surface-history``: chains with their own times, hourly up to 2 days, else less often."""
     window = _window(context)
     view = context.view
     _require_pair(view, context.params["symbol"], context.params["exchange"])
-    step = next((step for most, step in _STEPS if window.requested <= most * _DAY), _LONGEST)
+    step = next((step for days, step in _STEPS if window.requested <= days * _DAY), _LONGEST)
     length = times.RESOLUTIONS[step]
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
-    chains = [chain for hour in hours if len(chain := _chain_of_step(context, hour, length))]
-    frame = _joined(
-        list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.TABLES["options_snapshot"]
-    )
+    by_time: dict[pd.Timestamp, pd.DataFrame] = {}  # two steps may have the same chain
+    for hour in hours:
+        chain = _chain_of_step(context, hour, length)
+        if len(chain):
+            by_time[chain["time"].iloc[0]] = chain
+    frame = _joined(list(by_time.values()), tables.TABLES["options_snapshot"])
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = [stamp[1:-1].decode() for stamp in encoding.iso_tokens(pd.DatetimeIndex(frame["time"]))]
     snapshots = encoding.split(encoding.objects(frame[names]), pd.Series(stamps, dtype=object))
-    thinned = f"the surface of a range of {context.params['range']} has a step of {step}, not 1h"
+    notices = list(window.notices)
+    if step != "1h":
+        notices.append(f"the surface of a range of {context.params['range']} has a step of {step}, not 1h")
     return _envelope(context) | {
         "hours": list(snapshots),
         "snapshots": snapshots,
         "resolution": step,
-        "notices": window.notices + [thinned] * (step != "1h") + _none(frame),
+        "notices": notices + _none(frame),
     }
 
 
@@ -144,45 +149,52 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
 def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
     """Return the strike nearest the underlying and the mean volatility there, by time and expiry.
 
-    The lower of two strikes that are equally near. Rows may come in any order, and of any number of chains:
-    each quantity is a minimum or sum over the cell (time, expiry) of a row, so that nothing is sorted.
+    Of two equally near strikes the lower one is used. Rows may be in any order and of any number of chains:
+    each quantity is a minimum or sum over the cell (time, expiry) of a row, so nothing is sorted.
     """
     strike, iv, underlying = (chains[name].to_numpy() for name in _ATM[2:])
     quoted = (iv > 0) & (underlying > 0)
     strike = strike[quoted]
     iv = iv[quoted]
     underlying = underlying[quoted]
-    (time, stamps), (expiry, expiries) = (
-        pd.factorize(chains[name].array.asi8[quoted], sort=True) for name in ("time", "expiry")
-    )
+    # 1. Number the cells.
+    time, stamps = pd.factorize(chains["time"].array.asi8[quoted], sort=True)
+    expiry, expiries = pd.factorize(chains["expiry"].array.asi8[quoted], sort=True)
     cell = time * len(expiries) + expiry
     cells = len(stamps) * len(expiries)
+    # 2. The nearest strike of each cell, the lower one of two.
     distance = np.abs(strike - underlying)
-    least = np.full(cells, np.inf)
-    np.minimum.at(least, cell, distance)
-    nearest = np.flatnonzero(distance == least[cell])
+    smallest = np.full(cells, np.inf)
+    np.minimum.at(smallest, cell, distance)
+    nearest = np.flatnonzero(distance == smallest[cell])
     lowest = np.full(cells, np.inf)
     np.minimum.at(lowest, cell[nearest], strike[nearest])
-    there = np.flatnonzero(strike == lowest[cell])  # call and put, and whatever else has that strike
-    count = np.bincount(cell[there], minlength=cells)
-    seen = np.flatnonzero(count)
-    means = [
-        np.bincount(cell[there], values[there], minlength=cells)[seen] / count[seen]
-        for values in (iv, underlying)
-    ]
-    place, which = np.divmod(seen, max(len(expiries), 1))
-    instants = _instants(np.asarray(stamps)[place]), _instants(np.asarray(expiries)[which])
-    columns = (*instants, lowest[seen], means[0].round(6), means[1])
+    # 3. Means over the rows with that strike: call, put, and other options that have it.
+    at_strike = np.flatnonzero(strike == lowest[cell])
+    count = np.bincount(cell[at_strike], minlength=cells)
+    filled = np.flatnonzero(count)
+
+    def mean(values: Any) -> Any:
+        return np.bincount(cell[at_strike], values[at_strike], minlength=cells)[filled] / count[filled]
+
+    stamp, which = np.divmod(filled, max(len(expiries), 1))
+    columns = (
+        _times(np.asarray(stamps)[stamp]),
+        _times(np.asarray(expiries)[which]),
+        lowest[filled],
+        mean(iv).round(6),
+        mean(underlying),
+    )
     return pd.DataFrame(dict(zip(_ATM, columns, strict=True)), copy=False)
 
 
 def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
-    """Return the same for each hour: of the newest chain that still holds, stamped with the hour.
+    """Return `at_the_money` of the newest valid chain at each hour, stamped with the hour.
 
-    Rows that were stored with their own timestamps are one chain, as in `derivdata.tables.snapshots`.
+    Rows with their own timestamps are joined to chains, as in `derivdata.tables.chain_snapshots`.
     """
     stamps = np.unique(chains["time"].array.asi8)
-    if (np.diff(stamps) < times.us(HOLD)).any():  # a chain of each hour or less often is one already
+    if (np.diff(stamps) < times.us(HOLD)).any():  # chains an hour apart or more need no joining
         chains, _ = aligned(chains)
         stamps = np.unique(chains["time"].array.asi8)
     full = hours.as_unit("us").asi8
@@ -193,20 +205,23 @@ def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
     full = full[fresh]
     stamp = stamps[newest[fresh]]
     rows = at_the_money(chains)
-    first, last = (np.searchsorted(rows["time"].array.asi8, stamp, side=side) for side in ("left", "right"))
+    stored = rows["time"].array.asi8
+    first = np.searchsorted(stored, stamp, side="left")
+    last = np.searchsorted(stored, stamp, side="right")
     count = last - first
-    # Rows of all hours in turn: the j-th one, of hour i, is row j + last_i − (rows up to and with hour i).
+    # The result has the rows first_i … last_i − 1 of each hour i in turn. Its j-th row, if it is of hour i,
+    # is row j + last_i − (number of rows up to and including hour i).
     place = np.arange(count.sum()) + np.repeat(last - np.cumsum(count), count)
-    hourly = rows.take(place).assign(time=_instants(np.repeat(full, count)))
+    hourly = rows.take(place).assign(time=_times(np.repeat(full, count)))
     return hourly[hourly["expiry"] > hourly["time"]].reset_index(drop=True)
 
 
-def _instants(micros: Indices) -> pd.DatetimeIndex:
+def _times(micros: Indices) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(micros.view("M8[us]")).tz_localize("UTC")
 
 
 def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
-    """Return the newest chain of a pair, which may be empty; refuse a pair that does not exist (400, 404)."""
+    """Return the newest chain of a pair, which may be empty; raise `Refusal` for an unknown pair."""
     view.need("options_snapshot")
     chain = view.latest("options_snapshot", view.now, windows.HOLD, [symbol], [exchange])
     if chain.empty and exchange not in endpoints.OPTIONS_MATRIX.get(symbol, ()):
@@ -240,7 +255,7 @@ def _none(frame: pd.DataFrame) -> list[str]:
 
 
 def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:
-    """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
+    """Return the newest chain at a time, at most an hour old, stamped with that time."""
     if at < view.store.start:
         return view.rows(Query("options_snapshot", at, at))
     chain = view.latest("options_snapshot", at, windows.HOLD, [symbol], [exchange])
@@ -248,7 +263,7 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
 
 
 def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Timedelta) -> pd.DataFrame:
-    """Return the chain of a step: the newest at its start, at most an hour old, else the last within it."""
+    """Return the chain of a step: the newest at its start, at most an hour old, else the last in the step."""
     view = context.view
     params = context.params
     last = min(start + length, view.now + INSTANT) - INSTANT
@@ -263,18 +278,18 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
 
 
 def _atm_by_hour(context: RequestContext, window: AnswerWindow) -> pd.DataFrame:
-    """Return the volatility at the money of the window's full hours."""
+    """Return the at-the-money volatility at the full hours of the window."""
     view = context.view
     symbol = context.params["symbol"]
     exchange = context.params["exchange"]
     _require_pair(view, symbol, exchange)
 
-    def made(part: AnswerWindow) -> tuple[pd.DataFrame, int]:
-        start = part.start - windows.HOLD
+    def made(block: AnswerWindow) -> tuple[pd.DataFrame, int]:
+        start = block.start - windows.HOLD
         columns = (*_ATM, "side")
-        query = Query("options_snapshot", start, part.end, [symbol], [exchange], columns, near_money=True)
+        query = Query("options_snapshot", start, block.end, [symbol], [exchange], columns, near_money=True)
         chains = view.rows(query)
-        hours = pd.date_range(part.start.ceil("1h"), part.end, freq="1h", inclusive="left", unit="us")
+        hours = pd.date_range(block.start.ceil("1h"), block.end, freq="1h", inclusive="left", unit="us")
         return at_hours(chains, pd.DatetimeIndex(hours)), len(chains)
 
     return _joined(view.blocks(window, made), tables.TABLES["options_snapshot"])

@@ -29,18 +29,18 @@ def liquidation_orders(
 ) -> pd.DataFrame:
     """Return the orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
 
-    Fills on both sides of the window, up to the clock, are read too. So an order is complete, and belongs to
+    Fills before and after the window, up to the clock, are read too. So an order is complete, and belongs to
     one of two adjacent windows. If the store has both the order and its fills, the order is used.
     """
-    whole_orders, fills = (
+    stored_orders, fills = (
         view.rows(Query(table, start - LEAD, end + LEAD, symbols, venues)) for table in reversed(TABLES)
     )
     orders = consolidate(fills)
-    if len(whole_orders) and len(orders):
-        both = pd.concat([whole_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
+    if len(stored_orders) and len(orders):
+        both = pd.concat([stored_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
         orders = tables.TABLES["liquidations_events"].conform(both)
     elif orders.empty:
-        orders = whole_orders
+        orders = stored_orders
     return orders[(orders["time"] >= start) & (orders["time"] < end)]
 
 
@@ -49,31 +49,34 @@ def order_values(
 ) -> pd.DataFrame:
     """Return time, venue, side and value of the orders that `events` returns, in any order of rows."""
     columns = ["exchange", "order_id", "time", "side", "value_usd"]
-    whole_orders, fills = (
+    stored_orders, fills = (
         view.rows(Query(table, start - LEAD, end + LEAD, symbols, columns=columns))
         for table in reversed(TABLES)
     )
-    if len(whole_orders) and len(fills):  # some orders are in both, and count once
-        return liquidation_orders(view, start, end, symbols=symbols)[
-            ["exchange", "time", "side", "value_usd"]
-        ]
-    orders = whole_orders if fills.empty else _values(fills)
+    if len(stored_orders) and len(fills):  # an order may be in both tables, and counts once
+        orders = liquidation_orders(view, start, end, symbols=symbols)
+        return orders[["exchange", "time", "side", "value_usd"]]
+    orders = stored_orders if fills.empty else _values(fills)
     return orders[(orders["time"] >= start) & (orders["time"] < end)]
 
 
 def _values(fills: pd.DataFrame) -> pd.DataFrame:
-    """Make one row per (exchange, order): time of the last fill, the first side that is known, all value."""
+    """Make one row per (exchange, order): time of the last fill, first known side, total value.
+
+    Does what `consolidate` does for these columns, without a groupby: windows of a year have many fills.
+    """
     venue = pd.Categorical(fills["exchange"])
     side = pd.Categorical(fills["side"])
     names = pd.factorize(fills["order_id"])[0]
     order, orders = pd.factorize(names * len(venue.categories) + venue.codes)
     by_time = np.argsort(fills["time"].array.asi8, kind="stable")
-    # Of several values that are put in one place the last stays: so the first needs the order reversed.
+    # Where an index occurs several times in an assignment, the last value stays. So the last fill needs the
+    # order of time, and the first known side the reverse order.
     last = np.empty(len(orders), dtype=np.intp)
     last[order[by_time]] = by_time
     first_side = np.full(len(orders), -1, dtype=side.codes.dtype)
-    known = by_time[side.codes[by_time] >= 0][::-1]
-    first_side[order[known]] = side.codes[known]
+    with_side = by_time[side.codes[by_time] >= 0][::-1]
+    first_side[order[with_side]] = side.codes[with_side]
     columns = {
         "exchange": venue.take(last),
         "time": fills["time"].array.take(last),
@@ -111,10 +114,10 @@ _KEYS = ["symbol", "exchange"]
 
 
 def pairs(view: View) -> pd.DataFrame:
-    """Return a row per pair that has a price, volume, open interest or rate now: its keys and figures.
+    """Return keys and figures of every pair with a current price, volume, open interest or rate.
 
-    NaN is unknown, ``before`` a day earlier. A figure comes from its own history where the store holds one,
-    else from ``markets_symbol_exchanges``.
+    Unknown figures are NaN; columns with ``before`` are a day earlier. A figure comes from its history if the
+    store has it, else from ``markets_symbol_exchanges``.
     """
     return view.once("pairs", lambda: _pairs(view))
 
@@ -125,7 +128,7 @@ def within(frame: pd.DataFrame, venues: Sequence[str] | None) -> pd.DataFrame:
 
 
 def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return the rate [bps/8h] of every pair now: its newest sample, or else its newest settlement."""
+    """Return the current rate [bps/8h] of every pair: its newest sample, else its newest settlement."""
     columns = [*_KEYS, "rate_bps_8h"]
     sampled, settled = (
         view.current(table, symbols=symbols)[columns].dropna(subset="rate_bps_8h")
@@ -145,13 +148,13 @@ def intervals(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def oi_at(view: View, at: pd.Timestamp) -> pd.Series:
-    """Return the open interest [USD] of every pair at an instant, by (symbol, exchange)."""
+    """Return the open interest [USD] of every pair at a time, by (symbol, exchange)."""
     table = "oi_history" if view.has("oi_history") else "markets_symbol_exchanges"
     return _keyed(view.current(table, at=at), "oi_usd")
 
 
 def oi_ranks(view: View) -> dict[str, int]:
-    """Rank symbols by open interest on the reference venue: the one that has the most of all."""
+    """Rank symbols by open interest on the reference venue, which is the venue with the largest total."""
 
     def ranks() -> dict[str, int]:
         oi = oi_at(view, view.now)
@@ -192,11 +195,12 @@ def board(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _percent(now: pd.Series, before: pd.Series) -> pd.Series:
-    """Change in percent; missing where there was nothing before."""
+    """Return the change in percent; NaN where the value before is 0 or unknown."""
     return ((now / before.where(before > 0) - 1) * 100).round(6)
 
 
 def _pairs(view: View) -> pd.DataFrame:
+    """Join all figures of the pairs: see `pairs`."""
     market = view.current("markets_symbol_exchanges")
     volume, before = _volumes(view, market)
     columns = {
@@ -220,7 +224,7 @@ def _pairs(view: View) -> pd.DataFrame:
 
 
 def _volumes(view: View, market: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Volume [USD] of the last 24 hours and of the 24 hours before, by the rows that ended in them."""
+    """Return the volume [USD] of the last 24 hours and of the 24 hours before, from rows that end in them."""
     if not view.has("volume_history"):
         return _keyed(market, "volume_24h_usd"), _keyed(market.iloc[:0], "volume_24h_usd")
     middle = view.now - _DAY
@@ -238,5 +242,6 @@ def _keyed(frame: pd.DataFrame, column: str) -> pd.Series:
 
 
 def _summed(frame: pd.DataFrame, column: str) -> pd.Series:
+    """Add up a column by (symbol, exchange)."""
     summed = frame.groupby(_KEYS, observed=True)[column].sum(min_count=1)
     return _keyed(summed.reset_index(), column)

@@ -1,6 +1,7 @@
-"""Which venues were asked, or listened to, and when: no rows differ from not asked.
+"""Times for which each venue's liquidations were requested or streamed.
 
-A store that was collected has a ledger of requests (`LedgerStore`); of others nothing is known or said.
+They tell an empty result from missing requests. A collected store has a ledger of requests (`LedgerStore`);
+for other stores no notice is given.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from derivdata.support import times
 
 
 class RequestCoverage(NamedTuple):
-    """By venue, when it was asked for all that a question wants, and otherwise for which symbols."""
+    """Windows in which each venue was requested for all wanted symbols."""
 
     spans: Mapping[str, list[times.Window]]
-    some: Mapping[str, list[str]]  # of venues without a window, and asked for some of the symbols
+    some: Mapping[str, list[str]]  # of venues without such a window: the symbols that were requested
 
 
 _TABLE = "liquidations_fills"
-_LATE = pd.Timedelta(8, "min")  # not entered yet: the last seven minutes of lists, three of streams
+_LATE = pd.Timedelta(8, "min")  # the ledger is up to 7 minutes late for polled lists, 3 for streams
 _MOST_NAMES = 8
+_EMPTY = "(an empty result does not mean that there were none)"
 
 
 def requested_spans(
@@ -35,7 +37,7 @@ def requested_spans(
     symbols: Sequence[str] | None = None,
     venues: Sequence[str] | None = None,
 ) -> RequestCoverage | None:
-    """Return when each venue was asked for all that is named, and answered; None without a ledger."""
+    """Return the windows in which each venue answered requests for all symbols; None without a ledger."""
     ledger = _ledger(view)
     if ledger.empty:
         return None
@@ -49,32 +51,32 @@ def requested_spans(
     for name in names:
         rows = answered[answered["exchange"] == name]
         own = sorted(set(rows["symbol"].dropna()))
-        spans[name] = _of_each(rows, own, symbols, start, end)
+        spans[name] = _common_spans(rows, own, symbols, start, end)
         if own and not spans[name]:
             some[name] = own
     return RequestCoverage(spans, some)
 
 
 def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Timestamp) -> list[str]:
-    """Return a notice where some venues were not asked for all of a window."""
+    """Return a notice if some venues were not requested for the whole window."""
     if coverage is None:
         return []
     length = end - start
     zero = pd.Timedelta(0)
-    told = {name: sum((w.end - w.start for w in spans), zero) for name, spans in coverage.spans.items()}
-    partly = [f"{name} {time / length:.0%}" for name, time in told.items() if zero < time < length - _LATE]
-    never = [name for name, time in told.items() if time == zero and name not in coverage.some]
-    parts = []
+    covered = {name: sum((w.end - w.start for w in spans), zero) for name, spans in coverage.spans.items()}
+    partly = [f"{name} {time / length:.0%}" for name, time in covered.items() if zero < time < length - _LATE]
+    never = [name for name, time in covered.items() if time == zero and name not in coverage.some]
+    gaps = []
     if partly:
-        parts.append("for a part only: " + _listed(partly))
+        gaps.append("for a part only: " + _listed(partly))
     if coverage.some:
-        of = [f"{name} ({_listed(symbols)})" for name, symbols in coverage.some.items()]
-        parts.append("for some symbols only: " + _listed(of))
+        of_symbols = [f"{name} ({_listed(symbols)})" for name, symbols in coverage.some.items()]
+        gaps.append("for some symbols only: " + _listed(of_symbols))
     if never:
-        parts.append("not at all: " + _listed(never))
-    if not parts:
+        gaps.append("not at all: " + _listed(never))
+    if not gaps:
         return []
-    return [f"liquidations were asked or listened to {'; '.join(parts)} (no rows is then not none)"]
+    return [f"liquidations were requested or streamed {'; '.join(gaps)} {_EMPTY}"]
 
 
 def never_requested(
@@ -86,7 +88,7 @@ def never_requested(
     *,
     venues: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return a notice where no venue has answered for any part of a window; none without a ledger."""
+    """Return a notice if no venue answered for any time in a window; empty without a ledger."""
     ledger = _ledger(view)
     if ledger.empty:
         return []
@@ -96,16 +98,16 @@ def never_requested(
     requested = ledger[about & inside & named]
     if requested["answered"].any():
         return []
-    what = f"{table} of {symbol} in this range was"
+    rows = f"{table} of {symbol} in this range was"
     failed = sorted(set(requested["exchange"]))
     if failed:
-        return [f"{what} requested of {_listed(failed)} without an answer (no rows is then not none)"]
-    whom = "any venue" if venues is None else _listed(sorted(venues))
-    return [f"{what} never requested of {whom} (no rows is then not none)"]
+        return [f"{rows} requested from {_listed(failed)} without a response {_EMPTY}"]
+    sources = "any venue" if venues is None else _listed(sorted(venues))
+    return [f"{rows} never requested from {sources} {_EMPTY}"]
 
 
 def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
-    """Return the spans as a response shows them."""
+    """Return the spans as lists of ISO times for a response."""
     return {
         name: [[times.iso(w.start), times.iso(w.end)] for w in windows]
         for name, windows in coverage.spans.items()
@@ -113,25 +115,30 @@ def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
 
 
 def _listed(names: list[str]) -> str:
+    """Join names, with the number of names beyond the first eight."""
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} others" if more > 0 else "")
 
 
 def _ledger(view: View) -> pd.DataFrame:
-    """Return the store's ledger, read again only when the store has changed; empty where it has none."""
+    """Return the store's ledger, cached until the store changes; empty if the store keeps no ledger."""
     store = view.store
     return view.once("ledger", store.requests) if isinstance(store, LedgerStore) else pd.DataFrame()
 
 
-def _of_each(
+def _common_spans(
     rows: pd.DataFrame,
     own: Sequence[str],
     symbols: Sequence[str] | None,
     start: pd.Timestamp,
     end: pd.Timestamp,
 ) -> list[times.Window]:
-    """Return when a venue was asked for every symbol; symbols in `own` also have their own entries."""
-    # Symbols without entries of their own have the windows of all, which those of the others include.
+    """Return the windows in which a venue was requested for every symbol.
+
+    The symbols in `own` have ledger entries of their own, in addition to entries for all symbols.
+    """
+    # A symbol without own entries has only the entries for all symbols. Every symbol's windows include those,
+    # so they are the common windows.
     if symbols is None or not set(symbols) <= set(own):
         return _union(rows[rows["symbol"].isna()], start, end)
     common: list[times.Window] | None = None
@@ -145,7 +152,7 @@ def _of_each(
 
 
 def _union(rows: pd.DataFrame, start: pd.Timestamp, end: pd.Timestamp) -> list[times.Window]:
-    """Return windows in order, cut to one, those that touch or overlap as one."""
+    """Return the union of windows, sorted and cut to ``[start, end)``."""
     result: list[times.Window] = []
     for row in rows.sort_values("start").itertuples():
         first = max(row.start, start)

@@ -1,7 +1,7 @@
 """Corrections of the rows of the current response, and cancellation when its clients have left.
 
 One thread makes a response from many reads, some of them cached from earlier responses. So each correction is
-recorded where it happens. Long loops call `check` between their steps, which ends the work without clients.
+recorded where it happens. Long loops call `check` between their steps; it raises once all clients have left.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from urllib.parse import quote
 import pandas as pd
 
 HEADER = "X-Derivdata-Corrections"
-"""Header of an answer: percent-encoded corrections, one a line. Clients add them to the provenance."""
+"""Response header: percent-encoded corrections, one per line. Clients add them to the provenance."""
 
 _MOST = 20
 _MOST_BYTES = 2000
-"""Bytes of corrections as they are sent: proxies refuse answers whose headers are over 4 to 8 kB."""
+"""Maximum bytes of the header: proxies reject responses whose headers exceed 4 to 8 kB."""
 _MOST_BYTES_OF_ONE = 280
 _NEWLINE = "%0A"
 _SAFE = " ,;:=()/.-_|"
@@ -32,7 +32,7 @@ _notes: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
-    """Collect what is noted in this block, also for a block around it."""
+    """Collect corrections noted in this block; an enclosing block collects them too."""
     outer = _notes.get()
     own = list[str]()
     token = _notes.set(own)
@@ -45,19 +45,19 @@ def noted() -> Iterator[list[str]]:
 
 
 def note(corrections: list[str]) -> None:
-    """Note corrections of rows that the answer under way is made of."""
+    """Note corrections of rows that the current response uses."""
     if (own := _notes.get()) is not None:
         own.extend(corrections)
 
 
 def note_read(frame: pd.DataFrame) -> pd.DataFrame:
-    """Note what the provenance of a store's rows says, and return the rows."""
+    """Note the notices in the provenance of a store's rows, and return the rows."""
     note(frame.attrs.get("provenance", {}).get("notices", []))
     return frame
 
 
 class Cancelled(Exception):
-    """No client waits any longer for the work of this thread."""
+    """All clients that waited for the work of this thread have left."""
 
 
 def cancelled_by(event: threading.Event) -> None:
@@ -73,9 +73,10 @@ def check() -> None:
 
 
 def header_value(corrections: list[str]) -> str:
-    """Return the corrections as the header's value, by their numbers, no more than a header can hold."""
-    once = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
-    lines = [_encoded(text) for text in once]
+    """Return distinct corrections as the header's value, in numeric order, cut to the size of a header."""
+    # A correction starts with its number; sorting by the number's length first gives 9 before 10.
+    distinct = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
+    lines = [_encoded(text) for text in distinct]
     ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])
     fitting = bisect_right(list(ends), _MOST_BYTES)
     more = [f"and {len(lines) - fitting} more corrections"] if fitting < len(lines) else []
@@ -83,7 +84,7 @@ def header_value(corrections: list[str]) -> str:
 
 
 def _encoded(text: str) -> str:
-    """Percent-encode a text, cut after the last whole character that fits."""
+    """Percent-encode a text, cut after the last complete character that fits."""
     ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
     fitting = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
     return quote(text[:fitting], safe=_SAFE) + ("..." if fitting < len(text) else "")

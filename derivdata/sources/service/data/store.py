@@ -1,4 +1,4 @@
-"""Interface of a source of data, which archives and the sample implement; how to open one, and its clock."""
+"""Interface of a data source, implemented by archives and the sample; opening a source, and its clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from derivdata.support import times
 from derivdata.support.text import did_you_mean
 
 VENUES = "venues"
-"""Name of the source that asks the venues."""
+"""Name of the source that requests data from the venues."""
 
 
 class Store(Protocol):
@@ -25,15 +25,15 @@ class Store(Protocol):
 
     @property
     def id(self) -> str:
-        """Return text that identifies the source permanently, however it grows."""
+        """Return a text that identifies the source permanently, even when rows are added."""
 
     @property
     def version(self) -> str:
-        """Return text that changes with the data; before the first dot it changes with the past alone."""
+        """Return a text that changes with the data; before the first dot only with changes of past data."""
 
     @property
     def identity(self) -> str:
-        """Return text that changes whenever the data could: part of the cache key."""
+        """Return a text for cache keys that changes whenever the data may have changed."""
 
     @property
     def synthetic(self) -> bool:
@@ -41,38 +41,38 @@ class Store(Protocol):
 
     @property
     def start(self) -> pd.Timestamp:
-        """Return the first instant of the data."""
+        """Return the first time of the data."""
 
     @property
     def now(self) -> pd.Timestamp:
-        """Return the clock's default."""
+        """Return the default time of the clock."""
 
     def tables(self) -> frozenset[str]:
-        """Names of the base tables that it holds."""
+        """Return the names of the base tables in the source."""
 
     def symbols(self, table: str) -> tuple[str, ...]:
-        """Symbols of a base table, sorted."""
+        """Return the symbols of a base table, sorted."""
 
     def exchanges(self, table: str) -> tuple[str, ...]:
-        """Venues of a base table, sorted."""
+        """Return the venues of a base table, sorted."""
 
     def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
-        """Of each venue of a table ``exchange``, ``first``, ``last``, ``row_count``, a ``symbol``.
+        """Return ``exchange``, ``first``, ``last``, ``row_count`` and one ``symbol`` per venue of a table.
 
-        Venue and symbol are missing where it names none, the count where rows are made when asked for.
+        Venue and symbol are missing if the table has no such column, the count if rows are made on request.
         """
 
     def rows(self, query: Query) -> pd.DataFrame:
-        """Rows of a base table, as its table; with the query's columns these alone, in any order."""
+        """Return the rows of a query in the form of their table, or only the query's columns in any order."""
 
     def newest(self, query: Query) -> pd.DataFrame:
-        """Newest row in the query's window per key without its time; of options the newest whole chain."""
+        """Return each series' newest row in the query's window; for options the newest complete chain."""
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
-        """Add up a column over the symbols of each venue, by resolution and instant.
+        """Add up a column over the symbols of each venue, by resolution and time.
 
-        Columns are exchange, resolution, time; ``value``, the sum without missing values; ``symbols``, of how
-        many that is; ``symbol_hash``, the exclusive or of hashes of their names.
+        Columns: exchange, resolution, time; ``value``, the sum without missing values; ``symbols``, the
+        number of summed symbols; ``symbol_hash``, the exclusive or of the hashes of their names.
         """
 
 
@@ -81,7 +81,7 @@ class LedgerStore(Protocol):
     """Additional method of a store that was collected from venues."""
 
     def requests(self) -> pd.DataFrame:
-        """Return which windows were asked of which venue: table, exchange, symbol, start, end, answered."""
+        """Return the requested windows: table, exchange, symbol, start, end, answered."""
 
 
 @runtime_checkable
@@ -94,23 +94,23 @@ class ClassifiedStore(Protocol):
 
 @runtime_checkable
 class LiveStore(Protocol):
-    """Additional methods of a store that polls others: only `rows` and `newest` wait for a `refresh`."""
+    """Additional methods of a store that polls venues; only `rows` and `newest` wait for a `refresh`."""
 
     def is_stale(self) -> bool:
-        """Return whether `refresh` would ask."""
+        """Return whether `refresh` would send requests."""
 
     def refresh(self) -> None:
-        """Ask for the state now, unless the last answer is young; may take long."""
+        """Request the current state unless the last response is recent; may take long."""
 
     def take_notices(self) -> list[str]:
         """Return the notices since the last call."""
 
 
 def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
-    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive there.
+    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive at that path.
 
-    `archive` and `venues` are of ``"venues"``: the folder that keeps what they answered, and which to ask.
-    Raises `ArchiveError` where no archive can be read, and `ValueError` for nearly the name of a source.
+    For ``"venues"``, `archive` is the folder that stores their rows, and `venues` are the venues to request.
+    Raises `ArchiveError` if the archive cannot be read, and `ValueError` for a misspelled source.
     """
     if source == "sample":
         from derivdata.sources import sample
@@ -129,13 +129,13 @@ def open_store(source: str, *, archive: str | None = None, venues: Sequence[str]
 
 
 def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
-    """Return the service's clock: one that stands still, the machine's, or that of a source that moves."""
+    """Return the service's clock: fixed at `now` or the store's time, the machine's, or a live store's."""
     if now is None and isinstance(store, LiveStore):
-        return lambda: store.now  # a source that asks the venues
+        return lambda: store.now
     if now is None and live:
         from derivdata.sources.collect.session import MachineClock
 
         machine = MachineClock()
         return lambda: machine.utc().floor("s")
-    moment = store.now if now is None else times.instant(now, "now")
-    return lambda: moment
+    fixed = store.now if now is None else times.instant(now, "now")
+    return lambda: fixed

@@ -1,11 +1,9 @@
-"""A store at the service's clock, through which every response reads.
+"""A store at the service's clock, through which every response reads, and a cache with a limit in bytes.
 
-Nothing later than the clock is seen; volume is known when its step is over. Each read adds the corrections of
-its rows to those of the answer under way. What several answers are made of is made once (`View.once`). A
-history is read in blocks of days that hold about half a million rows, so that memory does not grow with the
-window.
-
-A cache with a limit in bytes that drops the least recently used entries.
+Rows later than the clock are not visible; the volume of a step is visible when the step is over. Each read
+adds the corrections of its rows to the current response. Results that several responses need are made once
+(`View.once`). A history is read in blocks of days with about half a million rows, so memory does not grow
+with the window.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ Entry = TypeVar("Entry")
 
 
 class BoundedCache(Generic[Entry]):
-    """What was used last, as much as fits into `limit` bytes by `size_of` key and value; not locked."""
+    """The most recently used entries within `limit` bytes; `size_of` gives an entry's bytes; not locked."""
 
     def __init__(self, limit: int, size_of: Callable[[Hashable, Entry], int]) -> None:
         self._limit = limit
@@ -49,7 +47,7 @@ class BoundedCache(Generic[Entry]):
         return self._entries[key][0]
 
     def put(self, key: Hashable, value: Entry) -> None:
-        """Keep a value, as large as it is now, and drop the oldest that no longer fit."""
+        """Store a value with its current size, and drop the least recently used entries beyond the limit."""
         if key in self._entries:
             self.size -= self._entries.pop(key)[1]
         if (size := self._size_of(key, value)) > self._limit:
@@ -71,7 +69,7 @@ _SMALL = 4096
 
 _KEYS = ("symbol", "exchange", "time")
 _STEPS_OVER = ("volume_history", "volume_taker")
-"""Tables whose rows are known when their step is over."""
+"""Tables whose rows are visible only when their step is over."""
 
 _DECIMALS = {"rate_bps_8h": 6}
 
@@ -79,32 +77,34 @@ _NOT_MADE = object()
 
 
 class StoredColumn(NamedTuple):
-    """What a history is of."""
+    """Column of a base table whose history is requested."""
 
-    # `table`, `value`: a base table, and the column that is shown; empty shows whole rows, sampled instead of
-    # averaged, see `buckets.samples`
+    # `table`, `value`: a base table, and its column; an empty `value` stands for all columns, which are
+    # sampled instead of averaged, see `windows.samples`
     table: str
     value: str = ""
-    # Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows that are
-    # longer than a bucket have no place in a sum and are left out
+    # Whether the rows of a bucket add up, as volume does; else they are averaged over time. Rows longer than
+    # a bucket cannot be added up in it and are left out
     added: bool = False
-    # Of a table that has several series of a pair, a column and the word in it whose rows are shown
+    # In a table with several series per pair, a column and the value in it that selects one of them
     only: tuple[str, str] | None = None
-    # A second column of the same unit, shown where rows have it
+    # A second column of the same unit, shown in rows that have it
     second: str = ""
 
     @property
     def columns(self) -> list[str]:
-        """What is shown, after the keys."""
+        """Keys and columns of a response."""
         if self.value:
-            return [*_KEYS, self.value, *([self.second] if self.second else [])]
-        beside = {"resolution", *(self.only or ())[:1]}
+            return [*_KEYS, self.value, self.second] if self.second else [*_KEYS, self.value]
+        omitted = {"resolution"}
+        if self.only is not None:
+            omitted.add(self.only[0])
         names = dict.fromkeys([*_KEYS, *tables.TABLES[self.table].columns])
-        return [name for name in names if name not in beside]
+        return [name for name in names if name not in omitted]
 
 
 class Series(NamedTuple):
-    """A column over a window, the resolution that it is at, and what was left out of it."""
+    """A column over a window, its resolution, and notices about omitted rows."""
 
     frame: pd.DataFrame
     used: str
@@ -112,7 +112,7 @@ class Series(NamedTuple):
 
 
 class _SharedResult:
-    """A result that is computed once, and the lock of the callers that wait for it."""
+    """A result that is computed once, and a lock for the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -121,9 +121,9 @@ class _SharedResult:
 
 
 class View:
-    """A store as of an instant `now`, up to and including it: no later row is visible.
+    """A store at the time `now`: rows at `now` are visible, later rows are not.
 
-    `first_days` and `block_rows` are the days of the first block of a history, and the rows of the next ones.
+    `first_days` is the length of the first block of a history, `block_rows` the target size of the others.
     """
 
     first_days = 8
@@ -134,13 +134,13 @@ class View:
         self.now = now
         self.horizon = now + INSTANT
         self._memo = BoundedCache[_SharedResult](
-            _CACHED_BYTES, lambda _, made: _SMALL + _bytes_of(made.value)
+            _CACHED_BYTES, lambda _, shared: _SMALL + _bytes_of(shared.value)
         )
         self._lock = threading.Lock()
 
     @property
     def exchanges(self) -> frozenset[str]:
-        """Slugs of every venue that is known: the library's and the store's."""
+        """Slugs of all known venues: the library's and the store's."""
         names = sorted(self.store.tables())
         return self.once("exchanges", lambda: _KNOWN.union(*map(self.store.exchanges, names)))
 
@@ -149,7 +149,7 @@ class View:
         return any(name in self.store.tables() for name in names)
 
     def need(self, *names: str) -> None:
-        """Refuse (404) where the store holds none of the tables."""
+        """Raise `Refusal` (404) if the store has none of the tables."""
         if not self.has(*names):
             raise not_found(
                 f"{self.store.label} holds no {' nor '.join(names)}, which this response needs"
@@ -157,16 +157,17 @@ class View:
             )
 
     def _instead(self, names: Sequence[str]) -> str:
-        """Name the table of payments where rates were asked for, and the other way round."""
+        """Return advice to use payments instead of missing rates, or rates instead of missing payments."""
         other = next((_SAME_SUBJECT[name] for name in names if name in _SAME_SUBJECT), None)
         if other is None or not self.has(other):
             return ""
         return f"; it has {other}: use dd.{other.replace('_', '.', 1)}"
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, made once for each state of the store while it is among the last used.
+        """Return the result of `make`, cached for the present state of the store.
 
-        Concurrent calls with one name, which says all else that the result depends on, share the work.
+        `name` identifies everything else that the result depends on. Concurrent calls with the same name
+        wait for one computation.
         """
         key = (name, self.store.identity)  # before the reads: rows written meanwhile must not count as read
         with self._lock:
@@ -181,11 +182,11 @@ class View:
                 shared.value = made = make()
         with self._lock:
             if self._memo.get(key) is shared:
-                self._memo.put(key, shared)  # it is larger now
+                self._memo.put(key, shared)  # again, because its size has changed
         return made
 
     def window(self, params: Mapping[str, Any], tier: str) -> AnswerWindow:
-        """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
+        """Return the requested window, cut to the range of the tier and of the store.
 
         Raises `Refusal`: see `derivdata.sources.service.data.windows.resolve`.
         """
@@ -195,21 +196,22 @@ class View:
         return window._replace(start=max(window.start, self.store.start.floor("1D") - _LONGEST))
 
     def rows(self, query: Query) -> pd.DataFrame:
-        """Return the rows of a query that are known at the clock."""
+        """Return the rows of a query that are visible at the clock."""
         query = replace(query, end=min(query.end, self.horizon))
         running_answer.check()
         if query.start >= query.end or not self.has(query.table):
             empty = tables.TABLES[query.table].empty()
             return empty if query.columns is None else empty[list(query.columns)]
-        return self._known(query, running_answer.note_read(self.store.rows(query)))
+        return self._visible(query, running_answer.note_read(self.store.rows(query)))
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
-        """Return sums over the symbols of each venue, of the rows that `rows` returns: see `Store.sums`."""
+        """Return sums over the symbols of each venue for the rows of `rows`: see `Store.sums`."""
         query = replace(query, end=min(query.end, self.horizon))
         running_answer.check()
-        return self._known(query, running_answer.note_read(self.store.sums(query, value)))
+        return self._visible(query, running_answer.note_read(self.store.sums(query, value)))
 
-    def _known(self, query: Query, frame: pd.DataFrame) -> pd.DataFrame:
+    def _visible(self, query: Query, frame: pd.DataFrame) -> pd.DataFrame:
+        """Drop rows of `_STEPS_OVER` whose step ends after the clock."""
         if query.table not in _STEPS_OVER or query.end + _LONGEST <= self.now:
             return frame
         return frame[windows.ends(stated(frame)) <= self.now]
@@ -220,7 +222,7 @@ class View:
         at: pd.Timestamp | None = None,
         symbols: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the newest row of each series whose value still holds at an instant (default: the clock)."""
+        """Return the newest row of each series if it is still valid at a time (default: the clock)."""
         at = self.now if at is None else min(at, self.now)
         if not self.has(table):
             return tables.TABLES[table].empty()
@@ -247,26 +249,28 @@ class View:
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> Series:
-        """Return a column at a resolution, or at the finest that rows state where all are coarser."""
+        """Return a column at a resolution, or at the finest resolution of the rows if all are coarser."""
         requested = resolution or adaptive(window.requested)
-        chosen = Query(column.table, window.start, window.end, symbols, venues)
+        query = Query(column.table, window.start, window.end, symbols, venues)
 
-        def made(part: AnswerWindow) -> tuple[tuple[AnswerWindow, Series], int]:
-            series, rows = self._part(column, chosen, part, requested)
-            return (part, series), max(rows, len(series.frame))
+        def made(block: AnswerWindow) -> tuple[tuple[AnswerWindow, Series], int]:
+            series, rows = self._block(column, query, block, requested)
+            return (block, series), max(rows, len(series.frame))
 
-        parts = self.blocks(window, made)
-        steps = {series.used for _, series in parts if len(series.frame) or series.notices}
-        finest = min(steps, key=windows.length, default=parts[0][1].used)
-        whole = [
-            series if series.used == finest else self._part(column, chosen, part, requested, finest)[0]
-            for part, series in parts
-        ]
-        notices = list(dict.fromkeys(notice for series in whole for notice in series.notices))
-        return Series(_joined([series.frame for series in whole]), finest, notices)
+        blocks = self.blocks(window, made)
+        steps = {series.used for _, series in blocks if len(series.frame) or series.notices}
+        finest = min(steps, key=windows.length, default=blocks[0][1].used)
+        # A block without fine rows has a coarser resolution, so it is made again at the finest one.
+        at_finest = []
+        for block, series in blocks:
+            if series.used != finest:
+                series, _ = self._block(column, query, block, requested, finest)
+            at_finest.append(series)
+        notices = list(dict.fromkeys(notice for series in at_finest for notice in series.notices))
+        return Series(_joined([series.frame for series in at_finest]), finest, notices)
 
     def blocks(self, window: AnswerWindow, make: Callable[[AnswerWindow], tuple[T, int]]) -> list[T]:
-        """Return the results for blocks of a window; the length of a block depends on the rows before it."""
+        """Return the results for blocks of a window; the rows of a block set the length of the next one."""
         results: list[T] = []
         start = window.start
         days = self.first_days
@@ -279,28 +283,28 @@ class View:
             days = min(max(int(self.block_rows / per_day), 1), 3650)
         return results
 
-    def _part(
+    def _block(
         self,
         column: StoredColumn,
-        chosen: Query,
+        query: Query,
         window: AnswerWindow,
         requested: str,
         used: str | None = None,
     ) -> tuple[Series, int]:
-        """Return a column over a window that fits into memory, and how many rows were read for it."""
-        frame, step = self.around(column, window, requested, chosen.symbols, chosen.venues)
+        """Return a column over one block, and the number of rows that were read for it."""
+        frame, step = self.around(column, window, requested, query.symbols, query.venues)
         rows = len(frame)
         step = used or step
         frame, notices = left_out(frame, column, window, step)
         shown = self.combined(frame, column, window, step)
         if column.second:
-            of_second = column._replace(value=column.second, second="")
-            beside = self.combined(frame[frame[column.second].notna()], of_second, window, step)
-            places = pd.MultiIndex.from_frame(beside[[*_KEYS]]).get_indexer(
-                pd.MultiIndex.from_frame(shown[[*_KEYS]])
-            )
-            values = np.append(beside[column.second].to_numpy(dtype=np.float64), np.nan)
-            shown = shown.assign(**{column.second: values[places]})  # the last value if the row has none
+            second_column = column._replace(value=column.second, second="")
+            second = self.combined(frame[frame[column.second].notna()], second_column, window, step)
+            shown_keys = pd.MultiIndex.from_frame(shown[[*_KEYS]])
+            places = pd.MultiIndex.from_frame(second[[*_KEYS]]).get_indexer(shown_keys)
+            # A key that is missing has place −1, which is the appended NaN.
+            values = np.append(second[column.second].to_numpy(dtype=np.float64), np.nan)
+            shown = shown.assign(**{column.second: values[places]})
         return Series(shown[column.columns], step, notices), rows
 
     def around(
@@ -311,7 +315,7 @@ class View:
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> tuple[pd.DataFrame, str]:
-        """Return what `read_around` reads of a window, and the resolution that is used."""
+        """Return the rows that a window needs (see `read_around`), and the resolution to use."""
 
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             frame = self.rows(Query(column.table, start, end, symbols, venues))
@@ -324,7 +328,7 @@ class View:
     def combined(
         self, frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, used: str
     ) -> pd.DataFrame:
-        """Return a column of what `around` read, in the window and at the resolution, without gaps."""
+        """Return a column of the rows of `around`, in the window, at a resolution and without NaN."""
         step = times.resolution(used)
         value = column.value
         if step is not None and (frame["resolution"] != used).any():
@@ -337,10 +341,13 @@ class View:
                 frame = combine(frame, value, step, self.horizon)
                 frame[value] = frame[value].round(_DECIMALS.get(value, 2))
         inside = (frame["time"] >= window.start) & (frame["time"] < window.end)
-        return frame[inside & frame[value].notna() if value else inside]
+        if value:
+            inside &= frame[value].notna()
+        return frame[inside]
 
 
 def _bytes_of(value: Any) -> int:
+    """Return the bytes of the frames in a value."""
     if isinstance(value, pd.DataFrame | pd.Series):
         return int(np.sum(value.memory_usage()))
     return sum(map(_bytes_of, value)) if isinstance(value, tuple | list) else 0
@@ -351,7 +358,7 @@ def read_around(
     window: AnswerWindow,
     step: pd.Timedelta | None,
 ) -> pd.DataFrame:
-    """Read a window, the whole buckets of length `step` that it touches, and what reaches into the first."""
+    """Read the complete buckets of a window, and the earlier rows that are valid in the first bucket."""
     start = window.start
     end = window.end
     lead = pd.Timedelta(0)
@@ -368,27 +375,30 @@ def read_around(
 
 
 def finest_step(frame: pd.DataFrame, requested: str) -> str:
-    """Return the resolution that is used: the finest that rows state, unless the requested one is coarser."""
-    stated = min(windows.steps(frame), key=windows.length, default=requested)
-    return max(requested, stated, key=windows.length)
+    """Return the resolution to use: the finest of the rows, or the requested one if it is coarser."""
+    finest = min(windows.steps(frame), key=windows.length, default=requested)
+    return max(requested, finest, key=windows.length)
 
 
 def left_out(
     frame: pd.DataFrame, column: StoredColumn, window: AnswerWindow, step: str
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Drop rows that add up and are longer than a bucket, and so have no place in it; say so."""
+    """Drop rows to be added up that are longer than a bucket, and return notices about them."""
     long = windows.longer(frame[windows.ends(frame) > window.start], step) if column.added else []
     notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
-    return (frame[~frame["resolution"].isin(long)] if long else frame), notices
+    if long:
+        frame = frame[~frame["resolution"].isin(long)]
+    return frame, notices
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Join parts of a series that follow each other in time, sorted as each is."""
+    """Join consecutive blocks of a series, sorted by symbol, venue and time."""
     frames = [frame for frame in frames if len(frame)] or frames[:1]
     if len(frames) == 1:
         return frames[0]
     columns = {name: pd.concat([frame[name] for frame in frames], ignore_index=True) for name in frames[0]}
-    for name in (n for n, kind in frames[0].dtypes.items() if kind == "category"):
+    categorical = [name for name, dtype in frames[0].dtypes.items() if dtype == "category"]
+    for name in categorical:  # pd.concat of different categories gives objects
         texts = [pd.Categorical(frame[name]) for frame in frames]
         columns[name] = pd.Series(union_categoricals(texts, sort_categories=True))
     order = np.lexsort(
@@ -398,6 +408,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _reach(frame: pd.DataFrame) -> Any:
+    """Return how long each row's value is valid after its time."""
     if "interval_hours" in frame:
         return pd.to_timedelta(frame["interval_hours"], unit="h")
     if "resolution" in frame:
@@ -406,8 +417,8 @@ def _reach(frame: pd.DataFrame) -> Any:
 
 
 def stated(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mark the rows that state no step as raw."""
+    """Set the resolution of rows without one to ``raw``."""
     if not {"unstated", ""} & set(windows.steps(frame)):
         return frame
-    silent = frame["resolution"].isna() | (frame["resolution"] == "unstated")
-    return frame.assign(resolution=frame["resolution"].astype(object).mask(silent, "raw"))
+    is_unstated = frame["resolution"].isna() | (frame["resolution"] == "unstated")
+    return frame.assign(resolution=frame["resolution"].astype(object).mask(is_unstated, "raw"))

@@ -1,9 +1,9 @@
 """Windows of responses, and means and sums of series in buckets.
 
-Buckets are anchored at midnight UTC and labelled by their start. A sample holds until the next one of its
-series, at most `HOLD`; a row with a resolution of its own holds that long. The mean of a bucket is weighted
-by time. It uses all known values of the bucket up to the clock, even outside the requested window, so joined
-windows equal one long window. A bucket without known values is left out.
+Buckets are anchored at midnight UTC and labelled by their start. A sample is valid until the next sample of
+its series, at most `HOLD`; a row that states a resolution is valid for that long. The mean of a bucket is
+weighted by time. It uses all known values of the bucket up to the clock, even outside the requested window,
+so joined windows equal one long window. A bucket without known values is left out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ HOLD = pd.Timedelta(1, "h")
 
 
 def holds(resolution: pd.Series) -> Ints:
-    """Return how long each row's value holds at most [µs], from the resolution that the row states."""
+    """Return the maximum validity of each row's value [µs], from the resolution that the row states."""
     named = pd.Categorical(resolution).remove_unused_categories()
     lengths = [times.us(times.resolution(str(name)) or HOLD) for name in named.categories]
     return np.asarray(np.array([*lengths, times.us(HOLD)], dtype=np.int64)[named.codes])
 
 
 def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
-    """Return the end of each row's step: its time and the resolution it states; a raw row is an instant."""
+    """Return the end of each row's step: its time plus its resolution, which is 0 for a raw row."""
     named = pd.Categorical(frame["resolution"]).remove_unused_categories()
     steps = [length(str(name)) for name in named.categories]
     lengths = np.array([*map(times.us, steps), 0], dtype="timedelta64[us]")[named.codes]
@@ -37,7 +37,7 @@ def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
 
 
 def steps(frame: pd.DataFrame) -> list[str]:
-    """List the distinct resolutions of rows; an empty text means that a row states none."""
+    """List the distinct resolutions of rows; an empty text stands for rows without a resolution."""
     named = pd.Categorical(frame["resolution"])
     names = [*map(str, named.categories), ""]
     if len(named) and len(names) == 2 and named.codes.min() == 0:
@@ -46,12 +46,12 @@ def steps(frame: pd.DataFrame) -> list[str]:
 
 
 def length(resolution: str) -> pd.Timedelta:
-    """Return the length of a step; a raw row is an instant."""
+    """Return the length of a step, 0 for raw rows."""
     return times.resolution(resolution) or pd.Timedelta(0)
 
 
 def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
-    """List the resolutions that rows state and that are longer than one, the shortest first."""
+    """List the resolutions in the rows that are longer than `resolution`, shortest first."""
     step = times.resolution(resolution)
     if step is None:
         return []
@@ -61,8 +61,8 @@ def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
 def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
     """Average a column over time in every bucket that a sample reaches.
 
-    `frame` has symbol, exchange, time, resolution and `value`, sorted by the first three; the samples are
-    known to hold up to `horizon`. The result is sorted the same way, its times are the buckets' starts.
+    `frame` has symbol, exchange, time, resolution and `value`, sorted by the first three; samples are valid
+    up to `horizon` at most. The result is sorted the same way; its times are the starts of the buckets.
     """
     frame = frame[frame[value].notna() & (frame["time"] < horizon)]
     if frame.empty:
@@ -70,6 +70,7 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
     series, first = _series(frame)
     since, until = _validity(frame, series, horizon)
     row, bucket, weight = pieces(since, until, times.us(step))
+    # Pieces are sorted by series and bucket, so each mean is over a run of rows that starts at `opens`.
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
     total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
     mean = total / np.add.reduceat(weight, opens)
@@ -103,13 +104,13 @@ def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timest
 
 
 def samples(frame: pd.DataFrame, by: list[str], step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
-    """Take the newest row of each step and series at the step's end; input with instants in order.
+    """Take the newest row of each step and series at the step's end; input sorted by time.
 
-    Changes of means over steps have two thirds of the variance of the changes between their ends, so prices
-    are sampled. A value counts for its own step only: repeating it in later steps would add a
-    return of zero that was not observed.
+    Changes of means over steps have two thirds of the variance of changes between the ends of steps, so
+    prices are sampled. A value counts for its own step only: repeating it in later steps would add a return
+    of zero that was not observed.
     """
-    end = frame["time"].dt.ceil(step)  # a value at the end itself belongs to it
+    end = frame["time"].dt.ceil(step)  # a value exactly at the end belongs to the step
     newest = ~frame[by].assign(end=end).duplicated(keep="last")
     return frame.assign(time=end)[newest & (end < horizon)]
 
@@ -122,33 +123,35 @@ def added(frame: pd.DataFrame, by: list[str], step: pd.Timedelta, horizon: pd.Ti
 
 
 def _series(frame: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Return the number of each row's (symbol, exchange) series, and the first row of each."""
+    """Return the number of each row's (symbol, exchange) series, and the first row of each series."""
     codes = [pd.factorize(frame[name])[0] for name in ("symbol", "exchange")]
     fresh = np.r_[True, (np.diff(codes[0]) != 0) | (np.diff(codes[1]) != 0)]
     return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
 
 
 def _validity(frame: pd.DataFrame, series: Ints, horizon: pd.Timestamp) -> tuple[Ints, Ints]:
-    """From when until when each row's value holds."""
+    """Return start and end [µs] of the validity of each row's value."""
     since = frame["time"].array.asi8
     until = np.full(since.size, np.iinfo(np.int64).max)
-    same = series[1:] == series[:-1]
-    until[:-1][same] = since[1:][same]
+    has_next = series[1:] == series[:-1]
+    until[:-1][has_next] = since[1:][has_next]
     until = np.minimum(until, since + holds(frame["resolution"]))
     return since, np.minimum(until, times.us(horizon))
 
 
 def pieces(since: Ints, until: Ints, step: int) -> tuple[Ints, Ints, Ints]:
-    """Cut spans at the buckets' edges: return row, bucket number and length [µs] of every piece."""
+    """Cut spans at the edges of buckets: return row, bucket number and length [µs] of every piece."""
     first = since // step
     count = (until - 1) // step - first + 1
     row = np.repeat(np.arange(since.size), count)
+    # The k-th piece of a span is in bucket first + k; the last term is the number of pieces of earlier spans.
     bucket = first[row] + np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
     weight = np.minimum(until[row], (bucket + 1) * step) - np.maximum(since[row], bucket * step)
     return row, bucket, weight
 
 
 def _labelled(frame: pd.DataFrame, rows: Ints, starts: Ints, value: str, values: Any) -> pd.DataFrame:
+    """Return values with the keys of some rows and the starts of their buckets."""
     time = pd.DatetimeIndex(starts.view("M8[us]")).tz_localize("UTC")
     keys = {name: frame[name].array.take(rows) for name in ("symbol", "exchange")}
     return pd.DataFrame({**keys, "time": time, value: values}, copy=False)
@@ -156,7 +159,7 @@ def _labelled(frame: pd.DataFrame, rows: Ints, starts: Ints, value: str, values:
 
 DEV_DAYS = 30
 INSTANT = pd.Timedelta(1, "us")
-"""Length of an instant: a row with the clock's own time belongs to the past."""
+"""Smallest difference of times: added to the clock so that a row exactly at the clock counts as past."""
 
 _WEEK = pd.Timedelta(7, "D")
 _DAY = pd.Timedelta(1, "D")
@@ -164,7 +167,7 @@ _DEV = pd.Timedelta(DEV_DAYS, "D")
 
 
 class AnswerWindow(NamedTuple):
-    """A half-open window, how long the asked one was, and what was changed about it."""
+    """A half-open window, the length of the requested window, and notices about changes to it."""
 
     start: pd.Timestamp
     end: pd.Timestamp
@@ -173,7 +176,7 @@ class AnswerWindow(NamedTuple):
 
 
 def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> AnswerWindow:
-    """Return the window of `range`, or of `start` and `end` (default 7 days); refuse what a tier may not."""
+    """Return the window of `range`, or of `start` and `end` (default 7 days); check it against the tier."""
     length = times.lookback(params["range"]) if params.get("range") else _WEEK
     end = params.get("end")
     start = params.get("start")
@@ -194,7 +197,7 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Answe
 
 
 def adaptive(length: pd.Timedelta) -> str:
-    """Choose the resolution for a window of that length: raw under a day, 1h under a week, else 4h."""
+    """Return the resolution for a window of a length: raw under a day, 1h under a week, else 4h."""
     if length < _DAY:
         return "raw"
     return "1h" if length < _WEEK else "4h"
@@ -203,6 +206,7 @@ def adaptive(length: pd.Timedelta) -> str:
 def _clamped(
     first: pd.Timestamp, last: pd.Timestamp, now: pd.Timestamp
 ) -> tuple[pd.Timestamp, pd.Timestamp, list[str]]:
+    """Clamp a window to the days that Dev covers, and return notices about the changes."""
     floor = now - _DEV
     notices = []
     if first < floor:
@@ -216,13 +220,13 @@ def _clamped(
 
 
 def require_dev_range(end: pd.Timestamp, now: pd.Timestamp) -> None:
-    """Refuse a range of a Dev key that ends before the rolling days that it may read (403)."""
+    """Raise `Refusal` (403) if a window ends before the rolling days that Dev covers."""
     if end <= now - _DEV:
         raise _outside(now)
 
 
 def _outside(now: pd.Timestamp) -> Refusal:
-    """Refuse a range that has no part in the days that Dev covers (403)."""
+    """Return the error for a window outside the days that Dev covers (403)."""
     return Refusal(
         403,
         f"the range lies outside the rolling {DEV_DAYS} days that Dev covers, "

@@ -28,14 +28,14 @@ from derivdata.tables import endpoints
 
 
 class Caller(NamedTuple):
-    """Sender of a request: a tier, and a name under which requests are counted, never the key itself."""
+    """Sender of a request: its tier, and a name for counting requests, which is never the key itself."""
 
     tier: str
     name: bytes
 
 
 class Keys:
-    """Keys as digests, with their tiers; with `keyless` a request without a known one counts as Team."""
+    """Digests of keys and their tiers; with `keyless` a request without a known key counts as Team."""
 
     def __init__(self, tiers: Mapping[str, str], *, keyless: bool = False) -> None:
         tiers = HiddenKeys(tiers)
@@ -43,14 +43,14 @@ class Keys:
         if unknown:
             raise ValueError(f"tier {unknown[0]} is not one of {', '.join(endpoints.TIERS)}")
         if not all(tiers):
-            raise ValueError("a key is empty: use a key of its own for each tier")
+            raise ValueError("a key is empty: set a key for each tier")
         self._tiers = [(_digest(key), tier) for key, tier in tiers.items()]
         self._keyless = keyless
 
     def caller(self, sent: str | None, address: str = "") -> Caller:
-        """Return who sent a key, all known ones compared in constant time; without one, it is the `address`.
+        """Return the caller with a key, or with an `address` if no key is needed.
 
-        Raises `Refusal`: no key was sent, or one that is not known (401).
+        Keys are compared in constant time. Raises `Refusal` (401) for a missing or unknown key.
         """
         digest = _digest(sent or "")
         matches = [tier for stored, tier in self._tiers if hmac.compare_digest(stored, digest)]
@@ -63,7 +63,7 @@ class Keys:
 
     @staticmethod
     def admit(tier: str, needed: str) -> None:
-        """Refuse a tier below the one that is needed (403)."""
+        """Raise `Refusal` (403) if a tier is below the needed tier."""
         if not endpoints.allows(tier, needed):
             error = f"this endpoint needs {needed.title()} or higher; the key's tier is {tier.title()}"
             raise Refusal(403, error, required_tier=needed, docs=DOCS)
@@ -90,9 +90,9 @@ class RateLimit:
         return len(self._admitted)
 
     def admit(self, caller: Hashable) -> dict[str, str]:
-        """Count a request and return the headers that say what is left.
+        """Count a request and return headers with the number of remaining requests.
 
-        Raises `Refusal`: the window is full (429); a refused request does not count.
+        Raises `Refusal` (429) if the limit is reached; a rejected request does not count.
         """
         now = self._clock()
         recent = self._admitted.setdefault(caller, deque())
@@ -123,7 +123,7 @@ _HOST = re.compile(r"(?:\[([^][@/?#\s]+)\]|([^][:@/?#\s]+))(?::\d{1,5})?")
 
 
 class Guard:
-    """An ASGI application around another that sees only requests that may be answered."""
+    """ASGI middleware that rejects requests by their host, origin or body before the application."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Guard:
         self._allowed = {name for name in names if name != "localhost" and not _is_address(name)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on, or send an error response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -152,10 +152,10 @@ class Guard:
         except Refusal as refusal:
             await self._refuse(request, refusal)(scope, receive, send)
             return
-        await self._answer(request, receive, send)
+        await self._run(request, receive, send)
 
-    async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
-        """Have the request answered; where the service ends meanwhile, say so if nothing was sent."""
+    async def _run(self, request: Request, receive: Receive, send: Send) -> None:
+        """Run the application; if the service ends before anything was sent, send 503."""
         started = False
 
         async def noted(message: Message) -> None:
@@ -167,18 +167,18 @@ class Guard:
             await self._app(request.scope, _bodiless(receive), noted)
         except asyncio.CancelledError:
             if started:
-                return  # the server closes a connection whose answer is not complete
+                return  # the server closes a connection with an incomplete response
             headers = {"Retry-After": "1", "Connection": "close"}
-            refusal = Refusal(503, "the service is ending: ask again once it is back", headers=headers)
+            error = "the service is shutting down: retry once it is running again"
+            refusal = Refusal(503, error, headers=headers)
             await self._refuse(request, refusal)(request.scope, receive, send)
 
     def _check_host(self, request: Request) -> None:
         host = request.headers.get("Host", "")
         name = _name(host)
         if not (name == "localhost" or name in self._allowed or _is_address(name)):
-            raise Refusal(
-                421, f"this service is not called {host[:100]!r}: start it with --allow-host for that name"
-            )
+            error = f"host {host[:100]!r} is not allowed: start the service with --allow-host for that name"
+            raise Refusal(421, error)
 
     def _check_origin(self, request: Request) -> None:
         origin = request.headers.get("Origin")
@@ -190,7 +190,7 @@ class Guard:
             raise Refusal(403, f"pages of {origin[:100]!r} may not read this service")
 
     async def _drain(self, request: Request, receive: Receive) -> None:
-        """Read the body, which no endpoint has a use for, up to a bound."""
+        """Read and discard the body, which no endpoint uses; raise `Refusal` if it is large or slow."""
         length = request.headers.get("Content-Length", "0")
         try:
             if not length.isdecimal() or len(length) > 9 or int(length) > _BODY_BYTES:
@@ -219,8 +219,11 @@ def _is_address(name: str) -> bool:
 
 def _name(host: str) -> str:
     """Return the host of ``host:port`` in lower case, without brackets and a dot at its end."""
-    found = _HOST.fullmatch(host)
-    return (found[1] or found[2]).lower().rstrip(".") if found else ""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return ""
+    name = match[1] or match[2]
+    return name.lower().rstrip(".")
 
 
 def _too_large() -> Refusal:
@@ -228,14 +231,14 @@ def _too_large() -> Refusal:
 
 
 def _bodiless(receive: Receive) -> Receive:
-    """Return the next message after the body was read: first an empty body, then messages of the client."""
-    given = False
+    """Return a `receive` for after the body was read: first an empty body, then the client's messages."""
+    sent_empty = False
 
     async def after() -> Message:
-        nonlocal given
-        if given:
+        nonlocal sent_empty
+        if sent_empty:
             return await receive()
-        given = True
+        sent_empty = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
     return after

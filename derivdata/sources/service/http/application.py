@@ -59,15 +59,15 @@ def app(
     Parameters
     ----------
     now, clock
-        The service's clock: one that stands still (the store's own unless given), or one that moves.
+        The service's clock: `now` is a fixed time (default: the store's), `clock` returns a moving one.
     keys, keyless
         Key to tier, and whether a request without a known key counts as Team.
     limits
         Whether the documented request rates hold.
     hosts
-        Names besides ``localhost`` under which it is reached; numeric IP addresses always are.
+        Host names other than ``localhost`` that are accepted; numeric IP addresses always are.
     page
-        Whether ``/status`` shows the state of the service to everybody who can reach it, without a key.
+        Whether ``/status`` shows the state of the service, to any client and without a key.
 
     Raises
     ------
@@ -75,8 +75,11 @@ def app(
         A tier is unknown, or a key is empty.
     """
     keys = HiddenKeys(keys or {})
-    moment = clock() if clock is not None else store.now if now is None else now
-    view = View(store, moment)
+    if clock is not None:
+        now = clock()
+    elif now is None:
+        now = store.now
+    view = View(store, now)
     service = _Service(view, Keys(keys, keyless=keyless), limits, clock)
     application = Starlette(
         routes=[
@@ -127,14 +130,14 @@ class _Service:
 
     @property
     def _view(self) -> View:
-        """The store as it is known now: another view whenever a moving clock has moved on."""
+        """The store at the present time: a new view whenever a moving clock has moved on."""
         if self._clock is not None and (now := self._clock()) != self._newest.now:
             self._newest = View(self._newest.store, now)
         return self._newest
 
     @property
     def _headers(self) -> dict[str, str]:
-        """Headers of every answer; an archive has its id from its first row on."""
+        """Headers of every response, read each time because an archive gets its id with its first row."""
         view = self._view
         return {
             "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
@@ -149,11 +152,10 @@ class _Service:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
             pairs = request.query_params.multi_items()
-            asked = query.given(endpoint, pairs, self._view.now)
-            headers |= query.legacy_headers(asked.legacy)
-            return await self._endpoint_answer(
-                request, endpoint, caller, asked.texts | request.path_params, headers
-            )
+            requested = query.given(endpoint, pairs, self._view.now)
+            headers |= query.legacy_headers(requested.legacy)
+            texts = requested.texts | request.path_params
+            return await self._endpoint_answer(request, endpoint, caller, texts, headers)
 
         return answer
 
@@ -169,10 +171,10 @@ class _Service:
             symbols = [value for name, value in pairs if name == "coin"]
             if len(symbols) != 1 or not symbols[0].strip():
                 raise bad_request(f"coin is required once: {path}?coin=BTC")
-            asked = query.given(endpoint, pairs, self._view.now)
+            requested = query.given(endpoint, pairs, self._view.now)
             successor = quote(endpoint.path.replace("{symbol}", symbols[0]), safe="/")
-            headers |= query.legacy_headers(asked.legacy) | query.legacy_path_headers(successor)
-            texts = asked.texts | {"symbol": symbols[0]}
+            headers |= query.legacy_headers(requested.legacy) | query.legacy_path_headers(successor)
+            texts = requested.texts | {"symbol": symbols[0]}
             return await self._endpoint_answer(request, endpoint, caller, texts, headers)
 
         return answer
@@ -185,9 +187,10 @@ class _Service:
         texts: Mapping[str, str],
         headers: Mapping[str, str],
     ) -> Response:
+        """Return an endpoint's response, keyed by everything that its body depends on."""
         view = self._view
         packed = _accepts_gzip(request)
-        version = self._version()  # before the identity: rows that arrive in between are newer than it
+        version = self._version()  # read before the identity, so that rows arriving in between make it old
         key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
 
         def make() -> EncodedBody:
@@ -204,7 +207,7 @@ class _Service:
         return {} if rate is None else rate.admit(caller.name), caller
 
     async def _refreshed(self, request: Request, caller: Caller) -> None:
-        """Have a store that asks others ask them, once for all that wait, before anything is read."""
+        """Refresh a stale live store before it is read, once for all requests that wait for it."""
         live = self._live
         if live is not None and live.is_stale():
             await self._made(request, ("refresh",), caller, lambda: _refreshed(live))
@@ -217,20 +220,20 @@ class _Service:
         make: Callable[[], EncodedBody],
         headers: Mapping[str, str],
     ) -> Response:
-        """Answer one request: from the cache, or made in its turn while the client stays."""
-        answer = self._cache.get(key) or await self._made(request, key, caller, make)
-        if answer is None:
+        """Return a response from the cache, or queue its work while the client stays connected."""
+        encoded = self._cache.get(key) or await self._made(request, key, caller, make)
+        if encoded is None:
             return Response(status_code=499)  # the client has left
-        if _accepts_gzip(request) and answer.worth_compressing and not answer.is_compressed:
-            await run_in_threadpool(answer.compressed)
-        self._cache.put(key, answer)
-        stated = {running_answer.HEADER: answer.corrections} if answer.corrections else {}
-        return self._response(request, 200, answer, stated | dict(headers))
+        if _accepts_gzip(request) and encoded.worth_compressing and not encoded.is_compressed:
+            await run_in_threadpool(encoded.compressed)
+        self._cache.put(key, encoded)
+        corrections = {running_answer.HEADER: encoded.corrections} if encoded.corrections else {}
+        return self._response(request, 200, encoded, corrections | dict(headers))
 
     async def _made(
         self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
     ) -> EncodedBody | None:
-        """Return the answer, or None where the client left before it was made."""
+        """Return the encoded body, or None if the client left before it was ready."""
         job = self._queue.join(key, caller.name, make)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
@@ -251,11 +254,11 @@ class _Service:
         return EncodedBody(body, packed=packed, corrections=running_answer.header_value(noted))
 
     def _version(self) -> dict[str, str]:
-        """Return the version of the past, as a header; none where the store cannot be read.
+        """Return the header with the version of past data; empty if the store cannot be read.
 
-        A client keeps what it was answered about closed windows as long as this stays, so what is added at
-        the end of an archive must not change it. Where the clock has run ahead of the data, rows may still
-        come for windows that a client takes for closed: there every change counts.
+        A client keeps responses about closed windows while this version stays the same, so rows appended to
+        an archive must not change it. If the clock is ahead of the data, rows may still arrive for windows
+        that a client considers closed. Then every change of the data changes the version.
         """
         view = self._view
         try:
@@ -267,7 +270,7 @@ class _Service:
         return {"X-Derivdata-Data-Version": quote(version, safe=_SAFE)}
 
     async def hello(self, request: Request) -> Response:
-        """Answer the root: what this is, without a key."""
+        """Return a description of the service at the root, without a key."""
         store = self._view.store
         body = {
             "service": "derivdata",
@@ -280,19 +283,19 @@ class _Service:
         return self._response(request, 200, _json(body))
 
     async def openapi(self, request: Request) -> Response:
-        """Answer the OpenAPI document, without a key."""
+        """Return the OpenAPI document, without a key."""
         specification = document(
             self._view.exchanges, label=self._view.store.label, version=derivdata.__version__
         )
         return self._response(request, 200, _json(specification))
 
     async def docs(self, request: Request) -> Response:
-        """Answer the same as a page to read, without a key."""
-        answer = EncodedBody(page(self._view.store.label).encode())
-        return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
+        """Return the endpoints as an HTML page, without a key."""
+        html = EncodedBody(page(self._view.store.label).encode())
+        return self._response(request, 200, html, {"Content-Type": "text/html; charset=utf-8"})
 
     async def status(self, request: Request) -> Response:
-        """Answer the page on the state of the service, without a key, made again for a new clock or data."""
+        """Return the status page, without a key; it is made again when the clock or the data changes."""
         caller = Caller(endpoints.TIERS[-1], b"status page")
         await self._refreshed(request, caller)
         view = self._view
@@ -312,7 +315,7 @@ class _Service:
         return status(store, self._view.now) if isinstance(store, Archive) else None
 
     async def refused(self, request: Request, error: Exception) -> Response:
-        """Answer a refusal of ours, or an unknown path or method."""
+        """Return the response for an error raised by the service, or for an unknown path or method."""
         if isinstance(error, Refusal):
             return self.refusal(request, error)
         assert isinstance(error, HTTPException)
@@ -321,37 +324,38 @@ class _Service:
         return self._response(request, error.status_code, _json(body), error.headers)
 
     def refusal(self, request: Request, error: Refusal) -> Response:
-        """Return the answer that says why a request is refused."""
+        """Return the error response with the reason."""
         if error.status == 400 and request.url.path in PLAIN:
             return Response(str(error), 400, self._headers | self._version(), "text/plain")
         return self._response(request, error.status, _json(error.body), error.headers)
 
     async def down(self, request: Request, error: Exception) -> Response:
-        """Answer that the store cannot be read (503)."""
+        """Return the error response for a store that cannot be read (503)."""
         body = {"error": f"the store cannot be read: {type(error).__name__}"}
         return self._response(request, 503, _json(body))
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """Answer an error of the service itself (500); Starlette raises it again after the answer."""
+        """Return the response for an internal error (500); Starlette raises the error again afterwards."""
         body = {"error": f"internal error: {type(error).__name__}"}
         return self._response(request, 500, _json(body), {"Connection": "close"})
 
     def _response(
-        self, request: Request, status: int, answer: EncodedBody, headers: Mapping[str, str] | None = None
+        self, request: Request, status: int, encoded: EncodedBody, headers: Mapping[str, str] | None = None
     ) -> Response:
-        body = answer.body
+        """Return a response with all headers: 304 if the client has it, compressed if that is accepted."""
+        body = encoded.body
         extra = self._version() | dict(headers or {})
         if status == 200:
             resource = (request.url.path, request.url.query, hash(request.headers.get("X-Api-Key")))
-            validators = self._changes.headers(resource, answer.tag, self._view.now)
+            validators = self._changes.headers(resource, encoded.tag, self._view.now)
             extra |= validators
             if is_current(request.headers, validators):
                 return Response(status_code=304, headers={**self._headers, **extra})
-        if answer.worth_compressing and _accepts_gzip(request):
-            body = answer.compressed()
+        if encoded.worth_compressing and _accepts_gzip(request):
+            body = encoded.compressed()
             extra["Content-Encoding"] = "gzip"
         if status == 200 and not self._unsent.has_room(body):
-            message = "too many answers are on their way to slow clients: ask again in a few seconds"
+            message = "too many responses are waiting for slow clients: retry in a few seconds"
             raise Refusal(503, message, headers={"Retry-After": "5"})
         stated = {"Content-Type": "application/json", **self._headers, **extra}
         return StreamedResponse(body, status, stated, self._unsent)

@@ -1,6 +1,6 @@
-"""HTTP protocol of the service: httptools and uvloop where they are installed, else plain Python.
+"""HTTP protocol of the service: httptools and uvloop if they are installed, else h11 and asyncio.
 
-A connection is closed if its request does not end in time, or if its client does not read the response.
+A connection is closed if its request does not arrive in time, or if its client does not read the response.
 uvicorn alone would wait indefinitely.
 """
 
@@ -16,11 +16,11 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 REQUEST_SECONDS = 30.0
 """Seconds from the first byte of a request (or the connection) to its last header, and seconds in which a
-client must read a part of its response."""
+client must read some bytes of its response."""
 
 
 class _CountedTransport:
-    """A transport that counts what is written to it."""
+    """A transport that counts the bytes written to it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -34,9 +34,10 @@ class _CountedTransport:
         self._transport.write(data)
 
     def counts(self) -> tuple[int, int]:
-        """Return the bytes that the client has taken, and those that it has not."""
+        """Return the number of bytes that the client has received, and the number still to receive."""
         untaken = self._transport.get_write_buffer_size()
-        if sys.platform == "linux":  # what its kernel has acknowledged: ours may hold megabytes for it
+        # The kernel's send buffer may have megabytes that the client has not acknowledged.
+        if sys.platform == "linux":
             import fcntl
             import termios
 
@@ -46,6 +47,8 @@ class _CountedTransport:
 
 
 class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """uvicorn's HTTP protocol with timeouts for the request and for reading the response."""
+
     request_seconds = REQUEST_SECONDS
     _timer: asyncio.TimerHandle | None = None
 
@@ -70,17 +73,18 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_lost(problem)
 
     def _is_answering(self) -> bool:
-        """Return whether the headers of a request are complete and its answer is not."""
+        """Return whether a request's headers are complete and its response is not."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
         self._timer = self._loop.call_later(self.request_seconds / 8.0, self._look)
 
     def _look(self) -> None:
-        """Close the connection where nothing arrived, or nothing was taken, for too long."""
+        """Close the connection if the request did not arrive, or nothing was received, for too long."""
         if self._counted.is_closing() and not self._counted.get_write_buffer_size():
             return
-        now, (taken, untaken) = self._loop.time(), self._counted.counts()
+        now = self._loop.time()
+        taken, untaken = self._counted.counts()
         if taken != self._taken or not untaken:
             self._taken = taken
             self._taken_at = now
@@ -90,7 +94,7 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         elif since is not None and now - since >= self.request_seconds and not self._is_answering():
             self._counted.close()
             self._arriving_since = None
-            self._wait()  # until what is unsent is gone
+            self._wait()  # until the unsent bytes are gone
         else:
             self._wait()
 

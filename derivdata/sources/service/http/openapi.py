@@ -43,47 +43,51 @@ def mapping(values: Schema) -> Schema:
 
 
 def either(*schemas: Schema) -> Schema:
-    """Describe one of several."""
+    """Describe a value of one of several schemas."""
     return {"anyOf": list(schemas)}
 
 
 def maybe(schema: Schema) -> Schema:
-    """Describe the same, or null."""
+    """Describe a value of a schema, or null."""
     return either(schema, {"type": "null"})
 
 
 def record(**fields: Schema) -> Schema:
-    """Describe an object that has all of these fields."""
+    """Describe an object in which all fields are required."""
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
 def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
-    """Describe a row of a table under its names on the wire, without some columns and with further fields."""
+    """Describe a row of a table under its wire names, without the columns `drop` and with fields `more`."""
     definition = tables.TABLES[table]
-    away = {*drop.split(), "kind", "resolution"}
+    dropped = {*drop.split(), "kind", "resolution"}
     fields = {}
     required = []
     for name, column in definition.columns.items():
-        if name in away:
+        if name in dropped:
             continue
         wire = definition.wire.get(name, name)
         schema = _JSON_TYPES[column.kind]
         unit = f" [{column.unit}]" if column.unit else ""
         kind = schema if name in definition.key else maybe(schema)
         fields[wire] = {**kind, "description": column.doc + unit}
-        required += [wire] * (name not in definition.optional)
+        if name not in definition.optional:
+            required.append(wire)
     return {"type": "object", "properties": fields | more, "required": [*required, *more]}
 
 
 def rows(place: str, table: str, drop: str = "", more: Schema | None = None, /, **outside: Schema) -> Schema:
     """Describe rows in the field `place` (``{}``: a list by venue); `outside` are fields outside the rows."""
     name, by_venue, _ = place.partition("{}")
-    listed = array(row(table, " ".join([drop, *outside, *["exchange"] * bool(by_venue)]), **(more or {})))
+    dropped = [drop, *outside]
+    if by_venue:
+        dropped.append("exchange")
+    listed = array(row(table, " ".join(dropped), **(more or {})))
     return record(**{name: mapping(listed) if by_venue else listed}, **outside)
 
 
 def _sometimes(schema: Schema, **fields: Schema) -> Schema:
-    """Describe the same with fields that are not always there."""
+    """Add optional fields to a schema."""
     return {**schema, "properties": {**schema["properties"], **fields}}
 
 
@@ -231,7 +235,7 @@ PAYLOADS: dict[str, Schema] = (
         for e in endpoints.ENDPOINTS
         if e.rows
     }
-    | {  # what no document fixes
+    | {  # the API document does not describe the fields of these
         e.path: record(success=FLAG, notices=NOTICES) | {"additionalProperties": True}
         for e in endpoints.ENDPOINTS
         if e.path.startswith(("/hip3-", "/hip4-", "/builder-"))
@@ -241,17 +245,17 @@ PAYLOADS: dict[str, Schema] = (
 
 
 PLAIN = ("/volume-oi-ratio",)
-"""Paths whose 400 is plain text, as the hosted service has it."""
+"""Paths whose 400 is plain text, as on the hosted service."""
 
 _VENUES = ("exchange", "exchanges")
 _REFUSALS = {
     "400": "A parameter is missing, unreadable, or does not fit the others.",
-    "401": "No key, or one that is not known.",
-    "403": "The key's tier does not include this; `required_tier` names the one that does.",
-    "404": "No such symbol, venue or outcome, or data that the source does not hold.",
+    "401": "The key is missing or unknown.",
+    "403": "The key's tier does not include this; `required_tier` is the lowest tier that does.",
+    "404": "Unknown symbol, venue or outcome, or data that the source does not have.",
     "429": "Too many requests; `retry_after` seconds to wait.",
     "500": "Internal error.",
-    "503": "The store cannot be read, too many answers are unsent, or the service is ending.",
+    "503": "The store cannot be read, too many responses are unsent, or the service is shutting down.",
 }
 _ERROR: Schema = {
     "type": "object",
@@ -286,13 +290,13 @@ _STYLE = (
 )
 _ABOUT = (
     "Crypto derivatives data, read-only. Section numbers and tiers are those of the API document. Paths "
-    "under /local are not part of that document: this service alone answers them."
+    "under /local are not part of that document: only this service has them."
 )
-_OURS = " Not part of the API document: the hosted service does not answer it."
+_OURS = " Not part of the API document: the hosted service does not have it."
 
 
 def document(exchanges: Collection[str], *, label: str, version: str) -> dict[str, Any]:
-    """Return OpenAPI 3.1 of every endpoint; `exchanges` are the slugs that the service knows."""
+    """Return the OpenAPI 3.1 document of all endpoints; `exchanges` are the slugs that the service knows."""
     return {
         "openapi": "3.1.0",
         "info": {"title": f"derivdata: {label}", "version": version, "description": _ABOUT},
@@ -306,14 +310,14 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
 
 
 def page(label: str) -> str:
-    """Return every endpoint with its tier and parameters as HTML."""
+    """Return an HTML page that lists every endpoint with its tier and parameters."""
     title = f"derivdata: {label}"
-    parts = "".join(map(_section, endpoints.ENDPOINTS))
+    sections = "".join(map(_section, endpoints.ENDPOINTS))
     body = (
         f"<h1>{escape(title)}</h1>"
-        "<p>Every request carries a key in the header <code>X-Api-Key</code>. The same as "
+        "<p>Every request needs a key in the header <code>X-Api-Key</code>. As a file: "
         '<a href="/openapi.json">OpenAPI</a>.</p>'
-        f"{parts}"
+        f"{sections}"
     )
     return html_page(title, body, style=_STYLE, policy="default-src 'none'; style-src 'unsafe-inline'")
 
@@ -326,7 +330,7 @@ def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, 
         "description": f"Tier: {endpoint.tier.title()} and above.{_OURS if endpoint.local else ''}",
         "parameters": [_parameter(p, exchanges, endpoint.path) for p in endpoint.params],
         "responses": {
-            "200": _answer("The data.", PAYLOADS[endpoint.path]),
+            "200": _response("The data.", PAYLOADS[endpoint.path]),
             **{status: _refusal(endpoint.path, status, text) for status, text in _REFUSALS.items()},
         },
     }
@@ -349,16 +353,18 @@ def _parameter(p: endpoints.Param, exchanges: list[str], path: str) -> dict[str,
         "description": p.doc,
         "schema": schema,
     }
-    return description | ({"style": "form", "explode": False} if p.kind is endpoints.ParamKind.LIST else {})
+    if p.kind is endpoints.ParamKind.LIST:
+        description |= {"style": "form", "explode": False}
+    return description
 
 
 def _refusal(path: str, status: str, text: str) -> dict[str, Any]:
     if status == "400" and path in PLAIN:
         return {"description": text, "content": {"text/plain": {"schema": TEXT}}}
-    return _answer(text, {"$ref": "#/components/schemas/Error"})
+    return _response(text, {"$ref": "#/components/schemas/Error"})
 
 
-def _answer(text: str, schema: Schema) -> dict[str, Any]:
+def _response(text: str, schema: Schema) -> dict[str, Any]:
     return {"description": text, "content": {"application/json": {"schema": schema}}}
 
 
@@ -372,6 +378,11 @@ def _section(endpoint: endpoints.Endpoint) -> str:
 
 def _row(p: endpoints.Param) -> str:
     kind = ", ".join(p.choices) if p.choices else str(p.kind)
-    default = "required" if p.required else "" if p.default is None else str(p.default)
+    if p.required:
+        default = "required"
+    elif p.default is None:
+        default = ""
+    else:
+        default = str(p.default)
     cells = (f"<code>{escape(p.name)}</code>", escape(kind), escape(default), escape(p.doc))
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

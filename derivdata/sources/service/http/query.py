@@ -1,4 +1,4 @@
-"""From the text of a query to typed values, by the endpoint's own list of parameters."""
+"""Parse the parameters of a query or path to typed values, by the endpoint's list of parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ISO = re.compile(
 )
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 LARGEST = 100_000
-"""Most that any whole number may ask for."""
+"""Maximum of every integer parameter."""
 
 _EPOCH = pd.Timestamp(0, tz="UTC").as_unit("us")
 _SLUGS = ("exchange", "exchanges")
@@ -35,10 +35,10 @@ _LEGACY_NAMES = {
     "end_time": "end",
     "min_day": "start",
 }
-"""Legacy time parameter, and the one that replaces it."""
+"""Legacy time parameter to its replacement."""
 
 LEGACY_PATHS = {"/oi/coin": endpoints.OI_TIMESERIES, "/volume/coin": endpoints.VOLUME_TIMESERIES}
-"""Legacy path, which takes the symbol as ``coin``, and the endpoint that replaces it."""
+"""Legacy path, which takes the symbol as ``coin``, to the endpoint that replaces it."""
 
 LEGACY_UNTIL = pd.Timestamp("2026-07-21", tz="UTC")
 """Legacy parameters and paths are accepted before this time (section 9 of the API document)."""
@@ -52,12 +52,12 @@ class Query(NamedTuple):
 
 
 def given(endpoint: endpoints.Endpoint, pairs: Sequence[tuple[str, str]], now: pd.Timestamp) -> Query:
-    """Pick the parameters of `endpoint` from those of a query, legacy ones under their current names.
+    """Return the parameters of `endpoint` in a query, legacy ones under their current names.
 
-    Raises `Refusal`: a parameter is doubled or empty, or has a legacy name after `LEGACY_UNTIL`.
+    Raises `Refusal`: a parameter is repeated or empty, or has a legacy name after `LEGACY_UNTIL`.
     """
     names = {p.name for p in endpoint.params if not p.in_path}
-    chosen = [(name, value) for name, value in pairs if name in names]
+    current_pairs = [(name, value) for name, value in pairs if name in names]
     legacy: list[str] = []
     for name, value in pairs:
         current = _LEGACY_NAMES.get(name)
@@ -66,9 +66,9 @@ def given(endpoint: endpoints.Endpoint, pairs: Sequence[tuple[str, str]], now: p
         if now >= LEGACY_UNTIL:
             raise bad_request(f"{name} was retired: use {current}")
         legacy.append(name)
-        chosen.append((current, _as_range(value) if name == "days" else value))
-    _require_single(chosen, legacy)
-    return Query(dict(chosen), legacy)
+        current_pairs.append((current, _as_range(value) if name == "days" else value))
+    _require_single(current_pairs, legacy)
+    return Query(dict(current_pairs), legacy)
 
 
 def _as_range(days: str) -> str:
@@ -76,17 +76,18 @@ def _as_range(days: str) -> str:
     return f"{days}d" if days.isascii() and days.isdigit() else days
 
 
-def _require_single(chosen: Sequence[tuple[str, str]], legacy: Sequence[str]) -> None:
-    for name, count in Counter(name for name, _ in chosen).items():
+def _require_single(pairs: Sequence[tuple[str, str]], legacy: Sequence[str]) -> None:
+    """Raise `Refusal` if a parameter is repeated or empty."""
+    for name, count in Counter(name for name, _ in pairs).items():
         if count > 1:
             raise bad_request(f"{_as_sent(name, legacy)} is given {count} times: pass {name} once")
-    for name, value in chosen:
+    for name, value in pairs:
         if not value.strip():
             raise bad_request(f"{name} is empty: omit it or set a value")
 
 
 def _as_sent(name: str, legacy: Sequence[str]) -> str:
-    """Return the name with the legacy names that the query used for it."""
+    """Return a parameter's name, with the legacy names in the query."""
     old = [alias for alias in dict.fromkeys(legacy) if _LEGACY_NAMES[alias] == name]
     return f"{name} (also as {', '.join(old)})" if old else name
 
@@ -112,10 +113,10 @@ def _sunset(target: str, relation: str) -> dict[str, str]:
 def parse(
     endpoint: endpoints.Endpoint, texts: Mapping[str, str], exchanges: frozenset[str]
 ) -> dict[str, Any]:
-    """Read every parameter of a query or path, or its default; refuse what cannot be read or is missing."""
-    for one, other in endpoint.exclusive:
-        if one in texts and other in texts:
-            raise bad_request(f"{one} and {other} exclude each other: pass one of them")
+    """Return the values of all parameters, with defaults; raise `Refusal` for invalid or missing ones."""
+    for name, other in endpoint.exclusive:
+        if name in texts and other in texts:
+            raise bad_request(f"{name} and {other} exclude each other: pass one of them")
     values: dict[str, Any] = {}
     for p in endpoint.params:
         if p.name in texts:
@@ -132,13 +133,16 @@ def parse(
 
 
 def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -> Any:
-    """Return the venue or venues as given, all of which are known; ``all`` is None."""
+    """Return the venue or venues; ``all`` is None. Raise `Refusal` for an unknown venue."""
     if value == ("all",):
         return None
-    unknown = [slug for slug in ([value] if isinstance(value, str) else value) if slug not in exchanges]
+    slugs = [value] if isinstance(value, str) else value
+    unknown = [slug for slug in slugs if slug not in exchanges]
     if unknown:
-        is_slug = unknown[0] == unknown[0].lower()
-        others = "dd.markets.exchanges() lists them" if is_slug else "slugs are lower case, like 'binance'"
+        if unknown[0] == unknown[0].lower():
+            others = "dd.markets.exchanges() lists them"
+        else:
+            others = "slugs are lower case, like 'binance'"
         near = did_you_mean(unknown[0], exchanges, f"; {others}")
         raise bad_request(f"{name}: {unknown[0]!r} is not an exchange of this source{near}")
     return value

@@ -30,12 +30,14 @@ _ENTRY = 1024
 
 
 class EncodedBody:
-    """One answer as bytes, compressed at most once (`packed`: now), with the corrections of its rows.
+    """A response body as bytes, with the corrections of its rows.
+
+    The body is compressed at most once; `packed` compresses it at construction.
 
     Attributes
     ----------
     tag
-        Its entity tag: weak, as the compressed form has the same.
+        Weak entity tag, because the compressed form has the same tag.
     """
 
     def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:
@@ -49,7 +51,7 @@ class EncodedBody:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, with its compressed form where there is one."""
+        """Bytes in memory, including the compressed form if it exists."""
         return len(self.body) + len(self._packed) + len(self.corrections)
 
     @property
@@ -64,14 +66,14 @@ class EncodedBody:
 
 
 class ResponseCache(BoundedCache[EncodedBody]):
-    """The answers that were requested last; it belongs to the one thread that serves."""
+    """The most recently requested responses; not locked, for the serving thread only."""
 
     def __init__(self, limit: int = 128 << 20) -> None:
-        super().__init__(limit, lambda request, answer: answer.size + _bytes_of(request) + _ENTRY)
+        super().__init__(limit, lambda request, body: body.size + _bytes_of(request) + _ENTRY)
 
 
 class UnsentBodies:
-    """Bodies on their way, each counted once however many clients take it; used by the serving thread."""
+    """Bodies that are being sent, each counted once for all its clients; for the serving thread only."""
 
     def __init__(self, limit: int = 256 << 20) -> None:
         self._limit = limit
@@ -79,7 +81,7 @@ class UnsentBodies:
         self._clients: Counter[int] = Counter()
 
     def has_room(self, body: bytes) -> bool:
-        """Return whether one more client may be sent a body."""
+        """Return whether a body may be sent to one more client."""
         return id(body) in self._clients or not self._size or self._size + len(body) <= self._limit
 
     @contextmanager
@@ -98,20 +100,20 @@ class UnsentBodies:
 
 
 class StreamedResponse(Response):
-    """A response whose body is never copied whole: it is sent as fast as the client reads."""
+    """A response that is sent in pieces, as fast as the client reads, without a copy of the whole body."""
 
     def __init__(self, body: bytes, status: int, headers: Mapping[str, str], unsent: UnsentBodies) -> None:
         super().__init__(body, status, headers)
         self._unsent = unsent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the headers, then the body in pieces."""
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         await send(start)
-        body = bytes(self.body)  # itself where it is bytes
+        body = bytes(self.body)  # no copy: bytes(b) is b where b is bytes
         with self._unsent.sending(body):
-            for place in range(0, len(body), _PIECE):
-                piece = body[place : place + _PIECE]
+            for offset in range(0, len(body), _PIECE):
+                piece = body[offset : offset + _PIECE]
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -136,10 +138,10 @@ class _Change(NamedTuple):
 
 
 class Changes:
-    """When the responses to each request changed last, by the service's clock; not locked.
+    """Time at which the response to each request changed last, by the service's clock; not locked.
 
-    The times begin with the process. A time cannot tell two responses of one second apart: the second one is
-    sent without it.
+    Times are known from the start of the process. Two responses within one second have the same time, so
+    the second one is sent without ``Last-Modified``.
     """
 
     def __init__(self, limit: int = 16 << 20) -> None:
@@ -148,7 +150,7 @@ class Changes:
         )
 
     def headers(self, resource: Hashable, tag: str, now: pd.Timestamp) -> dict[str, str]:
-        """Return ``ETag`` and ``Last-Modified`` of a response that has this tag now."""
+        """Return the headers ``ETag`` and ``Last-Modified`` for a response with this tag."""
         change = self._changes.get(resource)
         if change is None or change.tag != tag:
             second = now.floor("s")
@@ -160,16 +162,16 @@ class Changes:
         return stated
 
 
-def is_current(asked: Mapping[str, str], stated: Mapping[str, str]) -> bool:
-    """Return whether a request's conditions (RFC 9110, section 13) say that the client has this response.
+def is_current(request: Mapping[str, str], validators: Mapping[str, str]) -> bool:
+    """Return whether the client has this response, by a request's conditional headers (RFC 9110, section 13).
 
-    A time counts where it is the one that was sent, and only without tags.
+    A time counts only if it equals the ``Last-Modified`` that was sent and the request has no tags.
     """
-    tags = asked.get("If-None-Match")
+    tags = request.get("If-None-Match")
     if tags is None:
-        since = asked.get("If-Modified-Since")
-        return since is not None and since == stated.get("Last-Modified")
-    own = stated["ETag"].removeprefix("W/")
+        since = request.get("If-Modified-Since")
+        return since is not None and since == validators.get("Last-Modified")
+    own = validators["ETag"].removeprefix("W/")
     return tags.strip() == "*" or own in (tag.strip().removeprefix("W/") for tag in tags.split(","))
 
 
@@ -178,7 +180,10 @@ _MOST_WAITING = 256
 
 
 class Job:
-    """One answer that is being made, or waits: its `clients` by caller, and in whose turn it is `charged`."""
+    """A response that waits or is being made.
+
+    `clients` counts the waiting clients of each caller; `charged` is the caller whose slot the job uses.
+    """
 
     def __init__(self, request: Hashable, make: Callable[[], EncodedBody]) -> None:
         self.request = request
@@ -190,31 +195,31 @@ class Job:
         self.started = False
 
     def run(self) -> EncodedBody:
-        """Make the answer, in a worker thread."""
+        """Make the body, in a worker thread."""
         cancelled_by(self.cancelled)
         return self.make()
 
 
 class WorkQueue:
-    """Jobs by caller; used by the serving thread alone.
+    """Jobs by caller; for the serving thread only.
 
-    A free slot goes to the caller with the fewest running jobs, of several to the one that has waited
-    longest, and the last free slot only to a caller without any: whatever some ask for, another's request
-    starts at once or as soon as the first running job ends. `at_once` bounds memory, as each answer may need
-    hundreds of MiB; of one caller `most_waiting` jobs may wait.
+    A free slot goes to the caller with the fewest running jobs. Among several such callers, the caller that
+    has waited longest comes first. The last free slot is reserved for a caller without a running job, so a
+    new caller's request starts at once, or when the first running job ends. `at_once` limits memory, because
+    each response may need hundreds of MiB. At most `most_waiting` jobs of one caller may wait.
     """
 
     def __init__(self, *, at_once: int = _AT_ONCE, most_waiting: int = _MOST_WAITING) -> None:
         self._at_once = at_once
         self._most_waiting = most_waiting
         self._jobs: dict[Hashable, Job] = {}
-        # Callers in the order in which they wait; a job that several request is in the queue of each.
+        # Callers in the order in which they wait. A job of several callers is in the queue of each.
         self._waiting: OrderedDict[Hashable, OrderedDict[Hashable, Job]] = OrderedDict()
         self._running: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def join(self, request: Hashable, caller: Hashable, make: Callable[[], EncodedBody]) -> Job:
-        """Return the job of a request, queued unless it is under way; refuse where too many wait (429)."""
+        """Return the job of a request, queued unless it runs; raise `Refusal` (429) if too many wait."""
         job = self._jobs.get(request) or Job(request, make)
         queue = self._waiting.get(caller, OrderedDict())
         if not job.started and request not in queue:
@@ -231,7 +236,7 @@ class WorkQueue:
         return job
 
     def leave(self, job: Job, caller: Hashable) -> None:
-        """Note that a client of this caller waits no more for a job; without clients the work ends."""
+        """Remove a client of this caller from a job, and cancel the job after its last client."""
         job.clients[caller] -= 1
         if job.result.done():
             return
@@ -243,6 +248,7 @@ class WorkQueue:
                 del self._jobs[job.request]
 
     def _take(self, job: Job, caller: Hashable) -> None:
+        """Remove a job from a caller's queue, and the queue if it is empty then."""
         queue = self._waiting.get(caller, OrderedDict())
         if queue.get(job.request) is job:
             del queue[job.request]
@@ -250,8 +256,10 @@ class WorkQueue:
                 del self._waiting[caller]
 
     def _start(self) -> None:
+        """Start waiting jobs in free slots, by the order that the class describes."""
         while self._waiting and (free := self._at_once - self._running.total()) > 0:
-            caller = min(self._waiting, key=self._running.__getitem__)  # the first of those with the fewest
+            # Of equal counts min returns the first caller, which has waited longest.
+            caller = min(self._waiting, key=self._running.__getitem__)
             if free == 1 < self._at_once and self._running[caller]:
                 return
             job = next(iter(self._waiting[caller].values()))
@@ -266,20 +274,20 @@ class WorkQueue:
             task.add_done_callback(self._tasks.discard)
 
     def _to_the_end(self, caller: Hashable) -> None:
-        """Put a caller behind all that wait now: one that is served again and again must not pass others."""
+        """Move a caller behind all waiting callers, so that frequent requests do not delay the others."""
         if caller in self._waiting:
             self._waiting.move_to_end(caller)
 
     async def _run(self, job: Job) -> None:
         try:
-            answer = await run_in_threadpool(job.run)
+            encoded = await run_in_threadpool(job.run)
         except Cancelled:
             job.result.cancel()
         except Exception as problem:  # raised again in every client that waits for the result
             job.result.set_exception(problem)
-            job.result.exception()  # all clients have left, so nothing else reads it
+            job.result.exception()  # marks it as read: asyncio logs errors that no client reads
         else:
-            job.result.set_result(answer)
+            job.result.set_result(encoded)
         finally:
             if self._jobs.get(job.request) is job:
                 del self._jobs[job.request]

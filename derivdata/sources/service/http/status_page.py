@@ -34,11 +34,11 @@ _SECTIONS = {
 
 
 def status_page(view: View, ledger: pd.DataFrame | None) -> str:
-    """Return the page, which loads and runs nothing; `ledger` is of an archive that is collected into."""
+    """Return the page, without scripts or external files; `ledger` is the `status` of a collected archive."""
     store = view.store
     synthetic = ' <span class="late">Synthetic data.</span>' if store.synthetic else ""
     title = f"derivdata: {store.label}"
-    parts = [
+    sections = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="soft">As of {view.now:%Y-%m-%d %H:%M:%S} UTC, loaded again every {REFRESH_SECONDS} '
         f"seconds. Data since {store.start:%Y-%m-%d %H:%M} UTC; {len(store.tables())} tables.{synthetic}</p>",
@@ -46,15 +46,15 @@ def status_page(view: View, ledger: pd.DataFrame | None) -> str:
     ]
     bodies = (_freshness(view), _gaps(ledger), _spreads(view), _liquidations(view))
     for (name, heading), body in zip(_SECTIONS.items(), bodies, strict=True):
-        parts += [f'<h2 id="{name}">{heading}</h2>', body]
+        sections += [f'<h2 id="{name}">{heading}</h2>', body]
     folder = resources.files("derivdata.sources.service.http")
     style = folder.joinpath("status.css").read_text(encoding="utf-8")
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
-    return html_page(title, "\n".join(parts), style=style, policy=_POLICY, head=refresh)
+    return html_page(title, "\n".join(sections), style=style, policy=_POLICY, head=refresh)
 
 
 def _freshness(view: View) -> str:
-    """Return the ages of the newest rows of a week, the oldest on top; over two hours are marked."""
+    """Return the age of each venue's newest row of the last week, oldest first; over two hours are marked."""
     ages: dict[str, pd.Series] = {}
     for name in _FRESH:
         if view.has(name):
@@ -69,19 +69,18 @@ def _freshness(view: View) -> str:
     if not ages:
         return "<p>No row of the last week.</p>"
     table = pd.DataFrame(ages).sort_index()
-    sampled = ~table.columns.isin(["funding_settlements", _EVENTS])  # the others come when they come
-    oldest = (
-        table.loc[:, sampled].max(axis=1).fillna(pd.Timedelta(0)).sort_values(ascending=False, kind="stable")
-    )
+    # Payments and liquidations have no regular step, so their age does not mean that a venue is late.
+    sampled = ~table.columns.isin(["funding_settlements", _EVENTS])
+    oldest = table.loc[:, sampled].max(axis=1).fillna(pd.Timedelta(0))
+    oldest = oldest.sort_values(ascending=False, kind="stable")
     table = table.loc[oldest.index]
     rows = [[str(venue), *map(_age, row)] for venue, row in zip(table.index, table.to_numpy(), strict=True)]
     late = (table > _LATE).to_numpy() & sampled
     count = int((oldest > _LATE).sum())
-    kind = "late" if (oldest > _LATE).any() else "soft"
-    said = f'<p class="{kind}">{count} of {len(table)} venues late: no row for two hours.</p>'
-    return said + _table(
-        ["venue", *table.columns], rows, [[place + 1 for place in row.nonzero()[0]] for row in late]
-    )
+    kind = "late" if count else "soft"
+    summary = f'<p class="{kind}">{count} of {len(table)} venues late: no row for two hours.</p>'
+    late_cells = [[place + 1 for place in row.nonzero()[0]] for row in late]  # the first cell is the venue
+    return summary + _table(["venue", *table.columns], rows, late_cells)
 
 
 def _age(age: Any) -> str:
@@ -93,18 +92,19 @@ def _age(age: Any) -> str:
 
 
 def _gaps(ledger: pd.DataFrame | None) -> str:
+    """Return the venues and tables with missing rows or failed requests."""
     if ledger is None or ledger.empty:
-        return "<p>This source keeps no ledger of requests: gaps are known where a collector writes.</p>"
+        return "<p>Gaps are known only for an archive that a collector writes.</p>"
     troubled = ledger[(ledger["holes"] > 0) | (ledger["failed"] > 0)]
     if troubled.empty:
-        return f"<p>None: {len(ledger)} pairs of venue and table were answered without a hole.</p>"
+        return f"<p>None: {len(ledger)} pairs of venue and table, all without gaps.</p>"
     columns = ["exchange", "table", "lag_minutes", "holes", "failed", "last_error"]
     cells = [[_NONE if pd.isna(cell) else str(cell) for cell in row] for row in troubled[columns].to_numpy()]
     return _table(columns, cells)
 
 
 def _spreads(view: View) -> str:
-    """Return the symbols with the largest difference between two venues' rates now."""
+    """Return the symbols with the largest difference between the current rates of two venues."""
     frame = funding_now(view)
     several = frame.groupby(frame["symbol"].astype(str))["rate_bps_8h"].agg(["idxmin", "idxmax", "count"])
     rows = []
@@ -112,9 +112,9 @@ def _spreads(view: View) -> str:
         low = frame.loc[row["idxmin"]]
         high = frame.loc[row["idxmax"]]
         rows.append((float(high["rate_bps_8h"] - low["rate_bps_8h"]), symbol, low, high))
-    rows.sort(key=lambda one: (-one[0], one[1]))
+    rows.sort(key=lambda row: (-row[0], row[1]))
     if not rows:
-        return "<p>No symbol has a rate on two venues.</p>"
+        return "<p>A spread needs a symbol with rates on two venues.</p>"
     cells = [
         [
             symbol,
@@ -129,7 +129,7 @@ def _spreads(view: View) -> str:
 
 def _liquidations(view: View) -> str:
     if not view.has(*market.TABLES):
-        return "<p>The source has no liquidations.</p>"
+        return "<p>The source does not include liquidations.</p>"
     frame = market.liquidation_orders(view, view.now - _HOUR, view.now)
     if frame.empty:
         return "<p>None in the last hour.</p>"
@@ -143,15 +143,20 @@ def _liquidations(view: View) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]], late: list[list[int]] | None = None) -> str:
-    """Return a table; `late` lists the places of marked cells, row by row."""
-    # A name may break after an underscore: six columns of names of tables then fit a tablet.
+    """Return an HTML table; `late` lists the positions of marked cells in each row."""
+    # A name may break after an underscore, so that six columns fit the width of a tablet.
     names = "".join(f'<th scope="col">{escape(name).replace("_", "_<wbr>")}</th>' for name in head)
     body = []
     for number, row in enumerate(rows):
         marked = late[number] if late else []
         cells = []
         for place, cell in enumerate(row):
-            kind = ' class="late"' if place in marked else ' class="none"' if cell == _NONE else ""
+            if place in marked:
+                kind = ' class="late"'
+            elif cell == _NONE:
+                kind = ' class="none"'
+            else:
+                kind = ""
             label = f' data-label="{escape(head[place])}"' if place else ""
             cells.append(f"<td{kind}{label}>{escape(cell)}</td>")
         body.append(f"<tr>{''.join(cells)}</tr>")

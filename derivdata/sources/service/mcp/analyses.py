@@ -1,4 +1,4 @@
-"""Analyses as tools of a language model: figures with their units and the provenance of their data."""
+"""Analyses as tools for a language model: figures with units and the provenance of their data."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def _since(days: int, data: str) -> dict[str, Any]:
 
 
 def best_pairs(symbol: str, since: str = "30d", fee_bps: float = 5.0, top: int = 10) -> dict[str, Any]:
-    """Return the pairs of venues with the widest mean funding spread, and what is left after fees."""
+    """Return the pairs of venues with the widest mean funding spread, before and after fees."""
     rates = funding.history(symbol, since)
     by_venue = panel(rates).sel(symbol=symbol)
     mean = by_venue.mean("time")
-    known = mean["exchange"].values[(by_venue.notnull().mean("time") >= 0.5).values]
-    level = mean.sel(exchange=known)
+    is_covered = by_venue.notnull().mean("time") >= 0.5
+    level = mean.sel(exchange=mean["exchange"].values[is_covered.values])
     spread = (level.rename(exchange="short") - level.rename(exchange="long")).to_series()
     wide = spread[spread > 0.0].nlargest(top)
     days = float(np.ptp(by_venue["time"].values) / np.timedelta64(1, "D"))
-    gross_bps = wide * 3.0 * days
+    gross_bps = wide * 3.0 * days  # three periods of 8 hours a day
     rows = pd.DataFrame(
         {
             "long": wide.index.get_level_values("long"),
@@ -156,7 +156,7 @@ def liquidation_cascades(
     """Return the largest bursts of liquidations: orders at most 10 seconds apart."""
     orders = liquidations.events(since=since, symbols=symbol)
     runs = bursts.clusters(orders, gap="10s", by=("symbol",))
-    chosen = bursts.cascades(runs, min_count=2, min_usd=min_usd, quantile=0.0)
+    largest = bursts.cascades(runs, min_count=2, min_usd=min_usd, quantile=0.0)
     names = ["symbol", "start", "end", "count", "value_usd", "imbalance", "venues", "price_move"]
     units = {
         "count": "orders",
@@ -167,24 +167,24 @@ def liquidation_cascades(
     }
     counted = f"{len(orders):,} orders, {len(runs):,} bursts."
     note = f"{counted} Venues throttle their feeds, so values are lower bounds."
-    return _result(chosen.nlargest(top, "value_usd")[names], units, note, orders)
+    return _result(largest.nlargest(top, "value_usd")[names], units, note, orders)
 
 
 def option_exposure(symbol: str = "BTC", exchange: str = "deribit") -> dict[str, Any]:
     """Return put/call ratio, max pain by expiry and the price of zero gamma for naive dealers."""
     chain = options.snapshot(symbol, exchange)
     pain = exposure.max_pain(chain)["max_pain"].to_series()
-    held = exposure.open_interest(chain, by=("expiry",))
-    name = next(iter(held.data_vars))
+    by_expiry = exposure.open_interest(chain, by=("expiry",))
+    name = next(iter(by_expiry.data_vars))
     rows = pd.DataFrame({"expiry": pain.index, "max_pain_usd": pain.to_numpy()})
-    rows["open_interest_coins"] = held[name].reindex(expiry=pain.index).to_numpy()
+    rows["open_interest_coins"] = by_expiry[name].reindex(expiry=pain.index).to_numpy()
     zero = exposure.zero_gamma(chain, dealer=_NAIVE_DEALER)
     result = _result(
         rows,
         {
             "max_pain_usd": "USD",
             "open_interest_coins": "coins",
-            "put_call_ratio": "open interest of puts over that of calls",
+            "put_call_ratio": "open interest of puts divided by open interest of calls",
             "zero_gamma_usd": "USD",
         },
         "Zero gamma assumes that dealers are long calls and short puts, which no venue publishes.",
@@ -197,7 +197,7 @@ def option_exposure(symbol: str = "BTC", exchange: str = "deribit") -> dict[str,
 
 TOOLS: dict[str, AnalysisTool] = {
     "analysis_best_pairs": AnalysisTool(
-        "Which pairs of venues had the widest funding spread of a symbol, and what was left after fees?",
+        "Which pairs of venues had the widest funding spread of a symbol, before and after fees?",
         {"symbol": _SYMBOL, "since": _since(30, "rates"), "fee_bps": _FEE, "top": _TOP},
         ("symbol",),
         best_pairs,
@@ -215,7 +215,7 @@ TOOLS: dict[str, AnalysisTool] = {
         carry_forecast,
     ),
     "analysis_surface_summary": AnalysisTool(
-        "What does the option market say: at-the-money volatility, skew and wings at fixed tenors?",
+        "What does the option market imply: at-the-money volatility, skew and wings at fixed tenors?",
         {"symbol": {**_SYMBOL, "default": "BTC"}, "exchange": _VENUE},
         (),
         surface_summary,
@@ -235,7 +235,7 @@ TOOLS: dict[str, AnalysisTool] = {
                 "type": "number",
                 "minimum": 0,
                 "default": 1e6,
-                "description": "Least value of a burst [USD].",
+                "description": "Minimum value of a burst [USD].",
             },
             "top": _TOP,
         },
@@ -243,7 +243,7 @@ TOOLS: dict[str, AnalysisTool] = {
         liquidation_cascades,
     ),
     "analysis_exposure": AnalysisTool(
-        "At which strikes is the open interest of options: max pain by expiry, put/call ratio, zero gamma?",
+        "How is the open interest of options distributed: max pain by expiry, put/call ratio, zero gamma?",
         {"symbol": {**_SYMBOL, "default": "BTC"}, "exchange": _VENUE},
         (),
         option_exposure,
@@ -257,14 +257,14 @@ def run(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         result = TOOLS[name].run(**arguments)
-    said = [str(warning.message) for warning in caught if issubclass(warning.category, DataNotice)]
-    conditions = result["provenance"]
-    conditions["notices"] = list(dict.fromkeys([*conditions["notices"], *said]))
+    notices = [str(warning.message) for warning in caught if issubclass(warning.category, DataNotice)]
+    origin = result["provenance"]
+    origin["notices"] = list(dict.fromkeys([*origin["notices"], *notices]))
     return result
 
 
 def _result(rows: pd.DataFrame, units: Mapping[str, str], note: str, data: pd.DataFrame) -> dict[str, Any]:
-    """Return rows with units, and where their data is from."""
+    """Return rows with their units and the provenance of their data."""
     records = [{str(name): _plain(value) for name, value in row.items()} for row in rows.to_dict("records")]
     origin = provenance(data)
     return {
@@ -276,7 +276,7 @@ def _result(rows: pd.DataFrame, units: Mapping[str, str], note: str, data: pd.Da
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: six significant digits, times as ISO 8601, missing as null."""
+    """Convert a value for JSON: six significant digits, times as ISO 8601, missing as null."""
     if isinstance(value, pd.Timestamp):
         return times.iso(value if value.tzinfo is not None else value.tz_localize("UTC"))
     if isinstance(value, float | np.floating):
@@ -287,5 +287,6 @@ def _plain(value: Any) -> Any:
 
 
 def _unfitted(fit: xr.Dataset) -> str:
+    """Return a sentence with the number of expiries without a fit, or an empty text."""
     missing = int(fit["a"].isnull().sum()) if "a" in fit else 0
-    return f"{missing} expiries have no fit." if missing else ""
+    return f"{missing} expiries were not fitted." if missing else ""

@@ -23,10 +23,10 @@ from derivdata.support import times
 from derivdata.support.text import did_you_mean, import_extra
 
 LARGEST = 32_000
-"""Most characters of a tool's response."""
+"""Maximum length of a tool's response in characters."""
 
 _ROWS = (200, 100, 50, 25, 12, 6, 3, 2, 1, 0)
-"""Rows that are shown at each end of a list, from the most to the fewest."""
+"""Rows to show at each end of a list; the largest number that fits is used."""
 _LONGEST_TEXT = 2_000
 _TIMES = ("timestamp", "hour", "date", "time")
 
@@ -34,40 +34,40 @@ _TIMES = ("timestamp", "hour", "date", "time")
 def fitted(body: Any, advice: str) -> dict[str, Any]:
     """Return a response of at most `LARGEST` characters.
 
-    ``data`` is the body. Where it is too long, each long list is replaced by an object with its ``count`` and
-    its ``first`` and ``last`` items, each long object by one with ``count`` and ``first``. ``truncated`` says
-    whether anything was left out, ``window`` has the first and the last time of all rows, including those
-    left out, and ``more`` says how to request the rest.
+    ``data`` is the body. If it is too long, each long list is replaced by an object with its ``count`` and
+    its ``first`` and ``last`` items, and each long object by an object with ``count`` and ``first``.
+    ``truncated`` is true if anything was left out. ``window`` has the first and last time of all rows,
+    including omitted rows. ``more`` explains how to request the rest.
     """
-    answer: dict[str, Any] = {"data": body, "truncated": False}
+    response: dict[str, Any] = {"data": body, "truncated": False}
     window = _window(body)
     if window is not None:
-        answer["window"] = window
-    if _size(answer) <= LARGEST:
-        return answer
-    answer |= {"truncated": True, "more": advice}
+        response["window"] = window
+    if _size(response) <= LARGEST:
+        return response
+    response |= {"truncated": True, "more": advice}
     for rows in _ROWS:
-        answer["data"] = _shortened(body, rows)
-        if _size(answer) <= LARGEST:
-            return answer
-    return {**answer, "data": None}
+        response["data"] = _shortened(body, rows)
+        if _size(response) <= LARGEST:
+            return response
+    return {**response, "data": None}
 
 
-def text_of(answer: Mapping[str, Any]) -> str:
+def text_of(response: Mapping[str, Any]) -> str:
     """Return a response as the text that is counted and sent."""
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False)
+    return json.dumps(response, ensure_ascii=False, allow_nan=False)
 
 
-def _size(answer: Mapping[str, Any]) -> int:
-    return len(text_of(answer))
+def _size(response: Mapping[str, Any]) -> int:
+    return len(text_of(response))
 
 
 def _shortened(value: Any, rows: int) -> Any:
-    """Return a value whose lists and objects of data have at most twice `rows` items."""
+    """Shorten lists and objects of data to at most twice `rows` items, and long texts."""
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
     if isinstance(value, Mapping):
-        # Twelve names or fewer are the fields of a row; more are data, such as one field a symbol.
+        # Up to twelve names are the fields of a row; more are data, such as one field per symbol.
         most = max(2 * rows, 12)
         names = list(value)
         shown = {name: _shortened(value[name], rows) for name in names[:most]}
@@ -82,12 +82,13 @@ def _shortened(value: Any, rows: int) -> Any:
 
 
 def _window(body: Any) -> dict[str, str] | None:
-    """Return the first and the last time of the rows of a body, or None where its rows have no time."""
+    """Return the first and last time in the rows of a body, or None if the rows have no times."""
     times = sorted(set(_row_times(body, in_list=False)))
     return {"start": times[0], "end": times[-1]} if times else None
 
 
 def _row_times(value: Any, *, in_list: bool) -> list[str]:
+    """Return the time of every row, that is, of every object in a list, at any depth."""
     if isinstance(value, Mapping):
         own = [value[name] for name in _TIMES if in_list and isinstance(value.get(name), str)]
         nested = [time for item in value.values() for time in _row_times(item, in_list=False)]
@@ -98,7 +99,7 @@ def _row_times(value: Any, *, in_list: bool) -> list[str]:
 
 
 _MOST_ARGUMENTS = 16_384
-"""Bytes of a tool's name and arguments: a longer request line is refused by servers."""
+"""Maximum bytes of a tool's name and arguments: servers reject a longer request line."""
 _HINT = (
     "Read-only data on crypto derivatives, documented under each tool. Rates are basis points of notional "
     "per 8 hours; longs pay shorts where they are positive. Tools named analysis_… return figures with "
@@ -140,7 +141,7 @@ def mcp_server(url: str, key: str) -> Any:
 
 
 class _Tools:
-    """The tools of a server, answered by a running service."""
+    """The tools of a server, whose data comes from a running service."""
 
     def __init__(self, url: str, key: str) -> None:
         self._types = import_extra("mcp.types", "mcp", "serve --mcp")
@@ -176,19 +177,19 @@ class _Tools:
         )
         return self._types.Tool(name=name, description=about, input_schema=schema, annotations=hints)
 
-    async def call(self, _context: Any, asked: Any) -> Any:
-        if (refusal := _unreadable(asked.name, asked.arguments or {})) is not None:
+    async def call(self, _context: Any, request: Any) -> Any:
+        if (refusal := _unreadable(request.name, request.arguments or {})) is not None:
             return self._refused(refusal)
         operations = await self._operations()
         names = [*operations, *analyses.TOOLS]
-        if asked.name not in names:
-            return self._refused(f"unknown tool {asked.name!r}{did_you_mean(asked.name, names)}")
-        given = asked.arguments or {}
-        if asked.name in analyses.TOOLS:
-            return await self._analysis(asked.name, given)
-        path, about = operations[asked.name]
+        if request.name not in names:
+            return self._refused(f"unknown tool {request.name!r}{did_you_mean(request.name, names)}")
+        given = request.arguments or {}
+        if request.name in analyses.TOOLS:
+            return await self._analysis(request.name, given)
+        path, about = operations[request.name]
         parameters = [p["name"] for p in about["parameters"]]
-        if (refusal := _unknown(asked.name, given, parameters)) is not None:
+        if (refusal := _unknown(request.name, given, parameters)) is not None:
             return self._refused(refusal)
         response = await self._get(_address(path, about["parameters"], given))
         if response.status_code != 200:
@@ -209,7 +210,7 @@ class _Tools:
         return self._fitted(result, "request fewer rows with top, or a shorter window with since")
 
     async def _operations(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """Return path and description of each endpoint by the name of its tool."""
+        """Map the name of each endpoint's tool to its path and OpenAPI description."""
         paths = (await self._get("/openapi.json")).json()["paths"]
         return {about["get"]["operationId"]: (path, about["get"]) for path, about in paths.items()}
 
@@ -222,9 +223,9 @@ class _Tools:
             return await client.get(address)
 
     def _fitted(self, body: Any, advice: str) -> Any:
-        answer = fitted(body, advice)
-        content = [self._types.TextContent(type="text", text=text_of(answer))]
-        return self._types.CallToolResult(content=content, structured_content=answer, is_error=False)
+        response = fitted(body, advice)
+        content = [self._types.TextContent(type="text", text=text_of(response))]
+        return self._types.CallToolResult(content=content, structured_content=response, is_error=False)
 
     def _refused(self, text: str) -> Any:
         content = [self._types.TextContent(type="text", text=text)]
@@ -232,10 +233,10 @@ class _Tools:
 
 
 def _unknown(tool: str, given: Mapping[str, Any], parameters: Sequence[str]) -> str | None:
-    """Return a refusal of arguments that a tool does not have, which an endpoint would ignore."""
+    """Return an error text for an argument that a tool does not take; an endpoint would ignore it."""
     for name in given:
         if name not in parameters:
-            return f"{tool} has no {name!r}{did_you_mean(name, parameters)}"
+            return f"{tool}: unknown argument {name!r}{did_you_mean(name, parameters)}"
     return None
 
 
@@ -251,30 +252,29 @@ _NARROWER = {
 
 
 def _advice(parameters: Sequence[str]) -> str:
-    """Return how to request the part of a response that was left out."""
+    """Return advice on how to request the omitted rows of a response."""
     ways = [words for name, words in _NARROWER.items() if name in parameters]
     if not ways:
-        return "the endpoint has no parameter that narrows it: fetch it whole with the library, dd.raw(path)"
+        return "fetch the whole response with the library, dd.raw(path)"
     return f"request {', '.join(ways)}; or fetch the whole response with the library, dd.raw(path, …)"
 
 
 def _unreadable(name: str, given: Mapping[str, Any]) -> str | None:
-    """Return why a call that is not Unicode text or too long is refused; else None."""
+    """Return an error text if the arguments are not valid Unicode or too long, else None."""
     try:
         size = len(json.dumps([name, given], ensure_ascii=False).encode())
     except UnicodeEncodeError:
-        return "an argument holds half of a surrogate pair: it must be Unicode text"
+        return "an argument has half of a surrogate pair: expected Unicode text"
     if size > _MOST_ARGUMENTS:
-        return f"the arguments have {size:,} bytes: at most {_MOST_ARGUMENTS:,}; ask for fewer names at once"
+        return f"the arguments have {size:,} bytes: at most {_MOST_ARGUMENTS:,}; request fewer names at once"
     return None
 
 
 def _address(path: str, parameters: list[dict[str, Any]], given: Mapping[str, Any]) -> str:
-    """Return the address of a call; what an endpoint lacks it refuses itself."""
-    texts = {
-        name: ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        for name, value in given.items()
-    }
+    """Return path and query of a call; the endpoint itself rejects missing parameters."""
+    texts: dict[str, str] = {}
+    for name, value in given.items():
+        texts[name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     for name in (p["name"] for p in parameters if p["in"] == "path"):
         path = path.replace(f"{{{name}}}", quote(texts.pop(name, ""), safe=""))
     return f"{path}?{urlencode(texts)}"
