@@ -123,7 +123,7 @@ def value_column(table: pd.DataFrame) -> str:
     numbers = [str(name) for name in table.columns if pd.api.types.is_float_dtype(table[name].dtype)]
     if len(numbers) != 1:
         listed = ", ".join(numbers) or "none"
-        raise ValueError(f"column is required: columns of numbers: {listed}; pass column=")
+        raise ValueError(f"column is required: pass one of the columns of numbers ({listed})")
     return numbers[0]
 
 
