@@ -112,9 +112,12 @@ def smiles_of(
 ) -> xr.Dataset:
     """Return what `smiles` does of options that can be used, whose table had the attributes `attrs`."""
     table = slice_forwards(chain, given=given, spot=spot, methods=methods, discount=discount)
+    main = main_contracts(table)
     quotes, dropped = _fittable(chain, table)
+    if len(main) < len(table):
+        quotes = _one_contract(quotes, chain, main)
+    quotes = _out_of_the_money(quotes)
     place = ["expiry", "strike"]
-    quotes = _out_of_the_money(_one_contract(quotes, chain, table))
     values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
     variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
     labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])
@@ -142,11 +145,8 @@ def _fittable(chain: PreparedChain, table: pd.DataFrame) -> tuple[pd.DataFrame, 
     return quotes.assign(**{name: implied(quotes, price, *at) for name, price in sides.items()}), dropped
 
 
-def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, table: pd.DataFrame) -> pd.DataFrame:
-    """Return one quote at each place with the open interest of all contracts, and one forward per expiry."""
-    main = main_contracts(table)
-    if len(main) == len(table):
-        return quotes
+def _one_contract(quotes: pd.DataFrame, chain: PreparedChain, main: pd.DataFrame) -> pd.DataFrame:
+    """Return one quote at each place with the open interest of all contracts, and the main one's forward."""
     place = places(quotes)
     groups = quotes.groupby(place, observed=True, dropna=False)["open_interest"]
     summed = quotes.assign(total=groups.transform("sum", min_count=1))

@@ -74,13 +74,14 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     order = np.argsort(x, axis=-1)  # NaN last
     x = np.take_along_axis(x, order, -1)
     s = np.take_along_axis(s, order, -1)
-    step = np.diff(x)[..., None]
-    rise = np.diff(s)[..., None]
-    nodes = x[..., :-1, None] + step * _NODES
-    deviations = s[..., :-1, None] + rise * _NODES
-    with np.errstate(invalid="ignore"):
-        each = 2.0 * over_strike(nodes, deviations) * step * _WEIGHTS
-    w = np.where(few, np.nan, np.nansum(each, axis=(-1, -2)))
+    step = np.diff(x)
+    there = np.isfinite(step)  # most places of a history have no quote
+    width = step[there][:, None]
+    nodes = x[..., :-1][there][:, None] + width * _NODES
+    deviations = s[..., :-1][there][:, None] + np.diff(s)[there][:, None] * _NODES
+    priced = np.zeros((*step.shape, _NODES.size))
+    priced[there] = 2.0 * over_strike(nodes, deviations) * width * _WEIGHTS
+    w = np.where(few, np.nan, priced.sum(axis=(-1, -2)))
     status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
     last = np.maximum(np.isfinite(x).sum(axis=-1) - 1, 0)[..., None]
     ends = [

@@ -21,14 +21,15 @@ from derivdata.analysis.chain.forward import (
 )
 from derivdata.analysis.chain.prepared import PreparedChain, is_cleaned, prepare
 from derivdata.analysis.chain.smile_quotes import prepare_cleaned, smiles_of
-from derivdata.analysis.labelling import plain, where
+from derivdata.analysis.labelling import applied, plain, where
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.smile.svi import filled_bumps
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import Clock
-from derivdata.analysis.surface.fitting import Loss, SurfaceMethod, at_the_money_of, fit
+from derivdata.analysis.surface.fitting import Loss, SurfaceMethod, at_the_money_of, fitted, largest_errors
 from derivdata.analysis.surface.points import at_tenors
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
 _WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
 # Of one pass: strikes of different days have little in common, and the grid of a pass holds them all.
@@ -121,7 +122,7 @@ def _surface(
     given: Any = None,
     spot: Any = None,
 ) -> xr.Dataset:
-    """Return what `from_chain` does; its quotes are met between bid and ask only if `moved`."""
+    """Return what `from_chain` does; if not `moved`, without bumps, errors and covariance."""
     if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
         if at is not None:
             raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
@@ -169,6 +170,9 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
 def _fitted(
     quotes: xr.Dataset, *, method: SurfaceMethod, weights: Any, loss: Loss, moved: bool
 ) -> xr.Dataset:
+    # Without labels, which are the same all along and which xarray would compare at every step.
+    labels = {} if isinstance(weights, xr.DataArray) else {name: quotes[name] for name in quotes.indexes}
+    quotes = quotes.drop_vars(list(labels))
     k = quotes["log_moneyness"]
     iv = quotes["iv"]
     t = quotes["year_fraction"]
@@ -186,28 +190,22 @@ def _fitted(
         width = spread.fillna(quotes["iv_ask"]) / 2.0  # all of the ask without a bid
         wide = (width / _WIDE).clip(0.0).fillna(0.0)
         weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
-    surface = fit(
-        k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, loss=loss, forward=quotes["forward"]
-    )
+    surface = fitted(
+        k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, loss=loss,
+        forward=quotes["forward"], covariance=moved,
+    )  # fmt: skip
     own = surface["status"]
     status = own | quotes["forward_status"] | quotes["status"].reduce(np.bitwise_or.reduce, "strike")
-    model = smile.iv(surface, k, extrapolate=True)
-    error = abs(model - iv)
-    largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN where there are no strikes
-    surface["largest_error_vol"] = largest.assign_attrs(units="1/√year")
+    if moved:
+        surface = surface.assign(largest_errors(surface, quotes, spread if quoted else None))
     if spread is not None and quoted:
-        off = (error / spread.where(spread > 0.0)).max("strike")
-        surface["largest_error_spreads"] = off.assign_attrs(units="1")
-        outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
-        surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/√year")
-        half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
-        surface["atm_half_spread_vol"] = half.assign_attrs(units="1/√year")
         level = smile.iv(surface, 0.0, extrapolate=True)
         low, high = (at_the_money_of(k, quotes[name], "strike") for name in ("iv_bid", "iv_ask"))
         marked = at_the_money_of(k, iv, "strike")
         far = (level < low) | (level > high) | (marked < low) | (marked > high)
         status = status | where(far, np.int32(Status.OFF_AT_THE_MONEY), np.int32(0))
     surface["status"] = status.astype(np.int32).assign_attrs(own.attrs)
+    surface = surface.assign_coords({name: label for name, label in labels.items() if name in surface.dims})
     return surface.assign_attrs({name: value for name, value in quotes.attrs.items() if name == "provenance"})
 
 
@@ -352,7 +350,10 @@ def history(
 
     surface = _surface(chains, method=method, weights=weights, interest_rate=interest_rate, moved=False)
     conventions: dict[str, Any] = {"delta": delta, "atm": "forward", "interest_rate": 0.0}
-    fixed = at_tenors(surface, tenors, points, conventions, clock=clock, more=True)
+    # Without labels, as far as a clock needs none, as in `_fitted`.
+    labels = {name: surface[name] for name in surface.indexes if clock is None}
+    fixed = at_tenors(surface.drop_vars(list(labels)), tenors, points, conventions, clock=clock, more=True)
+    fixed = fixed.assign_coords({name: label for name, label in labels.items() if name in fixed.dims})
     level = fixed["level"]
     fixed = fixed.drop_vars("level")
     for name, unit in (("forward", "USD"), ("skew", "1/√year")):
@@ -369,20 +370,35 @@ def history(
 
 def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) -> dict[str, xr.DataArray]:
     """Regress moves of volatility on those of the forward, and on these times the skew before."""
-    logarithm: Any = np.log(forward)
-    moved = level.diff("time")
-    fell = logarithm.diff("time")
-    before = skew.shift(time=1).isel(time=slice(1, None))
-    result: dict[str, xr.DataArray] = {}
-    for name, cause in (("spot_beta", fell), ("skew_stickiness", before * fell)):
-        both = cause.notnull() & moved.notnull()
-        count = both.sum("time")
-        x, y = (part.where(both) - part.where(both).mean("time") for part in (cause, moved))
-        square = (x**2).sum("time")
-        enough = (count > 2) & (square > 0.0)
-        slope = ((x * y).sum("time") / square).where(enough)
-        spread = (x**2 * (y - slope * x) ** 2).sum("time") * count / (count - 2).where(enough)
-        unit = "1/√year" if name == "spot_beta" else "1"
-        parts = {name: slope, f"{name}_error": (spread**0.5 / square).where(enough)}
-        result |= {each: part.assign_attrs(units=unit) for each, part in parts.items()}
-    return result
+    series = [part.chunk(time=-1) if part.chunks else part for part in (level, skew, forward)]
+    found = applied(_regressed, *series, core=[["time"]] * 3, out=[[]] * 4, types=[np.float64] * 4)
+    names = ("spot_beta", "spot_beta_error", "skew_stickiness", "skew_stickiness_error")
+    result = {name: part.reset_coords(drop=True) for name, part in zip(names, found, strict=True)}
+    return {
+        name: part.assign_attrs(units="1/√year" if name.startswith("spot") else "1")
+        for name, part in result.items()
+    }
+
+
+def _regressed(level: Floats, skew: Floats, forward: Floats) -> tuple[Floats, ...]:
+    """Return both slopes and their errors, which allow for unequal variances; time is the last axis."""
+    moved = np.diff(level)
+    with np.errstate(all="ignore"):
+        fell = np.diff(np.log(forward))
+        before = skew[..., :-1]
+        return (*_slope(fell, moved), *_slope(before * fell, moved))
+
+
+def _slope(cause: Floats, moved: Floats) -> tuple[Floats, Floats]:
+    """Return the slope of moves on their cause along the last axis, and its error; NaN of two or fewer."""
+    both = ~(np.isnan(cause) | np.isnan(moved))
+    count = both.sum(axis=-1)
+    x, y = (
+        np.where(both, part - (np.where(both, part, 0.0).sum(axis=-1) / count)[..., None], 0.0)
+        for part in (cause, moved)
+    )
+    square = (x**2).sum(axis=-1)
+    slope = (x * y).sum(axis=-1) / square
+    spread = (x**2 * (y - slope[..., None] * x) ** 2).sum(axis=-1) * count / (count - 2)
+    enough = (count > 2) & (square > 0.0)
+    return np.where(enough, slope, np.nan), np.where(enough, np.sqrt(spread) / square, np.nan)

@@ -136,7 +136,7 @@ SurfaceMethod = Literal["svi", "essvi", "slices"]
 Loss = Literal["quote", "bid_ask"]
 
 _SURFACES = 512
-_JOINT_SURFACES = 64
+_JOINT_SURFACES = 128
 _FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
 
 
@@ -220,6 +220,27 @@ def fit(
     slice. Expiries and strikes are put into one chunk. How close each method and weighting comes on
     recorded chains is in docs/methods/surfaces.md, and why the defaults are what they are.
     """
+    return fitted(
+        log_moneyness, iv, year_fraction, method=method, weights=weights, iv_bid=iv_bid, iv_ask=iv_ask,
+        loss=loss, forward=forward, dim=dim,
+    )  # fmt: skip
+
+
+def fitted(
+    log_moneyness: Any,
+    iv: Any,
+    year_fraction: Any,
+    *,
+    method: SurfaceMethod,
+    weights: Any,
+    iv_bid: Any,
+    iv_ask: Any,
+    loss: Loss,
+    forward: xr.DataArray | None,
+    dim: str = "strike",
+    covariance: bool = True,
+) -> xr.Dataset:
+    """Return what `fit` does; the covariance of parameters only if it is needed."""
     to_quotes = loss == "quote"
     if to_quotes and method != "svi":
         iv_bid = iv_ask = None
@@ -236,6 +257,9 @@ def fit(
     else:
         targets = quotes._replace(iv=_between(quotes)) if refined else quotes
         surface = _together(targets, forward, method, dim, refined)
+        if covariance:
+            free = RAW if method == "svi" else essvi.SsviSlices._fields
+            surface = with_covariance(surface, targets, dim, free)
     quoted = at_the_money_of(quotes.k, (quotes.iv**2).where(quotes.iv > 0.0), dim) ** 0.5
     error = smile.iv(surface, 0.0, extrapolate=True) - quoted
     variance, low, high, *_ = strip.strips(quotes.k, quotes.iv, quotes.t, dim)
@@ -284,12 +308,32 @@ def _together(
     for name in parameters if refined else ():
         if name in BUMP_NAMES:
             fit[name].attrs["units"] = "log-moneyness" if name == BUMP_NAMES[0] else "1"
-    return with_covariance(fit, quotes, dim, RAW if joint else parameters)
+    return fit
 
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
     """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
     return elementwise(strip.at_the_money_of, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
+
+
+def largest_errors(
+    surface: xr.Dataset, quotes: xr.Dataset, spread: xr.DataArray | None
+) -> dict[str, xr.DataArray]:
+    """Return the largest errors of each slice, and half the spread at the money."""
+    k = quotes["log_moneyness"]
+    model = smile.iv(surface, k, extrapolate=True)
+    error = abs(model - quotes["iv"])
+    largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN where there are no strikes
+    result = {"largest_error_vol": largest.assign_attrs(units="1/√year")}
+    if spread is not None:
+        off = (error / spread.where(spread > 0.0)).max("strike")
+        outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
+        breach = outside.max(["edge", "strike"]).clip(0.0)
+        half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
+        result["largest_error_spreads"] = off.assign_attrs(units="1")
+        result["breach_vol"] = breach.assign_attrs(units="1/√year")
+        result["atm_half_spread_vol"] = half.assign_attrs(units="1/√year")
+    return result
 
 
 def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
