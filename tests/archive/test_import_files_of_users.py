@@ -179,12 +179,14 @@ def test_positions_say_the_side_where_orders_are_named_too(tmp_path: Path) -> No
 
 
 def test_a_chain_of_a_spreadsheet(tmp_path: Path) -> None:
-    header = "quote_date,underlying,expiration,strike,type,implied_volatility,underlying_price"
-    lines = [f"2026-03-01T00:00:00Z,BTC,2026-03-27,70000,{side},52.5%,67100" for side in "CP"]
+    header = "quote_date,underlying,expiration,strike,type,implied_volatility,underlying_price,index_price"
+    lines = [f"2026-03-01T00:00:00Z,BTC,2026-03-27,70000,{side},52.5%,67100,67000" for side in "CP"]
     _import(tmp_path, "chain_deribit.csv", "\n".join([header, *lines]) + "\n")
     rows = _rows(tmp_path, "options_snapshot")
     assert rows["instrument_name"].tolist() == ["BTC-27MAR26-70000-C", "BTC-27MAR26-70000-P"]
     assert rows["iv"].tolist() == [0.525, 0.525]
+    assert rows["underlying_price"].tolist() == [67_100.0] * 2
+    assert rows["index_price_usd"].tolist() == [67_000.0] * 2
     assert rows["expiry"].dt.hour.tolist() == [8, 8]
 
 
