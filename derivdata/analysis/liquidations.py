@@ -91,6 +91,8 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     if dim not in counts.dims:
         raise ValueError(f"counts has no dim {dim!r}, but {', '.join(map(str, counts.dims))}")
     require_numbers(counts, "counts")
+    if bool((counts < 0.0).any()):
+        raise ValueError("counts must be numbers of events: some are below 0")
     if counts.attrs.get("units", "1") != "1":
         raise ValueError(f"counts is in {counts.attrs['units']!r}: this takes numbers of events")
     units = {"branching_ratio": "1", "status": BranchingStatus}

@@ -245,6 +245,10 @@ def positive(value: Any, name: str) -> float:
     return number
 
 
+def _has_same_labels(panel: xr.DataArray, other: xr.DataArray, dim: str) -> bool:
+    return panel.sizes[dim] == other.sizes[dim] and panel.get_index(dim).equals(other.get_index(dim))
+
+
 def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> xr.DataArray:
     """Spread a companion of a panel (interval, open interest, mask) over the panel's dims.
 
@@ -260,7 +264,11 @@ def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> 
     try:
         xr.align(panel, other, join="exact", copy=False)
     except ValueError:
-        raise ValueError(f"{name} has other labels than the panel: reindex or align it first") from None
+        along = [str(dim) for dim in other.dims if not _has_same_labels(panel, other, str(dim))]
+        where = f" along {' and '.join(along)}" if along else ""
+        raise ValueError(
+            f"{name} has other labels than the panel{where}: reindex or align it first"
+        ) from None
     return other.broadcast_like(panel).transpose(*panel.dims)
 
 

@@ -50,6 +50,8 @@ def single(data: xr.Dataset, what: str) -> xr.Dataset:
                 f"{what} is of one {dim}; there are {data.sizes[dim]}: choose with .sel({dim}=...)"
             )
         data = data.isel({dim: 0})
+    if "expiry" not in data.coords and data["year_fraction"].size != 1:
+        raise ValueError(f"{what} needs the coordinate 'expiry' of several slices")
     if "expiry" not in data.coords:  # a bare slice: the label only has to be the same for quotes and fit
         span = pd.Timedelta(_DAYS * float(data["year_fraction"]), "D")
         data = data.assign_coords(expiry=(pd.Timestamp(0) + span).to_datetime64())

@@ -68,7 +68,7 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
         if not isinstance(ax, Axes | None):
             kind = type(ax).__name__
             raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {kind}")
-        if ax is not None and kwargs.get("engine") == "plotly":
+        if ax is not None and _is_plotly(kwargs.get("engine")):
             raise ValueError("ax is of matplotlib; engine='plotly' makes a figure of its own: leave ax out")
         if (figsize := kwargs.get("figsize")) is not None:
             kwargs["ax"] = _sized(ax, figsize, kwargs.get("engine"))
@@ -80,13 +80,17 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
     return draw
 
 
+def _is_plotly(engine: Any) -> bool:
+    return isinstance(engine, str) and engine == "plotly"
+
+
 def _sized(ax: Axes | None, figsize: Any, engine: Any) -> Axes:
     """Return the axes of a new figure of a size [inches]."""
     import matplotlib.pyplot as plt
 
     if ax is not None:
         raise ValueError("figsize is the size of a new figure: pass ax or figsize, not both")
-    if engine == "plotly":
+    if _is_plotly(engine):
         raise ValueError("figsize is of matplotlib; use figure.update_layout(width=, height=) of plotly")
     is_pair = isinstance(figsize, tuple | list) and len(figsize) == 2
     if not is_pair or not all(isinstance(side, int | float) and 0 < side <= 100 for side in figsize):

@@ -93,6 +93,11 @@ def smile(
     """
     alone = isinstance(quotes, xr.Dataset) and is_fit(quotes)
     points = None if alone else single(quotes_of(quotes), "a figure of smiles")
+    for name, other in (("fit", fit), ("before", before)):
+        if other is not None and not is_fit(other):
+            raise ValueError(
+                f"{name} must be a fit of dd.analysis.smile or surface: it needs k_min, k_max, status"
+            )
     given = quotes if alone else fit
     curve = None if given is None else single(given, "a figure of smiles")
     past = None if before is None else fitted(single(before, "before, a figure of smiles,"))

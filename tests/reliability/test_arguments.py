@@ -431,15 +431,23 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
+        ("analysis.backtest.capacity", {"result": "texts"}),
+        ("analysis.backtest.carry", {"capital": "one"}),
+        ("analysis.backtest.sweep", {"panel": "no exchange"}),
         ("analysis.backtest.sweep", {"rules": "legs of NaN"}),
         ("analysis.backtest.sweep", {"rules": "mapping of text"}),
         ("analysis.chain.forwards", {"discount": "vast"}),
         ("analysis.chain.smiles", {"options": "ask_coin as NaT"}),
         ("analysis.exposure.max_pain", {"chain": "symbol as NaN"}),
         ("analysis.futures.constant_maturity", {"curve": "no expiry"}),
+        ("analysis.liquidations.branching_ratio", {"counts": "negative"}),
+        ("analysis.sessions.by_session", {"mark": "exchange as texts"}),
         ("analysis.smile.iv", {"fit": "without year_fraction"}),
         ("analysis.smile.svi.convert", {"year_fraction": "tiny"}),
         ("analysis.surface.fit", {"iv_ask": "huge", "weights": "huge"}),
+        ("plot.smile", {"fit": "without k_max"}),
+        ("plot.smile", {"fit": "without expiry"}),
+        ("plot.term_structure", {"engine": "NA", "figsize": "NA"}),
         ("tables.expiry", {"label": "NUL"}),
     ],
 )

@@ -128,6 +128,10 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     size. An order walks the book once and the book recovers until the next.
     """
     table = trades(result)
+    amounts = [*dict.fromkeys(notional for *_, notional in _FILLS), "funding_usd", "price_usd", "fees_usd"]
+    for name in amounts:
+        if table[name].dtype.kind not in "fiu":
+            raise TypeError(f"result must have numbers in {name}, got {table[name].dtype}")
     if "leg_usd" not in result.attrs:
         raise ValueError("result is of a Portfolio, whose pairs have sizes of their own: pass that of a rule")
     leg = float(result.attrs["leg_usd"])

@@ -330,7 +330,7 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
     stack = RuleStack(rules)
     marks = np.ones(shape)
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
-    equity = np.full(len(rules), account.capital)
+    equity = np.full(len(rules), account.capital, dtype=np.float64)
     for row in range(rows):
         costs, tradable = given.slippage.at(market.times[row])
         if market.prices is not None:

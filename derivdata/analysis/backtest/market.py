@@ -100,6 +100,8 @@ class Market:
 def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise") -> Market:
     """Check the panels and put them on one grid: every stamp of a rate, and every price between them."""
     panel = with_symbol(require_rate(panel, "exchange", "time"))
+    if not panel.sizes["exchange"]:
+        raise ValueError("panel has no exchange: nothing can be traded")
     for dim in ("symbol", "exchange"):
         if len(set(labels_of(panel, dim))) != panel.sizes[dim]:
             raise ValueError(f"panel has a {dim} more than once")
