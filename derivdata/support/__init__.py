@@ -1,1 +1,1 @@
-"""Code of every layer: times, argument checks, notices, atomic files, forks."""
+"""Code for every layer: times, argument checks, notices, atomic files, forks."""

@@ -1,6 +1,6 @@
 """Check arguments against their annotations at run time, and record the call in its result.
 
-A wrong argument is refused by name. A function itself checks units, dims and ranges, which annotations do not
+An error names the wrong argument. Functions themselves check units, dims and ranges, which annotations do not
 state.
 """
 
@@ -26,17 +26,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Numbers: TypeAlias = Annotated[Any, "numbers"]
-"""A number, or an array of them: list, numpy, pandas, xarray or another library's, in memory or lazy."""
+"""A number or an array of numbers: list, numpy, pandas, xarray or another library, in memory or lazy."""
 
 _NUMERIC = ("i", "u", "f")
 _WITH_LABELS = ("numpy", "pandas", "xarray")
 _MOST_LISTED = 6  # names of arguments in a message
 _NOT_TABLES = frozenset({"builtins", "datetime", "derivdata", *_WITH_LABELS})
-"""Packages whose objects are not tables of another library: these are not looked at."""
-_WHOLE = 2**53  # above, a float cannot hold every whole number
+"""Packages whose objects are not tables of another library, so they are not examined."""
+_WHOLE = 2**53  # a larger float does not represent every integer
 
 _RECORDED = {"pandas.DataFrame", "xarray.DataArray", "xarray.Dataset"}
-"""Results that carry the record of their call."""
+"""Types of results that get the record of their call."""
 
 
 class _Depth(threading.local):
@@ -44,11 +44,11 @@ class _Depth(threading.local):
 
 
 _DEPTH = _Depth()
-"""How many public functions the thread is in: only the outermost call is recorded."""
+"""Number of nested calls of public functions in a thread; only the outermost call is recorded."""
 
 
 class _Rule(NamedTuple):
-    """Values that an annotation allows: words for a message, a test, a conversion, members of a Literal."""
+    """Rule of an annotation: words for messages, test, conversion, and the choices of a Literal."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -59,27 +59,28 @@ class _Rule(NamedTuple):
 def typed(function: Callable[P, T]) -> Callable[P, T]:
     """Return the function with a check of its arguments against their annotations.
 
-    A list for `Numbers` arrives as an array of floats; floating-point faults are NaN or infinity, without
-    warnings. What an annotation cannot say at run time is not checked. A TypeError or ValueError names the
-    argument, with the nearest known name or choice, but does not show its value, which may be a key. Where an
-    error of the function names no argument, a note lists their shapes. A table or an array with labels that
-    the outermost call returns has the record of the call in its ``attrs``: see `derivdata.support.calls`.
+    A list for `Numbers` is converted to an array of floats. Floating-point errors give NaN or infinity,
+    without warnings. Only annotations with a meaning at run time are checked. A TypeError or ValueError names
+    the argument, with the nearest known name or choice, but does not show its value, which may be a key. If
+    an error of the function does not name an argument, a note lists the shapes of arguments. A table or a
+    labelled array that the outermost call returns has the record of the call in its ``attrs``: see
+    `derivdata.support.calls`.
     """
     _suggest_names(function.__module__)
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]
-    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    names = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     most = sys.maxsize if code.co_flags & inspect.CO_VARARGS else len(positional)
-    # Built at the first call: only then is every name defined that the annotations use.
+    # Built at the first call, when all names in the annotations are defined.
     rules = functools.cache(lambda: _rules(function))
     defaults = functools.cache(lambda: _defaults(function))
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         expected = rules()
-        if len(args) > most or not (takes_any or known.issuperset(kwargs)):
-            raise TypeError(_misfit(function, len(args), kwargs))
+        if len(args) > most or not (takes_any or names.issuperset(kwargs)):
+            raise TypeError(_unknown_argument(function, len(args), kwargs))
         if kwargs and not kwargs.keys().isdisjoint(positional[: len(args)]):
             raise TypeError(_given_twice(function, positional[: len(args)], kwargs))
         placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
@@ -93,7 +94,7 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
                 return result
             arguments = defaults() | dict(zip(positional, placed, strict=False)) | named
             return _with_record(function, arguments, result)  # type: ignore[no-any-return]
-        except ArithmeticError as fault:  # of Python's own numbers: numpy's give NaN
+        except ArithmeticError as fault:  # from Python's own numbers; numpy's give NaN
             arguments = dict(zip(positional, placed, strict=False)) | named
             single = [f"{name}={value!r}" for name, value in arguments.items() if _is_number(value)]
             if not single:
@@ -112,57 +113,59 @@ def _with_record(function: Callable[..., Any], arguments: Mapping[str, Any], res
     """Return a table or an array with the record of its call in ``attrs``."""
     described = {name: _described(value) for name, value in arguments.items()}
     if any(result is value for value in arguments.values()):
-        result = result.copy(deep=False)  # the caller's own object keeps its attributes
+        result = result.copy(deep=False)  # do not change the attributes of the caller's object
     text = calls.record_text(_public_name(function), described)
     result.attrs = {**result.attrs, calls.ATTRIBUTE: text}
     return result if _name(type(result)) == "pandas.DataFrame" else _storable(result)
 
 
 def _storable(result: Any) -> Any:
-    """Return a labelled result that can be written to netCDF or zarr and appended to."""
+    """Return a labelled result that can be written to netCDF or zarr, and appended to."""
     from derivdata.support.plain_data import storable
 
     return storable(result)
 
 
 def _described(value: Any) -> Any:
-    """Return an argument as JSON. Text, whole numbers and lists are the usual ones."""
+    """Return an argument as JSON; text, integers and lists, the usual types, take the fast path."""
     if value is None or isinstance(value, bool | int | str):
         return value
-    return [_described(item) for item in value] if type(value) is list else calls.described(value)
+    if type(value) is list:
+        return [_described(item) for item in value]
+    return calls.described(value)
 
 
 @functools.cache
 def _public_name(function: Callable[..., Any]) -> str:
     """Return the name under which a user calls a function: ``analysis.backtest.carry``."""
-    places = function.__module__.split(".")
-    ancestors = [".".join(places[:length]) for length in range(1, len(places) + 1)]
-    others = sorted(
-        (name for name in sys.modules if name.startswith("derivdata.")), key=lambda n: (n.count("."), n)
-    )
-    for place in [*ancestors, *others]:
-        module = sys.modules.get(place)
+    packages = function.__module__.split(".")
+    ancestors = [".".join(packages[:length]) for length in range(1, len(packages) + 1)]
+    loaded = [name for name in sys.modules if name.startswith("derivdata.")]
+    loaded.sort(key=lambda name: (name.count("."), name))
+    for module_name in [*ancestors, *loaded]:
+        module = sys.modules.get(module_name)
         if function.__name__ not in getattr(module, "__all__", ()):
             continue
         public = getattr(module, function.__name__, None)
         if getattr(public, "__wrapped__", public) is function:
-            return f"{place}.{function.__name__}".removeprefix("derivdata.")
+            return f"{module_name}.{function.__name__}".removeprefix("derivdata.")
     return f"{function.__module__}:{function.__qualname__}"
 
 
 def _suggest_names(name: str) -> None:
-    """Let a module of public functions, and its package, answer a misspelt name with the nearest.
+    """Let a module of public functions, and its package, suggest the nearest name for a misspelt one.
 
-    ``__getattr__`` is set at run time. In the code of the modules it would hide misspelt names from type
+    ``__getattr__`` is set at run time. In the source of a module it would hide misspelt names from type
     checkers.
     """
-    for place in (name, name.rpartition(".")[0]):
-        module = sys.modules.get(place)
-        if module is not None and place.startswith("derivdata."):
-            vars(module).setdefault("__getattr__", functools.partial(_refuse_name, module))
+    for module_name in (name, name.rpartition(".")[0]):
+        module = sys.modules.get(module_name)
+        if module is not None and module_name.startswith("derivdata."):
+            vars(module).setdefault("__getattr__", functools.partial(_raise_unknown_name, module))
 
 
-def _refuse_name(module: types.ModuleType, name: str) -> Any:
+def _raise_unknown_name(module: types.ModuleType, name: str) -> Any:
+    """Raise `AttributeError` for a name that a module lacks, with the nearest public name."""
     public = () if name.startswith("__") else getattr(module, "__all__", ())
     raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}{did_you_mean(name, public)}")
 
@@ -179,16 +182,16 @@ def _field_rules(kind: type) -> dict[str, _Rule]:
     return _rules(kind.__init__)  # type: ignore[misc]
 
 
-def _misfit(function: Callable[..., Any], count: int, given: Mapping[str, Any]) -> str:
-    """Return the message about arguments that a function does not take: too many, or of another name."""
+def _unknown_argument(function: Callable[..., Any], count: int, given: Mapping[str, Any]) -> str:
+    """Return the message about an unknown argument, or about too many arguments."""
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]
     by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    known = [*positional, *by_name]
+    names = [*positional, *by_name]
     for name in given:
-        if name not in known:
-            listed = f"; it takes {', '.join(known) or 'nothing'}"
-            return f"{function.__name__} has no argument {name!r}{did_you_mean(name, known, listed)}"
+        if name not in names:
+            listed = f"; it takes {', '.join(names) or 'nothing'}"
+            return f"{function.__name__} has no argument {name!r}{did_you_mean(name, names, listed)}"
     message = f"{function.__name__}: expected at most {len(positional)} arguments without a name, got {count}"
     if not by_name:
         return message
@@ -197,7 +200,7 @@ def _misfit(function: Callable[..., Any], count: int, given: Mapping[str, Any]) 
 
 
 def _given_twice(function: Callable[..., Any], placed: Sequence[str], given: Mapping[str, Any]) -> str:
-    """Return the message about an argument that is given both without a name and by name."""
+    """Return the message about an argument that is passed both by position and by name."""
     twice = next(name for name in placed if name in given)
     code = function.__code__
     order = ", ".join(code.co_varnames[: code.co_argcount])
@@ -208,22 +211,22 @@ def _given_twice(function: Callable[..., Any], placed: Sequence[str], given: Map
 
 
 def names_checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with a check of the names of its arguments: a wrong one gets a suggestion.
+    """Return the function with a check of the names of its arguments, and a suggestion for a wrong one.
 
-    For functions that take an API key: no frame of a traceback holds the arguments.
+    For functions that take an API key, which must not remain in a frame of a traceback.
     """
     code = function.__code__
-    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    names = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        problem = None if known.issuperset(kwargs) else _misfit(function, len(args), kwargs)
+        problem = None if names.issuperset(kwargs) else _unknown_argument(function, len(args), kwargs)
         try:
             if problem is not None:
                 raise TypeError(problem)
             return function(*args, **kwargs)
         finally:
-            del args, kwargs  # no frame of a traceback holds a key
+            del args, kwargs  # so that a frame of a traceback does not have the key
 
     return call
 
@@ -234,7 +237,7 @@ def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
-    """Return the value as the function receives it, or refuse it."""
+    """Return a value as the function receives it; raise if the annotation does not allow it."""
     rule = rules.get(name)
     if rule is None:
         return value
@@ -258,7 +261,7 @@ def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
 
 
 def _note_shapes(fault: ValueError, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    """Add the shapes of the arrays given to an error that names no argument: most are misfits of shapes."""
+    """Add the shapes of arrays to an error that does not name an argument; most come from unequal shapes."""
     shapes = {name: value.shape for name, value in arguments.items() if hasattr(value, "shape")}
     if len(shapes) > 1 and not any(re.search(rf"\b{name}\b", str(fault)) for name in arguments):
         listed = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
@@ -266,40 +269,42 @@ def _note_shapes(fault: ValueError, function: Callable[..., Any], arguments: dic
 
 
 def _rules(function: Callable[..., Any]) -> dict[str, _Rule]:
+    """Return the rules of a function's arguments by name."""
     annotations = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
     rules = {name: _rule(_resolved(hint, function.__globals__)) for name, hint in annotations.items()}
     return {name: rule for name, rule in rules.items() if rule is not None}
 
 
 def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    """Return an annotation evaluated; `Any` if it uses a name that only type checkers import."""
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     try:
         return typing.get_type_hints(holder, names, include_extras=True)["it"]
-    except NameError:  # imported for the type checker only
+    except NameError:
         return Any
 
 
 def _rule(hint: Any) -> _Rule | None:
-    """Return the rule of an annotation, or None where it allows every value."""
+    """Return the rule of an annotation, or None if it allows every value."""
     if hint is Any or hint in _SIMPLE:
         return _SIMPLE.get(hint)
     origin = typing.get_origin(hint)
-    parts = typing.get_args(hint)
+    members = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _union([_rule(part) for part in parts])
+        return _union([_rule(member) for member in members])
     if origin is Literal:
-        # The kind first: True equals 1, and an array has no single answer to ==.
+        # Check the type first: True equals 1, and == of an array is an array.
         return _Rule(
-            f"one of {', '.join(map(repr, parts))}",
-            lambda value: _has_kind(value, parts) and value in parts,
-            choices=parts,
+            f"one of {', '.join(map(repr, members))}",
+            lambda value: _has_kind(value, members) and value in members,
+            choices=members,
         )
-    if origin is tuple and parts[-1] is not ...:
-        return _tuple([_rule(part) for part in parts])
+    if origin is tuple and members[-1] is not ...:
+        return _tuple([_rule(member) for member in members])
     if origin in (Sequence, list, tuple):
-        return _list(_rule(parts[0]))
+        return _list(_rule(members[0]))
     if origin is Mapping:
-        return _mapping(_rule(parts[0]), _rule(parts[1]))
+        return _mapping(_rule(members[0]), _rule(members[1]))
     kind = origin or hint
     if _name(kind) == "pandas.DataFrame":
         return _Rule("a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_foreign(value), _data)
@@ -317,7 +322,7 @@ def _is_foreign(value: Any) -> bool:
 
 
 def _data(value: Any) -> Any:
-    """Return tables of any library as pandas has them, and data in plain types; all else as it is.
+    """Convert tables of any library to pandas, and data to plain types; return other values unchanged.
 
     Named levels of an index become columns.
     """
@@ -371,7 +376,9 @@ def _list(item: _Rule | None) -> _Rule:
     convert = item.convert
 
     def converted(value: Any) -> Any:
-        return [convert(part) for part in value] if convert and isinstance(value, list | tuple) else value
+        if convert and isinstance(value, list | tuple):
+            return [convert(element) for element in value]
+        return value
 
     return _Rule(
         f"a list (each {item.words})",
@@ -388,7 +395,7 @@ def _tuple(items: Sequence[_Rule | None]) -> _Rule:
     def fits(value: Any) -> bool:
         if not _is_listed(value) or len(value) != len(items):
             return False
-        return all(item is None or item.fits(part) for item, part in zip(items, value, strict=True))
+        return all(item is None or item.fits(element) for item, element in zip(items, value, strict=True))
 
     return _Rule(f"a list of {len(items)} ({listed})", fits)
 
@@ -406,8 +413,9 @@ def _mapping(key: _Rule | None, item: _Rule | None) -> _Rule:
 
 
 def _is_listed(value: Any) -> bool:
-    whole = isinstance(value, str | bytes | bytearray | Mapping)
-    return isinstance(value, Collection) and not whole and getattr(value, "ndim", 1) == 1
+    """Return whether a value is a list or another collection with one dimension, not text or a mapping."""
+    is_other = isinstance(value, str | bytes | bytearray | Mapping)
+    return isinstance(value, Collection) and not is_other and getattr(value, "ndim", 1) == 1
 
 
 def _is_number(value: Any) -> bool:
@@ -427,7 +435,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 def _numeric(value: Any) -> Any:
-    """Convert a list, or an array of a library without labels, to an array, and odd numbers to floats."""
+    """Convert lists and unlabelled arrays to numpy arrays, and numbers of other types to floats."""
     if isinstance(value, list | tuple):
         return np.asarray(value, dtype=np.float64)
     if isinstance(value, numbers.Real) and not isinstance(value, float | np.generic):
@@ -452,7 +460,7 @@ def _dtypes(value: Any) -> Iterator[Any]:
 
 
 def _name(kind: type) -> str:
-    """Name a class as people know it: ``pandas.DataFrame``."""
+    """Return the usual name of a class: ``pandas.DataFrame``."""
     place = kind.__module__.partition(".")[0]
     return kind.__name__ if place in ("builtins", "collections", "derivdata") else f"{place}.{kind.__name__}"
 

@@ -1,4 +1,4 @@
-"""Names for the array types that kernels take and return."""
+"""Types of arrays, and the precision of their floats."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _BY_NAME = {
 
 
 def epsilon_of(*arrays: Any) -> float:
-    """Return the spacing of floats at 1 of the least precise of some arrays, by their types."""
+    """Return the machine epsilon of the lowest precision among the dtypes of some arrays."""
     names = [str(getattr(array, "dtype", "")).lower() for array in arrays]
     return max((_BY_NAME.get(name, _DOUBLE) for name in names), default=_DOUBLE)
 
 
 def epsilon_in(values: Any) -> float:
-    """Return the spacing of the floats that some values were rounded to: single or double precision.
+    """Return the machine epsilon of the precision that values were rounded to, single or double.
 
-    Tables are widened to float64 when they are read. Values that are all exact in single precision came
-    from it, or have few digits.
+    Tables are converted to float64 when they are read. Values that are all exact in single precision were
+    single before, or have few digits.
     """
     array = np.asarray(values, dtype=np.float64)
     array = array[np.isfinite(array)]

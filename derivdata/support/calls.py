@@ -1,8 +1,8 @@
 """Records of calls: arguments as JSON, with hashes of tables and arrays.
 
 `derivdata.support.arguments` attaches the record of the outermost call to the ``attrs`` of a result, under
-``call``. An argument that has a record of its own is described with it, so that a result carries the whole
-chain from the fetcher on. `derivdata.card` writes it to a file, and `derivdata.rerun` runs it again.
+``call``. The description of an argument includes its own record, so a result has the complete chain of calls
+from the fetcher on. `derivdata.card` writes it to a file, and `derivdata.rerun` runs it again.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _LIBRARIES = ("derivdata", "numpy", "pandas", "scipy", "xarray")
 _BLOCK = 1 << 16
 _MOST_NAMES = 2_000
 _MOST_NUMBERS = 16
-"""Labels of a coordinate that are listed one by one, so that a selection of them can be made again."""
+"""Maximum number of numeric labels of a coordinate that are listed, so that a selection can be repeated."""
 
 
 _COMPUTED = "analysis."
-"""How the names of functions begin whose results are compared by figures, not by their bits."""
+"""Prefix of functions whose results are compared by sums instead of hashes."""
 _GOLDEN = 0.6180339887498949
-_CLOSE = 1e-7  # the inverse in a covariance differs by 2e-8 between kernels of BLAS
+_CLOSE = 1e-7  # the inverse of a covariance differs by 2e-8 between BLAS kernels
 
 _PLAIN = (bool, int, float, str, type(None), np.generic, dt.date, dt.timedelta)
 
 
 class Provenance(dict[str, Any]):
-    """A dict that is its own deep copy, and must not be changed.
+    """A dict that is its own deep copy, so it must not be changed.
 
-    pandas copies ``attrs`` deeply at every step of a computation (pandas-dev/pandas#60357), and a provenance
-    of a thousand requests would cost more than the step.
+    pandas copies ``attrs`` deeply at every step of a computation (pandas-dev/pandas#60357). For a provenance
+    of a thousand requests the copy would take longer than the step.
     """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Provenance:
@@ -61,7 +61,7 @@ def record_of(value: Any) -> dict[str, Any] | None:
 
 
 def record_text(function: str, arguments: Mapping[str, Any]) -> str:
-    """Return the record of a call, whose arguments are described already, as it is attached to a result."""
+    """Return the record of a call as text for ``attrs``; `arguments` are already `described`."""
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
     python = ".".join(map(str, sys.version_info[:3]))
     versions = {"python": python} | {n: version for n, version in loaded.items() if version is not None}
@@ -70,7 +70,7 @@ def record_text(function: str, arguments: Mapping[str, Any]) -> str:
 
 
 def described(value: Any) -> Any:
-    """Return an argument as JSON: equal for equal values, different for different ones, without addresses."""
+    """Return an argument as JSON, equal for equal values only, and without memory addresses."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -105,6 +105,7 @@ def _kind(value: Any) -> str:
 
 
 def _data(value: Any) -> dict[str, Any]:
+    """Describe a table or an array: hash, labels or shape, and the record of its own call."""
     described_data: dict[str, Any] = {"data": _kind(value)}
     if _is_lazy(value):
         described_data["lazy"] = True
@@ -124,9 +125,10 @@ def _data(value: Any) -> dict[str, Any]:
 
 
 def sums(value: Any) -> dict[str, list[float]]:
-    """Return of each numeric variable: how many values are finite, the sum of sizes, and a weighted sum.
+    """Return, for each numeric variable, the count of finite values, the sum of sizes and a weighted sum.
 
-    The last digits of an analysis differ between processors, and so does its hash: these sums do not.
+    The last digits of an analysis differ between processors, and so does its hash. These sums agree to a
+    tolerance.
     """
     kind = _kind(value)
     if kind == "DataFrame":
@@ -141,15 +143,15 @@ def sums(value: Any) -> dict[str, list[float]]:
             continue
         values = np.asarray(variable, dtype=np.float64).reshape(-1)
         finite = np.isfinite(values)
-        # Each place has a weight of its own, so that an exchange of two values shows.
+        # Each position has a different weight, so that an exchange of two values changes the sum.
         weights = np.arange(1, values.size + 1) * _GOLDEN % 1.0
-        known = values[finite]
-        summed[name] = [int(finite.sum()), float(np.abs(known).sum()), float(known @ weights[finite])]
+        numbers = values[finite]
+        summed[name] = [int(finite.sum()), float(np.abs(numbers).sum()), float(numbers @ weights[finite])]
     return summed
 
 
 def are_close(recorded: Mapping[str, list[float]], value: Any) -> bool:
-    """Return whether the `sums` of a value are the recorded ones, to 1e-7 of the sizes."""
+    """Return whether the `sums` of a value equal the recorded sums, within 1e-7 of the sizes."""
     new = sums(value)
     if new.keys() != recorded.keys():
         return False
@@ -161,7 +163,7 @@ def are_close(recorded: Mapping[str, list[float]], value: Any) -> bool:
 
 
 def _labels(coord: Any) -> Any:
-    """Return the labels of a coordinate, or the ends of a long one, by which a selection is repeated."""
+    """Return the labels of a coordinate, or first, last and size of a long one, to repeat a selection."""
     values = np.asarray(coord.values).reshape(-1)
     if coord.ndim == 0:
         return _label(values[0])
@@ -202,7 +204,7 @@ def _instance(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def source_of(value: Any) -> str | None:
-    """Return the hash of the code of a function or class, None where the source cannot be read."""
+    """Return the hash of the code of a function or class, or None if the source cannot be read."""
     try:
         return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
     except (OSError, TypeError):
@@ -210,7 +212,7 @@ def source_of(value: Any) -> str | None:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    """Return the plain attributes of an object: others, such as figures, may hold each other in circles."""
+    """Return the plain attributes of an object; other attributes, as of figures, may refer to each other."""
     if not hasattr(value, "__dict__"):
         return {}
     return {name: item for name, item in vars(value).items() if isinstance(item, _PLAIN)}
@@ -285,7 +287,7 @@ def _feed_column(hashed: Any, column: Any) -> None:
 
 
 def _feed_codes(hashed: Any, codes: Any) -> None:
-    """Add codes as 64-bit integers, as `_feed_array` would, without a copy of all of them."""
+    """Add codes as 64-bit integers, as `_feed_array` would, but block by block without a full copy."""
     hashed.update(f"<i8 {codes.shape}\0".encode())
     for start in range(0, codes.size, _BLOCK):
         hashed.update(codes[start : start + _BLOCK].astype("<i8").data)
@@ -301,7 +303,7 @@ def _feed_array(hashed: Any, values: Any) -> None:
     if little.flags.c_contiguous:
         hashed.update(little.reshape(-1).view(np.uint8).data)
         return
-    # Blocks in the order of C, so that a transposed view of a large panel is not copied whole.
+    # Blocks in C order: ravel would copy a transposed view of a large panel as a whole.
     integers = little.view(f"u{little.dtype.itemsize}") if little.dtype.kind in "mM" else little
     blocks = np.nditer(
         integers, flags=["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=_BLOCK

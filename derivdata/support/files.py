@@ -1,8 +1,8 @@
-"""Files that the library writes: atomic, private, never through a link; and CSV that spreadsheets do not run.
+"""Files that the library writes: atomic, private, never through a link; and CSV without formulas.
 
-A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, which may send the
+A spreadsheet runs a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, which may send the
 content of the sheet to an address. Names in a table come from venues. Such a text gets a leading apostrophe,
-the mark of text in a spreadsheet, and an import removes it again. Numbers stay as they are.
+which marks text in a spreadsheet, and an import removes it again. Numbers do not change.
 
 References
 ----------
@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 TEMPORARY = ".tmp-"
-"""How the names of files that are being written begin."""
+"""Prefix of the names of files that are being written."""
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, for this user alone."""
+    """Make a folder and its missing parents, accessible to this user only."""
     for path in (*reversed(folder.parents), folder):
         if not path.is_dir():
             path.mkdir(mode=0o700, exist_ok=True)
@@ -39,39 +39,40 @@ def replace_file(
 ) -> None:
     """Replace a file atomically: readers see the old content or the new, also after a crash.
 
-    `mode` are its permissions, less those that the process's umask removes, and `times_ns` its times of
-    access and change [ns], where they must not be those of now. The bytes go unbuffered into a temporary file
-    next to it: a process forked in between inherits no buffer that it could write out a second time. The name
-    is drawn before the file is made, so that an interrupt at any point leaves no file.
+    `mode` has the permissions, minus the process's umask. `times_ns` sets the times of access and change
+    [ns]. The bytes are written without a buffer to a temporary file in the same folder: a process forked
+    meanwhile would inherit a buffer and write it a second time. The name is generated before the file is
+    made, so that the file is removed after an interrupt at any point.
     """
-    beside = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+    temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
-        with open(beside, "xb", buffering=0, opener=_private) as file:
+        with open(temporary, "xb", buffering=0, opener=_private) as file:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) :]
             if mode != 0o600 and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), mode & ~_umask())
         if times_ns is not None:
-            os.utime(beside, ns=times_ns)
-        beside.replace(path)
+            os.utime(temporary, ns=times_ns)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def _private(path: str, flags: int) -> int:
+    """Open a file for this user only, and not through a symbolic link."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def _umask() -> int:
-    mask = os.umask(0o077)  # which can only be read by setting it
+    mask = os.umask(0o077)  # the umask can only be read by setting it
     os.umask(mask)
     return mask
 
 
 def file_system_time(folder: Path) -> float:
-    """Return the file system's own time, so that ages never depend on the machine's clock."""
+    """Return the file system's own time, so that ages of files do not depend on the machine's clock."""
     handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=folder)
     os.close(handle)
     try:
@@ -80,13 +81,14 @@ def file_system_time(folder: Path) -> float:
         Path(name).unlink()
 
 
-def package_digest(*places: str) -> str:
-    """Return a hash of modules and folders of this package: what another version made is not this one's."""
+def package_digest(*names: str) -> str:
+    """Return a hash of modules and folders of this package, which identifies the version of results."""
     package = Path(__file__).parents[1]
     digest = hashlib.blake2b(digest_size=16)
-    for place in places:
-        module = package / f"{place}.py"
-        for path in [module] if module.is_file() else sorted((package / place).rglob("*.*")):
+    for name in names:
+        module = package / f"{name}.py"
+        paths = [module] if module.is_file() else sorted((package / name).rglob("*.*"))
+        for path in paths:
             if path.suffix != ".pyc":
                 digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
     return digest.hexdigest()
@@ -97,7 +99,7 @@ _NEUTRAL = re.compile(r"'+[=+\-@\t\r]")
 
 
 def csv_text(frame: pd.DataFrame, *, formulas: bool = False) -> str:
-    """Return a table as CSV; with `formulas` texts that begin like one are written as they are."""
+    """Return a table as CSV; with `formulas`, texts that begin like a formula are not marked."""
     shown = frame if formulas else _neutral(frame)
     text: str = shown.to_csv(index=False, lineterminator="\n")
     return text
@@ -109,13 +111,14 @@ def original_cell(text: str) -> str:
 
 
 def original_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of text as it was before `csv_text` marked some of it."""
+    """Return a column of text as it was before `csv_text` marked some texts."""
     if not pc.any(pc.starts_with(column, "'")).as_py():
         return column
     return pc.replace_substring_regex(column, r"^'('*[=+\-@\t\r])", r"\1")
 
 
 def _neutral(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mark texts and names of columns that begin like a formula."""
     changed = {}
     for name in frame.columns:
         values = frame[name]

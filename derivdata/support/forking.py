@@ -1,13 +1,13 @@
 """Locks, sockets and files that a forked child renews, and decoders that one thread makes at a time.
 
-A fork copies the memory of one thread. A lock that another thread holds stays locked in the child, and a
-socket or a file is the same one in both. Objects that have such things register here: their lock is held
-while the process forks, so that none of them is half-way through a change, and in the child each replaces
-its own.
+A fork copies the memory, but only one thread. A lock that another thread has acquired remains locked in the
+child, and parent and child share sockets and files. Objects with locks, sockets or files register here. Their
+lock is acquired while the process forks, so that they are not in the middle of a change, and in the child
+each object replaces its own.
 
-msgspec describes a struct in steps when it first meets it. A second thread that decodes the same struct
-before the last step reads incomplete data, and the process dies. So no function calls ``msgspec.json.decode``
-with a struct, and no fork happens while a decoder is being built.
+msgspec describes a struct in steps when it first decodes it. If a second thread decodes the same struct
+before the last step, it reads incomplete data, and the process crashes. So functions do not call
+``msgspec.json.decode`` with a struct, and the process does not fork while a decoder is being built.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any, Protocol
 import msgspec
 
 _PATIENCE_SECONDS = 5.0
-_objects: list[weakref.ref[Forkable]] = []  # weak: what is registered here must not live longer for it
+_objects: list[weakref.ref[Forkable]] = []  # weak, so that registration does not keep objects alive
 _acquired: list[threading.Lock | threading.RLock] = []
 
 
 class Forkable(Protocol):
-    """An object that holds a lock while it changes, and can start over in a child."""
+    """An object that changes under a lock, and can be renewed in a forked child."""
 
     @property
     def _fork_lock(self) -> threading.Lock | threading.RLock:
@@ -37,19 +37,19 @@ class Forkable(Protocol):
         """Replace lock, sockets and files by new ones; called in the child only."""
 
 
-def renew_in_child(one: Forkable) -> None:
-    """Hold the object's lock across every fork, and have a child call its `_after_fork`."""
-    _objects.append(weakref.ref(one, _objects.remove))
+def renew_in_child(forkable: Forkable) -> None:
+    """Acquire the object's lock during every fork, and call its `_after_fork` in the child."""
+    _objects.append(weakref.ref(forkable, _objects.remove))
 
 
 class _Imports:
-    """Modules that are being imported: in a child, one that another thread was importing stays locked."""
+    """Lock for imports: a module that another thread imports during a fork stays locked in the child."""
 
     def __init__(self) -> None:
         self._after_fork()
 
     def _after_fork(self) -> None:
-        self._fork_lock = threading.RLock()  # a module that is imported imports others
+        self._fork_lock = threading.RLock()  # reentrant, because a module imports others
 
 
 _IMPORTS = _Imports()
@@ -58,7 +58,7 @@ renew_in_child(_IMPORTS)
 
 def import_unforked(name: str) -> ModuleType:
     """Return a module, imported while no thread forks."""
-    # Not for good: a thread that holds the lock may wait for a module which this one imports by its own name.
+    # With a timeout: the thread with the lock may wait for a module that this thread is importing itself.
     lock = _IMPORTS._fork_lock
     acquired = lock.acquire(timeout=_PATIENCE_SECONDS)
     try:
@@ -69,16 +69,17 @@ def import_unforked(name: str) -> ModuleType:
 
 
 def _alive() -> list[Forkable]:
-    """Return the registered objects, the newest first: a recording takes its connection's lock in its own."""
-    return [one for reference in reversed(_objects) if (one := reference()) is not None]
+    """Return the registered objects, newest first: a recording acquires its connection's lock in its own."""
+    objects = [reference() for reference in reversed(_objects)]
+    return [forkable for forkable in objects if forkable is not None]
 
 
 def _before() -> None:
-    # A forking thread takes many locks. Every other thread that takes two of them takes them in the same
-    # order, newest object first, so that no two threads wait for each other.
-    for one in _alive():
-        lock = one._fork_lock
-        if lock.acquire(timeout=_PATIENCE_SECONDS):  # never for good: the forking thread may hold it itself
+    # A forking thread acquires many locks. Other threads acquire any two of them in the same order, newest
+    # object first, so that two threads do not wait for each other.
+    for forkable in _alive():
+        lock = forkable._fork_lock
+        if lock.acquire(timeout=_PATIENCE_SECONDS):  # the forking thread may have acquired it itself
             _acquired.append(lock)
 
 
@@ -88,20 +89,23 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    # The copied locks are locked, some by threads that the child does not have: objects get new ones.
+    # The copied locks are locked, some by threads that the child does not have, so objects get new ones.
     _acquired.clear()
-    for one in _alive():
-        one._after_fork()
+    for forkable in _alive():
+        forkable._after_fork()
 
 
-# What registers last is called first, and this module and logging, which it imports, hold their locks while
-# the process forks. A thread that imports needs those: taken before `_before` waits for it, both would wait.
+# The function registered last is called first. concurrent.futures and logging, which it imports, acquire
+# their locks when the process forks. An importing thread needs these locks. If they were acquired before
+# `_before` waits for that thread, both would wait for each other, so they must be registered first.
 importlib.import_module("concurrent.futures.thread")
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 class _Decoders(dict[Any, msgspec.json.Decoder[Any]]):
+    """Decoders by type, made when first used, under a lock."""
+
     def __init__(self) -> None:
         self._fork_lock = threading.Lock()
         renew_in_child(self)

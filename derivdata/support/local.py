@@ -1,6 +1,7 @@
-"""Sources that run in this process: the top of the package says who starts them, and transport asks.
+"""Start of sources in this process: the top of the package sets the function, and transport calls it.
 
-Transport lies below every source and imports none. Nothing is imported here, so that the top stays light.
+Transport is a layer below the sources and may not import them. This module imports nothing, so that
+``import derivdata`` remains fast.
 """
 
 # typing.TYPE_CHECKING without typing, which takes longer to load than the rest.
@@ -13,12 +14,12 @@ _start: "Callable[..., Any] | None" = None
 
 
 def set_local(start: "Callable[..., Any]") -> None:
-    """Set what starts a source: called with its name and the options of `connect`."""
+    """Set the function that starts a source, with its name and the options of `connect`."""
     global _start
     _start = start
 
 
 def start_local(source: str, **options: "Any") -> "Any":
-    """Start a source in this process, and return the service that answers for it."""
+    """Start a source in this process, and return its running service."""
     assert _start is not None, "the package sets it when it is imported"
     return _start(source, **options)

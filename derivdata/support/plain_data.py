@@ -1,9 +1,9 @@
-"""Tables and arrays in plain types: native numbers, text, and instants in UTC.
+"""Tables and arrays in plain types: native numbers, text, and times in UTC.
 
-pandas, Arrow and xarray hold the same values in many types. `typed` passes the data that a function takes
-through `plain`, so that a result does not depend on their type, time unit or time zone. Tables of polars,
-pyarrow, DuckDB, ibis and all that narwhals takes become pandas frames. Neither narwhals nor pyarrow is
-imported before such a table arrives.
+pandas, Arrow and xarray have many types for the same values. `typed` passes the data of a function through
+`plain`, so that a result does not depend on type, time unit or time zone. Tables of polars, pyarrow, DuckDB,
+ibis and other libraries that narwhals supports become pandas frames. narwhals and pyarrow are imported only
+when such a table arrives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TIME_COLUMNS = frozenset(
         "last",
     }
 )
-"""Columns and coordinates in which ISO text is read as instants."""
+"""Columns and coordinates in which ISO text is read as times."""
 
 _ZONE = re.compile(r"(?:Z|[+-]\d{2}(?::?\d{2})?)\s*$", re.IGNORECASE)
 _DAY = re.compile(r"\s*\d{4}-\d{2}-\d{2}")
@@ -48,7 +48,7 @@ _ZONED = pd.DatetimeTZDtype("us", "UTC")
 
 
 def plain(value: Any) -> Any:
-    """Return a table, an array or a column in plain types; anything else as it is."""
+    """Return a table, an array or a column in plain types, and other values unchanged."""
     if isinstance(value, pd.DataFrame):
         return _plain_frame(value)
     if isinstance(value, pd.Series):
@@ -60,11 +60,13 @@ def plain(value: Any) -> Any:
         return value
     if kind.__name__ == "DataArray":
         return _plain_array(value)
-    return _plain_dataset(value) if kind.__name__ == "Dataset" else value
+    if kind.__name__ == "Dataset":
+        return _plain_dataset(value)
+    return value
 
 
 def _plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame in plain types; the frame itself where every column is plain."""
+    """Return a frame in plain types, or the frame itself if every column is plain."""
     changed = {}
     for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         if not _is_plain(dtype, name):
@@ -81,7 +83,7 @@ def _plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_plain(dtype: Any, name: Any) -> bool:
-    """Return whether a column needs no look at its values: most columns of most tables."""
+    """Return whether a column is plain by its dtype, as most columns are; others are checked by value."""
     if isinstance(dtype, np.dtype):
         return dtype.isnative and dtype.kind != "O"
     if isinstance(dtype, pd.DatetimeTZDtype):
@@ -95,14 +97,14 @@ def _is_plain(dtype: Any, name: Any) -> bool:
 
 
 def _has_own_order(dtype: Any) -> bool:
-    """Return whether categories are in another order than their values: results would be sorted by it."""
+    """Return whether categories are not in the order of their values, which would change sorted results."""
     if not isinstance(dtype, pd.CategoricalDtype):
         return False
     return bool(dtype.ordered) or not dtype.categories.is_monotonic_increasing
 
 
 def _by_arrow(dtype: Any) -> bool:
-    """Return whether categories are held by Arrow."""
+    """Return whether the categories are an Arrow array."""
     return isinstance(dtype, pd.CategoricalDtype) and isinstance(dtype.categories.dtype, pd.ArrowDtype)
 
 
@@ -117,17 +119,17 @@ def _plain_column(column: pd.Series, name: str) -> pd.Series:
     if isinstance(dtype, np.dtype) and not dtype.isnative:
         return column.astype(dtype.newbyteorder("="))
     if isinstance(dtype, pd.Float32Dtype | pd.Float64Dtype):
-        # A column of single precision stays one: tolerances depend on it.
+        # Single precision is preserved, because tolerances depend on it.
         values = column.to_numpy(dtype.numpy_dtype, na_value=np.nan)
         return pd.Series(values, column.index, name=column.name)
     return _of_objects(column, name) if dtype.kind == "O" else column
 
 
 def _of_categories(column: pd.Series, name: str) -> pd.Series:
-    """Return a categorical with sorted plain categories, or its values where these are instants."""
+    """Return a categorical with sorted plain categories, or a column of times if the categories are times."""
     if _has_own_order(column.dtype):
         words = column.dtype.categories
-        with suppress(TypeError):  # words of several types have no order
+        with suppress(TypeError):  # words of several types cannot be sorted
             words = words.sort_values()
         column = column.cat.set_categories(words, ordered=False)
     before = column.dtype.categories
@@ -140,14 +142,14 @@ def _of_categories(column: pd.Series, name: str) -> pd.Series:
 
 
 def _of_objects(column: pd.Series, name: str) -> pd.Series:
-    """Return datetimes and ISO text as instants; other objects and text as they are."""
+    """Convert datetimes and ISO text to times; return other objects and text unchanged."""
     first = _first(column)
     is_text = name in TIME_COLUMNS and isinstance(first, str) and _DAY.match(first)
-    return _instants(column, name) if is_text or isinstance(first, dt.date) else column
+    return _times(column, name) if is_text or isinstance(first, dt.date) else column
 
 
 def of_arrow(column: pd.Series, kind: Any) -> pd.Series:
-    """Return a column that Arrow holds in the types of pandas and numpy."""
+    """Convert an Arrow column to the types of pandas and numpy."""
     import pyarrow as pa
 
     if pa.types.is_boolean(kind) and column.hasnans:
@@ -155,8 +157,8 @@ def of_arrow(column: pd.Series, kind: Any) -> pd.Series:
     values = pa.array(column.array)
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
-    held = values.to_pandas(date_as_object=False)
-    return pd.Series(held.array, column.index, name=column.name)
+    converted = values.to_pandas(date_as_object=False)
+    return pd.Series(converted.array, column.index, name=column.name)
 
 
 def _first(values: Any) -> Any:
@@ -166,15 +168,15 @@ def _first(values: Any) -> Any:
     )
 
 
-def _instants(column: pd.Series, name: str) -> pd.Series:
-    """Return datetimes or ISO text as instants; without a zone unless all have one, else as they are."""
-    known = column[column.notna()]
-    if isinstance(known.iloc[0], str):
-        zoned = known.astype("str").str.contains(_ZONE)
+def _times(column: pd.Series, name: str) -> pd.Series:
+    """Convert datetimes or ISO text to times, in UTC or all without a zone; unchanged if that fails."""
+    present = column[column.notna()]
+    if isinstance(present.iloc[0], str):
+        zoned = present.astype("str").str.contains(_ZONE)
     else:
-        zoned = known.map(lambda value: getattr(value, "tzinfo", None) is not None)
+        zoned = present.map(lambda value: getattr(value, "tzinfo", None) is not None)
     if zoned.any() and not zoned.all():
-        return column  # the function says that they are not instants
+        return column  # the called function raises the error
     try:
         parsed = pd.to_datetime(column, utc=True, format="ISO8601").dt.as_unit("us")
     except (ValueError, TypeError, OverflowError):
@@ -216,22 +218,22 @@ def _plain_dataset(dataset: Any) -> Any:
 def _with_coords(data: Any, changed: dict[Any, Any]) -> Any:
     if not changed:
         return data
-    parts = {name: (data[name].dims, values, data[name].attrs) for name, values in changed.items()}
-    return data.assign_coords(parts)
+    coords = {name: (data[name].dims, values, data[name].attrs) for name, values in changed.items()}
+    return data.assign_coords(coords)
 
 
 def _changed(variables: Any) -> dict[Any, Any]:
     """Return the plain values of the variables that are not plain."""
-    found = {}
+    changed = {}
     for name, variable in variables.items():
         values = _plain_variable(getattr(variable, "variable", variable), str(name))
         if values is not None:
-            found[name] = values
-    return found
+            changed[name] = values
+    return changed
 
 
 def _plain_variable(variable: Any, name: str) -> Any:
-    """Return the plain values of a variable, or None where it is plain already; times are naive UTC."""
+    """Return the plain values of a variable, or None if it is already plain; times are naive UTC."""
     dtype = variable.dtype
     if isinstance(dtype, np.dtype) and dtype.kind not in "OU":
         return None if dtype.isnative else variable.data.astype(dtype.newbyteorder("="))
@@ -262,61 +264,66 @@ _TIMES_ON_DISK = {
 def storable(data: Any) -> Any:
     """Return a DataArray or Dataset that can be written to netCDF or zarr, and appended to.
 
-    xarray chooses how to store times from the first values that it writes: days since the first of them, for
-    one. Whole hours that are appended later are then read as days. Fixed-length text is cut to the length of
-    the first. So times have an encoding, text is of any length, and lists in ``attrs`` are joined text.
+    xarray chooses the encoding of times from the first values that it writes, for example days since the
+    first time. Hours that are appended later are then read as days. Fixed-length text is cut to the length of
+    the first text. So times get an encoding, text becomes objects, and lists in ``attrs`` are joined to text.
     """
     import xarray as xr
 
-    whole = data if isinstance(data, xr.Dataset) else data.to_dataset(name=_UNNAMED)
-    fixed = {
-        name: (variable.dims, variable.data.astype(object), variable.attrs)
-        for name, variable in whole.variables.items()
-        if variable.dtype.kind == "U"
-    }
-    if fixed:
-        coords = {name: value for name, value in fixed.items() if name in whole.coords}
-        whole = whole.assign_coords(coords).assign({n: v for n, v in fixed.items() if n not in coords})
-    for variable in whole.variables.values():
+    dataset = data if isinstance(data, xr.Dataset) else data.to_dataset(name=_UNNAMED)
+    result = dataset = _with_text_objects(dataset)
+    for variable in dataset.variables.values():
         if variable.dtype.kind == "M":
             variable.encoding = {**_TIMES_ON_DISK, **variable.encoding}
     if not isinstance(data, xr.Dataset):
-        array = whole[_UNNAMED].rename(data.name)
-        array.attrs = dict(data.attrs)
-        whole = array
-    for name, value in whole.attrs.items():
+        result = dataset[_UNNAMED].rename(data.name)
+        result.attrs = dict(data.attrs)
+    for name, value in result.attrs.items():
         if isinstance(value, list | tuple):
-            whole.attrs[name] = " ".join(map(str, value))
-    return whole
+            result.attrs[name] = " ".join(map(str, value))
+    return result
+
+
+def _with_text_objects(dataset: Any) -> Any:
+    """Convert fixed-length text of a dataset to objects."""
+    texts = {
+        name: (variable.dims, variable.data.astype(object), variable.attrs)
+        for name, variable in dataset.variables.items()
+        if variable.dtype.kind == "U"
+    }
+    if not texts:
+        return dataset
+    coords = {name: text for name, text in texts.items() if name in dataset.coords}
+    variables = {name: text for name, text in texts.items() if name not in coords}
+    return dataset.assign_coords(coords).assign(variables)
 
 
 _UNNAMED = "_value"
 
 
 def is_table(value: Any) -> bool:
-    """Return whether a value is a table, eager or lazy, or a stream of rows of Arrow."""
+    """Return whether a value is a table, eager or lazy, or an Arrow stream of rows."""
     if _is_dask(value):
         return True
     import narwhals as nw
 
-    return isinstance(nw.from_native(value, pass_through=True), nw.DataFrame | nw.LazyFrame) or _streams(
-        value
-    )
+    frame = nw.from_native(value, pass_through=True)
+    return isinstance(frame, nw.DataFrame | nw.LazyFrame) or _streams(value)
 
 
 def _is_dask(value: Any) -> bool:
-    """Return whether a value is a frame of dask, whose support narwhals 2.29 announces to end."""
+    """Return whether a value is a dask frame, which narwhals will not support in future (notice of 2.29)."""
     return hasattr(value, "__dask_graph__") and hasattr(value, "columns") and hasattr(value, "partitions")
 
 
 def _streams(value: Any) -> bool:
-    """Return whether a value gives rows by Arrow's interface; a single column has no ``schema``."""
-    gives = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
-    return gives and (hasattr(value, "schema") or hasattr(value, "columns"))
+    """Return whether a value exports rows by Arrow's interface; a single column lacks a ``schema``."""
+    exports = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+    return exports and (hasattr(value, "schema") or hasattr(value, "columns"))
 
 
 def to_pandas(table: Any) -> pd.DataFrame:
-    """Return a table as a pandas frame whose columns Arrow does not hold; a lazy table is computed.
+    """Return a table as a pandas frame without Arrow columns; a lazy table is computed.
 
     Raises
     ------
@@ -348,9 +355,7 @@ def to_pandas(table: Any) -> pd.DataFrame:
 
 
 def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the types of pandas and numpy in place of Arrow's."""
-    # merged
-
+    """Convert the Arrow columns of a frame to the types of pandas and numpy."""
     dtypes = list(frame.dtypes)
     if not any(isinstance(dtype, pd.ArrowDtype) for dtype in dtypes):
         return frame
@@ -364,7 +369,7 @@ def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_index_as_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the named levels of its index as columns, except those that are columns already."""
+    """Return a frame with the named levels of its index as columns, unless a column has the same name."""
     names = [name for name in frame.index.names if isinstance(name, str) and name not in frame.columns]
     if not names:
         return frame

@@ -1,4 +1,4 @@
-"""Messages: text of others made safe to show, similar names, warnings at the caller, missing packages."""
+"""Messages: escaping of foreign text, similar names, warnings at the caller, missing packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from derivdata.errors import DataNotice
 
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-"""Unicode categories that a terminal obeys or does not show: control, direction, line separators."""
+"""Unicode categories that a terminal executes or does not show: control, direction, line separators."""
 _LONGEST_TIER = 8
 _PRINTABLE_ASCII = r"\x20-\x7e"
 
@@ -38,7 +38,7 @@ _OTHER_WORDS = {
     "seed": ("rng",),
     "n": ("top", "limit"),
 }
-"""Other libraries' words for what is called otherwise here: no spelling is near enough to find it by."""
+"""Other libraries' words, whose names here are spelt too differently for a suggestion by spelling."""
 
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:/{1,2}", re.IGNORECASE)
@@ -46,42 +46,44 @@ _KEY_LIKE = re.compile(r"(?=.*\d)(?=.*[a-z])[\w+=.~-]{12,}", re.IGNORECASE)
 
 
 def credentials_in(address: str) -> str | None:
-    """Return why an address is refused that holds a user, a password, a query or a fragment; else None.
+    """Return an error text for an address with a user, password, query or fragment, else None.
 
-    The address is not in the message: what it holds may be a key.
+    The text does not have the address, which may contain a key.
     """
     scheme = _ADDRESS.match(address.strip())
     if scheme is None:
         return None
     rest = address.strip()[scheme.end() :]
     if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
-        return "the address holds a user or a password (it is not shown): give the key as api_key= instead"
+        return "the address has a user or a password (it is not shown): pass the key as api_key= instead"
     if "?" in rest or "#" in rest:
-        return "the address holds a query or a fragment (it is not shown): give the address alone"
+        return "the address has a query or a fragment (it is not shown): pass the address without it"
     return None
 
 
 def is_like_key(text: str) -> bool:
-    """Return whether a text may be a key in the place of a path: letters and digits in one long word."""
+    """Return whether a text may be a key instead of a path: one long word of letters and digits."""
     return _KEY_LIKE.fullmatch(text.strip()) is not None
 
 
 def nearest_symbols(symbol: str, listed: Iterable[str]) -> list[str]:
-    """Return up to three symbols spelled alike, first those that begin alike: BTC, not ZBT, for BTX."""
-    alike = difflib.get_close_matches(symbol, list(listed), n=12)
-    return sorted(alike, key=lambda name: name[:1] != symbol[:1])[:3]
+    """Return up to three similar symbols, first those with the same first letter: BTC, not ZBT, for BTX."""
+    similar = difflib.get_close_matches(symbol, list(listed), n=12)
+    return sorted(similar, key=lambda name: name[:1] != symbol[:1])[:3]
 
 
 def did_you_mean(wrong: object, known: Iterable[object], otherwise: str = "") -> str:
-    """Return the end of a message about a name that is not known: the nearest that is, or `otherwise`."""
+    """Return the end of a message about an unknown name: the nearest known name, or `otherwise`."""
     folded = {str(name).casefold(): str(name) for name in known}
-    words = [word for word in _OTHER_WORDS.get(str(wrong), ()) if word in folded]
-    near = words or [folded[n] for n in difflib.get_close_matches(str(wrong).casefold(), folded, n=1)]
-    return f"; did you mean {near[0]!r}?" if near else otherwise
+    for word in _OTHER_WORDS.get(str(wrong), ()):
+        if word in folded:
+            return f"; did you mean {word!r}?"
+    near = difflib.get_close_matches(str(wrong).casefold(), folded, n=1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else otherwise
 
 
 def html_page(title: str, body: str, *, style: str, policy: str, head: str = "") -> str:
-    """Return a page that loads nothing: its style is in it, and its `policy` allows no address or form."""
+    """Return an HTML page with its own style; its `policy` allows neither external files nor forms."""
     forms = "base-uri 'none'; form-action 'none'"
     return escape_controls(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -93,7 +95,7 @@ def html_page(title: str, body: str, *, style: str, policy: str, head: str = "")
 
 
 def escape_controls(text: str, keep: str = "") -> str:
-    """Replace control characters, but those to `keep`, and changes of direction by their Python escapes."""
+    """Replace control characters, except those in `keep`, and direction marks by their Python escapes."""
     return re.sub(f"[^{_PRINTABLE_ASCII}{re.escape(keep)}]", _escaped, text)
 
 
@@ -122,17 +124,17 @@ def shown_tier(name: str) -> str:
 
 
 def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:
-    """Warn, with the first line outside the library as the place."""
+    """Warn at the first line outside the library."""
     frame = sys._getframe()
     level = 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-        level = level + 1
+        level += 1
     warnings.warn(message, category, stacklevel=level)
 
 
 def import_extra(module: str, extra: str, use: str) -> Any:
-    """Return a module of an optional package, or name the extra that installs it; `use` is what needs it."""
+    """Return a module of an optional package; else raise with the extra to install. `use` needs it."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)

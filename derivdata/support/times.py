@@ -1,7 +1,7 @@
-"""Instants, windows, ISO text, year fractions, and the one clock.
+"""Times, windows, ISO text, year fractions, and the clock.
 
-Every instant is UTC with microseconds. No result depends on the machine's clock: `asof` asks the clock of the
-connection or of the recording. `machine_now` is the one place where the machine's clock is read.
+Every time is UTC with microseconds. Results do not depend on the machine's clock: `asof` reads the clock of
+the connection or of the recording. Only `machine_now` reads the machine's clock.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ RESOLUTIONS = {
     for name in get_args(Resolution)
     if name != "raw"
 }
-"""Bucket lengths by the API's name; ``"raw"`` has none."""
+"""Bucket lengths by the API's name, except ``"raw"``."""
 
 _EPOCH_YEAR = 1970
 _LAST_YEAR = 2261
 FIRST, LAST = (pd.Timestamp(f"{year}-01-01", tz="UTC").as_unit("us") for year in (_EPOCH_YEAR, _LAST_YEAR))
-"""The ends of a window that is open: no row is outside."""
+"""Start and end of an open window, which includes all rows."""
 
 _LONGEST = pd.Timedelta(36_525, "D")
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
@@ -49,7 +49,7 @@ _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
 _WIRE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 )
-"""A date with a day, and perhaps a time of day: pandas would also take "now", "today" and a bare year."""
+"""A date with an optional time of day; pandas alone would also accept "now", "today" and a year."""
 
 _DTYPE = pd.DatetimeTZDtype("us", "UTC")
 _ZONED = pa.timestamp("us", "UTC")
@@ -58,14 +58,14 @@ _clock: Callable[[], pd.Timestamp] | None = None
 
 
 class Window(NamedTuple):
-    """Half-open span ``[start, end)`` of UTC instants."""
+    """Half-open window ``[start, end)`` in UTC."""
 
     start: pd.Timestamp
     end: pd.Timestamp
 
 
 def set_clock(clock: Callable[[], pd.Timestamp] | None) -> Callable[[], pd.Timestamp] | None:
-    """Set where `asof` reads the time, and return what was set before."""
+    """Set the clock that `asof` reads, and return the previous one."""
     global _clock
     before = _clock
     _clock = clock
@@ -73,12 +73,12 @@ def set_clock(clock: Callable[[], pd.Timestamp] | None) -> Callable[[], pd.Times
 
 
 def asof() -> pd.Timestamp:
-    """Return the current instant: the server's, floored to the minute; the recorded one in replay.
+    """Return the current time of the server, floored to the minute; in replay the recorded time.
 
     Raises
     ------
     NotConnected
-        No connection gives a clock.
+        Without a connection there is no clock.
     """
     if _clock is None:
         raise NotConnected
@@ -88,17 +88,17 @@ def asof() -> pd.Timestamp:
 def machine_now() -> dt.datetime:
     """Return the time of this machine's clock, in UTC.
 
-    For five uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
-    how long a limit lasts that a server without ``Date`` states the end of, when a message arrived while
-    collecting, and whether rows to be archived are of the future.
+    It has five uses only: whether a cached response is fresh, whether a server's ``Date`` is in the future,
+    how long a rate limit lasts whose end a server without ``Date`` states, when a message arrived while
+    collecting, and whether rows to be archived are in the future.
     """
     return dt.datetime.now(dt.UTC)
 
 
 def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
-    """Return one instant as UTC Timestamp in microseconds; what has no zone is taken as UTC.
+    """Return a time as UTC Timestamp in microseconds; a time without a zone is UTC.
 
-    An error names the argument `name`, and `also` what else it takes.
+    Errors have the argument's `name`, and `also`, a text about other values that it takes.
     """
     if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
         raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, not {value!r}")
@@ -119,31 +119,31 @@ def instant(value: Instant, name: str = "time", also: str = "") -> pd.Timestamp:
 
 
 def utc(values: T) -> T:
-    """Return a Timestamp, an index or a column of instants in UTC; those without a zone are UTC already."""
-    instants: Any = values.dt if isinstance(values, pd.Series) else values
-    converted: T = instants.tz_localize("UTC") if instants.tz is None else instants.tz_convert("UTC")
+    """Convert a Timestamp, an index or a column of times to UTC; times without a zone are UTC."""
+    accessor: Any = values.dt if isinstance(values, pd.Series) else values
+    converted: T = accessor.tz_localize("UTC") if accessor.tz is None else accessor.tz_convert("UTC")
     return converted
 
 
 def naive_utc(values: T) -> T:
-    """Return a Timestamp, an index or a column of instants in UTC without their zone, as arrays hold them.
+    """Convert a Timestamp, an index or a column of times to naive UTC, as in arrays.
 
-    This is the only place where a zone is dropped: ``tz_localize(None)`` would keep the wall clock of
-    another zone, which is another instant.
+    Only this function drops a zone: ``tz_localize(None)`` would keep the wall time of another zone, which is
+    another time in UTC.
     """
-    instants: Any = values.dt if isinstance(values, pd.Series) else values
-    naive: T = values if instants.tz is None else instants.tz_convert(None)
+    accessor: Any = values.dt if isinstance(values, pd.Series) else values
+    naive: T = values if accessor.tz is None else accessor.tz_convert(None)
     return naive
 
 
 def has_zone(values: Any) -> bool:
-    """Return whether instants have a time zone: those of a column, an index or an array of pandas."""
-    instants = values.dt if isinstance(values, pd.Series) and values.dtype.kind == "M" else values
-    return getattr(instants, "tz", None) is not None
+    """Return whether a column, an index or an array of pandas has times with a zone."""
+    accessor = values.dt if isinstance(values, pd.Series) and values.dtype.kind == "M" else values
+    return getattr(accessor, "tz", None) is not None
 
 
 def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
-    """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text."""
+    """Return the length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"2w"``); None for other text."""
     match = _LOOKBACK.fullmatch(text.strip())
     if match is None:
         return None
@@ -156,10 +156,12 @@ def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
 def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
     """Return a length of time, from ``"90s"``, ``"4h"``, ``"30d"`` and the like or a Timedelta."""
     try:
-        found = lookback(value) if isinstance(value, str) else value
-        if isinstance(value, str) and found is None and value.endswith(("d", "w")):
-            found = pd.Timedelta(value[:-1] + value[-1].upper())  # as pandas spells days and weeks
-        result = pd.Timedelta(value) if found is None else found
+        result = lookback(value) if isinstance(value, str) else value
+        if result is None:
+            text = str(value)
+            if text.endswith(("d", "w")):
+                text = text[:-1] + text[-1].upper()  # pandas spells days and weeks D and W
+            result = pd.Timedelta(text)
     except (ValueError, OverflowError):
         result = pd.NaT
     if not result >= pd.Timedelta(0):
@@ -168,7 +170,7 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
 
 
 def window(start: Instant, end: Instant | None = None) -> Window:
-    """Return a half-open window of two instants, or of a lookback such as ``"30d"`` and its end."""
+    """Return a half-open window from two times, or from a lookback such as ``"30d"`` and its end."""
     back = lookback(start, "start") if isinstance(start, str) else None
     last = asof() if end is None else instant(end, "end")
     first = instant(start, "start", _OR_LOOKBACK) if back is None else last - back
@@ -182,7 +184,7 @@ def window(start: Instant, end: Instant | None = None) -> Window:
 
 
 def since(start: Instant, name: str = "since") -> pd.Timestamp:
-    """Return the instant from which a window that ends now starts: an instant, or a lookback from `asof`."""
+    """Return the start of a window that ends now, from a time or a lookback from `asof`."""
     back = lookback(start, name) if isinstance(start, str) else None
     result = instant(start, name, _OR_LOOKBACK) if back is None else asof() - back
     if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
@@ -192,22 +194,22 @@ def since(start: Instant, name: str = "since") -> pd.Timestamp:
 
 @lru_cache(maxsize=1024)
 def iso(stamp: pd.Timestamp) -> str:
-    """ISO 8601 text in UTC ending in Z, with a fraction only where there is one."""
+    """Return ISO 8601 text in UTC ending in Z, with a fraction of a second only if it is not 0."""
     return f"{stamp.tz_convert('UTC').isoformat().removesuffix('+00:00')}Z"
 
 
 def parse(texts: Any) -> pd.DatetimeIndex:
-    """UTC instants from wire text: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, mixed if need be."""
+    """Parse wire text to UTC times: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, also mixed."""
     return pd.DatetimeIndex(micros(texts), dtype=_DTYPE)
 
 
 def us(value: pd.Timestamp | pd.Timedelta) -> int:
-    """Return an instant in microseconds since 1970, or a length in microseconds."""
+    """Return a time in microseconds since 1970, or a length in microseconds."""
     return int(value.as_unit("us").asm8.view(np.int64))
 
 
 def stamps_of(values: pd.Series) -> Array:
-    """Return a column of instants as microseconds since 1970; what has that unit is not copied."""
+    """Return a column of times as microseconds since 1970, without a copy if they have this unit."""
     array: Any = values.array
     if isinstance(array, pd.arrays.DatetimeArray) and array.unit == "us":
         return np.asarray(array.asi8)
@@ -215,7 +217,7 @@ def stamps_of(values: pd.Series) -> Array:
 
 
 def micros(texts: Any) -> Array:
-    """Return the same as microseconds since 1970, faster than their index; NaT is the least number."""
+    """Parse wire text to microseconds since 1970, faster than `parse`; NaT is the smallest integer."""
     uniform = _uniform(texts)
     if uniform is not None:
         return uniform
@@ -228,7 +230,7 @@ def micros(texts: Any) -> Array:
 
 
 def resolution(name: str) -> pd.Timedelta | None:
-    """Bucket length of a resolution's name; None for ``"raw"``."""
+    """Return the bucket length of a resolution; None for ``"raw"``."""
     if name == "raw":
         return None
     if name not in RESOLUTIONS:
@@ -237,12 +239,12 @@ def resolution(name: str) -> pd.Timedelta | None:
 
 
 def year_fraction(start: Any, end: Any) -> Any:
-    """Years from `start` to `end`, ACT/365 fixed, to the microsecond."""
+    """Return years from `start` to `end`, ACT/365 fixed, to the microsecond."""
     return (end - start) / np.timedelta64(int(SECONDS_PER_YEAR), "s")
 
 
 def _uniform(texts: Any) -> Array | None:
-    """Microseconds of texts in one of the two wire formats, read by Arrow; None where it knows them not."""
+    """Parse texts of one wire format with Arrow; return None if Arrow cannot read them."""
     zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
     try:
         arrow = texts if isinstance(texts, pa.ChunkedArray) else pa.array(texts, pa.string())

@@ -297,7 +297,7 @@ def test_a_site_is_spelled_as_requests_sends_it(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("https://user:hunter2@a.example", "holds a user or a password"),
+        ("https://user:hunter2@a.example", "has a user or a password"),
         ("https://a.example/?q=1", "a query or a fragment"),
         ("https://a.example/#x", "a query or a fragment"),
         *((url, "is not an address") for url in (
