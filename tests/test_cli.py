@@ -113,7 +113,7 @@ def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path
         check=True,
     )
     printed = name.encode("ascii", "backslashreplace").decode()
-    assert told.stdout.endswith(f"{printed}: 1 responses, every hash right\n")
+    assert told.stdout.endswith(f"{printed}: 1 responses, all hashes match\n")
 
 
 def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +148,7 @@ def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
     assert one.read_text(encoding="utf-8") == two.read_text(encoding="utf-8")
     capsys.readouterr()
     assert main(["bundle", "verify", str(kept)]) == 0
-    assert "every hash right" in capsys.readouterr().out
+    assert "all hashes match" in capsys.readouterr().out
     assert main(["bundle", "info", str(kept)]) == 0
     said = capsys.readouterr().out
     assert "source: sample (synthetic)" in said

@@ -75,7 +75,7 @@ def test_fetch_writes_files_that_keep_types_and_needs_a_place(tmp_path: Path) ->
         (["funding.history", "BTC", "--to", "-"], "funding.history needs --since"),
         (["orderbook.book", "--to", "-"], "orderbook.book needs SYMBOL, --venues"),
         (["funding.history", "BTC", "--since", "1d", "--set", "depth=3", "--to", "-"], "takes no depth"),
-        (["funding.history", "BTC", "--since", "1d", "--to", "x.xlsx"], "files end in .parquet or .csv"),
+        (["funding.history", "BTC", "--since", "1d", "--to", "x.xlsx"], "files must end in .parquet or .csv"),
     ],
 )
 def test_a_fetch_that_makes_no_sense_is_1_before_anything_is_asked(

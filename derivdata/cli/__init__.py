@@ -1,7 +1,7 @@
 """Command line, one module per group of commands.
 
-Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage; 130 if interrupted.
-What a command needs is imported when it runs, so that ``derivdata --help`` starts at once.
+Exit codes: 0; 1 for a failed job, with one line on stderr; 2 for wrong usage; 130 if interrupted. Commands
+import their modules when they run, so that ``derivdata --help`` starts immediately.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="derivdata", description="Crypto derivatives data: report on it, serve it, bring it in."
+        prog="derivdata", description="Crypto derivatives data: reports, a local service, imports."
     )
     parser.add_argument("--version", action="version", version=f"derivdata {__version__}")
     debug = "show the traceback of a failed job"
@@ -55,23 +55,24 @@ def _parser() -> argparse.ArgumentParser:
     add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
     add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
     add_import(
-        commands.add_parser("import", help="bring CSV, JSON, Parquet or Feather files into an archive")
+        commands.add_parser("import", help="import CSV, JSON, Parquet or Feather files into an archive")
     )
     add_info(commands.add_parser("info", help="tables, rows and span of an archive"))
-    add_audit(commands.add_parser("audit", help="find faults of stored rows, and repair them"))
+    add_audit(commands.add_parser("audit", help="find faults in stored rows, and repair them"))
     add_fetch(commands.add_parser("fetch", help="one table into an archive, a file or the terminal"))
-    add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
+    add_bundle(commands.add_parser("bundle", help="show or verify a recording"))
     add_rerun(commands.add_parser("rerun", help="compute the result of a card again and compare its figures"))
     add_export(commands.add_parser("export", help="the tables of a recording as Parquet or CSV files"))
-    add_notebook(commands.add_parser("notebook", help="what to fix in a notebook before it is published"))
-    add_collect(commands.add_parser("collect", help="ask the venues, without a key, for as long as it runs"))
+    add_notebook(commands.add_parser("notebook", help="check a notebook before it is published"))
+    add_collect(commands.add_parser("collect", help="collect data of the venues continuously, without a key"))
     add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
     add_status(commands.add_parser("status", help="rows, lag, gaps and errors of each venue"))
     add_venues(commands.add_parser("venues", help="tables and endpoints of each venue, and a check of them"))
     completion = commands.add_parser("completion", help="the script that completes these commands")
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     completion.set_defaults(run=lambda arguments: _completion(parser, arguments.shell))
-    for command in commands.choices.values():  # also after the command: SUPPRESS keeps what stood before it
+    # --debug also works after the command; SUPPRESS keeps the value given before it.
+    for command in commands.choices.values():
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=debug)
     return parser
 

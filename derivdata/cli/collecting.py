@@ -19,45 +19,45 @@ if TYPE_CHECKING:
 
 def add_collect(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata collect``."""
-    _add_collected(parser, "of histories (default: BTC ETH); the state is kept of all")
+    _add_collected(parser, "of histories (default: BTC ETH); current figures are stored of all symbols")
     parser.add_argument(
-        "--depth", nargs="+", default=[], metavar="SYMBOL", help="keep order books of these, each minute"
+        "--depth", nargs="+", default=[], metavar="SYMBOL", help="store order books of these, each minute"
     )
     parser.add_argument(
         "--streams",
         nargs="+",
         default=[],
         metavar="VENUE",
-        help="listen to liquidations of these venues, where the default is to ask for them (gateio)",
+        help="stream liquidations of these venues, which are requested by default (gateio)",
     )
     parser.add_argument(
-        "--push", action="store_true", help="keep what venues push of SYMBOLS too, of each second"
+        "--push", action="store_true", help="also store the pushed data of SYMBOLS, second by second"
     )
-    parser.add_argument("--once", action="store_true", help="ask once and end")
+    parser.add_argument("--once", action="store_true", help="request each table once and end")
     parser.add_argument("--log", choices=("json",), help="print a line of JSON each minute")
     parser.add_argument(
-        "--keep", metavar="TIME", help="remove whole months or days that are older (400d; default: keep all)"
+        "--keep", metavar="TIME", help="remove months or days that are older (400d; default: keep all)"
     )
     parser.add_argument(
-        "--fail-after", metavar="TIME", help="end with status 1 when no venue answered for so long (1h)"
+        "--fail-after", metavar="TIME", help="end with status 1 if no venue has responded for this long (1h)"
     )
     parser.add_argument(
         "--all-contracts",
         action="store_true",
-        help="request open interest of every contract of a symbol where each takes a request (binance)",
+        help="request open interest of every contract of a symbol, even with one request each (binance)",
     )
     parser.add_argument(
         "--alert",
         action="append",
         default=[],
         metavar="RULE",
-        help="post when a rule begins or ceases to hold: 'funding_history.rate_bps_8h > 20 symbol=BTC', "
+        help="post when a rule becomes true or false: 'funding_history.rate_bps_8h > 20 symbol=BTC', "
         "'gap oi_history 30m', 'silent 15m exchange=okx'; may be repeated",
     )
     parser.add_argument(
         "--alert-url",
         metavar="URL",
-        help="where alerts are posted (default: DERIVDATA_ALERT_URL); DERIVDATA_ALERT_SECRET signs them",
+        help="address for alerts (default: DERIVDATA_ALERT_URL); DERIVDATA_ALERT_SECRET signs them",
     )
     parser.set_defaults(run=_collect)
 
@@ -72,12 +72,15 @@ def _collect(arguments: argparse.Namespace) -> None:
 
     clock = MachineClock()
     status = StatusLine()
-    whole = {"share_seconds": None} if arguments.once else {}
+    sharing = {"share_seconds": None} if arguments.once else {}
     show = status.show if arguments.log is None else lambda _: None
 
-    def tell(minute: Minute) -> None:
-        is_silent = not any(minute.rows.values()) and (minute.failed or minute.gone)  # of all that was due
-        (say if arguments.log or is_silent else show)(minute.json() if arguments.log else minute.line())
+    def log_minute(minute: Minute) -> None:
+        if arguments.log:
+            say(minute.json())
+            return
+        has_failed = not any(minute.rows.values()) and (minute.failed or minute.gone)  # all due requests
+        (say if has_failed else show)(minute.line())
 
     collector = collect.Collector(
         archive.open_archive(arguments.to),
@@ -92,8 +95,8 @@ def _collect(arguments: argparse.Namespace) -> None:
         keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
         fail_after=None if arguments.fail_after is None else times.length(arguments.fail_after, "fail-after"),
         clock=clock,
-        **whole,
-        log=tell,
+        **sharing,
+        log=log_minute,
         alerts=_alerts(arguments, clock),
         progress=show,
     )
@@ -103,12 +106,16 @@ def _collect(arguments: argparse.Namespace) -> None:
         rows = collector.once()
         status.end()
         say("\n".join(f"{table}: {count} rows" for table, count in rows.items()))
-        say("\n".join(f"{venue}: unavailable: {why}" for venue, why in collector.gone.items()))
-        lost = {part: why for part, why in collector.failed.items() if part.split()[0] not in collector.gone}
-        say("\n".join(f"{part}: failed: {why}" for part, why in lost.items()))
-        if not any(rows.values()) and (lost or collector.gone):
+        say("\n".join(f"{venue}: unavailable: {reason}" for venue, reason in collector.gone.items()))
+        failures = {}
+        for request, reason in collector.failed.items():
+            venue = request.split()[0]
+            if venue not in collector.gone:
+                failures[request] = reason
+        say("\n".join(f"{request}: failed: {reason}" for request, reason in failures.items()))
+        if not any(rows.values()) and (failures or collector.gone):
             collector.close()
-            raise DerivdataError("nothing was collected: no venue answered as it should")
+            raise DerivdataError("nothing was collected: no venue returned valid data; see the reasons above")
     else:
         clock.stop_on([signal.SIGINT, signal.SIGTERM])
         try:
@@ -143,10 +150,10 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
         "--files", action="store_true", help="read the venues' bulk files, which reach back for years"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="of files: only list them, and say how many rows they have"
+        "--dry-run", action="store_true", help="with --files: only list the files and their number of rows"
     )
     parser.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help="where the files stay (default: none is kept)"
+        "--folder", type=Path, metavar="FOLDER", help="folder to keep the files in (default: not kept)"
     )
     parser.set_defaults(run=_backfill)
 
@@ -160,43 +167,43 @@ def _backfill(arguments: argparse.Namespace) -> None:
     from derivdata.support import times
 
     if not arguments.files and (arguments.dry_run or arguments.folder):
-        raise ValueError("--dry-run and --folder are of --files")
+        raise ValueError("--dry-run and --folder need --files; add --files or omit them")
     clock = MachineClock()
     clock.stop_on([signal.SIGINT, signal.SIGTERM])
     now = clock.utc()
     window = times.window(arguments.since, now if arguments.until is None else arguments.until)
-    place = archive.open_archive(arguments.to)
+    target = archive.open_archive(arguments.to)
     symbols = arguments.symbols
     options: dict[str, Any] = {"venues": arguments.venues, "clock": clock, "progress": say}
     options |= {"names": arguments.tables} if arguments.tables else {}
     if arguments.files:
         options |= {"dry_run": arguments.dry_run, "folder": arguments.folder}
-        done: Backfilled = _of_files(
-            backfill_files(place, symbols, *window, **options), dry_run=arguments.dry_run
+        result: Backfilled = _printed(
+            backfill_files(target, symbols, *window, **options), dry_run=arguments.dry_run
         )
     else:
-        done = collect.backfill(place, symbols, *window, unconfirmed=arguments.unconfirmed, **options)
-    for notice in dict.fromkeys(done.notices):
+        result = collect.backfill(target, symbols, *window, unconfirmed=arguments.unconfirmed, **options)
+    for notice in dict.fromkeys(result.notices):
         say(notice)
-    rows = sum(done.written.values())
-    parts = "files" if arguments.files else "windows"
-    say(f"{rows} rows, {len(done.failed)} {parts} failed, {done.requests} requests")
-    if done.failed and not rows:
-        raise DerivdataError("nothing was written: see above what failed")
+    rows = sum(result.written.values())
+    units = "files" if arguments.files else "windows"
+    say(f"{rows} rows, {len(result.failed)} {units} failed, {result.requests} requests")
+    if result.failed and not rows:
+        raise DerivdataError("nothing was written: see the failures above")
 
 
-def _of_files(done: FileBackfill, *, dry_run: bool) -> FileBackfill:
-    """Print terms, plan and failures of files, which progress does not show."""
-    for exchange, terms in done.terms.items():
+def _printed(result: FileBackfill, *, dry_run: bool) -> FileBackfill:
+    """Print terms and plan of files; add the failures to the notices."""
+    for exchange, terms in result.terms.items():
         say(f"terms of the files of {exchange}: {terms}")
     if dry_run:
-        say(done.plan.to_string(index=False) if len(done.plan) else "no such files")
-    done.notices += done.failed
-    return done
+        say(result.plan.to_string(index=False) if len(result.plan) else "no such files")
+    result.notices += result.failed
+    return result
 
 
 def _add_collected(parser: argparse.ArgumentParser, symbols: str) -> None:
-    """Add the options of commands that ask venues."""
+    """Add the options of commands that send requests to venues."""
     parser.add_argument("--to", type=Path, required=True, metavar="ARCHIVE")
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
     parser.add_argument(
@@ -214,7 +221,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-after",
         metavar="TIME",
-        help="end with status 1 where a collected table's last answer is older (10m)",
+        help="end with status 1 if the last response of a collected table is older (10m)",
     )
     parser.add_argument(
         "--format",
@@ -241,10 +248,10 @@ def _status(arguments: argparse.Namespace) -> None:
     else:
         say(prometheus(rows))
     if arguments.fail_after is not None:
-        silent = late(opened, now, times.length(arguments.fail_after, "fail-after"))
-        if silent or rows.empty:
-            named = ", ".join(silent) or "the archive has no requests"
-            raise DerivdataError(f"no answer for {arguments.fail_after}: {named}")
+        late_tables = late(opened, now, times.length(arguments.fail_after, "fail-after"))
+        if late_tables or rows.empty:
+            listed = ", ".join(late_tables) or "nothing was collected yet"
+            raise DerivdataError(f"no response for {arguments.fail_after}: {listed}")
 
 
 def add_venues(parser: argparse.ArgumentParser) -> None:
@@ -253,7 +260,7 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
         "action",
         nargs="?",
         choices=("check", "endpoints"),
-        help="ask each endpoint once; list every endpoint",
+        help="check: send one request to each endpoint; endpoints: list them",
     )
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="of check: also write the verdicts as JSON")
@@ -261,7 +268,7 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
         "--bodies",
         type=Path,
         metavar="FOLDER",
-        help="of check: also write each answer, without addresses and accounts, for a report of an error",
+        help="of check: also write each response, without addresses and accounts, for an error report",
     )
     parser.set_defaults(run=_venues)
 
@@ -299,11 +306,11 @@ def _check(names: Sequence[str], out: Path | None, bodies: Path | None) -> None:
     confirmed = endpoint_names[checks["verdict"] == "confirms"]
     contradicted = endpoint_names[checks["verdict"] == "contradicts"]
     keep_checks(dict.fromkeys(confirmed, day), contradicted.tolist())
-    found = (checks, verdicts_of_tables(checks))
-    say("\n".join(rows.to_string(index=False) for rows in found if len(rows)))
+    tables = (checks, verdicts_of_tables(checks))
+    say("\n".join(rows.to_string(index=False) for rows in tables if len(rows)))
     if out is not None:
         write_checks(out, checks, day)
     if len(contradicted):
         raise DerivdataError(f"not as expected: {', '.join(contradicted)}")
     if confirmed.empty:
-        raise DerivdataError("no venue confirmed anything: see the responses above")
+        raise DerivdataError("no endpoint was confirmed: see the responses above")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FORMATS = (".parquet", ".csv")
 _START = ("start", "since", "window")
 _END = ("end",)
-"""Arguments of fetchers that ``--since`` and ``--until`` give."""
+"""Arguments of fetchers that ``--since`` and ``--until`` set."""
 
 
 def add_fetch(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def _add_formulas(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-formulas",
         action="store_true",
-        help="write texts that begin with =, +, - or @ to CSV without the ' that marks them as text",
+        help="do not add a ' in CSV before texts that begin with =, +, - or @",
     )
 
 
@@ -67,14 +67,14 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
     fetcher = _fetcher(arguments.name)
     table = arguments.name.replace(".", "_")
-    given = _arguments(fetcher, arguments)
+    fetcher_arguments = _arguments(fetcher, arguments)
     to_archive = arguments.to != "-" and Path(arguments.to).suffix not in _FORMATS
     if to_archive and Path(arguments.to).suffix:
-        raise ValueError(f"--to {arguments.to}: files end in {' or '.join(_FORMATS)}")
+        raise ValueError(f"--to {arguments.to}: files must end in {' or '.join(_FORMATS)}")
     connect(arguments.source, now=arguments.now)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        frame = fetcher(**given)
+        frame = fetcher(**fetcher_arguments)
         rows = archive.open_archive(arguments.to).append(table, frame) if to_archive else len(frame)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         notify(message)
@@ -90,6 +90,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 
 def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
+    """Return a fetcher by its name, such as ``funding.history``."""
     from derivdata.matrix import FAMILIES, FETCHERS
 
     if name in ("catalog", "instruments") or (name.count(".") == 1 and name.replace(".", "_") in FETCHERS):
@@ -102,36 +103,40 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     raise ValueError(f"{name!r} is not a table: write {listed}")
 
 
-def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
-    """Return the fetcher's arguments from the options; refuse unknown and missing ones."""
+def _arguments(fetcher: Callable[..., Any], command: argparse.Namespace) -> dict[str, Any]:
+    """Return the fetcher's arguments from the command's options; raise on unknown and missing ones."""
     parameters = inspect.signature(fetcher).parameters
-    chosen: dict[str, Any] = {name: _value(text) for name, text in given.set.items()}
+    arguments: dict[str, Any] = {name: _value(text) for name, text in command.set.items()}
     options = (
-        ("SYMBOL", given.symbols, ("symbols", "symbol")),
-        ("--since", given.since, _START),
-        ("--until", given.until, _END),
-        ("--venues", given.venues, ("venues", "venue")),
+        ("SYMBOL", command.symbols, ("symbols", "symbol")),
+        ("--since", command.since, _START),
+        ("--until", command.until, _END),
+        ("--venues", command.venues, ("venues", "venue")),
     )
     for option, values, names in options:
         if not values:
             continue
         name = next((n for n in names if n in parameters), None)
         if name is None:
-            raise ValueError(f"{given.name} takes no {option}")
-        several = not isinstance(values, str)
-        chosen[name] = values[0] if several and len(values) == 1 else values
-    unknown = [name for name in chosen if name not in parameters]
+            raise ValueError(f"{command.name} takes no {option}; omit it")
+        is_single = not isinstance(values, str) and len(values) == 1
+        arguments[name] = values[0] if is_single else values
+    unknown = [name for name in arguments if name not in parameters]
     if unknown:
-        raise ValueError(f"{given.name} takes no {unknown[0]}; it takes {', '.join(parameters) or 'nothing'}")
-    needed = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in chosen]
-    if needed:
-        written = {name: option for option, _, names in options for name in names}
-        raise ValueError(f"{given.name} needs {', '.join(written.get(n, f'--set {n}=…') for n in needed)}")
-    return chosen
+        raise ValueError(
+            f"{command.name} takes no {unknown[0]}; it takes {', '.join(parameters) or 'nothing'}"
+        )
+    required = [name for name, p in parameters.items() if p.default is inspect.Parameter.empty]
+    missing = [name for name in required if name not in arguments]
+    if missing:
+        option_of = {name: option for option, _, names in options for name in names}
+        listed = ", ".join(option_of.get(name, f"--set {name}=…") for name in missing)
+        raise ValueError(f"{command.name} needs {listed}")
+    return arguments
 
 
 def _value(text: str) -> int | float | str:
-    """Return a number where the text is one: no fetcher takes digits as text."""
+    """Return a number if the text is one. Fetchers do not accept digits as text."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
@@ -139,7 +144,7 @@ def _value(text: str) -> int | float | str:
 
 
 def _write(frame: pd.DataFrame, path: Path, *, formulas: bool) -> None:
-    """Write a table by the ending of the file's name, atomically; Parquet keeps the provenance."""
+    """Write a table atomically, as CSV or Parquet by the file's suffix. Parquet keeps the provenance."""
     import io
 
     from derivdata.support.files import csv_text, replace_file
@@ -156,7 +161,9 @@ def _write(frame: pd.DataFrame, path: Path, *, formulas: bool) -> None:
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata export``."""
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="a recording, FILE.ddz")
-    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a folder, made if absent")
+    parser.add_argument(
+        "--to", type=Path, required=True, metavar="FOLDER", help="a folder, created if missing"
+    )
     parser.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default: parquet)")
     _add_formulas(parser)
     parser.set_defaults(run=_export)

@@ -1,4 +1,4 @@
-"""Values of options, and results on the terminal."""
+"""Parse values of options, and print results on the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FeesAction(argparse.Action):
 
 
 class PairsAction(argparse.Action):
-    """Collect ``NAME=VALUE`` options into a dict; refuse a repeated name."""
+    """Collect ``NAME=VALUE`` options into a dict; a repeated name is an error."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -57,7 +57,7 @@ def value_pair(text: str) -> tuple[str, str, str]:
 
 
 def say(result: Any) -> None:
-    """Print a result; characters that the terminal's encoding lacks are printed as escapes."""
+    """Print a result. Characters that the terminal cannot encode are printed as escapes."""
     _print(escape_controls(str(result), keep="\n"), sys.stdout)
 
 

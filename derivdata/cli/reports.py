@@ -1,4 +1,4 @@
-"""Commands ``report``, ``bundle``, ``rerun`` and those of notebooks."""
+"""Commands ``report``, ``bundle``, ``rerun`` and ``notebook``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import derivdata
 from derivdata.cli.options import FeesAction, say
 
 _REPORT = ("symbols", "window", "venues", "fee_bps", "expiries", "sections", "source_text")
-"""Options of the command that are the report's own, kept with a recording."""
+"""Options of the command that are arguments of the report. They are stored in a recording."""
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +26,13 @@ def add_report(parser: argparse.ArgumentParser) -> None:
         "source",
         nargs="?",
         help="'sample', an archive's folder, a URL, or a bundle (FILE.ddz) that is replayed; "
-        "without it DERIVDATA_BASE_URL is asked",
+        "default: DERIVDATA_BASE_URL",
     )
     parser.add_argument("--symbols", nargs="+", metavar="SYMBOL", help="assets (default: BTC ETH)")
     parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
     parser.add_argument("--window", help="lookback of the histories (default: 30d)")
     _add_choices(parser)
-    parser.add_argument("--bundle", type=Path, metavar="FILE", help="record every answer into a bundle")
+    parser.add_argument("--bundle", type=Path, metavar="FILE", help="record all responses into a bundle")
     changed = "compare with the bundle of an earlier report: what changed"
     parser.add_argument("--previous", type=Path, metavar="BUNDLE", help=changed)
     parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
@@ -58,36 +58,36 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         help="of funding carry oi options liquidations quality (default: all)",
     )
     parser.add_argument(
-        "--source-text", metavar="TEXT", help="who made the data and its licence, for the page and figures"
+        "--source-text", metavar="TEXT", help="source and licence of the data, for the page and figures"
     )
 
 
 def _report(arguments: argparse.Namespace) -> None:
     from derivdata import errors, report
 
-    given = {name: getattr(arguments, name) for name in _REPORT if getattr(arguments, name) is not None}
+    passed = {name: getattr(arguments, name) for name in _REPORT if getattr(arguments, name) is not None}
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.DataNotice)  # the report itself states every notice
-        chosen = _source(arguments, given, stack)
+        options = _source(arguments, passed, stack)
         replayed = arguments.source if str(arguments.source or "").endswith(".ddz") else None
         bundle = arguments.bundle or replayed
         out = arguments.out
         previous = arguments.previous
-        say(report(chosen.pop("symbols"), out=out, bundle=bundle, previous=previous, **chosen))
+        say(report(options.pop("symbols"), out=out, bundle=bundle, previous=previous, **options))
 
 
-def _source(arguments: argparse.Namespace, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
-    """Connect or replay; return the report's options: those given, else those recorded, else defaults."""
+def _source(arguments: argparse.Namespace, passed: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
+    """Connect or replay. Return the report's options: passed ones, else recorded ones, else defaults."""
     from derivdata import connect, record, replay
 
-    chosen = {"symbols": ["BTC", "ETH"]} | given
+    options = {"symbols": ["BTC", "ETH"]} | passed
     if str(arguments.source or "").endswith(".ddz"):
         recorded: dict[str, Any] = stack.enter_context(replay(arguments.source)).about.get("report", {})
-        return chosen | recorded | given
+        return options | recorded | passed
     connect(arguments.source, now=arguments.now)
     if arguments.bundle is not None:
-        stack.enter_context(record(arguments.bundle, about={"report": chosen}))
-    return chosen
+        stack.enter_context(record(arguments.bundle, about={"report": options}))
+    return options
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def _bundle(arguments: argparse.Namespace) -> None:
     if arguments.action == "info":
         say(bundle.info(arguments.file))
     else:
-        say(f"{arguments.file}: {bundle.verify(arguments.file)} responses, every hash right")
+        say(f"{arguments.file}: {bundle.verify(arguments.file)} responses, all hashes match")
 
 
 def add_rerun(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +122,7 @@ def _rerun(arguments: argparse.Namespace) -> int:
     from derivdata import errors, rerun
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", errors.DataNotice)  # the first run showed them
+        warnings.simplefilter("ignore", errors.DataNotice)  # they were shown in the first run
         table = rerun(arguments.card, arguments.data, archive=arguments.archive)
     say(table.to_string(index=False))
     differing = int((~table["equal"]).sum())
@@ -154,11 +154,11 @@ _START_AT = {
     "surface_history": 2,
     "depth_history": 2,
 }
-"""Place of `start` among the arguments of fetchers of a window."""
+"""Position of `start` in the arguments of fetchers with a window."""
 
 
 class NotebookProblem(NamedTuple):
-    """Something to fix: the cell, counted from 1 (0: the whole notebook), its kind, and the fault."""
+    """A problem in a notebook: the cell, counted from 1 (0: the whole notebook), its kind, and a sentence."""
 
     cell: int
     kind: str
@@ -188,9 +188,9 @@ def _notebook(arguments: argparse.Namespace) -> int:
 
 
 def check_notebook(path: Path) -> list[NotebookProblem]:
-    """Return what to fix in a notebook: keys, paths, clocks, provenance, label and windows.
+    """Return the problems of a notebook: keys, paths, clocks, provenance, label and windows.
 
-    Raises `ValueError`: the file is not a notebook of format 4.
+    Raises `ValueError` if the file is not a notebook of format 4.
     """
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -198,16 +198,17 @@ def check_notebook(path: Path) -> list[NotebookProblem]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path} is not a notebook of format 4 (.ipynb)") from None
     code = "\n".join(source for kind, source, _ in sources if kind == "code")
-    clocked = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)  # nothing fixes the source's clock
+    has_live_clock = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)
     problems = []
     for number, (kind, source, shown) in enumerate(sources, 1):
+        is_code = kind == "code"
         problems += [
-            NotebookProblem(number, *finding) for finding in _of_text(source, shown, is_code=kind == "code")
+            NotebookProblem(number, *finding) for finding in _text_findings(source, shown, is_code=is_code)
         ]
-        if kind == "code" and clocked:
+        if is_code and has_live_clock:
             problems += [NotebookProblem(number, "window", words) for words in _open_windows(source)]
-    problems += [NotebookProblem(number, *finding) for number, *finding in _of_outputs(cells)]
-    problems += [NotebookProblem(0, *finding) for finding in _of_whole(path, sources, code)]
+    problems += [NotebookProblem(number, *finding) for number, *finding in _output_findings(cells)]
+    problems += [NotebookProblem(0, *finding) for finding in _notebook_findings(path, sources, code)]
     return sorted(problems)
 
 
@@ -220,22 +221,22 @@ def _shown(cell: dict[str, Any]) -> str:
     return "\n".join(text if isinstance(text, str) else "".join(text) for text in texts)
 
 
-def _of_text(source: str, shown: str, *, is_code: bool) -> Iterator[tuple[str, str]]:
-    """Yield keys, local paths and readings of the machine's clock in a cell and its outputs."""
-    whole = f"{source}\n{shown}"
-    own = os.environ.get("DERIVDATA_API_KEY", "")
-    if _KEYS.search(whole) or (len(own) > 5 and own in whole):
-        yield "key", "an API key: leave it to DERIVDATA_API_KEY, and ask for a new one if this was shared"
-    local = _PATHS.search(whole)
+def _text_findings(source: str, shown: str, *, is_code: bool) -> Iterator[tuple[str, str]]:
+    """Yield API keys, local paths and uses of the machine's clock in a cell and its outputs."""
+    text = f"{source}\n{shown}"
+    own_key = os.environ.get("DERIVDATA_API_KEY", "")
+    if _KEYS.search(text) or (len(own_key) > 5 and own_key in text):
+        yield "key", "an API key: use DERIVDATA_API_KEY instead, and request a new key if this was shared"
+    local = _PATHS.search(text)
     if local:
         yield "path", f"a path of one machine ({local[0].strip()}…): write it relative to the notebook"
     clock = _CLOCK.search(source) if is_code else None
     if clock:
-        yield "clock", f"{clock[0].rstrip('(')} differs on every run: take dd.asof(), or write the date"
+        yield "clock", f"{clock[0].rstrip('(')} differs on every run: use dd.asof(), or write the date"
 
 
 def _tree(source: str) -> ast.AST:
-    """Parse a cell without its magics; one that is no Python is empty."""
+    """Parse a cell without its magics; a cell that is not valid Python gives an empty module."""
     try:
         return ast.parse(re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE))
     except SyntaxError:
@@ -243,7 +244,7 @@ def _tree(source: str) -> ast.AST:
 
 
 def _open_windows(source: str) -> Iterator[str]:
-    """Yield calls of fetchers whose window ends now, whenever that is."""
+    """Yield calls of fetchers without an end, whose window depends on the time of the run."""
     for call in (node for node in ast.walk(_tree(source)) if isinstance(node, ast.Call)):
         match call.func:
             case ast.Attribute(value=ast.Attribute(attr=family) | ast.Name(id=family), attr=name):
@@ -253,15 +254,15 @@ def _open_windows(source: str) -> Iterator[str]:
         if family not in derivdata._FAMILIES or place is None:
             continue
         if len(call.args) < place + 2 and "end" not in {keyword.arg for keyword in call.keywords}:
-            yield f"{family}.{name}(…) has no end: give one, or replay a recording (dd.replay)"
+            yield f"{family}.{name}(…) has no end: pass one, or replay a recording (dd.replay)"
 
 
-def _of_outputs(cells: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
+def _output_findings(cells: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
     """Yield cells that failed, wrote to stderr, or were run in another order."""
     last = 0
     code = [(n, cell) for n, cell in enumerate(cells, 1) if cell["cell_type"] == "code" and cell["source"]]
     if code and not any(cell.get("outputs") for _, cell in code):
-        yield 0, "outputs", "stored without outputs: a reader who does not run it sees no result"
+        yield 0, "outputs", "stored without outputs: readers see results only if they run it"
         return
     for number, cell in code:
         outputs = cell.get("outputs", [])
@@ -275,7 +276,9 @@ def _of_outputs(cells: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
         last = max(last, count)
 
 
-def _of_whole(path: Path, sources: list[tuple[str, str, str]], code: str) -> Iterator[tuple[str, str]]:
+def _notebook_findings(
+    path: Path, sources: list[tuple[str, str, str]], code: str
+) -> Iterator[tuple[str, str]]:
     """Yield missing provenance and a missing synthetic label."""
     if "derivdata" not in code:
         return
@@ -284,9 +287,9 @@ def _of_whole(path: Path, sources: list[tuple[str, str, str]], code: str) -> Ite
             "provenance",
             "no recording, dd.provenance or SHA-256 of a file: the data cannot be identified",
         )
-    read = "\n".join(shown if kind == "code" else f"{source}\n{shown}" for kind, source, shown in sources)
-    if _synthetic(path, code) and "synthetic" not in read.lower():
-        yield "synthetic", "synthetic data without the word: say it in the text"
+    visible = "\n".join(shown if kind == "code" else f"{source}\n{shown}" for kind, source, shown in sources)
+    if _synthetic(path, code) and "synthetic" not in visible.lower():
+        yield "synthetic", "the data is synthetic: state it in the text"
 
 
 def _synthetic(path: Path, code: str) -> bool:

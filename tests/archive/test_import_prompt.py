@@ -64,7 +64,7 @@ def test_a_terminal_shows_both_readings_and_asks(tmp_path: Path) -> None:
     assert code == 0, text
     assert "1  funding_settlements" in text
     assert "2  funding_history" in text
-    assert "--table: number of the right one" in text
+    assert "--table: number of the right choice" in text
     assert open_archive(tmp_path / "to").tables() == {"funding_history"}
 
 

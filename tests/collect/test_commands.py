@@ -127,7 +127,7 @@ def test_status_stands_behind_an_alarm(tmp_path, monkeypatch, capsys) -> None:
     told = capsys.readouterr()
     row = json.loads(told.out)
     assert (row["exchange"], row["lag_minutes"], row["last_row"]) == ("okx", 7.5, None)
-    assert "no answer for 7m: okx funding_history" in told.err
+    assert "no response for 7m: okx funding_history" in told.err
 
 
 def test_an_alarm_is_about_what_is_collected_and_waits_for_hourly_refills(archive: Archive) -> None:
