@@ -127,8 +127,8 @@ def test_every_section_is_there_linked_and_summed_up(written: str, page: Page) -
     )
     assert [question for question, *_ in answers] == [
         "Which spreads survive costs?",
-        "Who gained open interest?",
-        "What does volatility do?",
+        "Which venues gained open interest?",
+        "How does volatility change?",
         "What is wrong with the data?",
     ]
     for _, words, figure in answers:
@@ -147,7 +147,7 @@ def test_every_section_is_there_linked_and_summed_up(written: str, page: Page) -
     assert "not intended for P&amp;L" not in written, "the API's word, on the API's data alone"
     carry = written[written.index("<h2>Carry</h2>") :]
     assert "Cost of one trade: kalshi 1; 2 bps on every other venue (as given)" in carry
-    assert "These pairs were picked as the widest in this same window (in sample)" in carry
+    assert "These pairs were selected as the widest in this same window (in sample)" in carry
 
 
 def test_one_volatility_and_one_breakeven_have_one_name_and_one_value(written: str, page: Page) -> None:
@@ -240,7 +240,7 @@ def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
         "No options on BTC",
         "No liquidations",
         "No open interest of BTC",
-        "+100.0 % in USD, of which the price's part is not known",
+        "+100.0 % in USD, an unknown share of it due to the price",
         "no funding rates of ETH",
     ):
         assert lack in text
@@ -259,7 +259,7 @@ def test_payments_replace_rates_that_were_not_sampled(tmp_path: Path) -> None:
     dd.open_archive(tmp_path / "paid").append("funding_settlements", frame)
     dd.connect(str(tmp_path / "paid"))
     page = Page(reported(tmp_path, "BTC", window="60d", sections=["funding", "carry"]))
-    assert "These are payments, added up over every 8 hours" in page.said()
+    assert "These are payments, summed over every 8 hours" in page.said()
     means = page.table("venue", "mean [bps/8h]").set_index("venue")["mean [bps/8h]"]
     assert means.to_dict() == {"busy": "3.000", "calm": "1.000"}
     pair = page.table("long", "short", "mean spread [bps/8h]").iloc[0]
@@ -308,10 +308,10 @@ def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: P
     row = page.table("expiry", "ATM [%]", "what to know").iloc[0]
     assert (row["days"], row["ATM [%]"], row["what to know"]) == ("7.00", "50.00", "forward is spot")
     for lack in (
-        "One expiry makes no surface.",
-        "One venue has options on BTC: there is nothing to compare.",
-        "No open interest is known of options on BTC at deribit.",
-        "The source has no table over time: there is nothing to examine.",
+        "A surface needs two expiries; deribit has one.",
+        "Only one venue has options on BTC: venues cannot be compared.",
+        "Open interest of options on BTC at deribit is unknown.",
+        "The source has no table over time, so nothing can be checked.",
     ):
         assert lack in page.said()
     quality = page.table("venue", "used", "without open interest").iloc[0]
@@ -327,7 +327,7 @@ def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
     assert "The options on BTC, deribit, cannot be used: /options/snapshot: volatility in percent" in text
     dd.connect(options_archive(tmp_path / "other", made.chain()))
     text = reported(tmp_path, "BTC", window="1d", sections=["options"], expiries=["2026-01-13"])
-    assert "No options on BTC, deribit, expire on the days chosen." in text
+    assert "No options on BTC, deribit, expire on the selected days." in text
     assert "The source has nothing to summarise" in text
 
 
@@ -356,20 +356,18 @@ def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: p
     dd.connect("sample")
     with pytest.warns(DataNotice, match="the result is full at limit=40"):
         text = reported(tmp_path, "BTC", window="2d", sections=["liquidations", "quality"])
-    assert "The answer hit its limit of 40 orders: others may be missing." in text
-    assert (
-        "40 orders since 2026-06-28 12:00 UTC; the answer hit its limit, so that some may be missing" in text
-    )
+    assert "The response is full at 40 orders: others may be missing." in text
+    assert "40 orders since 2026-06-28 12:00 UTC; the response is full, so that orders may be missing" in text
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"symbols": []}, "symbols must name at least one"),
-        ({"window": "2026-01-01"}, "window='2026-01-01' is not a lookback"),
-        ({"sections": ["fundings"]}, "'fundings'.*is not of funding, carry"),
-        ({"fee_bps": -1}, "fee_bps: -1.0 for others is not a cost"),
-        ({"fee_bps": {"okx": float("nan")}}, "fee_bps: nan for okx"),
+        ({"symbols": []}, "symbols must be at least one symbol"),
+        ({"window": "2026-01-01"}, "window must be a lookback such as '30d', got '2026-01-01'"),
+        ({"sections": ["fundings"]}, "must be among funding, carry, .*got 'fundings'"),
+        ({"fee_bps": -1}, "fee_bps for others must be from 0 to 1000 bps of one trade, got -1.0"),
+        ({"fee_bps": {"okx": float("nan")}}, "fee_bps for okx must be .*got nan"),
         ({"expiries": ["soon"]}, "expiries='soon' is not a time"),
         ({"out": Path("missing/r.html")}, r"the folder '.*missing' for r\.html does not exist"),
     ],

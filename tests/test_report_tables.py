@@ -225,21 +225,21 @@ def test_summary(text: str) -> None:
     answers = dict(re.findall(r"<h3><a[^>]*>(.*?)</a></h3><p>(.*?)</p>", summary))
     assert list(answers) == [
         "Which spreads survive costs?",
-        "Who gained open interest?",
+        "Which venues gained open interest?",
         "What is wrong with the data?",
     ]
-    assert answers["Which spreads survive costs?"].startswith("Unknown: no carry can be forecast.")
+    assert answers["Which spreads survive costs?"].startswith("Unknown: carry cannot be forecast.")
     # The first and the last day hold 24 shares each, 359 − 23.5 hours apart at 2 points a day.
-    assert answers["Who gained open interest?"].startswith("BTC: binance +27.92*, okx -27.92*")
+    assert answers["Which venues gained open interest?"].startswith("BTC: binance +27.92*, okx -27.92*")
     items = [unescape(item) for item in re.findall("<li>(.*?)</li>", summary)]
     for sentence in (
-        "BTC funding: mean rates run from +0.00 bps/8h on aster to +8.00 bps/8h on zo; the middle half of 5 "
-        "venues lies between +1.00 and +4.00.",
+        "BTC funding: mean rates range from +0.00 bps/8h on aster to +8.00 bps/8h on zo; the interquartile "
+        "range of 5 venues is +1.00 to +4.00.",
         "ETH funding: mean rate +1.20 bps/8h on binance, the only venue.",
         f"BTC funding, weighted by open interest: {weighted[0]:+.2f} bps/8h over the last 24 hours against "
         f"{weighted[1]:+.2f} bps/8h over the window.",
         "Widest spread: BTC, long aster, short zo, +8.00 bps/8h on average, in favour 100 % of the time.",
-        "BTC open interest on 2 venues: binance holds 90 %, okx 10 %; HHI 8,187.",
+        "BTC open interest on 2 venues: binance has 90 %, okx 10 %; HHI 8,187.",
         "BTC open interest over the window: -20.1 % in coins (+0.0 % in USD, price +25.1 %); gaining: "
         "binance (+29.9 points); losing: okx (-29.9 points).",
         "Largest cascade: 3.5 M USD of BTC on 2026-01-16 at 21:00 UTC, 5 orders on 2 venues.",
@@ -306,7 +306,7 @@ def test_costs_are_paid_where_the_drawn_curve_rises_above_them(fee: float) -> No
     else:
         assert net[-1] < 0.0
         assert row["costs paid after"] == "not within 14 days"
-    assert f"costs are paid after {row['costs paid after']}" in carry._earning(pair)
+    assert f"costs are covered after {row['costs paid after']}" in carry._earning(pair)
 
 
 def test_the_curve_crosses_zero_between_two_holding_times() -> None:
@@ -326,9 +326,9 @@ def test_the_section_says_what_is_in_its_forecasts(prices: bool) -> None:
     section = Section("Carry")
     carry._forecast_note(section, rates, [found], doubt="")
     of = (
-        "funding and prices: what the prices of the two legs do against each other is in it."
+        "funding and prices: the change of the price difference between the legs is included."
         if prices
-        else "funding only: what the prices of the two legs do against each other is not in it."
+        else "funding only: the change of the price difference between the legs is not included."
     )
     assert f" It is of {of}" in str(section.blocks[0])
 
@@ -382,7 +382,7 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
     ("given", "words"),
     [
         ({"venues": "okx", "window": "15d"}, "A spread needs two venues"),
-        ({"window": "5h"}, "span no whole period of 8 hours"),
+        ({"window": "5h"}, "do not span a complete period of 8 hours"),
     ],
 )
 def test_carry_of_one_venue_or_of_hours_states_the_reason_of_nan(

@@ -1,4 +1,4 @@
-"""The main job: a source's data as figures and tables in one HTML file."""
+"""Reports: figures and tables of a source's data in one HTML file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SECTIONS: dict[str, Callable[[Data], Section]] = {
 }
 
 _COMPARED = ("funding", "oi", "options", "liquidations")
-"""Sections whose numbers are compared with those of an earlier report."""
+"""Sections whose numbers are compared with an earlier report."""
 
 _SYNTHETIC = "Synthetic data, generated for demonstration: no market ever looked like this."
 
@@ -70,39 +70,39 @@ def report(
     symbols
         Assets, ``["BTC", "ETH"]``.
     out
-        The HTML file; it holds everything that it shows and loads nothing. It is replaced atomically.
+        The HTML file. It is self-contained and loads nothing. It is replaced atomically.
     window
         Lookback of the histories from `derivdata.asof`, such as ``"30d"``.
     venues
         Venues to report on; None is all.
     fee_bps
-        Cost of one trade [bps of its notional]: one number, or one by venue with that of all the rest under
-        ``"others"``. None assumes 5, and the report says so.
+        Cost of one trade [bps of its notional]: one number, or a number by venue, with ``"others"`` for all
+        other venues. None assumes 5, which the report states.
     expiries
         Days of expiry of the options to report on; None is all.
     sections
-        Of ``funding``, ``carry``, ``oi``, ``options``, ``liquidations``, ``quality``; None is all. Summary
-        and provenance are always there.
+        Sections to write: ``funding``, ``carry``, ``oi``, ``options``, ``liquidations``, ``quality``; None is
+        all. Summary and provenance are always included.
     source_text
-        Who made the data and under which licence, in words, for the head of the page and below each figure;
-        None is what the source calls itself, an archive's folder for instance.
+        Source and licence of the data, for the head of the page and below each figure. None is the source's
+        own name, such as an archive's folder.
     bundle
-        Name of the bundle that the answers are recorded in or replayed from, for the last line.
+        Name of the bundle that the responses are recorded in or replayed from, for the last line.
     previous
-        Bundle of an earlier report (``derivdata report ... --bundle``) to compare with: a section states how
-        funding, open interest, prices, volatility and liquidations have changed since.
+        Bundle of an earlier report (``derivdata report ... --bundle``) to compare with. A section then states
+        how funding, open interest, prices, volatility and liquidations have changed.
 
     Returns
     -------
     Path
-        The file. It states what the source lacks. The same data gives the same bytes, except for the last
-        line.
+        The file. It states which data the source does not have. The same data gives the same bytes, except
+        for the last line.
 
     Raises
     ------
     ValueError, TypeError
-        The window is not a lookback, no symbol is given, a section is unknown, a fee is not a cost in bps; or
-        the source has nothing of a symbol and does not list it.
+        The window is not a lookback, `symbols` is empty, a section is unknown, or a fee is not a cost in bps;
+        or the source does not have data of a symbol and does not list it.
     FileNotFoundError
         The folder of `out` does not exist; nothing is fetched.
     NotConnected, FetchError, SchemaError
@@ -113,7 +113,7 @@ def report(
         raise FileNotFoundError(
             f"the folder {str(path.parent)!r} for {path.name} does not exist: create it first"
         )
-    wanted = parse_options(
+    options = parse_options(
         symbols,
         window=window,
         venues=venues,
@@ -122,7 +122,7 @@ def report(
         sections=sections,
         source_text=source_text,
     )
-    earlier = None if previous is None else _earlier(previous, wanted)
+    earlier = None if previous is None else _earlier(previous, options)
     arguments = {
         "symbols": symbols,
         "window": window,
@@ -133,12 +133,15 @@ def report(
         "source_text": source_text,
     }
     with _rarely_collected():
-        return _write(path, wanted, earlier, bundle, arguments)
+        return _write(path, options, earlier, bundle, arguments)
 
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """Collect cycles a hundred times less often: a report makes millions of objects that it keeps."""
+    """Run the garbage collector a hundred times less often.
+
+    A report keeps millions of objects alive, and each collection would scan them again.
+    """
     thresholds = gc.get_threshold()
     try:
         gc.set_threshold(100 * max(thresholds[0], 1), *thresholds[1:])
@@ -149,52 +152,54 @@ def _rarely_collected() -> Iterator[None]:
 
 def _write(
     path: Path,
-    wanted: ReportOptions,
+    options: ReportOptions,
     earlier: about.Earlier | None,
     bundle: str | Path | None,
     arguments: Mapping[str, Any],
 ) -> Path:
-    data = Data(wanted)
-    chosen = [_SECTIONS[name](data) for name in wanted.sections]
+    """Compute all sections and write the page."""
+    data = Data(options)
+    sections = [_SECTIONS[name](data) for name in options.sections]
     data.require_symbols()
-    parts = [
-        about.summary_section(chosen, wanted.symbols),
-        *([] if earlier is None else [about.changes_section(chosen, earlier)]),
-        *chosen,
-        about.provenance_section(data.fetched, data.missing),
-    ]
-    when = f"{wanted.window.end:%Y-%m-%d %H:%M} UTC"
-    answers = f" Answers in {Path(bundle).name}." if bundle is not None else ""
+    page = [about.summary_section(sections, options.symbols)]
+    if earlier is not None:
+        page.append(about.changes_section(sections, earlier))
+    page += sections
+    page.append(about.provenance_section(data.fetched, data.missing))
+    when = f"{options.window.end:%Y-%m-%d %H:%M} UTC"
+    recording = f" Responses in {Path(bundle).name}." if bundle is not None else ""
+    figures = {metric.name: metric.value for section in sections for metric in section.metrics}
     text = render_page(
-        f"Crypto derivatives: {', '.join(wanted.symbols)}",
-        _subtitle(wanted, data),
-        parts,
-        f"Made with derivdata {derivdata.__version__} from data as of {when}.{answers}",
+        f"Crypto derivatives: {', '.join(options.symbols)}",
+        _subtitle(options, data),
+        page,
+        f"Made with derivdata {derivdata.__version__} from data as of {when}.{recording}",
         banner=_SYNTHETIC if data.synthetic else "",
-        card=card_of_report(arguments, {m.name: m.value for section in chosen for m in section.metrics}),
+        card=card_of_report(arguments, figures),
     )
     replace_file(path, text.encode(), mode=0o666)
     return path
 
 
-def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
-    """Return the numbers of the report that a bundle recorded, of the symbols of this one."""
-    length = wanted.window.end - wanted.window.start
+def _earlier(previous: str | Path, options: ReportOptions) -> about.Earlier:
+    """Return the numbers of the report that a bundle recorded, for the symbols of this report."""
+    length = options.window.end - options.window.start
     asof = about.clock_of(previous)
     observer = SESSION.observer
     try:
         SESSION.observer = None  # the replayed responses do not belong to this report
         with Replay(Bundle(previous)) as replayed:
             recorded = replayed.about.get("report", {})
-            then = dataclasses.replace(
-                wanted,
-                window=times.window(recorded.get("window", f"{round(length / pd.Timedelta(1, 'h'))}h"), asof),
+            lookback = recorded.get("window", f"{round(length / pd.Timedelta(1, 'h'))}h")
+            earlier_options = dataclasses.replace(
+                options,
+                window=times.window(lookback, asof),
                 venues=None if recorded.get("venues") is None else tuple(recorded["venues"]),
             )
-            data = Data(then, draws=False)
+            data = Data(earlier_options, draws=False)
             metrics = []
             for name in _COMPARED:
-                if name in wanted.sections:
+                if name in options.sections:
                     with suppress(NotRecorded):
                         metrics += _SECTIONS[name](data).metrics
     finally:
@@ -202,13 +207,14 @@ def _earlier(previous: str | Path, wanted: ReportOptions) -> about.Earlier:
     return about.Earlier({metric.name: metric for metric in metrics}, asof)
 
 
-def _subtitle(wanted: ReportOptions, data: Data) -> str:
+def _subtitle(options: ReportOptions, data: Data) -> str:
+    """Return source, window, venues and attribution in one line."""
     first = data.fetched[0].provenance if data.fetched else {}
-    window = f"{wanted.window.start:%Y-%m-%d %H:%M} to {wanted.window.end:%Y-%m-%d %H:%M} UTC"
-    source = wanted.source_text or first.get("source", "no response")
+    window = f"{options.window.start:%Y-%m-%d %H:%M} to {options.window.end:%Y-%m-%d %H:%M} UTC"
+    source = options.source_text or first.get("source", "no response")
     words = [f"Source: {source}", f"Window: {window}"]
-    if wanted.venues is not None:
-        words.append(f"Venues: {', '.join(wanted.venues)}")
+    if options.venues is not None:
+        words.append(f"Venues: {', '.join(options.venues)}")
     if first.get("attribution"):
         words.append(first["attribution"])
     return ". ".join(words) + "."

@@ -1,4 +1,4 @@
-"""The report's data: each table is fetched once; what a source lacks is kept with the reason."""
+"""The report's data: each table is fetched once, and missing tables are stored with the reason."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from derivdata.tables.panels import panel, provenance
 from derivdata.units import RATE_UNIT
 
 EVENTS = 20_000
-"""Most liquidation orders that are requested."""
+"""Maximum number of liquidation orders that are requested."""
 
 _LACKS = (BadRequest, NotFound, TierError)
-"""Errors that say that a source does not have something; every other error ends the report."""
+"""Errors for data that a source does not have. Every other error ends the report."""
 
 _LIQUIDATION_DAYS = 7
 _PRICE_TOLERANCE = pd.Timedelta(2, "h")
@@ -36,20 +36,20 @@ _BEFORE = pd.Timedelta(7, "D")
 _PAST = pd.Timedelta(365, "D")
 _SURFACE_DAYS = pd.Timedelta(30, "D")
 _SURFACES = 31
-"""Most instants of which a surface is fitted for the histories of the index and of skew."""
+"""Maximum number of surfaces that are fitted for the histories of the index and of skew."""
 _PRICED = 5
-"""Venues whose marks are requested; the price of the report is their median."""
+"""Number of venues whose marks are requested. The price of the report is their median."""
 
 
 class FetchedTable(NamedTuple):
-    """Subject of a request with a response, and the provenance of its table."""
+    """A fetched table: what it is, and its provenance."""
 
     what: str
     provenance: dict[str, Any]
 
 
 class Rates(NamedTuple):
-    """Rates as a panel [bps/8h], the table that they come from, and whether they are settlements."""
+    """Rates as a panel [bps/8h], their table, and whether they are settlements."""
 
     panel: xr.DataArray
     table: pd.DataFrame
@@ -57,7 +57,7 @@ class Rates(NamedTuple):
 
 
 class Data:
-    """Tables of one report, fetched when first used; `missing` says what the source lacks, and why."""
+    """Tables of one report, fetched on first use. `missing` has the reason by missing table."""
 
     def __init__(self, report_options: ReportOptions, *, draws: bool = True) -> None:
         self.report_options = report_options
@@ -70,7 +70,7 @@ class Data:
         self._quotes: dict[tuple[str, str], xr.Dataset] = {}
 
     def section(self, title: str) -> Section:
-        """Return an empty section, with figures unless this report is only compared with."""
+        """Return an empty section. It draws no figures in an earlier report, which is only compared."""
         return Section(title, self.draws, self.report_options.source_text)
 
     @property
@@ -80,21 +80,21 @@ class Data:
 
     @property
     def from_the_api(self) -> bool:
-        """Return whether any of the data is the API's own, which asks for an attribution."""
+        """Return whether any of the data is the API's own, which requires an attribution."""
         return any(t.provenance["attribution"] and not t.provenance["synthetic"] for t in self.fetched)
 
     def require_symbols(self) -> None:
-        """Refuse a symbol of which nothing came and that the source does not list, by name."""
-        absent = [s for s in self.report_options.symbols if s not in self._symbols]
+        """Raise for a symbol without data that is not in the source's list."""
+        absent = [symbol for symbol in self.report_options.symbols if symbol not in self._symbols]
         if not absent:
             return
         listed = self._fetch_once("list of symbols", markets.symbols, optional=True)
         listed_symbols = set() if listed is None else set(listed["symbol"].astype(str))
         for symbol in absent:
             if symbol not in listed_symbols:
-                offered = ", ".join(sorted(self._symbols)) or "nothing for any symbol of this report"
+                available = ", ".join(sorted(self._symbols)) or "no data for any symbol of this report"
                 near = did_you_mean(symbol, self._symbols)
-                raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {offered}{near}")
+                raise ValueError(f"symbols: the source has no data for {symbol!r}; it has {available}{near}")
 
     def funding(self) -> pd.DataFrame | None:
         """Return table ``funding_history`` of all symbols."""
@@ -104,14 +104,15 @@ class Data:
 
     @cached_property
     def rates(self) -> Rates | None:
-        """Sampled rates of two instants or more, else settlements summed over 8 hours, else None."""
+        """Sampled rates of at least two times, else settlements summed over 8 hours, else None."""
         sampled = self.funding()
-        if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
+        if sampled is not None and sampled["time"].nunique() > 1:  # a single time is not a history
             return Rates(panel(sampled), sampled, settled=False)
         paid = self.settlements()
         return None if paid is None else self._settled(paid, "funding rates")
 
     def _settled(self, paid: pd.DataFrame, what: str) -> Rates | None:
+        """Return payments summed over 8 hours; None, noted as missing, if that is not possible."""
         try:
             return Rates(_summed(paid), paid, settled=True)
         except ValueError as problem:
@@ -120,18 +121,16 @@ class Data:
 
     @cached_property
     def past_rates(self) -> Rates | None:
-        """Rates of the last year, from which forecasts learn; those of the window where there are no more."""
+        """Rates of the last year, to fit forecasts; the rates of the window if the source has no more."""
         rates = self.rates
         wanted = self.report_options
         end = self.report_options.window.end
         start = end - _PAST
         if rates is None or start >= wanted.window.start:
             return rates
-        fetch = (
-            partial(funding.settlements, venues=wanted.venues)
-            if rates.settled
-            else partial(funding.history, venues=wanted.venues, resolution="8h")
-        )
+        fetch = partial(funding.history, venues=wanted.venues, resolution="8h")
+        if rates.settled:
+            fetch = partial(funding.settlements, venues=wanted.venues)
         symbols = [str(symbol) for symbol in rates.panel["symbol"].values]
         what = "funding rates of the last year"
         table = self._fetch_once(what, lambda: fetch(symbols, start, end), optional=True)
@@ -139,7 +138,7 @@ class Data:
             return rates
         if rates.settled:
             longer = self._settled(table, what)
-        else:  # the bucket that is still open holds a part of its 8 hours
+        else:  # without the bucket that is still open, whose mean is over less than 8 hours
             table = table[table["time"] + pd.Timedelta(8, "h") <= end]
             longer = Rates(panel(table), table, settled=False) if table["time"].nunique() > 1 else None
         if longer is None:
@@ -154,7 +153,7 @@ class Data:
         return self._fetch_once("funding settlements", lambda: self._of_known_symbols(fetch))
 
     def funding_now(self) -> pd.DataFrame | None:
-        """Return table ``funding_snapshot`` of the report's symbols and venues, which every key may read."""
+        """Return table ``funding_snapshot`` for the report's symbols and venues; every key may read it."""
         frame = self._fetch_once("funding rates now", funding.snapshot, optional=True)
         if frame is None:
             return None
@@ -176,22 +175,23 @@ class Data:
         return self._fetch_once("open interest by venue", oi.exchanges)
 
     def price(self, symbol: str, at: np.datetime64) -> float:
-        """Return the symbol's price [USD] at an instant, NaN where the source knows none within two hours.
+        """Return the symbol's price at a time [USD]; NaN if the source has none within two hours.
 
-        The API has no history of prices; the underlying price that is stated next to at-the-money
-        volatility stands in for it: that of the nearest expiry, on the first venue that has any.
+        The API does not have a history of prices. The underlying price next to at-the-money volatility is
+        used instead: of the nearest expiry, on the first venue with options.
         """
         time = pd.Timestamp(at, tz="UTC")
         frame = self.atm(symbol)
         if frame is None:
             return float("nan")
         priced = frame.dropna(subset="underlying_price").sort_values(["time", "expiry"])
-        apart = (priced["time"] - time).abs().reset_index(drop=True)
-        near = len(apart) and apart.min() <= _PRICE_TOLERANCE
-        return float(priced["underlying_price"].iloc[apart.idxmin()]) if near else float("nan")
+        distance = (priced["time"] - time).abs().reset_index(drop=True)
+        if not len(distance) or distance.min() > _PRICE_TOLERANCE:
+            return float("nan")
+        return float(priced["underlying_price"].iloc[distance.idxmin()])
 
     def atm(self, symbol: str) -> pd.DataFrame | None:
-        """Return table ``options_atm_history`` of the first venue that has any."""
+        """Return table ``options_atm_history`` of the first venue that has it."""
         for venue in self.option_venues(symbol):
             fetch = partial(options.atm_history, symbol, venue, *self.report_options.window)
             frame = self._fetch_once(f"prices of {symbol}, {venue}", fetch, optional=True)
@@ -202,13 +202,13 @@ class Data:
     def prices(self, symbol: str) -> pd.DataFrame | None:
         """Return table ``prices_history`` of marks of the largest venues, from a week before the window on.
 
-        Volatility over a week has values from the window's start on then.
+        The extra week gives weekly volatility values from the window's start on.
         """
         wanted = self.report_options
         venues = wanted.venues
-        held = self.oi(symbol)
-        if held is not None:
-            last = held.sort_values("time").groupby("exchange", observed=True)["oi_usd"].last()
+        open_interest = self.oi(symbol)
+        if open_interest is not None:
+            last = open_interest.sort_values("time").groupby("exchange", observed=True)["oi_usd"].last()
             venues = tuple(map(str, last.nlargest(_PRICED).index))
         fetch = partial(
             prices.history,
@@ -228,7 +228,7 @@ class Data:
         return self._fetch_once("marks of the widest pairs", fetch, optional=True)
 
     def liquidations(self) -> pd.DataFrame | None:
-        """Return table ``liquidations_events`` of the last week at most."""
+        """Return table ``liquidations_events`` of the window, but at most of the last week."""
         wanted = self.report_options
         fetch = partial(
             liquidations.events,
@@ -241,7 +241,7 @@ class Data:
 
     @property
     def liquidations_start(self) -> pd.Timestamp:
-        """Start of the liquidations that are requested."""
+        """Start of the window of liquidations."""
         window = self.report_options.window
         return max(window.start, window.end - pd.Timedelta(_LIQUIDATION_DAYS, "D"))
 
@@ -249,51 +249,53 @@ class Data:
         """Return the venues that may list options on a symbol."""
         listed = endpoints.OPTIONS_MATRIX.get(symbol, ())
         venues = self.report_options.venues
-        return [v for v in listed if venues is None or v in venues]
+        return [venue for venue in listed if venues is None or venue in venues]
 
     def options(self, symbol: str, venue: str) -> pd.DataFrame | None:
-        """Return the usable rows of ``options_snapshot``, of the expiries chosen (`chain.clean`)."""
+        """Return the usable rows of ``options_snapshot`` (`chain.clean`), of the report's expiries."""
         what = f"options on {symbol}, {venue}"
         if what not in self._chains:
             try:
-                whole = self._fetch_once(what, partial(options.snapshot, symbol, venue))
-            except SchemaError as problem:  # one venue's odd chain takes no other section along
+                snapshot = self._fetch_once(what, partial(options.snapshot, symbol, venue))
+            except SchemaError as problem:  # an unreadable chain of one venue does not end the report
                 self.missing[what] = f"The {what}, cannot be used: {problem}."
-                whole = None
+                snapshot = None
                 self._symbols.add(symbol)
-            self._chains[what] = None if whole is None else self._cleaned(what, whole)
+            self._chains[what] = None if snapshot is None else self._cleaned(what, snapshot)
         return self._chains[what]
 
-    def _cleaned(self, what: str, whole: pd.DataFrame) -> pd.DataFrame | None:
+    def _cleaned(self, what: str, snapshot: pd.DataFrame) -> pd.DataFrame | None:
+        """Return the usable rows of a chain; None, noted as missing, without any."""
         days = self.report_options.expiries
-        chosen = whole[whole["expiry"].dt.normalize().isin(days)] if days else whole
-        if chosen.empty:
-            self.missing[what] = f"No {what}, expire on the days chosen."
+        rows = snapshot[snapshot["expiry"].dt.normalize().isin(days)] if days else snapshot
+        if rows.empty:
+            self.missing[what] = f"No {what}, expire on the selected days."
             return None
         try:
-            return chain.clean(chosen.reset_index(drop=True))
+            return chain.clean(rows.reset_index(drop=True))
         except ValueError as problem:
             self.missing[what] = f"The {what}, cannot be used: {problem}."
             return None
 
     def quotes(self, symbol: str, venue: str) -> xr.Dataset:
-        """Return the options out of the money, over log-moneyness, of a venue that has `options`."""
+        """Return the out-of-the-money options of a venue over log-moneyness; it must have `options`."""
         if (symbol, venue) not in self._quotes:
             self._quotes[symbol, venue] = chain.smiles(self.options(symbol, venue))
         return self._quotes[symbol, venue]
 
     def has_quotes(self, symbol: str, venue: str) -> bool:
-        """Return whether the options out of the money of a venue have been computed."""
+        """Return whether `quotes` of a venue were computed."""
         return (symbol, venue) in self._quotes
 
     def missing_words(self) -> str:
-        """Say in a few words what the source lacks."""
+        """Return a short sentence about missing tables."""
         names = list(self.missing)
-        few = ", ".join(names[:2])
-        return f"Missing: {few}" + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+        first = ", ".join(names[:2])
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        return f"Missing: {first}{more}"
 
     def surfaces(self, symbol: str, venue: str) -> xr.Dataset | None:
-        """Return surfaces over the last month of the window at most, no more than `_SURFACES` instants."""
+        """Return up to `_SURFACES` surfaces over at most the last month of the window."""
         window = self.report_options.window
         what = f"option surfaces over time on {symbol}, {venue}"
         start = max(window.start, window.end - _SURFACE_DAYS)
@@ -317,7 +319,7 @@ class Data:
         return self._fetch_once(f"options a day ago on {symbol}, {venue}", fetch)
 
     def _of_known_symbols(self, fetch: Callable[..., pd.DataFrame]) -> pd.DataFrame:
-        """Return the rows of the symbols that the source knows; raise `NotFound` where it knows none."""
+        """Return the rows of the symbols that the source has; raise `NotFound` if it has none of them."""
         wanted = self.report_options
         try:
             return fetch(wanted.symbols, *wanted.window)
@@ -333,10 +335,10 @@ class Data:
     def _fetch_once(
         self, what: str, fetch: Callable[[], pd.DataFrame], *, optional: bool = False
     ) -> pd.DataFrame | None:
-        """Return a table, None where the source has none.
+        """Return a table, fetched on first use; None if the source does not have it.
 
-        What is `optional` may also be absent from a recording: those of earlier versions do not hold it; its
-        notices are in the section on provenance alone.
+        An `optional` table may also be missing in a recording, such as in recordings of earlier versions. Its
+        notices are only in the section on provenance.
         """
         if what in self._tables:
             return self._tables[what]
@@ -361,9 +363,9 @@ class Data:
 
 
 def _summed(paid: pd.DataFrame) -> xr.DataArray:
-    """Sum settlements over 8 hours; a stamp a few milliseconds late counts for its minute."""
-    minute = paid.assign(time=paid["time"].dt.round("min"))
-    rows = paid if minute.duplicated(["symbol", "exchange", "time"]).any() else minute
+    """Sum settlements over 8 hours, with timestamps rounded to the minute unless this makes duplicates."""
+    rounded = paid.assign(time=paid["time"].dt.round("min"))
+    rows = paid if rounded.duplicated(["symbol", "exchange", "time"]).any() else rounded
     sums = period_sums(rows, overlap="nan")["funding_bps"].dropna("time", how="all")
     rates: xr.DataArray = sums.rename("rate_bps_8h").assign_coords(interval_hours=8.0)
     return rates.assign_attrs(units=RATE_UNIT, kind="settled")

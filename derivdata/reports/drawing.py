@@ -23,12 +23,12 @@ _RULES: dict[Any, Any] = {
     "svg.hashsalt": "derivdata",
     "svg.fonttype": "none",
     "timezone": "UTC",
-    "text.parse_math": False,  # a symbol or venue may hold "$"
+    "text.parse_math": False,  # a symbol or venue may contain "$"
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # a long list is looked up, and written, for every word
+    "font.sans-serif": ["DejaVu Sans"],  # one font: matplotlib looks up and writes the list for each word
     "font.size": 9,
-    "text.hinting": "none",  # widths of letters are those of the browser, which does not hint
-    "axes.titley": 1.0,  # no search for room above the ticks of a top axis, which no figure has
+    "text.hinting": "none",  # browsers do not hint: letters have the same widths
+    "axes.titley": 1.0,  # fixed: matplotlib need not search for space above a top axis
     "figure.dpi": 72,
     "path.simplify_threshold": 0.3,
     "figure.facecolor": "none",
@@ -38,7 +38,7 @@ _RULES: dict[Any, Any] = {
 
 
 class Panel(NamedTuple):
-    """One picture of a figure: what draws it on ``ax=``, its label for screen readers, its size [inches]."""
+    """A picture of a figure: a function that draws on ``ax=``, a label for screen readers, size [inches]."""
 
     draw: Callable[..., Any]
     title: str
@@ -46,7 +46,7 @@ class Panel(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """The SVG of a panel, and what its footer says about the source, with the address of an attribution."""
+    """The SVG of a panel, the source in its footer, and the address of its attribution."""
 
     svg: str
     source: str
@@ -54,11 +54,11 @@ class Drawn(NamedTuple):
 
 
 def draw_panels(panels: Sequence[Panel]) -> list[Drawn]:
-    """Draw panels in their order; the same data gives the same text, whatever style the user has chosen.
+    """Draw panels in order. The same data gives the same SVG text, whatever the user's matplotlib style.
 
-    Ids inside begin with the number of the panel, so that no two panels of a page share one. Black takes the
-    page's text colour and white its background, so that panels are readable in light and dark mode. Dense
-    parts are embedded images.
+    Ids begin with the number of the panel, so that they are unique in a page. Black becomes the page's text
+    colour and white its background, so that panels are readable in light and dark mode. Dense artists are
+    embedded as images.
     """
     import matplotlib.style
 
@@ -79,7 +79,7 @@ def _draw(panel: Panel, name: str) -> Drawn:
     out = io.StringIO()
     metadata = {"Date": None, "Creator": None}
     svg = RendererSVG(72.0 * width, 72.0 * height, out, image_dpi=_IMAGE_DPI, metadata=metadata)
-    # One renderer measures words for the layout and writes them: it remembers their sizes.
+    # The same renderer measures the layout and writes the figure, because it caches the sizes of words.
     renderer: Any = MixedModeRenderer(figure, width, height, _IMAGE_DPI, svg)
     _fit(figure, ax, renderer)
     figure.draw(renderer)
@@ -88,20 +88,21 @@ def _draw(panel: Panel, name: str) -> Drawn:
 
 
 def _take_footer(ax: Axes) -> tuple[str, str]:
-    """Remove the footer, which is below the whole figure, and return its text and address."""
+    """Remove the footer, which the page shows below the figure; return its text and address."""
     from derivdata.plot.style import FOOTER
 
-    for text in [text for one in (ax, *ax.child_axes) for text in one.texts]:
-        if text.get_gid() == FOOTER:
-            words = text.get_text()
-            url = text.get_url() or ""
-            text.remove()
-            return " ".join(words.split()), url
+    for axes in (ax, *ax.child_axes):
+        for text in axes.texts:
+            if text.get_gid() == FOOTER:
+                words = text.get_text()
+                url = text.get_url() or ""
+                text.remove()
+                return " ".join(words.split()), url
     return "", ""
 
 
 def _fit(figure: Figure, ax: Axes, renderer: Any) -> None:
-    """Move the axes so that all labels are inside the figure: one pass, since sizes are in points."""
+    """Move the axes so that all labels are inside the figure. One pass is enough, as sizes are in points."""
     width, height = (72.0 * float(side) for side in figure.get_size_inches())
     ax.set_position((0.14, 0.16, 0.74, 0.66))
     box = ax.get_tightbbox(renderer, for_layout_only=True)
@@ -117,7 +118,7 @@ def _fit(figure: Figure, ax: Axes, renderer: Any) -> None:
 
 
 def _shortened(text: str, title: str, name: str) -> str:
-    """Return the SVG element with the page's colours, short numbers, ids of its own and a label."""
+    """Return the SVG element with the page's colours, rounded numbers, unique ids and a label."""
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
     text = re.sub(r"(fill|stroke): ?#(000000|262626)", r"\1: currentColor", text)
     for color, variable in (
@@ -127,9 +128,9 @@ def _shortened(text: str, title: str, name: str) -> str:
         ("b35806", "above"),
     ):
         text = re.sub(rf"(fill|stroke): ?#{color}", rf"\1: var(--{variable})", text)
-    # Coordinates to a hundredth of a point make the page smaller by a third.
+    # Rounding coordinates to a hundredth of a point makes the page a third smaller.
     shorten = partial(re.sub, r"(\d+\.\d\d)\d+", r"\1")
     text = re.sub(r'\b(d|x|y|transform|points)="[^"]*"', lambda match: shorten(match[0]), text)
-    # Ids get the panel's name in front: two panels of a page would share them.
+    # Prefix ids with the panel's name, because they must be unique in the page.
     text = re.sub(r'(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}" fill="currentColor"', 1)

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: sections of text, figures and tables, and numbers as people write them."""
+"""A self-contained HTML page of sections with text, figures and tables; formatting of numbers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from derivdata.reports.drawing import Drawn, Panel, draw_panels
 from derivdata.support.text import html_page
 
 WIDE = 4.5
-"""Width of a panel [inches]: on a phone, 390 pixels wide, its smallest words are 9 pixels high."""
+"""Width of a panel [inches]. On a phone, 390 pixels wide, its smallest words are 9 pixels high."""
 
 SIZE = (WIDE, 3.5)
 FLAT = (WIDE, 2.15)
-"""Size of a panel of the first screen, which holds four of them."""
+"""Size of a panel on the first screen, which has space for four."""
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:"
 
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A key number of the summary: of which symbol, what it is, its value and the window that it is of."""
+    """A key number of the summary: its symbol, name, value and window."""
 
     symbol: str
     name: str
@@ -48,7 +48,7 @@ class Number(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A number that two reports can be compared by: what it is, and its unit (``""``: a level in USD)."""
+    """A number to compare reports by: its name, value and unit (``""``: a level in USD)."""
 
     name: str
     value: float
@@ -56,30 +56,29 @@ class Metric(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A question of the first screen, one line that answers it, its panel, and the section with the rest."""
+    """A question of the first screen, a sentence and a panel that answer it, and the section with details."""
 
     question: str
     words: str
-    panels: Sequence[Panel]
-    """One at most."""
+    panels: Sequence[Panel]  # at most one
     anchor: str
 
 
 class Figure(NamedTuple):
-    """Panels of one question, one for each symbol, and the sentence that says how to read them."""
+    """Panels of one question, one for each symbol, and a sentence on how to read them."""
 
     panels: Sequence[Panel]
     reading: str
 
     def html(self, drawn: Sequence[Drawn]) -> str:
-        """Return the figure with its panels as they were drawn."""
+        """Return the HTML of the figure with its drawn panels."""
         reading = f"<b>How to read it.</b> {escape(self.reading)}" if self.reading else ""
         caption = f"<figcaption>{reading} {_sources(drawn)}</figcaption>"
         return f"<figure>{''.join(panel.svg for panel in drawn)}{caption}</figure>"
 
 
 class _Table(NamedTuple):
-    """A table; narrow tables share a line if they fit."""
+    """The HTML of a table. Narrow tables share a line if they fit."""
 
     text: str
     narrow: bool
@@ -89,15 +88,15 @@ class _Table(NamedTuple):
 
 
 _Block = Figure | _Table | str
-"""A figure, a table, or HTML as it is."""
+"""A figure, a table, or literal HTML."""
 
 
 @dataclass
 class Section:
-    """A heading, the blocks of HTML below it, and what the summary takes from them.
+    """A heading, the blocks below it, and its findings and numbers for the summary.
 
-    A section computes named tables and the data of panels; panels are drawn when the page is rendered. Where
-    `draws` is False, in a report that is only compared with, there are no figures.
+    A section computes named tables and the data of panels; panels are drawn when the page is rendered. If
+    `draws` is False, as for an earlier report that is only compared, it has no figures.
     """
 
     title: str
@@ -112,11 +111,11 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """The id that links lead to."""
+        """The section's id, for links."""
         return _slug(self.title)
 
     def html(self, text: str) -> None:
-        """Add HTML as it is."""
+        """Add literal HTML."""
         self.blocks.append(text)
 
     def text(self, words: str, kind: str = "") -> None:
@@ -124,7 +123,7 @@ class Section:
         self.html(f'<p class="{kind}">{linked(words)}</p>' if kind else f"<p>{linked(words)}</p>")
 
     def add_missing_note(self, words: str) -> None:
-        """Add a sentence on what is missing, and why."""
+        """Add a sentence about missing data and the reason."""
         self.text(words, "lack")
 
     def heading(self, words: str) -> None:
@@ -140,16 +139,16 @@ class Section:
         self.findings.append(Finding(kind, words))
 
     def number(self, symbol: str, name: str, value: str, *, window: str) -> None:
-        """Add a key number to the summary; `window` says which time it is of."""
+        """Add a key number to the summary; `window` is the time that it describes."""
         self.numbers.append(Number(symbol, name, value, window))
 
     def answer(self, question: str, words: str, panel: Panel | None = None) -> None:
-        """Add a question to the first screen, with one line and the panel that answer it."""
+        """Add a question to the first screen, with a sentence and a panel that answer it."""
         panels = [panel] if panel is not None and self.draws else []
         self.answers.append(Answer(question, words, panels, self.anchor))
 
     def metric(self, name: str, value: float, unit: str = "") -> None:
-        """Add a number that is compared with that of an earlier report; NaN is left out."""
+        """Add a number to compare with an earlier report; NaN is skipped."""
         if np.isfinite(value):
             self.metrics.append(Metric(name, float(value), unit))
 
@@ -161,7 +160,7 @@ class Section:
         size: tuple[float, float] = SIZE,
         **options: Any,
     ) -> Panel:
-        """Return a panel of a figure, with a label for screen readers; it is drawn later."""
+        """Return a panel of a figure, with a label for screen readers. It is drawn later."""
         if self.source_text:
             options["source"] = self.source_text
         return Panel(partial(draw, *data, **options), title, size)
@@ -180,10 +179,10 @@ class Section:
         fold: bool = False,
         narrow: bool = False,
     ) -> None:
-        """Add a table by name, missing values blank; `formats` by column, `fold` hides it behind its name.
+        """Add a named table; missing values are blank. `formats` are by column, `fold` shows only the name.
 
-        A `narrow` one, of four short columns at most, stays a table on a phone; others become lists. A long
-        one shows its first twelve rows on a screen, and the rest on a click; on paper it shows all.
+        A `narrow` table, of at most four short columns, stays a table on a phone; others become lists. A long
+        table shows its first twelve rows on a screen, and the rest on a click; in print it shows all.
         """
         self.tables[name] = frame
         html = _table(frame, formats or {}, " class=narrow" if narrow else "", "" if fold else name)
@@ -205,15 +204,19 @@ _LONG = 14
 def render_page(
     title: str, subtitle: str, sections: Sequence[Section], made: str, *, banner: str = "", card: str = ""
 ) -> str:
-    """Return the whole HTML text; `made` is the one line that may differ between two equal reports.
+    """Return the HTML of a page; only the line `made` may differ between two equal reports.
 
-    `card` is a script of JSON that is not run: what `derivdata.rerun` reads.
+    `card` is the JSON script that `derivdata.rerun` reads.
 
-    Its policy allows the styles and pictures inside it, and by its hash the one script that sorts and copies
-    tables; characters that control a terminal or the direction of text are escaped.
+    The page's content security policy allows only its own styles and pictures and, by hash, the script that
+    sorts and copies tables. Control characters and changes of text direction are escaped.
     """
     links = " ".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
-    panels = [panel for s in sections for part in _pictures(s) for panel in part.panels]
+    panels: list[Panel] = []
+    for section in sections:
+        for picture in _pictures(section):
+            panels += picture.panels
+    # All panels are drawn at once; the sections below take them from the iterator in the same order.
     drawn = iter(draw_panels(panels))
     body = "\n".join(
         f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n'
@@ -236,33 +239,33 @@ def render_page(
 
 
 def _pictures(section: Section) -> list[Answer | Figure]:
-    """Return what has panels in a section, in the order of the page; the summary alone has answers."""
+    """Return the blocks of a section with panels, in the order of the page."""
     answers = section.answers if section.anchor == SUMMARY else []
     return [*answers, *(block for block in section.blocks if isinstance(block, Figure))]
 
 
 def _answers(section: Section, drawn: Iterator[Drawn]) -> str:
-    """Return the questions of the first screen, each with its line and its panels."""
+    """Return the HTML of the first screen's questions, in the summary only."""
     if section.anchor != SUMMARY or not section.answers:
         return ""
-    parts: list[str] = []
-    seen: list[Drawn] = []
+    articles: list[str] = []
+    all_panels: list[Drawn] = []
     for answer in section.answers:
         panels = list(itertools.islice(drawn, len(answer.panels)))
         svg = "".join(panel.svg for panel in panels)
         figure = f"<figure>{svg}</figure>" if panels else ""
-        seen += panels
-        parts.append(
+        all_panels += panels
+        articles.append(
             f'<article class="answer"><h3><a href="#{answer.anchor}">{escape(answer.question)}</a></h3>'
             f"<p>{linked(answer.words)}</p>{figure}</article>"
         )
-    return f'<div class="answers">{"".join(parts)}</div>\n<p class="soft">{_sources(seen)}</p>\n'
+    return f'<div class="answers">{"".join(articles)}</div>\n<p class="soft">{_sources(all_panels)}</p>\n'
 
 
 def _blocks(section: Section, drawn: Iterator[Drawn]) -> str:
-    """Join blocks: tables that follow one another share a line."""
+    """Return the HTML of a section's blocks; consecutive tables share a line."""
     joined = []
-    for kind, run in itertools.groupby(section.blocks, _place):
+    for kind, run in itertools.groupby(section.blocks, _group_class):
         html = "\n".join(_block(block, drawn) for block in run)
         joined.append(f'<div class="{kind}">{html}</div>' if kind else html)
     return "\n".join(joined)
@@ -274,12 +277,13 @@ def _block(block: _Block, drawn: Iterator[Drawn]) -> str:
     return block if isinstance(block, str) else block.html()
 
 
-def _place(block: _Block) -> str:
+def _group_class(block: _Block) -> str:
+    """Return the CSS class around consecutive blocks of a kind."""
     return "tables" if isinstance(block, _Table) else ""
 
 
 def _sources(drawn: Sequence[Drawn]) -> str:
-    """Return what the panels say about their source, each text once, with its attribution as a link."""
+    """Return the sources of panels, without duplicates, with attributions as links."""
     words = dict.fromkeys(panel.source for panel in drawn if panel.source)
     return "".join(f'<span class="source">{linked(text)}</span>' for text in words)
 
@@ -290,7 +294,7 @@ def _resource(name: str) -> str:
 
 
 def linked(words: str) -> str:
-    """Return HTML of plain words in which every address is a link."""
+    """Return plain text as HTML with addresses as links."""
     return re.sub(r"https?://[^\s<>&;,]*[^\s<>&;,.]", r'<a href="\g<0>">\g<0></a>', escape(words))
 
 
@@ -298,34 +302,38 @@ def _slug(words: str) -> str:
     return re.sub(r"\W+", "-", words.lower()).strip("-")
 
 
-def _table(frame: pd.DataFrame, formats: dict[str, str], kind: str, name: str) -> str:
-    kinds = {n: "" if pd.api.types.is_numeric_dtype(frame[n].dtype) else " class=text" for n in frame.columns}
-    kinds |= {"sha256": ' class="text hash"'}
-    head = "".join(f"<th{kinds[n]}>{escape(str(n))}</th>" for n in frame.columns)
-    rows = (
-        "".join(
-            f"<td{kinds[name]}>{escape(_cell(value, formats.get(name, '')))}</td>"
-            for name, value in zip(frame.columns, row, strict=True)
-        )
-        for row in frame.itertuples(index=False)
-    )
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
+def _table(frame: pd.DataFrame, formats: dict[str, str], attribute: str, name: str) -> str:
+    """Return the HTML of a table, with an HTML `attribute` and the `name` as caption."""
+    classes = {}
+    for column in frame.columns:
+        is_number = pd.api.types.is_numeric_dtype(frame[column].dtype)
+        classes[column] = "" if is_number else " class=text"
+    classes["sha256"] = ' class="text hash"'
+    head = "".join(f"<th{classes[column]}>{escape(str(column))}</th>" for column in frame.columns)
+    rows = []
+    for row in frame.itertuples(index=False):
+        cells = []
+        for column, value in zip(frame.columns, row, strict=True):
+            cells.append(f"<td{classes[column]}>{escape(_cell(value, formats.get(column, '')))}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
     caption = f"<caption>{escape(name)}</caption>" if name else ""
-    parts = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="scroll"><table{kind}>{parts}</table></div>'
+    content = f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<div class="scroll"><table{attribute}>{content}</table></div>'
 
 
 def _cell(value: Any, spec: str) -> str:
+    """Return a value as text; missing values are empty."""
     if value is None or value is pd.NA or value != value:
         return ""
     if isinstance(value, pd.Timestamp):
         return f"{value:%Y-%m-%d %H:%M}"
     text = format(value, spec) if spec else str(value)
-    return text.removeprefix("-") if spec and not text.strip("-0.") else text  # no −0
+    is_zero = spec and not text.strip("-0.")
+    return text.removeprefix("-") if is_zero else text  # 0.00, not -0.00
 
 
 def usd(value: float) -> str:
-    """Write dollars with three digits and a letter: ``36.4 M USD``."""
+    """Format dollars with three digits and a letter: ``36.4 M USD``."""
     if not math.isfinite(value):
         return "unknown"
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
@@ -335,26 +343,30 @@ def usd(value: float) -> str:
 
 
 def rate(bps_8h: float) -> str:
-    """Write a funding rate: ``+0.85 bps/8h``."""
+    """Format a funding rate: ``+0.85 bps/8h``."""
     return f"{bps_8h:+.2f} bps/8h"
 
 
 def pct(fraction: float, digits: int = 1, *, signed: bool = False) -> str:
-    """Write a fraction as percent: ``12.3 %``."""
+    """Format a fraction as percent: ``12.3 %``."""
     return f"{100 * fraction:{'+' if signed else ''}.{digits}f} %"
 
 
 def lasting(hours: float) -> str:
-    """Write a duration: ``14 h``, ``3.2 days``, ``never``."""
+    """Format a duration: ``14 h``, ``3.2 days``, ``never``."""
     if math.isinf(hours):
         return "never"
     if math.isnan(hours):
         return "unknown"
-    return f"{hours:.2g} h" if hours < 10 else f"{hours:.0f} h" if hours < 72 else f"{hours / 24:.1f} days"
+    if hours < 10:
+        return f"{hours:.2g} h"
+    if hours < 72:
+        return f"{hours:.0f} h"
+    return f"{hours / 24:.1f} days"
 
 
 def count(number: int, what: str) -> str:
-    """Write a count: ``1 venue``, ``3 venues``."""
+    """Format a count: ``1 venue``, ``3 venues``."""
     return f"{number:,} {what}{'' if number == 1 or what.endswith('s') else 's'}"
 
 

@@ -11,10 +11,10 @@ from derivdata.support import times
 from derivdata.support.text import did_you_mean
 
 SECTIONS = ("funding", "carry", "oi", "options", "liquidations", "quality")
-"""Sections to choose from; summary and provenance are always there."""
+"""Sections that can be selected. Summary and provenance are always included."""
 
 FEE_BPS = 5.0
-"""Assumed cost of one trade where none is given [bps]: a usual taker fee of the first tier."""
+"""Default cost of one trade [bps]: a usual taker fee of the first tier."""
 
 OTHERS = "others"
 _STEPS: tuple[tuple[int, times.Resolution], ...] = ((45, "1h"), (180, "4h"), (400, "8h"))
@@ -29,13 +29,13 @@ class ReportOptions:
     Attributes
     ----------
     fee_bps
-        Cost of one trade [bps] by venue, that of all ``others`` included.
+        Cost of one trade [bps] by venue, and of all ``others``.
     given
-        Whether the caller gave the costs.
+        Whether the costs are the caller's, not the default.
     expiries
         Days of expiry of the options to report on; empty is all.
     source_text
-        Who made the data, in the caller's words; None is what the source calls itself.
+        Source of the data in the caller's words; None is the source's own name.
     """
 
     symbols: tuple[str, ...]
@@ -53,7 +53,7 @@ class ReportOptions:
 
     @property
     def resolution(self) -> times.Resolution:
-        """Step of the histories: finer for shorter windows."""
+        """Step of the histories, finer for shorter windows."""
         days = (self.window.end - self.window.start) / pd.Timedelta(1, "D")
         return next((step for longest, step in _STEPS if days <= longest), "1d")
 
@@ -73,39 +73,39 @@ def parse_options(
     Raises
     ------
     ValueError, TypeError
-        No symbol, a window that is not a lookback, an unknown section, a fee that is not a cost in bps.
+        `symbols` is empty, the window is not a lookback, a section is unknown, or a fee is not a cost in bps.
     """
     names = (symbols,) if isinstance(symbols, str) else tuple(symbols)
     if not names:
-        raise ValueError("symbols must name at least one")
+        raise ValueError("symbols must be at least one symbol, got none")
     if times.lookback(window) is None:
-        raise ValueError(f"window={window!r} is not a lookback such as '30d'")
-    chosen = SECTIONS if sections is None else tuple(sections)
-    unknown = [s for s in chosen if s not in SECTIONS]
-    if unknown or not chosen:
+        raise ValueError(f"window must be a lookback such as '30d', got {window!r}")
+    requested = SECTIONS if sections is None else tuple(sections)
+    unknown = [name for name in requested if name not in SECTIONS]
+    if unknown or not requested:
         near = did_you_mean(unknown[0], SECTIONS) if unknown else ""
-        raise ValueError(f"sections: {unknown[:1] or 'none'} is not of {', '.join(SECTIONS)}{near}")
-    chosen_venues = (venues,) if isinstance(venues, str) else venues
+        got = repr(unknown[0]) if unknown else "none"
+        raise ValueError(f"sections must be among {', '.join(SECTIONS)}, got {got}{near}")
+    venue_list = (venues,) if isinstance(venues, str) else venues
     return ReportOptions(
         symbols=names,
         window=times.window(window),
-        venues=None if chosen_venues is None else tuple(chosen_venues),
+        venues=None if venue_list is None else tuple(venue_list),
         fee_bps=_fees(fee_bps),
         given=fee_bps is not None,
-        expiries=tuple(times.instant(e, "expiries").normalize() for e in expiries or ()),
-        sections=tuple(s for s in SECTIONS if s in chosen),
+        expiries=tuple(times.instant(expiry, "expiries").normalize() for expiry in expiries or ()),
+        sections=tuple(name for name in SECTIONS if name in requested),
         source_text=source_text,
     )
 
 
 def _fees(fee_bps: Fees | None) -> Mapping[str, float]:
-    by_venue = (
-        dict(fee_bps)
-        if isinstance(fee_bps, Mapping)
-        else {OTHERS: FEE_BPS if fee_bps is None else float(fee_bps)}
-    )
-    by_venue.setdefault(OTHERS, FEE_BPS)
+    """Return the costs by venue, with the cost of all others."""
+    if isinstance(fee_bps, Mapping):
+        by_venue = {OTHERS: FEE_BPS} | dict(fee_bps)
+    else:
+        by_venue = {OTHERS: FEE_BPS if fee_bps is None else float(fee_bps)}
     for venue, fee in by_venue.items():
         if not 0.0 <= fee <= 1000.0:
-            raise ValueError(f"fee_bps: {fee!r} for {venue} is not a cost of one trade in bps")
+            raise ValueError(f"fee_bps for {venue} must be from 0 to 1000 bps of one trade, got {fee!r}")
     return by_venue

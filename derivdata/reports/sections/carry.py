@@ -1,4 +1,4 @@
-"""Carry: the widest spreads between venues, which of them survive their costs, and what past picks earned."""
+"""Carry: the widest spreads between venues, their forecasts after costs, and the results of past picks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _DAYS = 7
 _HOLD = f"{_DAYS}d"
 _PERIOD = pd.Timedelta(8, "h")
 _HOLDS = ("3d", "7d", "14d")
-_LEAST_DAYS = 26.0
-"""Fewest days of rates for a forecast."""
+_MIN_DAYS = 26.0
+"""Minimum length of the history of rates for a forecast [days]."""
 _SHOWN = 5
 """Pairs on the first screen."""
 _QUESTION = "Which spreads survive costs?"
 _RECORD_DAYS = (7, 3)
-_LEAST_PICKS = 5
+_MIN_PICKS = 5
 _WARNING = (
     "The API's own warning: the data is informational and not intended for P&L, backtesting or production "
     "trading."
@@ -64,15 +64,15 @@ class Pair(NamedTuple):
 
     @property
     def paid_after(self) -> float:
-        """Holding time [days] from which the mean forecast pays the costs, by the curve that is drawn."""
-        net = np.array([float(one["net_bps"]) for one in self.curve])
-        days = np.array([float(one["hold_hours"]) / 24.0 for one in self.curve])
+        """Holding time from which the mean forecast covers the costs, by the drawn curve [days]."""
+        net = np.array([float(forecast["net_bps"]) for forecast in self.curve])
+        days = np.array([float(forecast["hold_hours"]) / 24.0 for forecast in self.curve])
         return breakeven_days(days, net)
 
     @property
     def paid_words(self) -> str:
-        """The same in words, empty without a forecast."""
-        days = [float(one["hold_hours"]) / 24.0 for one in self.curve]
+        """`paid_after` in words; empty without a forecast."""
+        days = [float(forecast["hold_hours"]) / 24.0 for forecast in self.curve]
         if not days:
             return ""
         if np.isnan(self.paid_after):
@@ -97,24 +97,25 @@ def carry_section(data: Data) -> Section:
         return section
     if not _holds_a_period(rates):
         section.add_missing_note(
-            "The rates span no whole period of 8 hours (from 00:00, 08:00 or 16:00 UTC), in which carry is "
-            "counted."
+            "The rates do not span a complete period of 8 hours (from 00:00, 08:00 or 16:00 UTC), in which "
+            "carry is counted."
         )
         return section
     fees = {str(venue): data.report_options.fee(str(venue)) for venue in rates.panel["exchange"].values}
     past = data.past_rates or rates
     pairs, doubt = _forecast(data, past, fees, widest)
-    known = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
+    forecast_pairs = [pair for pair in pairs if np.isfinite(float(pair.forecast["net_bps"]))]
     _forecast_note(section, past, [pair.forecast for pair in pairs], doubt=doubt)
-    _figures(section, past, known)
+    _figures(section, past, forecast_pairs)
     section.table(pd.DataFrame([_row(pair) for pair in pairs]), "Widest spreads", formats=_FORMATS)
     _unknown(section, pairs)
     section.text(_record(past, fees))
-    _findings(section, rates, pairs, known)
+    _findings(section, rates, pairs, forecast_pairs)
     return section
 
 
 def _costs(options: ReportOptions) -> str:
+    """Describe the costs and how carry is counted."""
     others = options.fee_bps[OTHERS]
     named = ", ".join(f"{venue} {fee:g}" for venue, fee in sorted(options.fee_bps.items()) if venue != OTHERS)
     costs = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
@@ -123,126 +124,131 @@ def _costs(options: ReportOptions) -> str:
         "A spread is the short venue's rate minus the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}). Figures are per year of one leg's notional for "
         f"a pair held {_DAYS} days; slippage, margin, borrow, transfers and the risk of either "
-        "venue are not in them. Costs are paid after the holding time at which the mean forecast after costs "
-        "rises to zero."
+        "venue are not included. Costs are covered after the holding time at which the mean forecast after "
+        "costs reaches zero."
     )
 
 
 def _forecast(
     data: Data, past: Rates, fees: Mapping[str, float], widest: pd.DataFrame
 ) -> tuple[list[Pair], str]:
-    """Return the widest pairs with their forecasts by holding time, and what is wrong with their marks.
+    """Return the widest pairs with their forecasts by holding time, and any problem of their marks.
 
-    Where a pair lacks marks, or a mark is another coin's, all forecasts are of funding only.
+    If a pair does not have marks, or a mark is of another coin, all forecasts are of funding only.
     """
+    # 1. Fetch marks of the legs, if the history is long enough for a forecast.
     rows = list(widest.itertuples(index=False, name=None))
     legs = sorted({(long, short) for _, long, short, *_ in rows})
     symbols = sorted({symbol for symbol, *_ in rows})
     rates = past.panel.sel(symbol=symbols)
     options: dict[str, Any] = {"fee_bps": fees, "parts": False}
     venues = sorted({venue for pair in legs for venue in pair})
-    table = data.past_marks(symbols, venues) if _days(past) >= _LEAST_DAYS else None
-    at_first = None
+    table = data.past_marks(symbols, venues) if _days(past) >= _MIN_DAYS else None
+    # 2. Forecast the main holding time with prices; if pairs have no forecast, compare with funding only.
+    main = None
     doubt = ""
     if table is not None:
         marks = panel(table)
         try:
-            at_first = funding.forecast_carry(rates, legs, hold=_HOLD, prices=marks, **options)
+            main = funding.forecast_carry(rates, legs, hold=_HOLD, prices=marks, **options)
         except ValueError as problem:  # another coin under the same ticker
             doubt = str(problem)
-    known = [at_first is not None and _is_known(at_first, row) for row in rows]
-    if at_first is None or not all(known):
-        of_funding = funding.forecast_carry(rates, legs, hold=_HOLD, **options)
-        if at_first is None or known != [_is_known(of_funding, row) for row in rows]:
-            at_first = of_funding
-            known = [_is_known(of_funding, row) for row in rows]
+    has_forecast = [main is not None and _has_forecast(main, row) for row in rows]
+    if main is None or not all(has_forecast):
+        funding_only = funding.forecast_carry(rates, legs, hold=_HOLD, **options)
+        if main is None or has_forecast != [_has_forecast(funding_only, row) for row in rows]:
+            main = funding_only
+            has_forecast = [_has_forecast(funding_only, row) for row in rows]
             table = None
     if table is not None and not doubt:
         options |= {"prices": marks}
-    others = []
-    if any(known):
-        others = [
+    # 3. Forecast the other holding times.
+    forecasts = [main]
+    if any(has_forecast):
+        forecasts += [
             funding.forecast_carry(rates, legs, hold=hold, **options) for hold in _HOLDS if hold != _HOLD
         ]
+    # 4. Collect the forecasts by pair.
     pairs = []
-    for row in rows:
-        found = [_of(one, *row[:3]) for one in (at_first, *others)]
-        curve = [one for one in found if np.isfinite(float(one["net_bps"]))]
-        curve.sort(key=lambda one: float(one["hold_hours"]))
-        symbol, long, short, spread, favour = row
-        pairs.append(Pair(symbol, long, short, spread, favour, found[0], curve))
+    for symbol, long, short, spread, favour in rows:
+        of_pair = [_forecast_of(forecast, symbol, long, short) for forecast in forecasts]
+        curve = [forecast for forecast in of_pair if np.isfinite(float(forecast["net_bps"]))]
+        curve.sort(key=lambda forecast: float(forecast["hold_hours"]))
+        pairs.append(Pair(symbol, long, short, spread, favour, of_pair[0], curve))
     return pairs, doubt
 
 
-def _is_known(forecasts: xr.Dataset, row: tuple[Any, ...]) -> bool:
-    return bool(_of(forecasts, *row[:3])["net_bps"].notnull())
+def _has_forecast(forecasts: xr.Dataset, row: tuple[Any, ...]) -> bool:
+    """Return whether the pair of a row has a forecast after costs."""
+    return bool(_forecast_of(forecasts, *row[:3])["net_bps"].notnull())
 
 
-def _of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset:
+def _forecast_of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset:
+    """Return the forecast of one pair."""
     of_symbol = forecasts.sel(symbol=symbol)
     place = np.flatnonzero((of_symbol["long"] == long) & (of_symbol["short"] == short))[0]
     return of_symbol.isel(pair=int(place))
 
 
 def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *, doubt: str) -> None:
-    """Say what the forecasts rest on."""
-    known = [one for one in forecasts if np.isfinite(float(one["net_bps"]))]
-    if not known:
+    """Describe how the forecasts are made, and their limits."""
+    valid = [forecast for forecast in forecasts if np.isfinite(float(forecast["net_bps"]))]
+    if not valid:
         section.add_missing_note(
             "No forecast: it needs ten past decisions with a known outcome, which takes 26 days of rates; "
             f"the source has {_days(past):.0f}."
         )
         return
     section.text(
-        "The forecast is a regression over all venues on what each paid in the last 8 hours, day, three "
+        "The forecast is a regression over all venues on the rates of each in the last 8 hours, day, three "
         f"days, week and sixty days, fitted to {_days(past):.0f} days of rates. Its 90 % interval comes from "
         "the errors of its own past forecasts. "
-        f"{said_of(known[0])}"
+        f"{said_of(valid[0])}"
     )
     if doubt:
         section.add_missing_note(f"The widest pairs are forecast by funding only: {doubt}")
-    if any(int(one["status"]) & FundingStatus.FEW_DECISIONS for one in known):
-        worth = min(float(one["decisions"]) for one in known)
+    if any(int(forecast["status"]) & FundingStatus.FEW_DECISIONS for forecast in valid):
+        decisions = min(float(forecast["decisions"]) for forecast in valid)
         section.add_missing_note(
-            f"{_days(past):.0f} days of rates, all that the source has, are short for a forecast of {_DAYS} "
-            f"days: its past decisions are worth {worth:.2g} independent ones, and with fewer than eight it "
-            "is hardly better than to expect nothing. 90 days have enough."
+            f"The source has only {_days(past):.0f} days of rates, which is short for a forecast of {_DAYS} "
+            f"days: its past decisions are worth {decisions:.2g} independent ones. With fewer than eight, "
+            "the forecast is hardly better than zero. 90 days are enough."
         )
 
 
 def said_of(forecast: xr.Dataset) -> str:
-    """Say whether the outcomes of a forecast contain what the prices of the legs do."""
+    """Describe whether a forecast includes the prices of the legs."""
     outcome = of_what(forecast)
     included = "is" if outcome == "funding and prices" else "is not"
-    return f"It is of {outcome}: what the prices of the two legs do against each other {included} in it."
+    return f"It is of {outcome}: the change of the price difference between the legs {included} included."
 
 
 def _widest(rates: xr.DataArray) -> pd.DataFrame:
-    """Return the pairs with the widest mean spread of each symbol, in the direction that earns."""
+    """Return the pairs with the widest positive mean spread, by symbol."""
     widest = []
     for symbol in rates["symbol"].values:
         spreads = funding.spread(rates.sel(symbol=symbol, drop=True))
         observed = spreads.notnull().sum("time")
         columns = {"spread": spreads.mean("time"), "favour": (spreads > 0).sum("time") / observed}
-        frame = xr.Dataset(columns | {"known": observed}).to_dataframe()
-        candidates = frame[(frame["known"] >= 0.5 * rates.sizes["time"]) & (frame["spread"] > 0)]
+        frame = xr.Dataset(columns | {"observed": observed}).to_dataframe()
+        candidates = frame[(frame["observed"] >= 0.5 * rates.sizes["time"]) & (frame["spread"] > 0)]
         top = candidates.sort_values("spread", ascending=False).head(_PAIRS).reset_index()
         widest.append(top.assign(symbol=str(symbol)))
     return pd.concat(widest)[["symbol", "long", "short", "spread", "favour"]]
 
 
 def _holds_a_period(rates: Rates) -> bool:
-    """Return whether samples span a whole period; payments summed over periods are periods already."""
+    """Return whether the rates span a complete period. Payments are summed over periods already."""
     times = pd.DatetimeIndex(rates.panel["time"].values)
     if rates.settled:
         return True
-    end = times[-1] + pd.Timedelta(np.median(np.diff(times)))  # the last sample holds for a step
+    end = times[-1] + pd.Timedelta(np.median(np.diff(times)))  # the last sample is valid for one step
     return bool(times[0].ceil(_PERIOD) + _PERIOD <= end)
 
 
-def _figures(section: Section, past: Rates, known: list[Pair]) -> None:
-    """Add the best forecast by holding time."""
-    curves = [pair for pair in known if len(pair.curve) > 1]
+def _figures(section: Section, past: Rates, pairs: list[Pair]) -> None:
+    """Add the figure of the best forecast by holding time."""
+    curves = [pair for pair in pairs if len(pair.curve) > 1]
     if not curves:
         return
     best = max(curves, key=_forecast_net)
@@ -255,8 +261,8 @@ def _figures(section: Section, past: Rates, known: list[Pair]) -> None:
     )
     section.figure(
         [panel],
-        "The line is the mean forecast of the best pair after costs if it is closed after so many days, the "
-        "grey bar its 90 % interval. Where the line is below zero the costs are not paid.",
+        "The line is the mean forecast of the best pair after costs, by days until it is closed; the grey "
+        "bar is its 90 % interval. Below zero the costs are not covered.",
     )
 
 
@@ -264,9 +270,9 @@ def _forecast_net(pair: Pair) -> float:
     return float(pair.forecast["net_bps"])
 
 
-def _pairs_panel(section: Section, rates: Rates, known: list[Pair]) -> Panel:
-    """Return the panel of the widest pairs of all symbols, gross and net."""
-    shown = sorted(known, key=_forecast_net, reverse=True)[:_SHOWN]
+def _pairs_panel(section: Section, rates: Rates, pairs: list[Pair]) -> Panel:
+    """Return the panel of the pairs with the best forecasts of all symbols, gross and net."""
+    shown = sorted(pairs, key=_forecast_net, reverse=True)[:_SHOWN]
     title = f"Carry of the widest spreads, gross and net, {of_what(shown[0].forecast)}"
     look: dict[str, Any] = {"title": title, "size": FLAT}
     forecasts = [pair.forecast for pair in shown]
@@ -274,12 +280,13 @@ def _pairs_panel(section: Section, rates: Rates, known: list[Pair]) -> Panel:
 
 
 def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
-    """Draw what pairs are forecast to earn a year, before and after costs, with the 90 % interval."""
-    names = [f"{one['symbol'].item()} {one['long'].item()} / {one['short'].item()}" for one in forecasts]
+    """Draw the forecast carry of pairs per year, before and after costs, with the 90 % interval."""
+    names = [f"{f['symbol'].item()} {f['long'].item()} / {f['short'].item()}" for f in forecasts]
     _, place = style.rows(ax, names, 0.28)
-    net, low, high, gross = (
-        [_apr(one, name) for one in forecasts] for name in ("net", "net_low", "net_high", "gross")
-    )
+    gross = [_apr(forecast, "gross") for forecast in forecasts]
+    net = [_apr(forecast, "net") for forecast in forecasts]
+    low = [_apr(forecast, "net_low") for forecast in forecasts]
+    high = [_apr(forecast, "net_high") for forecast in forecasts]
     ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6)
     ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], ms=6, label="before costs")
     ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: 90 % of outcomes")
@@ -297,13 +304,14 @@ def _apr(forecast: xr.Dataset, name: str) -> float:
 
 
 def _unknown(section: Section, pairs: list[Pair]) -> None:
+    """Add a note about pairs without a forecast."""
     reasons = {
         FundingStatus.TOO_FEW: "have under ten past decisions with a known outcome, which takes 26 days of "
         "rates",
         FundingStatus.GAP: "have no rate over 8 hours of the last day, from which a forecast starts",
     }
     for reason, words in reasons.items():
-        without = sum(bool(int(p.forecast["status"]) & reason) for p in pairs)
+        without = sum(bool(int(pair.forecast["status"]) & reason) for pair in pairs)
         if without:
             section.add_missing_note(
                 f"{without} of these {count(len(pairs), 'pair')} {words}: their net carry is blank."
@@ -329,30 +337,33 @@ def _row(pair: Pair) -> dict[str, object]:
 
 
 def _record(past: Rates, fees: Mapping[str, float]) -> str:
-    """Say what past picks were forecast to earn and earned, over the longest holding time first."""
-    blind = "These pairs were picked as the widest in this same window (in sample), so expect less of them. "
+    """Describe forecast and result of past selections, for the longest holding time with enough of them."""
+    caution = "These pairs were selected as the widest in this same window (in sample), so expect less. "
     for days in _RECORD_DAYS:
         record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
         summary = funding.pick_summary(record)
-        if int(summary["picks"]) >= _LEAST_PICKS:
-            return blind + _said(summary, days, _days(past))
-    return blind + "Too few past picks were forecast to clear their costs for a record of them."
+        if int(summary["picks"]) >= _MIN_PICKS:
+            return caution + _record_words(summary, days, _days(past))
+    return caution + "Too few past selections were forecast above their costs for a record."
 
 
-def _said(summary: xr.Dataset, days: int, history: float) -> str:
+def _record_words(summary: xr.Dataset, days: int, history: float) -> str:
+    """Describe the record of past selections in words."""
     figures = {str(name): float(figure) for name, figure in summary.items()}
     low, high = (figures[f"difference_{end}_bps"] for end in ("low", "high"))
     agree = "which agrees" if low <= 0.0 <= high else "which does not agree"
-    compared = (
-        f" ({agree}: forecast less earned lies between {low:+.1f} and {high:+.1f} with 95 % confidence)"
-    )
+    comparison = ""
+    if not np.isnan(low):
+        comparison = (
+            f" ({agree}: forecast minus result is between {low:+.1f} and {high:+.1f} with 95 % confidence)"
+        )
     inside = np.rint(figures["coverage"] * figures["picks"])
     return (
-        "Past picks: the position with the largest forecast after costs, where that was above zero, decided "
-        f"every {days} days of the last {history:.0f} days on what was known then and held as long. "
-        f"{count(int(figures['picks']), 'pick')}: forecast {figures['predicted_net_bps']:+.1f} bps each "
-        f"after costs, earned {figures['realised_net_bps']:+.1f}{'' if np.isnan(low) else compared}, by "
-        f"funding alone; {inside:.0f} of the outcomes lay within the forecast's 90 % interval."
+        "Past selections: the position with the largest forecast after costs, if above zero, decided every "
+        f"{days} days of the last {history:.0f} days with the data of that time, and held for {days} days. "
+        f"{count(int(figures['picks']), 'selection')}: forecast {figures['predicted_net_bps']:+.1f} bps each "
+        f"after costs, earned {figures['realised_net_bps']:+.1f}{comparison}, from funding alone; "
+        f"{inside:.0f} of the outcomes were within the forecast's 90 % interval."
     )
 
 
@@ -361,47 +372,49 @@ def _days(rates: Rates) -> float:
     return float((times[-1] - times[0]) / np.timedelta64(1, "D"))
 
 
-def _findings(section: Section, rates: Rates, pairs: list[Pair], known: list[Pair]) -> None:
+def _findings(section: Section, rates: Rates, pairs: list[Pair], forecast_pairs: list[Pair]) -> None:
+    """Add findings, the key number and the answer of the first screen."""
     widest = max(pairs, key=lambda p: p.spread)
     section.finding(
         "wide",
         f"Widest spread: {widest.name}, {rate(widest.spread)} on average, in favour "
         f"{pct(widest.favour, 0)} of the time.",
     )
-    if not known:
-        section.finding("left", "Unknown: no pair's carry can be forecast from this window.")
-        section.answer(_QUESTION, f"Unknown: no carry can be forecast. The widest spread is {widest.name}.")
+    if not forecast_pairs:
+        section.finding("left", "Unknown: carry cannot be forecast from this window.")
+        section.answer(_QUESTION, f"Unknown: carry cannot be forecast. The widest spread is {widest.name}.")
         return
-    sure = [p for p in known if float(p.forecast["net_low_bps"]) > 0]
-    above = [p for p in known if float(p.forecast["net_bps"]) > 0]
-    by = of_what(known[0].forecast)
+    sure = [pair for pair in forecast_pairs if float(pair.forecast["net_low_bps"]) > 0]
+    above = [pair for pair in forecast_pairs if float(pair.forecast["net_bps"]) > 0]
+    by = of_what(forecast_pairs[0].forecast)
     value = f"{len(above)} above costs in the mean, {len(sure)} in 19 of 20 outcomes"
     name = f"widest {count(len(pairs), 'pair')} (in sample), by {by}"
     section.number("", name, value, window=f"held {_DAYS} days")
     for pair in sorted(sure, key=_forecast_net, reverse=True)[:4]:
         section.finding("left", _earning(pair))
     if not sure:
-        none = "The widest pair is not sure to clear its costs"
-        if len(known) > 1:
-            none = f"None of the {len(known)} widest pairs is sure to clear its costs"
-        section.finding("left", f"{none} (the 90 % interval includes zero).")
-    best = max(known, key=_forecast_net)
+        words = "The widest pair is not certain to cover its costs"
+        if len(forecast_pairs) > 1:
+            words = f"None of the {len(forecast_pairs)} widest pairs is certain to cover its costs"
+        section.finding("left", f"{words} (the 90 % interval includes zero).")
+    best = max(forecast_pairs, key=_forecast_net)
+    number = count(len(forecast_pairs), "widest pair")
     words = (
-        f"{len(above)} of the {count(len(known), 'widest pair')} are forecast above costs over {_DAYS} days, "
+        f"{len(above)} of the {number} are forecast above costs over {_DAYS} days, "
         f"{len(sure) or 'none'} with 95 % confidence. Best: {best.name}, "
         f"{_net(best, '')} a year net ({_net(best, 'low_')} to {_net(best, 'high_')})."
     )
-    section.answer(_QUESTION, words, _pairs_panel(section, rates, known))
+    section.answer(_QUESTION, words, _pairs_panel(section, rates, forecast_pairs))
 
 
 def _earning(pair: Pair) -> str:
     net, low, high = (_net(pair, end) for end in ("", "low_", "high_"))
     return (
         f"{pair.name}: {net} a year net ({low} to {high}) if held {_DAYS} days, by {of_what(pair.forecast)}; "
-        f"costs are paid after {pair.paid_words}."
+        f"costs are covered after {pair.paid_words}."
     )
 
 
 def _net(pair: Pair, end: str) -> str:
-    """Write what a pair is forecast to earn after costs a year, or an end of its interval."""
+    """Format the forecast carry of a pair per year after costs, or an end of its interval."""
     return pct(_apr(pair.forecast, f"net_{end}".rstrip("_")))

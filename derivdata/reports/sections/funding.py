@@ -1,4 +1,4 @@
-"""Funding: what each venue charges, and what changed recently."""
+"""Funding: rates of each venue, and recent changes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _SAMPLED = (
     "shorts where they are positive."
 )
 _SETTLED = (
-    "The source has no sampled rates for this window. These are payments, added up over every 8 hours and "
-    "stamped at their end, in basis points of notional; longs paid shorts where they are positive."
+    "The source has no sampled rates for this window. These are payments, summed over every 8 hours and "
+    "labelled with the end of the period, in basis points of notional; longs paid shorts where they are "
+    "positive."
 )
 _SHOWN = 12
 _HIGHLIGHT = 3
-"""Venues from either end of the ranking that have a lane."""
+"""Number of venues with a lane, from each end of the ranking."""
 _SHORT = ["venue", "now [bps/8h]", "last 24 h", "mean [bps/8h]"]
 _FORMATS = (
     {"share [%]": ".1f", "points": ",d"}
@@ -40,7 +41,7 @@ _FORMATS = (
 
 
 def funding_section(data: Data) -> Section:
-    """Build the section on funding per venue over the window; without a history, the rates now."""
+    """Build the section on funding per venue over the window; without a history, current rates."""
     section = data.section("Funding")
     history = data.rates
     if history is None:
@@ -54,9 +55,9 @@ def funding_section(data: Data) -> Section:
     }
     section.figure(
         [_history_panel(section, history.table, rates, symbol) for symbol, rates in by_symbol.items()],
-        "A lane is a venue, all at one scale; those with the highest and the lowest mean are shown. Orange: "
-        "longs pay; purple: shorts pay; the dotted line is the median of all venues. A position long on a "
-        "low and short on a high lane is paid the difference.",
+        "Each lane is a venue, all at one scale; the venues with the highest and the lowest mean are shown. "
+        "Orange: longs pay; purple: shorts pay; the dotted line is the median of all venues. A position that "
+        "is long on a low lane and short on a high lane earns the difference.",
     )
     now = data.funding_now()
     end = data.report_options.window.end
@@ -82,7 +83,7 @@ def _history_panel(section: Section, table: pd.DataFrame, rates: xr.DataArray, s
 
 
 def _rates_now(section: Section, data: Data) -> None:
-    """Add the rates now, which every key may read, where the key or the source has no history."""
+    """Add current rates, which every key may read, if the key or the source has no history."""
     table = data.funding_now()
     if table is None:
         section.add_missing_note(data.missing.get("funding rates now", "No funding rates now either."))
@@ -100,10 +101,10 @@ def _rates_now(section: Section, data: Data) -> None:
         section.table(_now(rows), f"{symbol} funding now", formats=_FORMATS)
         top = rows.iloc[0]
         bottom = rows.iloc[-1]
-        middle = float(rows["rate_bps_8h"].median())
-        apr = pct(units.convert(middle, "bps_8h", "apr"), signed=True)
+        median = float(rows["rate_bps_8h"].median())
+        apr = pct(units.convert(median, "bps_8h", "apr"), signed=True)
         name = f"funding, median of {len(rows)} venues"
-        section.number(symbol, name, f"{rate(middle)} ({apr} a year)", window="now")
+        section.number(symbol, name, f"{rate(median)} ({apr} a year)", window="now")
         section.finding(
             "wide",
             f"{symbol} funding now: from {rate(bottom['rate_bps_8h'])} on {bottom['exchange']} to "
@@ -129,9 +130,9 @@ def _kind(venue: str) -> str:
 
 
 def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, symbol: str) -> pd.DataFrame:
-    """Return one row per venue: the rate now, means over the last day and the window, extremes."""
-    late = rates.sel(time=slice(naive_utc(end - _DAY), None))
-    venues = [str(v) for v in rates["exchange"].values]
+    """Return one row per venue: the current rate, means over the last day and the window, and extremes."""
+    last_day = rates.sel(time=slice(naive_utc(end - _DAY), None))
+    venues = [str(venue) for venue in rates["exchange"].values]
     means = rates.mean("time").values
     latest = pd.Series(dtype=np.float64)
     if now is not None:
@@ -144,7 +145,7 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, sy
             "now [bps/8h]": latest.reindex(venues).to_numpy(),
             "mean [bps/8h]": means,
             "mean as APR [%]": 100 * units.convert(means, "bps_8h", "apr"),
-            "last 24 h": late.mean("time").values if late.sizes["time"] else np.nan,
+            "last 24 h": last_day.mean("time").values if last_day.sizes["time"] else np.nan,
             "lowest": rates.min("time").values,
             "highest": rates.max("time").values,
             "points": rates.notnull().sum("time").values,
@@ -154,12 +155,13 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, sy
 
 
 def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.DataFrame, symbol: str) -> None:
+    """Add the range of rates over venues, and the change over the last day."""
     venues = by_venue["venue"]
     means = by_venue["mean [bps/8h]"]
     low, high = np.percentile(means, [25, 75])
     words = (
-        f"mean rates run from {rate(means.iloc[-1])} on {venues.iloc[-1]} to {rate(means.iloc[0])} on "
-        f"{venues.iloc[0]}; the middle half of {len(by_venue)} venues lies between {low:+.2f} and {high:+.2f}"
+        f"mean rates range from {rate(means.iloc[-1])} on {venues.iloc[-1]} to {rate(means.iloc[0])} on "
+        f"{venues.iloc[0]}; the interquartile range of {len(by_venue)} venues is {low:+.2f} to {high:+.2f}"
     )
     if len(by_venue) == 1:
         words = f"mean rate {rate(means.iloc[0])} on {by_venue['venue'].iloc[0]}, the only venue"
@@ -168,23 +170,23 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.Da
     if window.end - window.start <= _DAY:
         return
     weighted, what = _weighted(data, rates, symbol)
-    late = float(weighted.sel(time=slice(naive_utc(window.end - _DAY), None)).mean())
-    whole = float(weighted.mean())
-    if np.isfinite(late):
-        apr = pct(units.convert(late, "bps_8h", "apr"), signed=True)
+    last_day = float(weighted.sel(time=slice(naive_utc(window.end - _DAY), None)).mean())
+    mean = float(weighted.mean())
+    if np.isfinite(last_day):
+        apr = pct(units.convert(last_day, "bps_8h", "apr"), signed=True)
         section.number(
-            symbol, f"funding, {what}", f"{rate(late)} ({apr} a year)", window="mean of the last 24 h"
+            symbol, f"funding, {what}", f"{rate(last_day)} ({apr} a year)", window="mean of the last 24 h"
         )
-        section.metric(f"{symbol} funding, {what}, last 24 h", late, "bps/8h")
+        section.metric(f"{symbol} funding, {what}, last 24 h", last_day, "bps/8h")
         section.finding(
             "changed",
-            f"{symbol} funding, {what}: {rate(late)} over the last 24 hours against {rate(whole)} over the "
-            f"window{_mover(by_venue)}.",
+            f"{symbol} funding, {what}: {rate(last_day)} over the last 24 hours against {rate(mean)} over "
+            f"the window{_mover(by_venue)}.",
         )
 
 
 def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
-    """Return the mean over venues at each time, weighted by open interest where that is known."""
+    """Return the mean over venues at each time, weighted by open interest, else the median, and its name."""
     open_interest = data.oi(symbol)
     if open_interest is not None:
         oi = panel(open_interest, "oi_usd").isel(symbol=0).reindex(time=rates["time"])
@@ -195,6 +197,7 @@ def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
 
 
 def _mover(by_venue: pd.DataFrame) -> str:
+    """Describe the venue with the largest change over the last day; empty text for small changes."""
     change = (by_venue["last 24 h"] - by_venue["mean [bps/8h]"]).dropna()
     if change.empty or change.abs().max() < _SMALLEST_MOVE:
         return ""

@@ -1,4 +1,4 @@
-"""Liquidations: who was liquidated, where, and in which cascades."""
+"""Liquidations by venue, side and cascade."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from derivdata.reports.data import Data
 from derivdata.reports.html_page import WIDE, Section, pct, usd
 from derivdata.tables.panels import provenance
 
-_LEAST_CASCADE = 1e6
+_MIN_CASCADE = 1e6
 _DAY = pd.Timedelta(1, "D")
 _FORMATS = {
     "longs [M USD]": ",.2f",
@@ -26,20 +26,20 @@ _FORMATS = {
 
 
 def liquidations_section(data: Data) -> Section:
-    """Build the section on the orders of the last week at most, by venue and by cascade."""
+    """Build the section on orders of at most the last week, by venue and by cascade."""
     section = data.section("Liquidations")
     events = data.liquidations()
     if events is None:
         section.add_missing_note(data.missing["liquidations"])
         return section
     section.text(
-        f"{len(events):,} orders of {', '.join(data.report_options.symbols)}; the side is the one that was "
-        "liquidated. Feeds are throttled on some venues, so that levels do not compare across venues."
+        f"{len(events):,} orders of {', '.join(data.report_options.symbols)}, by liquidated side. Some "
+        "venues throttle their feeds, so levels cannot be compared across venues."
     )
     if is_full(events):
-        section.text(f"The answer hit its limit of {len(events):,} orders: others may be missing.", "warn")
+        section.text(f"The response is full at {len(events):,} orders: others may be missing.", "warn")
     largest = str(events.groupby("symbol", observed=True)["value_usd"].sum().idxmax())
-    # The section on open interest has fetched them; a recording without that section does not hold them.
+    # Prices are fetched by the section on open interest; a recording without it does not have them.
     prices = data.prices(largest) if "oi" in data.report_options.sections else None
     size = (WIDE, 4.4 if prices is None else 5.0)
     panel = section.panel(
@@ -53,8 +53,8 @@ def liquidations_section(data: Data) -> Section:
     )
     section.figure(
         [panel],
-        "A dot is an order, a column of dots across venues a cascade. Bars are the value per hour, shorts "
-        "upwards. Green is the time that the response covers in full."
+        "Each dot is an order; a column of dots across venues is a cascade. Bars are the value per hour, "
+        "shorts upwards. Green marks the time that the response covers completely."
         + ("" if prices is None else f" On top the price of {largest}."),
     )
     section.table(_venues(events), "Liquidations by venue", formats=_FORMATS, narrow=True)
@@ -64,26 +64,28 @@ def liquidations_section(data: Data) -> Section:
 
 def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
     """Return the cascades, and add their table."""
-    cascades = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_LEAST_CASCADE)
+    cascades = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_MIN_CASCADE)
     if len(cascades):
         section.text(
-            "Orders of one symbol that follow one another within a minute, five or more, worth a million "
-            "dollars and more than 99 % of the clusters before them."
+            "A cascade is five or more orders of one symbol, each within a minute of the previous one, worth "
+            "at least a million dollars and more than 99 % of the earlier clusters."
         )
         section.table(_cascades(cascades), "Cascades", formats=_FORMATS)
     else:
         section.add_missing_note(
-            "No cascade: no run of five orders within a minute of one another was worth a million USD."
+            "No cascades: no run of five orders, each within a minute of the previous one, was worth a "
+            "million USD."
         )
     return cascades
 
 
 def is_full(events: pd.DataFrame) -> bool:
-    """Return whether the answer hit its limit, so that orders may be missing."""
+    """Return whether the response is full, so that orders may be missing."""
     return bool(provenance(events)["coverage"]["missed"])
 
 
 def _venues(events: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per venue: liquidated value by side, and the number of orders."""
     rows = events.assign(side=events["side"].astype(str), exchange=events["exchange"].astype(str))
     sums = rows.pivot_table(
         index="exchange", columns="side", values="value_usd", aggfunc="sum", fill_value=0.0
@@ -120,17 +122,16 @@ def _findings(section: Section, events: pd.DataFrame, cascades: pd.DataFrame, da
     total = events["value_usd"].sum()
     longs = events.loc[events["side"] == "long", "value_usd"].sum() / total
     days = (data.report_options.window.end - data.liquidations_start) / _DAY
-    symbols = (
-        " and ".join(data.report_options.symbols) if len(data.report_options.symbols) < 4 else "all symbols"
-    )
+    requested = data.report_options.symbols
+    symbols = " and ".join(requested) if len(requested) < 4 else "all symbols"
     value = f"{usd(total)} ({pct(longs, 0)} of it longs)"
     section.number("", f"liquidated, {symbols}", value, window=f"last {days:.3g} days")
-    late = events.loc[events["time"] > data.report_options.window.end - _DAY, "value_usd"].sum()
-    section.metric(f"liquidations of {symbols}, last 24 h", late)
+    last_day = events.loc[events["time"] > data.report_options.window.end - _DAY, "value_usd"].sum()
+    section.metric(f"liquidations of {symbols}, last 24 h", last_day)
     if days > 1:
         section.finding(
             "changed",
-            f"Liquidations: {usd(late)} over the last 24 hours against {usd(total / days)} a day over "
+            f"Liquidations: {usd(last_day)} over the last 24 hours against {usd(total / days)} a day over "
             f"{days:.3g} days.",
         )
     if len(cascades):

@@ -1,4 +1,4 @@
-"""Open interest: who holds it, and who gains share."""
+"""Open interest: level, shares of venues, and their changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FORMATS = {
 
 
 class Holdings(NamedTuple):
-    """Open interest of one symbol: its table, panel [USD], shares, and the change and trend of each share."""
+    """Open interest of one symbol: table, panel [USD], shares, and change and trend of each share."""
 
     symbol: str
     table: pd.DataFrame
@@ -52,24 +52,25 @@ class Holdings(NamedTuple):
 def oi_section(data: Data) -> Section:
     """Build the section on shares, concentration and trends per symbol, and on all symbols by venue."""
     section = data.section("Open interest")
-    held = [
-        h for symbol in data.report_options.symbols if (h := _holdings(section, data, symbol)) is not None
-    ]
-    has_prices = any(data.prices(each.symbol) is not None for each in held)
-    section.figure(
-        [_level_panel(section, data, each) for each in held],
-        "Open interest in dollars rises with the price even if no position is opened; in coins it does not. "
-        "Falling coins with a falling price are positions that were closed or liquidated."
-        if has_prices
-        else "The source has no prices over time: part of every move is that of the price.",
-    )
-    shared = [each for each in held if each.share.sizes["exchange"] > 1]
-    for each in held:
-        name = f"{each.symbol} open interest of every venue"
-        section.table(_venues(data, each), name, formats=_FORMATS, fold=True)
-        _findings(section, data, each)
-    if shared:
-        _answer(section, shared)
+    all_holdings = []
+    for symbol in data.report_options.symbols:
+        symbol_holdings = _holdings(section, data, symbol)
+        if symbol_holdings is not None:
+            all_holdings.append(symbol_holdings)
+    reading = "The source has no prices over time: part of each move is due to the price."
+    if any(data.prices(holdings.symbol) is not None for holdings in all_holdings):
+        reading = (
+            "Open interest in dollars rises with the price even if no position is opened; in coins it does "
+            "not. Falling coins with a falling price are positions that were closed or liquidated."
+        )
+    section.figure([_level_panel(section, data, holdings) for holdings in all_holdings], reading)
+    for holdings in all_holdings:
+        name = f"{holdings.symbol} open interest of every venue"
+        section.table(_venues(data, holdings), name, formats=_FORMATS, fold=True)
+        _findings(section, data, holdings)
+    with_shares = [holdings for holdings in all_holdings if holdings.share.sizes["exchange"] > 1]
+    if with_shares:
+        _answer(section, with_shares)
     summary = data.oi_exchanges()
     if summary is None:
         section.add_missing_note(data.missing["open interest by venue"])
@@ -79,36 +80,35 @@ def oi_section(data: Data) -> Section:
 
 
 def _holdings(section: Section, data: Data, symbol: str) -> Holdings | None:
-    """Return the open interest of a symbol; None, with a note, where the source has none."""
+    """Return the open interest of a symbol; None, with a note, if the source has none."""
     table = data.oi(symbol)
     if table is None:
         section.add_missing_note(data.missing[f"open interest of {symbol}"])
         return None
     oi = panel(table, "oi_usd").isel(symbol=0)
     share = analysis.market_share(oi)
-    gone = share.attrs.get("dropped", "").split()
+    dropped = share.attrs.get("dropped", "").split()
     share = share.where(share.notnull().any("time"), drop=True)
     if not share.sizes["exchange"]:
         section.add_missing_note(f"No venue has open interest of {symbol} over most of the window.")
         return None
-    if gone:
+    if dropped:
         section.text(
-            f"{symbol}: left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft"
+            f"{symbol}: excluded, since missing in more than 5 % of the window: {', '.join(dropped)}.", "soft"
         )
     if share.sizes["exchange"] == 1:
-        section.add_missing_note(
-            f"One venue alone has open interest of {symbol}: there are no shares to compare."
-        )
+        section.add_missing_note(f"Only one venue has open interest of {symbol}: shares cannot be compared.")
     trend = trend_of(share).assign(change=share_change(share)).assign_coords(symbol=symbol)
     return Holdings(symbol, table, oi, share, trend)
 
 
 def _everything(section: Section, summary: pd.DataFrame) -> None:
+    """Add total open interest over all symbols, by venue."""
     total = summary["total_oi_usd"].sum()
     ranked = summary.sort_values("total_oi_usd", ascending=False)
     section.text(
-        f"Over all symbols the source counts {usd(total)} on {count(len(ranked), 'venue')}; the largest, "
-        f"{ranked['exchange'].iloc[0]}, holds {pct(float(ranked['total_oi_usd'].iloc[0] / total))}."
+        f"Over all symbols the source has {usd(total)} on {count(len(ranked), 'venue')}; the largest, "
+        f"{ranked['exchange'].iloc[0]}, has {pct(float(ranked['total_oi_usd'].iloc[0] / total))}."
     )
     frame = pd.DataFrame(
         {
@@ -122,22 +122,26 @@ def _everything(section: Section, summary: pd.DataFrame) -> None:
     section.table(frame, "Open interest of all symbols, by venue", formats=_FORMATS, fold=True)
 
 
-def _level_panel(section: Section, data: Data, held: Holdings) -> Panel:
-    """Return the panel of open interest and price, in coins where the source has prices."""
-    prices = data.prices(held.symbol)
-    symbol = held.symbol
+def _level_panel(section: Section, data: Data, holdings: Holdings) -> Panel:
+    """Return the panel of open interest and price, in coins if the source has prices."""
+    prices = data.prices(holdings.symbol)
+    symbol = holdings.symbol
     look: dict[str, Any] = {"title": f"{symbol} open interest and price", "size": (WIDE, 3.3)}
-    return section.panel(plot.open_interest, held.table, price=prices, symbol=symbol, **look)
+    return section.panel(plot.open_interest, holdings.table, price=prices, symbol=symbol, **look)
 
 
-def _answer(section: Section, held: list[Holdings]) -> None:
-    """Say on the first screen who gained and who lost most share of each symbol."""
+def _answer(section: Section, all_holdings: list[Holdings]) -> None:
+    """State on the first screen which venues gained and lost most share of each symbol."""
     changes = []
-    for each in held:
-        sure = set(_significant(each.trend).index)
-        change = 100.0 * each.trend["change"].to_series().dropna()
-        named = {"symbol": each.symbol, "change": change, "sure": [name in sure for name in change.index]}
-        changes.append(pd.DataFrame(named).rename_axis("venue").reset_index())
+    for holdings in all_holdings:
+        significant = set(_significant(holdings.trend).index)
+        change = 100.0 * holdings.trend["change"].to_series().dropna()
+        columns = {
+            "symbol": holdings.symbol,
+            "change": change,
+            "sure": [name in significant for name in change.index],
+        }
+        changes.append(pd.DataFrame(columns).rename_axis("venue").reset_index())
     table = pd.concat(changes, ignore_index=True)
     if table.empty:
         return
@@ -147,19 +151,21 @@ def _answer(section: Section, held: list[Holdings]) -> None:
         top = ordered.iloc[-1]
         bottom = ordered.iloc[0]
         words.append(f"{symbol}: {_moved(top)}, {_moved(bottom)}")
-    several = "; ".join(words[:3])
-    line = f"{several} points of share in {held[0].days:.3g} days (* significant at 95 %)."
-    largest = table.loc[table["change"].abs().sort_values(ascending=False, kind="stable").index[:_FEW]]
-    panel = section.panel(_draw_gains, largest, title="Largest changes of share", size=FLAT, held=held)
-    section.answer("Who gained open interest?", line, panel)
+    gains = "; ".join(words[:3])
+    line = f"{gains} points of share in {all_holdings[0].days:.3g} days (* significant at 95 %)."
+    by_size = table["change"].abs().sort_values(ascending=False, kind="stable")
+    largest = table.loc[by_size.index[:_FEW]]
+    title = "Largest changes of share"
+    panel = section.panel(_draw_gains, largest, title=title, size=FLAT, all_holdings=all_holdings)
+    section.answer("Which venues gained open interest?", line, panel)
 
 
 def _moved(row: pd.Series) -> str:
     return f"{row['venue']} {row['change']:+.2f}{'*' if row['sure'] else ''}"
 
 
-def _draw_gains(changes: pd.DataFrame, *, held: list[Holdings], ax: Axes, source: Any = None) -> Axes:
-    """Draw the largest changes of share of all symbols, a bar for each."""
+def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes, source: Any = None) -> Axes:
+    """Draw the largest changes of share of all symbols as bars."""
     shown = changes.sort_values("change", ascending=False, kind="stable")
     style.rows(ax, [f"{row.symbol} {row.venue}" for row in shown.itertuples()], 0.2)
     for row, change in enumerate(shown["change"]):
@@ -174,12 +180,13 @@ def _draw_gains(changes: pd.DataFrame, *, held: list[Holdings], ax: Axes, source
     ax.set_xlim(low - 0.35 * reach, high + 0.35 * reach)
     words = "change of share [percentage points]"
     style.dress(ax, title="Largest changes of share (solid: significant)", x=words, grid="x")
-    style.footer(ax, *(each.table for each in held), source=source)
+    style.footer(ax, *(holdings.table for holdings in all_holdings), source=source)
     return ax
 
 
-def _venues(data: Data, held: Holdings) -> pd.DataFrame:
-    symbol, _, oi, share, trend = held
+def _venues(data: Data, holdings: Holdings) -> pd.DataFrame:
+    """Return one row per venue: level, shares at both ends, and trend."""
+    symbol, _, oi, share, trend = holdings
     frame: pd.DataFrame = oi.transpose("time", "exchange").to_pandas()
     filled: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     by_venue = pd.DataFrame(
@@ -199,17 +206,18 @@ def _venues(data: Data, held: Holdings) -> pd.DataFrame:
     return ordered.rename_axis("venue").reset_index()
 
 
-def _findings(section: Section, data: Data, held: Holdings) -> None:
-    symbol, _, oi, share, trend = held
+def _findings(section: Section, data: Data, holdings: Holdings) -> None:
+    """Add key numbers, concentration and changes of a symbol."""
+    symbol, _, oi, share, trend = holdings
     oi = oi.sel(exchange=share["exchange"])
-    several = count(share.sizes["exchange"], "venue")
+    venues = count(share.sizes["exchange"], "venue")
     total = oi.sum("exchange", min_count=oi.sizes["exchange"]).dropna("time")
     if total.size:
         last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
         level = float(total.isel(time=-1))
         price = data.price(symbol, total["time"].values[-1])
         coins = f" ({level / price:,.0f} {symbol})" if price > 0 else ""
-        section.number(symbol, f"open interest, {several}", f"{usd(level)}{coins}", window=last)
+        section.number(symbol, f"open interest, {venues}", f"{usd(level)}{coins}", window=last)
         if np.isfinite(price):
             section.number(symbol, "price", f"{price:,.6g} USD", window=last)
         section.number(
@@ -218,12 +226,13 @@ def _findings(section: Section, data: Data, held: Holdings) -> None:
         section.metric(f"{symbol} open interest", level)
         section.metric(f"{symbol} price", price)
     if share.sizes["exchange"] > 1:
-        late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
-        herfindahl = 1e4 * float((late**2).sum())
+        last_shares = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
+        herfindahl = 1e4 * float((last_shares**2).sum())
+        first, second = last_shares.index[:2]
         section.finding(
             "wide",
-            f"{symbol} open interest on {several}: {late.index[0]} holds {pct(late.iloc[0], 0)}, "
-            f"{late.index[1]} {pct(late.iloc[1], 0)}; HHI {herfindahl:,.0f}.",
+            f"{symbol} open interest on {venues}: {first} has {pct(last_shares.iloc[0], 0)}, "
+            f"{second} {pct(last_shares.iloc[1], 0)}; HHI {herfindahl:,.0f}.",
         )
     if total.size > 1:
         days = float((total["time"][-1] - total["time"][0]) / np.timedelta64(1, "D"))
@@ -234,15 +243,15 @@ def _findings(section: Section, data: Data, held: Holdings) -> None:
 
 
 def _change(data: Data, total: xr.DataArray, symbol: str) -> str:
-    """Describe the change in USD and, where prices are known, in coins.
+    """Describe the change in USD and, if prices are known, in coins.
 
-    Open interest in USD moves with the price though no position changes: coins = USD / price takes that out.
+    Open interest in USD moves with the price even if no position changes. Coins = USD / price removes this.
     """
     in_usd = float(total.isel(time=-1) / total.isel(time=0))
     first, last = (data.price(symbol, total["time"].values[place]) for place in (0, -1))
     words = f"{pct(in_usd - 1.0, signed=True)} in USD"
     if not (first > 0 and last > 0):
-        return f"{words}, of which the price's part is not known"
+        return f"{words}, an unknown share of it due to the price"
     price = last / first
     coins = pct(in_usd / price - 1.0, signed=True)
     return f"{coins} in coins ({words}, price {pct(price - 1.0, signed=True)})"
@@ -255,12 +264,13 @@ def _significant(trend: xr.Dataset) -> pd.Series:
 
 
 def _trends(trend: xr.Dataset, days: float) -> str:
-    """Describe who gained and who lost enough to matter, where the interval excludes zero."""
-    moved = days * _significant(trend)
-    moved = moved[moved.abs() >= _MATTERS]
+    """Describe the venues with significant gains and losses of share above `_MATTERS`."""
+    changes = days * _significant(trend)
+    changes = changes[changes.abs() >= _MATTERS]
     sides = []
-    for words, part in (("gaining", moved[moved > 0]), ("losing", moved[moved < 0])):
-        names = part.abs().sort_values(ascending=False).index[:3]
+    for words, side in (("gaining", changes[changes > 0]), ("losing", changes[changes < 0])):
+        names = side.abs().sort_values(ascending=False).index[:3]
         if len(names):
-            sides.append(f"{words}: {listing([f'{n} ({100 * moved[n]:+.1f} points)' for n in names])}")
+            venues = [f"{name} ({100 * changes[name]:+.1f} points)" for name in names]
+            sides.append(f"{words}: {listing(venues)}")
     return f"; {'; '.join(sides)}" if sides else "; no venue's share has a significant trend"

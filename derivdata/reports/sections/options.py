@@ -1,4 +1,4 @@
-"""Options: smiles, surface, term structure, differences between venues, open interest, and their tables."""
+"""Options: smiles, surfaces, term structures, differences between venues, open interest, and tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FORMATS = (
 
 
 def _expiry_table(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
-    """Return one row per expiry: volatility, skew, fit, arbitrage, forward and model-free, positions."""
+    """Return one row per expiry: forward, volatility, skew, fit, arbitrage and positions."""
     points = points_at_expiries(fit, ("atm", "rr25", "bf25")).where(fit["method"] > 0)
     line = surface.term_structure(fit)
     free = variance.model_free(fit, method="strip")
@@ -65,7 +65,7 @@ def _expiry_table(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
             "RR 25Δ": 100 * points["rr25"].values,
             "BF 25Δ": 100 * points["bf25"].values,
             "error [points]": 100 * fit["rmse_vol"].values,
-            "fit − quote ATM": (100 * fit["atm_error_vol"].values).round(2) + 0.0,  # no −0.00
+            "fit − quote ATM": (100 * fit["atm_error_vol"].values).round(2) + 0.0,  # + 0.0 removes -0.00
             "least g(k)": smile.butterfly_check(fit)["min_g"].values,
             "what to know": verdicts(fit),
             "strip [%]": 100 * free["vol"].values,
@@ -94,9 +94,7 @@ def _positions(table: pd.DataFrame) -> pd.DataFrame:
 def _tenor_table(fit: xr.Dataset) -> pd.DataFrame:
     """Return volatility and skew at fixed times to expiry."""
     points = surface.constant_maturity(fit, tenors=_TENORS, points=_POINTS)
-    names = {"atm": "ATM [%]"} | {
-        f"{kind.lower()}{d}": f"{kind} {d}Δ" for d in (25, 10) for kind in ("RR", "BF")
-    }
+    names = {"atm": "ATM [%]", "rr25": "RR 25Δ", "bf25": "BF 25Δ", "rr10": "RR 10Δ", "bf10": "BF 10Δ"}
     columns = {label: 100 * points[name].values for name, label in names.items()}
     return pd.DataFrame({"tenor [days]": points["tenor"].values} | columns).dropna(subset="ATM [%]")
 
@@ -124,8 +122,8 @@ def _venue_table(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFr
 def _venue_gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
     """Describe each venue's 30-day ATM volatility minus the reference's, largest difference first."""
     level = by_venue.set_index("venue")["30-day ATM [%]"]
-    away = (level - level[reference]).drop(reference).dropna()
-    ordered = away.loc[away.abs().sort_values(ascending=False).index]
+    differences = (level - level[reference]).drop(reference).dropna()
+    ordered = differences.loc[differences.abs().sort_values(ascending=False).index]
     return [f"{venue} {gap:+.2f}" for venue, gap in ordered.items()]
 
 
@@ -141,9 +139,9 @@ _READINGS = {
         "likely at every expiry."
     ),
     "term": (
-        "Rising: calm now, more expected later; falling: stress now. The steps are what the expiries "
-        "imply for the time between them; dashed is a day earlier. Below, squares price the whole "
-        "smile; their bars reach to what strikes that are not listed leave open."
+        "Rising: calm now, more expected later; falling: stress now. The steps are the forward volatility "
+        "between two expiries; dashed is a day earlier. Below, squares are the volatility of the complete "
+        "smile; their bars show the uncertainty from strikes that are not listed."
     ),
     "history": (
         "The strip index, ATM volatility by time to expiry and, below, 25-delta calls less puts: "
@@ -151,16 +149,16 @@ _READINGS = {
         "window."
     ),
     "strikes": (
-        "Calls upwards, puts downwards, in coins, the largest expiries apart. Tall bars are strikes "
-        "at which many positions end or begin to hurt; who holds which side is not known. Max pain is "
-        "where the options that expire then are worth least in sum."
+        "Calls upwards, puts downwards, in coins, with colours for the largest expiries. Tall bars are "
+        "strikes at which many positions gain or lose value; which side is long is unknown. Max pain is the "
+        "price at which the options that expire then have the smallest total value."
     ),
 }
-"""Figures of the section in their order, and how to read each."""
+"""Figures of the section in order, and how to read each."""
 
 
 class SymbolOptions(NamedTuple):
-    """Options on one symbol: usable chains by venue, the fit to all, and the venue that is shown."""
+    """Options on one symbol: usable chains by venue, the fits, and the venue that is shown."""
 
     symbol: str
     venue: str
@@ -179,20 +177,19 @@ class SymbolOptions(NamedTuple):
 
 
 def options_section(data: Data) -> Section:
-    """Build the section on options: per symbol the first venue that has them, and the others against it."""
+    """Build the section on options: by symbol the first venue with options, and other venues against it."""
     section = data.section("Options")
     section.text(
-        "The source gives implied volatilities; prices are computed from them. SVI smiles are fitted to the "
-        "options out of the money of each venue, without butterfly or calendar arbitrage; nothing is "
-        "extrapolated beyond the quotes. ATM is volatility at the forward; the strip index prices the quotes "
-        "of all strikes, without wings."
+        "The source has implied volatilities; prices are computed from them. SVI smiles are fitted to the "
+        "out-of-the-money options of each venue, without butterfly or calendar arbitrage, and without "
+        "extrapolation beyond the quotes. ATM is volatility at the forward; the strip index prices the "
+        "quotes of all strikes, without wings."
     )
-    books = [
-        book for symbol in data.report_options.symbols if (book := _book(section, data, symbol)) is not None
-    ]
+    fitted = [_book(section, data, symbol) for symbol in data.report_options.symbols]
+    books = [book for book in fitted if book is not None]
     by_venue = {book.symbol: _venue_table(book.chains, book.fits) for book in books}
     tenors = {book.symbol: _tenor_table(book.fit) for book in books}
-    chosen: dict[str, list[Panel]] = {name: [] for name in _READINGS}
+    figures: dict[str, list[Panel]] = {name: [] for name in _READINGS}
     realised = []
     for book in books:
         section.text(
@@ -200,9 +197,9 @@ def options_section(data: Data) -> Section:
         )
         venues = by_venue[book.symbol]
         _venues(section, data, book, venues)
-        own = venues[venues["venue"] == book.venue].iloc[0]
+        row = venues[venues["venue"] == book.venue].iloc[0]
         when = naive_utc(book.chain["time"].max())
-        now = (tenors[book.symbol], float(own["30-day strip index [%]"]), when)
+        now = (tenors[book.symbol], float(row["30-day strip index [%]"]), when)
         panels = {
             "smile": _smile_panel(section, data, book),
             "surface": _surface_panel(section, book),
@@ -212,53 +209,62 @@ def options_section(data: Data) -> Section:
         }
         for name, panel in panels.items():
             if panel is not None:
-                chosen[name].append(panel)
-        found = compared(section, data, book.symbol, float(own["30-day ATM [%]"]), when)
-        realised += [] if found is None else [found]
+                figures[name].append(panel)
+        realised.append(compared(section, data, book.symbol, float(row["30-day ATM [%]"]), when))
     for name, reading in _READINGS.items():
-        section.figure(chosen[name], reading)
-    answer_volatility(section, realised)
-    others = [realised_panel(section, level) for level in realised[FIRST_SCREEN:]]
+        section.figure(figures[name], reading)
+    levels = [level for level in realised if level is not None]
+    answer_volatility(section, levels)
+    others = [realised_panel(section, level) for level in levels[FIRST_SCREEN:]]
     section.figure(
         others,
-        "One line is what options of 30 days cost, the other how much the price moved over the days before. "
-        "Where implied lies above, sellers were paid more than the market moved; what it moves next is not "
-        "known.",
+        "One line is the implied volatility of 30-day options, the other the realised volatility of the days "
+        "before. Where implied is above realised, sellers earned more than the market moved; the next moves "
+        "are unknown.",
     )
     for book in books:
         section.table(tenors[book.symbol], f"{book.symbol} by time to expiry, {book.venue}", formats=_FORMATS)
         section.table(by_venue[book.symbol], f"{book.symbol} by venue", formats=_FORMATS)
     for book in books:
-        every = _expiry_table(book.chain, book.fit)
-        section.table(every, f"{book.symbol}: every expiry", formats=_FORMATS, fold=True)
+        expiries = _expiry_table(book.chain, book.fit)
+        section.table(expiries, f"{book.symbol}: every expiry", formats=_FORMATS, fold=True)
     return section
 
 
 def _book(section: Section, data: Data, symbol: str) -> SymbolOptions | None:
-    chains = {v: c for v in data.option_venues(symbol) if (c := data.options(symbol, v)) is not None}
+    """Return the options on a symbol; None, with a note, if they are missing or cannot be fitted."""
+    chains = {}
+    for venue in data.option_venues(symbol):
+        chain = data.options(symbol, venue)
+        if chain is not None:
+            chains[venue] = chain
     if chains:
         fits = surface.from_chain(pd.concat(list(chains.values()), ignore_index=True))
         fits = fits if "exchange" in fits.dims else fits.expand_dims("exchange")
-        if "time" in fits.dims:  # venues do not answer at one instant: each at the time of its own chain
+        if "time" in fits.dims:  # chains of several venues have different times: take each at its own
             venues = fits["exchange"]
             stamps = [chains[venue]["time"].iloc[0] for venue in venues.values]
             times = naive_utc(pd.DatetimeIndex(stamps)).to_numpy()
             fits = fits.sel(time=xr.DataArray(times, {"exchange": venues}, "exchange"))
-        alive = [v for v in chains if np.isfinite(fits["a"].sel(exchange=v)).any()]
-        if alive:
-            return SymbolOptions(symbol, alive[0], chains, fits)
-    section.add_missing_note(_why(data, symbol))
+        fitted = [venue for venue in chains if np.isfinite(fits["a"].sel(exchange=venue)).any()]
+        if fitted:
+            return SymbolOptions(symbol, fitted[0], chains, fits)
+    section.add_missing_note(_missing_reason(data, symbol))
     return None
 
 
-def _why(data: Data, symbol: str) -> str:
+def _missing_reason(data: Data, symbol: str) -> str:
+    """Return a sentence on why the options of a symbol are missing."""
     reasons = {words for what, words in data.missing.items() if what.startswith(f"options on {symbol},")}
     problems = sorted(words for words in reasons if "cannot be used" in words)
     venues = data.option_venues(symbol)
-    where = (
-        f"{listing(venues)} {'has' if len(venues) == 1 else 'have'} none" if venues else "no venue lists them"
-    )
-    return f"No options on {symbol}: {' '.join(problems) or where + '.'}"
+    if problems:
+        reason = " ".join(problems)
+    elif venues:
+        reason = f"{listing(venues)} {'has' if len(venues) == 1 else 'have'} none."
+    else:
+        reason = "no venue lists them."
+    return f"No options on {symbol}: {reason}"
 
 
 def _smile_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
@@ -277,7 +283,7 @@ def _smile_panel(section: Section, data: Data, book: SymbolOptions) -> Panel:
 
 def _surface_panel(section: Section, book: SymbolOptions) -> Panel | None:
     if int(np.isfinite(book.fit["a"]).sum()) < 2:
-        section.add_missing_note("One expiry makes no surface.")
+        section.add_missing_note(f"A surface needs two expiries; {book.venue} has one.")
         return None
     title = f"{book.symbol} volatility surface on {book.venue}"
     return section.panel(plot.surface, book.fit, source=book.chain, title=title, size=(WIDE, 3.6))
@@ -299,13 +305,15 @@ def _day_before(data: Data, book: SymbolOptions) -> pd.DataFrame | None:
     rows = data.atm(book.symbol)
     if rows is None or not (rows["exchange"] == book.venue).all():
         return None
-    away = (rows["time"] - (book.chain["time"].max() - pd.Timedelta(1, "D"))).abs()
-    nearest = rows[(away == away.min()) & (away <= pd.Timedelta(3, "h"))]
-    at_one = nearest[nearest["time"] == nearest["time"].min()]
-    return None if at_one["iv"].isna().all() else at_one
+    day_before = book.chain["time"].max() - pd.Timedelta(1, "D")
+    distance = (rows["time"] - day_before).abs()
+    nearest = rows[(distance == distance.min()) & (distance <= pd.Timedelta(3, "h"))]
+    rows_of_time = nearest[nearest["time"] == nearest["time"].min()]
+    return None if rows_of_time["iv"].isna().all() else rows_of_time
 
 
 def _change(section: Section, data: Data, book: SymbolOptions) -> None:
+    """Add the change of volatility over a day, of the expiry nearest to 30 days."""
     metrics = data.metrics(book.symbol, book.venue)
     if metrics is None:
         return
@@ -322,11 +330,12 @@ def _change(section: Section, data: Data, book: SymbolOptions) -> None:
 
 
 def _venues(section: Section, data: Data, book: SymbolOptions, by_venue: pd.DataFrame) -> None:
+    """Add the level, its change, and the differences between venues."""
     _level(section, by_venue[by_venue["venue"] == book.venue].iloc[0], book)
     _change(section, data, book)
-    alive = list(by_venue.loc[by_venue["expiries"] > 1, "venue"])
-    if len(alive) < 2 or book.venue not in alive:
-        section.add_missing_note(f"One venue has options on {book.symbol}: there is nothing to compare.")
+    comparable = list(by_venue.loc[by_venue["expiries"] > 1, "venue"])
+    if len(comparable) < 2 or book.venue not in comparable:
+        section.add_missing_note(f"Only one venue has options on {book.symbol}: venues cannot be compared.")
         return
     gaps = _venue_gaps(by_venue, book.venue)
     if gaps:
@@ -335,28 +344,29 @@ def _venues(section: Section, data: Data, book: SymbolOptions, by_venue: pd.Data
 
 
 def _level(section: Section, row: pd.Series, book: SymbolOptions) -> None:
-    index, middle, skew = (
-        float(row[name]) for name in ("30-day strip index [%]", "30-day ATM [%]", "RR 25Δ")
-    )
+    """Add numbers and findings of volatility and skew at 30 days."""
+    index = float(row["30-day strip index [%]"])
+    atm = float(row["30-day ATM [%]"])
+    skew = float(row["RR 25Δ"])
     if np.isfinite(index):
         as_of = book.chain["time"].max()
         window = f"at {as_of:%Y-%m-%d %H:%M} UTC"
-        section.number(book.symbol, f"30-day ATM volatility, {book.venue}", f"{middle:.1f} %", window=window)
+        section.number(book.symbol, f"30-day ATM volatility, {book.venue}", f"{atm:.1f} %", window=window)
         section.number(book.symbol, f"30-day strip index, {book.venue}", f"{index:.1f} %", window=window)
     section.metric(f"{book.symbol} 30-day strip index, {book.venue}", index, "%")
-    section.metric(f"{book.symbol} 30-day ATM volatility, {book.venue}", middle, "%")
+    section.metric(f"{book.symbol} 30-day ATM volatility, {book.venue}", atm, "%")
     section.metric(f"{book.symbol} 25-delta risk reversal, {book.venue}", skew, "%")
-    if np.isfinite(middle):
+    if np.isfinite(atm):
         section.finding(
             "wide",
-            f"{book.symbol} options on {book.venue}: 30-day ATM volatility {middle:.1f} %, 25-delta risk "
+            f"{book.symbol} options on {book.venue}: 30-day ATM volatility {atm:.1f} %, 25-delta risk "
             f"reversal {skew:+.1f} volatility points ({'puts' if skew < 0 else 'calls'} richer).",
         )
 
 
 def _strikes_panel(section: Section, book: SymbolOptions) -> Panel | None:
     if not book.chain["open_interest"].fillna(0).sum() > 0:
-        section.add_missing_note(f"No open interest is known of options on {book.symbol} at {book.venue}.")
+        section.add_missing_note(f"Open interest of options on {book.symbol} at {book.venue} is unknown.")
         return None
     title = f"{book.symbol} open options by strike on {book.venue}"
     return section.panel(plot.strikes, book.chain, title=title, size=(WIDE, 3.8))

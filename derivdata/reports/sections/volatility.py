@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TENORS = ("7d", "30d", "90d")
-_LEAST = pd.Timedelta(3, "D")
-"""Shorter windows have no history of the index."""
+_MIN_WINDOW = pd.Timedelta(3, "D")
+"""Minimum window for a history of the index."""
 _IMPLIED_DAYS = 30.0
 _REALISED_DAYS = 7
-_LEAST_RETURNS = 24
+_MIN_RETURNS = 24
 _LONGEST = np.timedelta64(200, "D")
-"""Time to expiry of the options from which the history is computed, at most."""
+"""Maximum time to expiry of the options from which the history is computed."""
 FIRST_SCREEN = 3
 """Symbols in the figure of the first screen."""
 _HISTORY: dict[str, Any] = {"tenors": _TENORS, "method": "essvi", "weights": "price"}
@@ -47,21 +47,22 @@ class Level(NamedTuple):
 
 
 def history_panel(section: Section, data: Data, symbol: str, venue: str, now: Any) -> Panel | None:
-    """Return the panel of the index and of skew over time, which ends in `now`, and add their change."""
+    """Return the panel of the index and of skew over time, up to `now`, and add their change."""
     window = data.report_options.window
-    if not section.draws or window.end - window.start < _LEAST:
+    if not section.draws or window.end - window.start < _MIN_WINDOW:
         return None
     chains = data.surfaces(symbol, venue)
     if chains is None:
         section.add_missing_note(
-            f"Without option surfaces over time of {symbol} there is no history of the index and of skew."
+            f"The histories of the index and of skew need option surfaces over time, which the source does "
+            f"not have for {symbol}."
         )
         return None
-    near = chains["expiry"] <= chains["time"][-1] + _LONGEST  # no tenor lies beyond
+    near = chains["expiry"] <= chains["time"][-1] + _LONGEST  # later expiries are beyond all tenors
     history = _with_now(surface.history(chains.isel(expiry=np.flatnonzero(near)), **_HISTORY), *now)
     index = 100.0 * history["strip_index"].dropna("time")
     if not index.size:
-        section.add_missing_note(f"No expiries of {symbol} lie around 30 days over the window.")
+        section.add_missing_note(f"{symbol} has no expiries on both sides of 30 days over the window.")
         return None
     days = (index["time"].values[-1] - index["time"].values[0]) / np.timedelta64(1, "D")
     if days >= 1:
@@ -77,9 +78,9 @@ def history_panel(section: Section, data: Data, symbol: str, venue: str, now: An
 
 
 def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Timestamp) -> xr.Dataset:
-    """Return a history that ends in the numbers that the tables state for the chain of now.
+    """Append the numbers of the current chain, as in the tables, to a history.
 
-    `now` has the points by time to expiry and `index` is the strip index [%].
+    `now` has the points by time to expiry; `index` is the strip index [%].
     """
     earlier = history.sel(time=slice(None, when - pd.Timedelta(1, "s")))
     points = now.set_index("tenor [days]").reindex(earlier["tenor"].to_numpy())
@@ -97,27 +98,31 @@ def _with_now(history: xr.Dataset, now: pd.DataFrame, index: float, when: pd.Tim
 def compared(
     section: Section, data: Data, symbol: str, at_the_money: float, when: pd.Timestamp
 ) -> Level | None:
-    """Return 30-day ATM and 7-day realised volatility over time; None, with a note, where one is missing.
+    """Return 30-day ATM and 7-day realised volatility over time; None, with a note, if one is missing.
 
-    The line of implied volatility ends in the value that the tables state, `at_the_money` [%].
+    The last implied volatility is the value in the tables, `at_the_money` [%].
     """
+    # 1. Realised volatility.
     frame = data.atm(symbol)
     marks = data.prices(symbol)
     if frame is None or marks is None or marks["time"].nunique() < 2:
+        lacking = "prices" if frame is not None else "a history of options"
         section.add_missing_note(
-            f"Without {'prices' if frame is not None else 'a history of options'} of {symbol}, realised and "
-            "implied volatility are not compared."
+            f"Realised and implied volatility of {symbol} cannot be compared without {lacking}."
         )
         return None
     price = median_price(marks).assign_attrs(units="USD")
     step = pd.Timedelta(price["time"].diff("time").median().values)
     returns = min(round(pd.Timedelta(_REALISED_DAYS, "D") / step), price.sizes["time"] - 1)
-    if returns < _LEAST_RETURNS:
-        section.add_missing_note(f"Under {_LEAST_RETURNS} returns of {symbol}: too few to be a volatility.")
+    if returns < _MIN_RETURNS:
+        section.add_missing_note(
+            f"Realised volatility of {symbol} needs {_MIN_RETURNS} returns; the source has {returns}."
+        )
         return None
     days = returns * step / pd.Timedelta(1, "D")
     regular = price.reindex(time=pd.date_range(price["time"].values[0], price["time"].values[-1], freq=step))
     realised = volatility.bipower(regular, returns * step)["volatility"]
+    # 2. Implied volatility, which ends in the value of the current chain.
     implied = at_maturity(frame, pd.Timedelta(_IMPLIED_DAYS, "D"))
     if np.isfinite(at_the_money):
         earlier = implied.sel(time=slice(None, when - pd.Timedelta(1, "s")))
@@ -127,32 +132,34 @@ def compared(
     realised = realised.sel(time=slice(naive_utc(data.report_options.window.start), None))
     if not (implied.notnull().any() and realised.notnull().any()):
         section.add_missing_note(
-            f"No expiries of {symbol} lie around {_IMPLIED_DAYS:.0f} days over the window."
+            f"{symbol} has no expiries on both sides of {_IMPLIED_DAYS:.0f} days over the window."
         )
         return None
-    lines = [line.dropna("time") for line in (implied, realised)]
-    now_level, before = (100.0 * float(line[-1]) for line in lines)
-    first = 100.0 * float(lines[0][0])
-    span = float((lines[0]["time"][-1] - lines[0]["time"][0]) / np.timedelta64(1, "D"))
+    # 3. Last values and change.
+    implied_line = implied.dropna("time")
+    last_realised = 100.0 * float(realised.dropna("time")[-1])
+    change = 100.0 * float(implied_line[-1]) - 100.0 * float(implied_line[0])
+    span = float((implied_line["time"][-1] - implied_line["time"][0]) / np.timedelta64(1, "D"))
     section.number(
-        symbol, f"realised volatility, {days:.3g} days", f"{before:.1f} %", window="to the last price"
+        symbol, f"realised volatility, {days:.3g} days", f"{last_realised:.1f} %", window="to the last price"
     )
-    section.metric(f"{symbol} realised volatility, {days:.3g} days", before, "%")
-    return Level(symbol, implied, realised, frame, days, now_level - first, span)
+    section.metric(f"{symbol} realised volatility, {days:.3g} days", last_realised, "%")
+    return Level(symbol, implied, realised, frame, days, change, span)
 
 
 def answer_volatility(section: Section, levels: list[Level]) -> None:
-    """Answer on the first screen what volatility does, for the first symbols."""
+    """State volatility and its change on the first screen, for the first symbols."""
     words = []
     for level in levels[:FIRST_SCREEN]:
-        now, before = (100.0 * float(line.dropna("time")[-1]) for line in (level.implied, level.realised))
-        moved = f"{level.change:+.1f} points in {level.span:.3g} days"
-        words.append(f"{level.symbol}: 30-day ATM {now:.1f} % ({moved}), realised {before:.1f} %")
+        implied = 100.0 * float(level.implied.dropna("time")[-1])
+        realised = 100.0 * float(level.realised.dropna("time")[-1])
+        change = f"{level.change:+.1f} points in {level.span:.3g} days"
+        words.append(f"{level.symbol}: 30-day ATM {implied:.1f} % ({change}), realised {realised:.1f} %")
     if words:
         panel = section.panel(
             _draw_levels, levels[:FIRST_SCREEN], title="ATM and realised volatility", size=FLAT
         )
-        section.answer("What does volatility do?", f"{'; '.join(words)}.", panel)
+        section.answer("How does volatility change?", f"{'; '.join(words)}.", panel)
 
 
 def realised_panel(section: Section, level: Level) -> Panel:
@@ -164,12 +171,12 @@ def realised_panel(section: Section, level: Level) -> Panel:
 
 
 def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
-    """Draw ATM volatility of each symbol and, dashed, what was realised."""
+    """Draw ATM volatility of each symbol and, dashed, realised volatility."""
     for place, level in enumerate(levels):
         color = style.PALETTE[place]
         for name, line, stroke in (("30-day ATM", level.implied, "-"), ("realised", level.realised, "--")):
-            known = line.dropna("time")
-            label = f"{level.symbol} {name} {100.0 * float(known[-1]):.1f} %"
+            last = 100.0 * float(line.dropna("time")[-1])
+            label = f"{level.symbol} {name} {last:.1f} %"
             ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=label)
     title = f"30-day ATM and {levels[0].days:.3g}-day realised volatility"
     style.dress(ax, title=title, y="[% annualised]", form="percent")
