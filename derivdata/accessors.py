@@ -1,8 +1,8 @@
 """Accessors: ``.dd`` on tables, panels, surfaces and results has the functions that take them first.
 
-`KINDS` lists which functions a kind of object has. Each is a function of `derivdata.analysis`,
-`derivdata.plot` or the top of the package, called with the object as its first argument. Arguments, errors
-and results are those of the function; there is no second implementation.
+`KINDS` lists the functions of each kind of object. Each is a function of `derivdata.analysis`,
+`derivdata.plot` or `derivdata`, called with the object as its first argument. Other arguments, errors and
+results are the same as of the function.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ class Family:
         self._functions = functions
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        _refuse_private(self, name)
+        _reject_private(self, name)
         name = _ALIASES.get(self._name, {}).get(name, name)
         if name not in self._functions:
             raise AttributeError(
@@ -290,7 +290,7 @@ class Family:
     def __dir__(self) -> list[str]:
         aliases = _ALIASES.get(self._name, {})
         return sorted(
-            [*self._functions, *(name for name, whole in aliases.items() if whole in self._functions)]
+            [*self._functions, *(alias for alias, name in aliases.items() if name in self._functions)]
         )
 
     def __repr__(self) -> str:
@@ -300,15 +300,15 @@ class Family:
 class Accessor:
     """The functions of derivdata that take an object first, as methods: ``panel.dd.spread("okx", "bybit")``.
 
-    Functions have their own names. A name that several modules have is used with the module:
-    ``fit.dd.surface.iv(...)``. Figures are in ``plot``: ``panel.dd.plot.funding_heatmap()``.
+    A function whose name exists in several modules is called with its module: ``fit.dd.surface.iv(...)``.
+    Figures are in ``plot``: ``panel.dd.plot.funding_heatmap()``.
     """
 
     def __init__(self, data: Any) -> None:
         self._data = data
 
     def __getattr__(self, name: str) -> Any:
-        _refuse_private(self, name)
+        _reject_private(self, name)
         families, flat = functions_of(self._data)
         if name in flat:
             return _bound(flat[name], self._data)
@@ -318,11 +318,9 @@ class Accessor:
         if owners:
             several = " or ".join(f".dd.{family}.{name}" for family in owners)
             raise AttributeError(f"several modules have {name!r}: use {several}")
-        known = {*flat, *families}
-        raise AttributeError(
-            f"no function {name!r} takes this {type(self._data).__name__} first"
-            f"{_elsewhere(name, self._data) or did_you_mean(name, known, _listed(known))}"
-        )
+        available = {*flat, *families}
+        advice = _elsewhere(name, self._data) or did_you_mean(name, available, _listed(available))
+        raise AttributeError(f"no function {name!r} takes this {type(self._data).__name__} first{advice}")
 
     def __dir__(self) -> list[str]:
         families, flat = functions_of(self._data)
@@ -332,53 +330,52 @@ class Accessor:
         return f"<.dd: {', '.join(dir(self))}>"
 
 
-def _refuse_private(owner: Any, name: str) -> None:
-    """Refuse names with an underscore: copies and pickles ask for them before the data is there."""
+def _reject_private(owner: Any, name: str) -> None:
+    """Raise for names with an underscore, which copy and pickle read before ``_data`` is set."""
     if name.startswith("_"):
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
 
 
 def _elsewhere(name: str, data: Any) -> str:
-    """Return where a function is that takes another kind of object; empty text if there is none."""
+    """Return which kind of object a function takes; empty text for an unknown function."""
     owners = [kind for kind in KINDS if any(path.rpartition(".")[2] == name for path in kind.functions)]
     if not owners:
         return ""
     is_table = type(data).__name__ == "DataFrame"
     if is_table and any(kind.name == "panel" for kind in owners):
         return f": it takes a panel, .dd.panel().dd.{name}(...)"
-    listed = dict.fromkeys(
-        f"{kind.type} of kind {kind.name!r}" + (f" ({', '.join(kind.needs)})" if kind.needs else "")
-        for kind in owners
-    )
-    return f": it takes a {' or a '.join(listed)}"
+    kinds = []
+    for kind in owners:
+        needs = f" ({', '.join(kind.needs)})" if kind.needs else ""
+        kinds.append(f"{kind.type} of kind {kind.name!r}{needs}")
+    return f": it takes a {' or a '.join(dict.fromkeys(kinds))}"
 
 
 def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Return the functions that an object has: by family and name, and those whose name is unique."""
+    """Return the functions of an object: all by family and name, and those with a unique name."""
+    # 1. Functions of the kinds that the object is of; a dict keeps their order without duplicates.
     names = set(map(str, getattr(data, "columns", ()))) or set(map(str, getattr(data, "variables", ())))
     if type(data).__name__ == "DataFrame":
         names |= set(map(str, filter(None, data.index.names)))
-    found: dict[str, None] = {}
+    functions: dict[str, None] = {}
     for kind in KINDS:
         if kind.type == type(data).__name__ and names.issuperset(kind.needs):
-            found |= dict.fromkeys(kind.functions)
+            functions |= dict.fromkeys(kind.functions)
+    # 2. By family.
     families: dict[str, dict[str, str]] = {}
-    for path in found:
+    for path in functions:
         module, _, name = path.rpartition(".")
         family = module.rpartition(".")[2]
         if family not in ("", "analysis"):
             families.setdefault(family, {})[name] = path
-    counts = Counter(path.rpartition(".")[2] for path in found if not path.startswith("plot."))
-    flat = {
-        path.rpartition(".")[2]: path
-        for path in found
-        if not path.startswith("plot.") and counts[path.rpartition(".")[2]] == 1
-    }
-    return families, flat
+    # 3. Functions, except figures, whose name no other module has.
+    name_of = {path: path.rpartition(".")[2] for path in functions if not path.startswith("plot.")}
+    counts = Counter(name_of.values())
+    return families, {name: path for path, name in name_of.items() if counts[name] == 1}
 
 
 def register(library: str) -> None:
-    """Register ``.dd`` with pandas or xarray, which is imported."""
+    """Register ``.dd`` with an imported library, pandas or xarray."""
     if library == "pandas":
         from pandas.api.extensions import register_dataframe_accessor
 
@@ -392,7 +389,7 @@ def register(library: str) -> None:
 
 
 def _bound(path: str, data: Any) -> Callable[..., Any]:
-    """Return a function with its first argument given, under its own name, signature and docstring."""
+    """Return a function with its first argument set, and otherwise the same name, signature and docstring."""
     module, _, name = path.rpartition(".")
     owner = importlib.import_module(f"derivdata.{module}" if module else "derivdata")
     function = getattr(owner, name)

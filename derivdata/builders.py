@@ -1,4 +1,4 @@
-"""Builder analytics: an open table, as those of `derivdata.hip3`. Dev and above."""
+"""Builder analytics, as an open table like those of `derivdata.hip3`. Dev and above."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ __dir__ = __all__.copy
 
 @typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
-    """Return builders at a glance, a row per builder and one per day: ``GET /builder-analytics/dashboard``.
+    """Return an overview of builders: ``GET /builder-analytics/dashboard``.
 
     Parameters
     ----------
     window
-        A preset, a lookback or a start, as in `derivdata.hip3`; the service's own choice unless given.
+        A preset, a lookback or a start, as in `derivdata.hip3`; None leaves the choice to the service.
+
+    Returns
+    -------
+    DataFrame, open table ``builders_dashboard``
+        One row per builder and one per day.
     """
     return fetch_rows(endpoints.BUILDERS_DASHBOARD, {"range": window})

@@ -1,8 +1,8 @@
-"""Record and replay: the responses behind a notebook or a report as one portable file.
+"""Record and replay the responses behind a notebook or a report as one portable file.
 
-A bundle is a zip of JSON. It holds each response's raw body, status, relevant headers, request, server's
-date and hash, and what computed with them; never a key, a host's credentials or anything pickled. The file is
-`derivdata.client.bundle`'s; the tables that its responses make are made here, by the fetchers.
+A bundle is a zip of JSON: the raw body, status, relevant headers, request, date and hash of each response,
+and the versions that recorded them. It never contains keys, credentials or pickles. `derivdata.client.bundle`
+defines the file; this module builds tables from its responses, with the fetchers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from derivdata.client.bundle.layout import Entry, request_of, response_of
 from derivdata.client.bundle.reading import Bundle, info, verify
 from derivdata.client.bundle.recording import record, replay
 from derivdata.client.transport import SESSION, Response
-from derivdata.client.transport.session import Parts
+from derivdata.client.transport.session import Replacements
 from derivdata.errors import DataNotice, DeprecationNotice, DerivdataError, NotRecorded
 from derivdata.matrix import FETCHERS
 from derivdata.support import times
@@ -41,7 +41,7 @@ _ARGUMENTS = {
     "min_value": ("min_volume_usd",),
     "range": ("window", "start"),
 }
-"""Fetchers' arguments by wire name, where they are neither that name nor its plural."""
+"""Arguments of fetchers by wire name, if they are neither that name nor its plural."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class BundleTables:
     Attributes
     ----------
     tables
-        Table name to its rows; of rows with the same key, that of the latest answer.
+        Rows by table name; the latest response wins for rows with the same key.
     answers
-        One row per answer: ``path``, ``query``, ``status``, ``date``, ``sha256``, the ``table`` that it is
-        part of (missing where it is an error, or no fetcher makes a table of it) and its ``rows``.
+        One row per response: ``path``, ``query``, ``status``, ``date``, ``sha256``, the ``table`` that it is
+        part of (missing for an error, or without a fetcher for it) and its number of ``rows``.
     synthetic
-        Whether the recording is of synthetic data.
+        Whether the recorded data is synthetic.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -66,17 +66,22 @@ class BundleTables:
 
 @typed
 def tables_of(path: str | Path) -> BundleTables:
-    """Return every table that the responses of a bundle make.
+    """Return the tables of a bundle's responses.
 
     Parameters
     ----------
     path
         The bundle.
 
+    Returns
+    -------
+    BundleTables
+        Tables by name, and one row per response.
+
     Raises
     ------
     BundleError
-        It is not a bundle, damaged, or built to do harm.
+        The file is not a bundle, or it is damaged or malicious.
     """
     bundle = Bundle(path)
     frames: dict[str, list[pd.DataFrame]] = {}
@@ -85,7 +90,8 @@ def tables_of(path: str | Path) -> BundleTables:
         for entry in bundle.entries:
             endpoint = endpoint_of(entry.path)
             frame = table_of(entry, bundle.body(entry), bundle.manifest.asof)
-            name = rows = None
+            name = None
+            rows = None
             if endpoint is not None and isinstance(frame, pd.DataFrame):
                 name = endpoint.table
                 rows = len(frame)
@@ -93,7 +99,7 @@ def tables_of(path: str | Path) -> BundleTables:
             query = str(request_of(entry)).partition("?")[2]
             facts = {"path": entry.path, "query": query, "status": entry.status, "date": entry.date}
             lines.append({**facts, "sha256": entry.sha256, "table": name, "rows": rows})
-        joined = {name: _joined(name, parts) for name, parts in sorted(frames.items())}
+        joined = {name: _joined(name, table_frames) for name, table_frames in sorted(frames.items())}
         columns = ["path", "query", "status", "date", "sha256", "table", "rows"]
         answers = pd.DataFrame(lines, columns=columns).astype({"rows": "Int64"})
         return BundleTables(joined, answers, bool(bundle.manifest.synthetic))
@@ -101,24 +107,25 @@ def tables_of(path: str | Path) -> BundleTables:
         bundle.close()
 
 
-def _joined(name: str, parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """Return one table of several answers; repeated and overlapping requests give rows twice."""
+def _joined(name: str, frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return one table of several responses, without the duplicate rows of overlapping requests."""
     table = tables.TABLES.get(name)
-    plain = [part.set_axis(part.columns, axis=1) for part in parts]
-    for part in plain:
-        part.attrs = {}
+    # Copies without attrs: pd.concat would compare the attrs of all frames.
+    plain = [frame.set_axis(frame.columns, axis=1) for frame in frames]
+    for frame in plain:
+        frame.attrs = {}
     joined = pd.concat(plain, ignore_index=True)
     if table is not None:
         joined = table.conform(joined.drop_duplicates(list(table.key), keep="last"))
-    joined.attrs["provenance"] = joined_provenance([part.attrs.get("provenance") for part in parts])
+    joined.attrs["provenance"] = joined_provenance([frame.attrs.get("provenance") for frame in frames])
     return joined
 
 
 def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None:
     """Return the table of a response; None for an error, or if no fetcher sends this request.
 
-    The fetcher itself is called, with the request's parameters, at the recorded time `asof`, and given this
-    answer and no other.
+    The fetcher is called with the request's parameters at the recorded time `asof`, and gets only this
+    response.
     """
     endpoint = endpoint_of(entry.path)
     fetcher = None if endpoint is None or entry.status != 200 else FETCHERS.get(endpoint.table)
@@ -128,7 +135,7 @@ def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None
     sent = _sent(endpoint, request_of(entry), signature)
     if sent is None:
         return None
-    # A fetcher's own default may be sent
+    # Arguments that were not sent are None at first; if the fetcher does not accept this, its defaults apply.
     unsent = {n: None for n, p in signature.parameters.items() if p.default is not inspect.Parameter.empty}
     with _answering(entry, body, asof):
         frame = _called(fetcher, unsent | sent)
@@ -139,7 +146,7 @@ def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None
 
 @contextmanager
 def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
-    """Serve one response with a fixed clock and without progress."""
+    """Serve one response, at a fixed time and without warnings."""
     request = request_of(entry)
 
     def respond(requested: Request) -> Response:
@@ -149,10 +156,10 @@ def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
 
     def clock() -> pd.Timestamp:
         if asof is None:
-            raise NotRecorded("the clock", "the recording holds no time")
+            raise NotRecorded("the clock", "the recording has no clock")
         return times.instant(asof)
 
-    before: Parts = {
+    before: Replacements = {
         "responder": SESSION.responder,
         "observer": SESSION.observer,
         "clock": SESSION.clock,
@@ -168,6 +175,7 @@ def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
 
 
 def _called(fetcher: Callable[..., pd.DataFrame], arguments: dict[str, Any]) -> pd.DataFrame | None:
+    """Return a fetcher's result; None if it raises on the arguments or the response."""
     try:
         return fetcher(**arguments)
     except (DerivdataError, ValueError, TypeError):
@@ -188,13 +196,14 @@ def _sent(endpoint: Endpoint, request: Request, signature: inspect.Signature) ->
 
 
 def _value(kind: ParamKind, text: str) -> Any:
+    """Return the argument of a fetcher that is sent as `text`."""
     if kind is ParamKind.INTEGER:
         return int(text)
     if kind is ParamKind.NUMBER:
         return float(text)
     if kind is ParamKind.MILLIS:
         return pd.Timestamp(int(text), unit="ms", tz="UTC")
-    if kind is ParamKind.DAYS:  # the longest window, to the minute, that is requested as so many days
+    if kind is ParamKind.DAYS:  # the longest window, to the minute, that is requested as this number of days
         return f"{int(text.removesuffix('d')) * 1440 - 1}m"
     if kind is ParamKind.LIST:
         return text.split(",")
@@ -205,7 +214,7 @@ _ANSWER_COLUMNS = ("change", "path", "query_a", "query_b", "sha256_a", "sha256_b
 
 
 class _Pair(NamedTuple):
-    """A response of each recording, or of one."""
+    """Corresponding responses of two recordings; None if one does not have it."""
 
     a: Entry | None
     b: Entry | None
@@ -218,9 +227,9 @@ class BundleDiff:
     Attributes
     ----------
     answers
-        One row per answer that differs: ``change`` is ``changed`` (the same request), ``moved`` (the same
-        except its window), ``only in a`` or ``only in b``; queries and hashes of both; the ``table`` that
-        it makes and how many of its ``rows`` differ, missing where no fetcher makes one.
+        One row per response that differs: ``change`` is ``changed`` (the same request), ``moved`` (the same
+        except its window), ``only in a`` or ``only in b``; queries and hashes of both; its ``table`` and the
+        number of its ``rows`` that differ, missing without a fetcher for it.
     rows
         Table name to the rows that differ: the table's key, ``change`` (``changed``, ``only in a``,
         ``only in b``), and every other column twice, ending in ``_a`` and ``_b``.
@@ -237,26 +246,31 @@ class BundleDiff:
             return "BundleDiff(no difference)"
         counts = ", ".join(f"{n} {change}" for change, n in self.answers["change"].value_counts().items())
         rows = ", ".join(f"{len(frame)} of {name}" for name, frame in self.rows.items())
-        return f"BundleDiff(answers: {counts}; rows: {rows or 'none'})"
+        return f"BundleDiff(responses: {counts}; rows: {rows or 'none'})"
 
 
 @typed
 def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
-    """Return what differs between two recordings.
+    """Compare two recordings.
 
-    Answers are compared by their bodies, repeated ones in their order. A request that is in one recording
-    only is compared with one of the other that is the same except its times, if there is one: a
-    notebook that looks back from now asks for another window every day.
+    Responses are compared by their bodies, those of repeated requests in order. A request that is in only one
+    recording is compared with a request of the other that differs only in its times, if there is one: a
+    notebook with a lookback requests another window every day.
 
     Parameters
     ----------
     a, b
         Bundles.
 
+    Returns
+    -------
+    BundleDiff
+        Responses and rows that differ. It is False in a condition if nothing differs.
+
     Raises
     ------
     BundleError
-        One is not a bundle, damaged, or built to do harm.
+        A file is not a bundle, or it is damaged or malicious.
     """
     first = Bundle(a)
     try:
@@ -270,6 +284,7 @@ def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
 
 
 def _difference(a: Bundle, b: Bundle) -> BundleDiff:
+    """Compare two open bundles."""
     lines: list[tuple[Any, ...]] = []
     rows: dict[str, list[pd.DataFrame]] = {}
     for pair in _pairs(a.entries, b.entries):
@@ -285,7 +300,7 @@ def _difference(a: Bundle, b: Bundle) -> BundleDiff:
 
 
 def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:
-    """Responses side by side: by request, then the rest by request without its times."""
+    """Pair the responses by request, then the rest by request without its times."""
     exact, left_a, left_b = _matched(a, b, request_of)
     moved, only_a, only_b = _matched(left_a, left_b, _timeless)
     singles = [*(_Pair(e, None) for e in only_a), *(_Pair(None, e) for e in only_b)]
@@ -295,7 +310,7 @@ def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:
 def _matched(
     a: Iterable[Entry], b: Iterable[Entry], key: Callable[[Entry], Request]
 ) -> tuple[list[_Pair], list[Entry], list[Entry]]:
-    """Pairs with the same key, in order of arrival, and the rest of each side."""
+    """Return the pairs with the same key, in order of arrival, and the rest of each side."""
     waiting: dict[Request, list[Entry]] = {}
     for entry in b:
         waiting.setdefault(key(entry), []).append(entry)
@@ -311,13 +326,15 @@ def _matched(
 
 
 def _timeless(entry: Entry) -> Request:
+    """Return a request without its times."""
     endpoint = endpoint_of(entry.path)
     params = endpoint.params if endpoint is not None else ()
-    instants = {p.name for p in params if p.kind in (ParamKind.INSTANT, ParamKind.MILLIS)}
-    return Request(entry.path, tuple((n, v) for n, v in entry.query if n not in instants))
+    time_params = {p.name for p in params if p.kind in (ParamKind.INSTANT, ParamKind.MILLIS)}
+    return Request(entry.path, tuple((n, v) for n, v in entry.query if n not in time_params))
 
 
 def _line(pair: _Pair, name: str | None, changed: pd.DataFrame | None) -> tuple[Any, ...]:
+    """Return the row of `BundleDiff.answers` for a pair that differs."""
     if pair.a is None or pair.b is None:
         change = "only in b" if pair.a is None else "only in a"
     else:
@@ -329,7 +346,7 @@ def _line(pair: _Pair, name: str | None, changed: pd.DataFrame | None) -> tuple[
 
 
 def _compared(pair: _Pair, a: Bundle, b: Bundle) -> tuple[str | None, pd.DataFrame | None]:
-    """Return the table of a pair's endpoint and its rows that differ; None where no fetcher makes both."""
+    """Return the table of a pair's endpoint and the rows that differ; None without a fetcher for both."""
     endpoint = endpoint_of(next(e.path for e in pair if e is not None))
     if endpoint is None:
         return None, None
@@ -352,9 +369,9 @@ def _rows(table: Table, entry: Entry | None, bundle: Bundle) -> pd.DataFrame | N
 
 
 def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Rows of two frames of a table that differ, side by side.
+    """Return the rows that differ between two frames of a table, side by side.
 
-    The one time of a snapshot is not compared: the next snapshot has another in every row.
+    The time of a snapshot is not compared, since every snapshot has a different one.
     """
     snapshot = _is_snapshot(a) and _is_snapshot(b)
     key = [name for name in table.key if not (snapshot and name == "time")]
@@ -366,9 +383,10 @@ def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame
     shared = both["change"] == "both"
     differs = ~shared
     for name in values:
-        x = both[f"{name}_a"]
-        y = both[f"{name}_b"]
-        differs |= ~((x == y) | (x.isna() & y.isna())).fillna(False).astype(bool)
+        value_a = both[f"{name}_a"]
+        value_b = both[f"{name}_b"]
+        is_equal = (value_a == value_b) | (value_a.isna() & value_b.isna())
+        differs |= ~is_equal.fillna(False).astype(bool)
     labels = {"left_only": "only in a", "right_only": "only in b", "both": "changed"}
     both["change"] = both["change"].astype("str").map(labels)
     sides = [f"{name}_{side}" for name in values for side in "ab"]
@@ -380,6 +398,6 @@ def _is_snapshot(frame: pd.DataFrame) -> bool:
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with categories as text: two responses rarely have the same ones."""
+    """Return the frame with categories as text, since two responses rarely have the same categories."""
     texts = [n for n, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
     return frame.astype(dict.fromkeys(texts, "str"))

@@ -1,8 +1,8 @@
-"""Cards: small files with the computation of a result and its figures, which can be run again.
+"""Cards: small files that store how a result was computed and its figures, and can be run again.
 
-A card has the call with its arguments and the calls behind them, hashes of the data, versions, and key
-figures with a tolerance each. With the recording of the responses (`derivdata.record`), the result is
-computed again offline.
+A card has the call with its arguments and the calls that made these, hashes of the data, versions, and key
+figures with a tolerance each. With the recording of the responses (`derivdata.record`), `rerun` computes the
+result again offline.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["card", "card_of_report", "rerun"]
 _ISLAND = re.compile(r'<script type="application/json" id="card">(.*?)</script>', re.DOTALL)
-"""Where the page of a report holds its card."""
+"""Script element of a report's page that contains its card."""
 
 
 def __dir__() -> list[str]:
@@ -53,39 +53,39 @@ def card(
     tolerance: float = _TOLERANCE,
     tolerances: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Write how a result was made and its key figures to a JSON file.
+    """Write how a result was made, and its key figures to a JSON file.
 
     Parameters
     ----------
     result
-        What a public function of the library returned: a table, an array or a dataset with labels.
+        The unchanged result of a public function of the library: a DataFrame, a DataArray or a Dataset.
     path
         The file, replaced atomically.
     tolerance
-        Largest difference of a figure that `rerun` accepts, relative to the larger of 1 and the figure.
+        Maximum difference of a figure that `rerun` accepts, relative to the larger of 1 and the figure.
     tolerances
-        Others, by the name of a figure.
+        Tolerances of single figures, by name.
 
     Returns
     -------
     dict
         The content: ``call``, ``versions``, ``figures`` (each with ``value`` and ``tolerance``), ``sha256``
-        of the result, and ``provenance``. Figures of a dataset are its single values, and count, mean,
-        minimum and maximum of its other variables. Figures of a table are its rows, and the same of its
-        columns of numbers.
+        of the result, and ``provenance``. Figures of a dataset are its scalars, and count, mean, minimum and
+        maximum of its other variables. Figures of a table are its number of rows, and the same statistics of
+        its numeric columns.
 
     Raises
     ------
     TypeError
-        `result` has no record of a call. An argument is a lambda or a function within a function, whose code
-        another session cannot import. Data was passed that no function of the library returned.
+        `result` does not have a record of its call. An argument is a lambda or a nested function, which
+        another session cannot import. An argument is data that the library did not return.
     ValueError
         `tolerances` names a figure that the result does not have.
 
     Notes
     -----
-    A selection by labels (``panel.sel(symbol="BTC")``) between two calls is repeated by `rerun`. Any other
-    change of data between two calls is not part of the record: `rerun` then names the argument that differs.
+    `rerun` repeats a selection by labels (``panel.sel(symbol="BTC")``) between two calls. Other changes of
+    data between two calls are not recorded: `rerun` then raises and names the argument that differs.
 
     Examples
     --------
@@ -96,20 +96,22 @@ def card(
     record = calls.record_of(result)
     if record is None:
         raise TypeError(
-            "result has no record of a call: pass the unchanged result of a function of derivdata"
+            "result must have a record of its call: pass the unchanged result of a function of derivdata"
         )
     versions = record.pop("versions")
     _require_importable(record, record["function"])
     values = figures(result)
     unknown = sorted(set(tolerances or {}) - set(values))
     if unknown:
-        raise ValueError(f"tolerances: the result has no figure {unknown[0]!r}; it has {', '.join(values)}")
-    allowed = dict.fromkeys(values, tolerance) | dict(tolerances or {})
+        raise ValueError(f"tolerances: unknown figure {unknown[0]!r}; the result has {', '.join(values)}")
+    tolerance_of = dict.fromkeys(values, tolerance) | dict(tolerances or {})
     written = {
         "format": _FORMAT,
         "call": record,
         "versions": versions,
-        "figures": {name: {"value": value, "tolerance": allowed[name]} for name, value in values.items()},
+        "figures": {
+            name: {"value": value, "tolerance": tolerance_of[name]} for name, value in values.items()
+        },
         "sha256": calls.digest(_computed(result)),
         "provenance": _origin(result),
     }
@@ -122,31 +124,31 @@ def card(
 def rerun(
     path: str | Path, data: str | Path | None = None, *, archive: str | Path | None = None
 ) -> pd.DataFrame:
-    """Compute the result of a card again, and compare its figures with those that are recorded.
+    """Compute the result of a card again, and compare its figures with the recorded ones.
 
     Parameters
     ----------
     path
-        A file that `card` wrote, or the page of a report, which has a card of its figures.
+        A file that `card` wrote, or the page of a report, which contains a card.
     data
-        The recording of the responses (`derivdata.record`); nothing else is read then. None requests them
-        from the source that this session is connected to, or replays.
+        The recording of the responses (`derivdata.record`), which is then the only source. None requests them
+        from the connected source, or from an active replay.
     archive
-        The folder of the archive, or a copy of it, whose rows `Archive.read` returned for this result.
+        The folder of the archive, or of a copy, if the card is made of rows of `Archive.read`.
 
     Returns
     -------
     DataFrame
         One row per figure: ``figure``, ``recorded``, ``new``, ``difference``, ``tolerance``, ``equal``.
-        ``attrs["identical"]`` is whether all values of the result are bit-equal.
+        ``attrs["identical"]`` is True if all values of the result are bit-equal.
 
     Raises
     ------
     ValueError
-        The file is not a card; data differs from what the card was made of, with the argument that does; rows
-        of an archive are needed, and `archive` is None.
+        The file is not a card; the data of an argument differs from the card's; rows of an archive are needed
+        and `archive` is None.
     BundleError, NotRecorded
-        The recording is damaged, or lacks a request.
+        The recording is damaged, or does not contain a request.
 
     Examples
     --------
@@ -167,18 +169,21 @@ def rerun(
     for name, figure in written["figures"].items():
         recorded = _number(figure["value"])
         value = _number(new.get(name))
-        allowed = figure["tolerance"]
+        relative = figure["tolerance"]
         difference = value - recorded
         both_missing = np.isnan(recorded) and np.isnan(value) and name in new
-        equal = both_missing or value == recorded or abs(difference) <= allowed * max(1.0, abs(recorded))
-        rows.append((name, recorded, value, 0.0 if both_missing else difference, allowed, bool(equal)))
+        if both_missing:
+            difference = 0.0
+        is_close = abs(difference) <= relative * max(1.0, abs(recorded))
+        equal = both_missing or value == recorded or is_close
+        rows.append((name, recorded, value, difference, relative, bool(equal)))
     table = pd.DataFrame(rows, columns=["figure", "recorded", "new", "difference", "tolerance", "equal"])
     table.attrs["identical"] = digest == written["sha256"]
     return table
 
 
 def card_of_report(arguments: Mapping[str, Any], figures: Mapping[str, float]) -> str:
-    """Return the card of a report as the text of a JSON script in its page."""
+    """Return the card of a report as a JSON script element for its page."""
     values = {name: _plain(value) for name, value in figures.items()}
     written = {
         "format": _FORMAT,
@@ -198,11 +203,11 @@ def _report_again(written: Mapping[str, Any]) -> tuple[dict[str, float | None], 
     """Write the report of a card again, and return its figures and their hash."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        given = {
+        arguments = {
             name: _value(description, f"{name} of report", {})
             for name, description in written["call"]["arguments"].items()
         }
-        derivdata.report(**given, out=page)
+        derivdata.report(**arguments, out=page)
         again = _read(page)
     return {name: figure["value"] for name, figure in again["figures"].items()}, again["sha256"]
 
@@ -220,36 +225,37 @@ def _computed_again(
 
 
 def _has_other_versions(recorded: Mapping[str, str]) -> bool:
-    """Return whether a library had another version then: fits differ in their last digits."""
+    """Return whether a library has another version than recorded, so that fits differ in the last digits."""
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in recorded}
     return any(loaded[name] not in (None, version) for name, version in recorded.items())
 
 
 def figures(result: Any) -> dict[str, float | None]:
-    """Return the key figures of a result by name; a figure that is missing is None."""
+    """Return the key figures of a result by name; a missing figure is None."""
     import xarray as xr
 
+    numbers: dict[str, Any] = {}
     if isinstance(result, pd.DataFrame):
-        numbers = {
-            str(name): result[name] for name in result if pd.api.types.is_numeric_dtype(result[name].dtype)
-        }
-        listed: dict[str, Any] = {"rows": len(result)}
-        for name, column in numbers.items():
-            listed |= _summary(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
-        return {name: _plain(value) for name, value in listed.items()}
-    is_array = isinstance(result, xr.DataArray)
-    variables = {"value" if result.name is None else result.name: result} if is_array else result.data_vars
-    listed = {}
+        numbers["rows"] = len(result)
+        for name in result:
+            if pd.api.types.is_numeric_dtype(result[name].dtype):
+                numbers |= _summary(str(name), result[name].to_numpy(dtype=np.float64, na_value=np.nan))
+        return {name: _plain(value) for name, value in numbers.items()}
+    if isinstance(result, xr.DataArray):
+        variables = {"value" if result.name is None else result.name: result}
+    else:
+        variables = result.data_vars
     for key, variable in variables.items():
         name = str(key)
         values = np.asarray(variable.values)
         if values.dtype.kind not in "iufb":
             continue
-        listed |= {name: values.item()} if values.ndim == 0 else _summary(name, values)
-    return {name: _plain(value) for name, value in listed.items()}
+        numbers |= {name: values.item()} if values.ndim == 0 else _summary(name, values)
+    return {name: _plain(value) for name, value in numbers.items()}
 
 
 def _summary(name: str, values: Any) -> dict[str, Any]:
+    """Return count, mean, minimum and maximum of the finite values."""
     finite = values[np.isfinite(values)].astype(np.float64)
     summary: dict[str, Any] = {f"{name}.count": finite.size}
     if finite.size:
@@ -271,12 +277,14 @@ def _computed(result: Any) -> Any:
 
 
 def _origin(result: Any) -> dict[str, Any]:
+    """Return source, time and attribution from the provenance of a result."""
     attached = result.attrs.get("provenance")
     origin = json.loads(attached) if isinstance(attached, str) else dict(attached or {})
     return {name: origin[name] for name in _ORIGIN if name in origin}
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Read a card from its file, or from the page of a report."""
     text = path.read_text(encoding="utf-8")
     island = _ISLAND.search(text)
     try:
@@ -285,20 +293,20 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not a card: {problem}") from None
     missing = {"format", "call", "figures", "sha256"} - set(written if isinstance(written, dict) else ())
     if missing:
-        raise ValueError(f"{path} is not a card: it has no {sorted(missing)[0]!r}")
+        raise ValueError(f"{path} is not a card: {sorted(missing)[0]!r} is missing")
     if written["format"] != _FORMAT:
         raise ValueError(f"{path}: expected a card of format {_FORMAT}, got {written['format']}")
     return dict(written)
 
 
 def _require_importable(record: Mapping[str, Any], place: str) -> None:
-    """Refuse a call that another session cannot repeat, and name the argument."""
+    """Raise if another session cannot repeat a call, and name the argument."""
     for where, description in _named_descriptions(record["arguments"], place):
         if "data" in description:
             if "call" not in description:
                 raise TypeError(
-                    f"{where}: no function of derivdata returned the {description['data']}, so that the card "
-                    "cannot say how it is made; fetch it, or load it with dd.datasets or an archive"
+                    f"{where}: the {description['data']} was not returned by a function of derivdata, so the "
+                    "card cannot record how to make it; fetch it, or load it with dd.datasets or an archive"
                 )
             _require_importable(description["call"], description["call"]["function"])
         for name in ("function", "type"):
@@ -307,17 +315,17 @@ def _require_importable(record: Mapping[str, Any], place: str) -> None:
 
 
 def _require_code(code: str, place: str) -> None:
-    """Refuse the name of a function or class that cannot be imported."""
+    """Raise if another session cannot import a function or class by this name."""
     if "<lambda>" in code:
-        raise TypeError(f"{place}: {code} is a lambda: define a function at the top of a module")
+        raise TypeError(f"{place}: {code} is a lambda; define a function at the top of a module")
     if "<locals>" in code:
-        raise TypeError(f"{place}: {code} is defined within a function: define it at the top of a module")
+        raise TypeError(f"{place}: {code} is defined within a function; define it at the top of a module")
     if code.startswith("__main__:"):
-        raise TypeError(f"{place}: {code} is defined in this session: put it into a module")
+        raise TypeError(f"{place}: {code} is defined in this session; put it into a module")
 
 
 def _descriptions(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object of a description with its place, without those of calls behind data."""
+    """Yield every object of a description with its place, except the calls that made data."""
     if isinstance(value, list):
         for item in value:
             yield from _descriptions(item, place)
@@ -331,7 +339,7 @@ def _descriptions(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _named_descriptions(named: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of arguments or fields, whose names may be words such as ``data``."""
+    """Yield the objects of arguments or fields, whose names may equal keys of a description (``data``)."""
     for name, item in named.items():
         yield from _descriptions(item, f"{place}, {name}")
 
@@ -343,32 +351,33 @@ _STRUCTURE = ("mapping", "tuple", "set", "args", "partial")
 def _evaluated(
     record: Mapping[str, Any], *, other_versions: bool = False, archive: str | Path | None = None
 ) -> Any:
-    """Return the result of a recorded call, each call of a chain made once."""
-    made: dict[str, Any] = {_OTHER_VERSIONS: other_versions, _ARCHIVE: archive}
-    return _call(record, made)
+    """Return the result of a recorded call; every call of the chain is made once."""
+    results: dict[str, Any] = {_OTHER_VERSIONS: other_versions, _ARCHIVE: archive}
+    return _call(record, results)
 
 
 _OTHER_VERSIONS = "other versions"
 _ARCHIVE = "archive"
 
 
-def _call(record: Mapping[str, Any], made: dict[str, Any]) -> Any:
+def _call(record: Mapping[str, Any], results: dict[str, Any]) -> Any:
+    """Return the result of a recorded call from `results`, where it is stored on first use."""
     key = json.dumps(record, sort_keys=True)
-    if key not in made:
+    if key not in results:
         name = record["function"]
-        given = {
-            argument: _value(description, f"{argument} of {name}", made)
+        arguments = {
+            argument: _value(description, f"{argument} of {name}", results)
             for argument, description in record["arguments"].items()
         }
-        function = _archive_reader(made[_ARCHIVE]) if name == calls.ARCHIVE_READ else _public(name)
-        made[key] = function(**given)
-    return made[key]
+        function = _archive_reader(results[_ARCHIVE]) if name == calls.ARCHIVE_READ else _public(name)
+        results[key] = function(**arguments)
+    return results[key]
 
 
 def _archive_reader(folder: str | Path | None) -> Any:
     """Return the function that reads rows of an archive."""
     if folder is None:
-        raise ValueError("the card is made of rows of an archive: name its folder with archive=")
+        raise ValueError("the card is made of rows of an archive; pass its folder as archive=")
     sources = importlib.import_module("derivdata.sources.archive")  # a layer above this module
     return sources.open_archive(folder, create=False).read
 
@@ -383,81 +392,85 @@ def _public(name: str) -> Any:
 
 
 def _imported(code: str, source: str | None) -> Any:
+    """Import a function or class, and raise if its source code is not the recorded one."""
     module, _, qualname = code.partition(":")
     value = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
     if source is not None and calls.source_of(value) != source:
-        raise ValueError(
-            f"the code of {code} has changed since the card was made: its source has another hash"
-        )
+        raise ValueError(f"the source code of {code} has changed since the card was made: its hash differs")
     return value
 
 
-def _value(description: Any, place: str, made: dict[str, Any]) -> Any:
-    """Return the argument that a description is of."""
+def _value(description: Any, place: str, results: dict[str, Any]) -> Any:
+    """Return the argument of a description."""
     if isinstance(description, list):
-        return [_value(item, place, made) for item in description]
+        return [_value(item, place, results) for item in description]
     if not isinstance(description, dict):
         return description
     for name, build in _BUILDERS.items():
         if name in description:
-            return build(description, place, made)
-    raise ValueError(f"{place}: the card describes it by {sorted(description)}, which cannot be made again")
+            return build(description, place, results)
+    raise ValueError(
+        f"{place}: the card describes it by {sorted(description)}, from which it cannot be made again"
+    )
 
 
-def _built_data(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
-    value = _call(description["call"], made)
+def _built_data(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
+    """Return the result of a call, or the selection from it that was recorded."""
+    value = _call(description["call"], results)
     expected = description.get("sha256")
     if expected is None or calls.digest(value) == expected:
         return value
     selected = _selected(value, description.get("labels", {}))
-    chosen = value if selected is None else selected
-    if made.get(_OTHER_VERSIONS):
-        return chosen  # the figures of the result are compared
+    best_guess = value if selected is None else selected
+    if results.get(_OTHER_VERSIONS):
+        return best_guess  # other versions never give the same hash; only the final figures are compared
     recorded = description.get("sums")
     if recorded is not None:
-        for candidate in (chosen, value):
+        for candidate in (best_guess, value):
             if calls.are_close(recorded, candidate):
                 return candidate
     if selected is None or calls.digest(selected) != expected:
         raise ValueError(
-            f"{place}: dd.{description['call']['function']} returns other data than the card was made of: it "
-            "was changed between the calls, or the recording is another one"
+            f"{place}: the data differs from the card's: dd.{description['call']['function']} returns other "
+            "data; it was changed between the calls, or this is another recording"
         )
     return selected
 
 
 def _selected(value: Any, labels: Mapping[str, Any]) -> xr.DataArray | xr.Dataset | None:
-    """Return what `sel` made of an array, by the labels that were left; None where that cannot be told."""
+    """Repeat a selection from an array, by the labels of the selection; None if it cannot be repeated."""
     if not hasattr(value, "sel"):
         return None
     for dim in [str(name) for name in value.dims]:
-        wanted = labels.get(dim)
-        if isinstance(wanted, dict) and "first" in wanted:
-            value = value.sel({dim: slice(wanted["first"], wanted["last"])})
-        elif wanted is not None and not isinstance(wanted, dict):
-            value = value.sel({dim: wanted})
+        selection = labels.get(dim)
+        if isinstance(selection, dict) and "first" in selection:
+            value = value.sel({dim: slice(selection["first"], selection["last"])})
+        elif selection is not None and not isinstance(selection, dict):
+            value = value.sel({dim: selection})
     dropped = [name for name in value.coords if str(name) not in labels]
     return value.drop_vars(dropped)  # type: ignore[no-any-return]
 
 
-def _built_instance(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
+def _built_instance(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
     kind = _imported(description["type"], description["source"])
-    fields = {name: _value(item, place, made) for name, item in description["fields"].items()}
+    fields = {name: _value(item, place, results) for name, item in description["fields"].items()}
     if dataclasses.is_dataclass(kind):
         fields = {field.name: fields[field.name] for field in dataclasses.fields(kind) if field.init}
     return kind(**fields)
 
 
-def _built_partial(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
-    function = _value(description["partial"], place, made)
-    args = [_value(item, place, made) for item in description["args"]]
+def _built_partial(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
+    function = _value(description["partial"], place, results)
+    args = [_value(item, place, results) for item in description["args"]]
     return functools.partial(
-        function, *args, **{name: _value(item, place, made) for name, item in description["keywords"].items()}
+        function,
+        *args,
+        **{name: _value(item, place, results) for name, item in description["keywords"].items()},
     )
 
 
-def _built_array(description: Mapping[str, Any], place: str, made: dict[str, Any]) -> Any:
-    values = [_value(item, place, made) for item in description["values"]]
+def _built_array(description: Mapping[str, Any], place: str, results: dict[str, Any]) -> Any:
+    values = [_value(item, place, results) for item in description["values"]]
     return np.array(values, dtype=description["array"]).reshape(description["shape"])
 
 
@@ -465,16 +478,16 @@ _BUILDERS: dict[str, Any] = {
     "data": _built_data,
     "partial": _built_partial,
     "type": _built_instance,
-    "function": lambda d, _place, _made: _imported(d["function"], d["source"]),
-    "float": lambda d, _place, _made: float(d["float"]),
-    "timedelta": lambda d, _place, _made: pd.Timedelta(d["timedelta"]),
-    "time": lambda d, _place, _made: pd.Timestamp(d["time"]),
-    "tuple": lambda d, place, made: tuple(_value(item, place, made) for item in d["tuple"]),
-    "set": lambda d, place, made: {_value(item, place, made) for item in d["set"]},
-    "mapping": lambda d, place, made: {
-        _value(key, place, made): _value(item, place, made) for key, item in d["mapping"]
+    "function": lambda d, _place, _results: _imported(d["function"], d["source"]),
+    "float": lambda d, _place, _results: float(d["float"]),
+    "timedelta": lambda d, _place, _results: pd.Timedelta(d["timedelta"]),
+    "time": lambda d, _place, _results: pd.Timestamp(d["time"]),
+    "tuple": lambda d, place, results: tuple(_value(item, place, results) for item in d["tuple"]),
+    "set": lambda d, place, results: {_value(item, place, results) for item in d["set"]},
+    "mapping": lambda d, place, results: {
+        _value(key, place, results): _value(item, place, results) for key, item in d["mapping"]
     },
-    "numpy": lambda d, _place, _made: np.dtype(d["numpy"]).type(d["value"]),
+    "numpy": lambda d, _place, _results: np.dtype(d["numpy"]).type(d["value"]),
     "array": _built_array,
 }
-"""How each description of an argument is made into a value again."""
+"""Functions that build an argument from its description, by the key that identifies the description."""

@@ -1,4 +1,4 @@
-"""Delivery: the prices at which options and dated futures are settled when they expire."""
+"""Delivery prices: the settlement prices of options and dated futures at expiry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def prices(
     *,
     venues: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the delivery prices of every venue over a window.
+    """Return the delivery prices of each venue over a window.
 
     Parameters
     ----------
@@ -33,16 +33,17 @@ def prices(
     Returns
     -------
     DataFrame, table ``delivery_prices``
-        One row per symbol, venue, contract and time of delivery; ``price_usd`` [USD], a mean of the
-        venue's index over the half hour before. ``contract`` says what was settled: ``"option:USDT"``,
-        ``"future:USD"``, ``"index:USD"`` for all that expires on an index (Deribit), ``"unstated"`` for rows
-        that an earlier version stored. A day on which nothing expired may have a row too, as Deribit's have.
+        One row per symbol, venue, contract and time of delivery; ``price_usd`` [USD] is the mean of the
+        venue's index over the last half hour. ``contract`` is the settled contract: ``"option:USDT"``,
+        ``"future:USD"``, ``"index:USD"`` for all contracts on an index (Deribit), or ``"unstated"`` for rows
+        that an earlier version stored. Days without an expiry may have rows too, as on Deribit.
 
     Notes
     -----
-    ``GET /local/delivery/prices``, which is not part of the API document. Deribit has one price of each
-    index, OKX those of futures and of options, Binance those of quarterly futures and of options, which
-    differ. An index in USDT is not one in USD. Errors are those of `derivdata.prices.history`.
+    ``GET /local/delivery/prices``, which is not part of the API document. Deribit has one price per index.
+    OKX has separate prices of futures and options, and so has Binance, where the prices of quarterly futures
+    and options differ. Prices in USDT and in USD are different contracts. Errors: see
+    `derivdata.prices.history`.
 
     >>> dd.delivery.prices("BTC", "7d", venues=["deribit"]).shape
     (7, 5)

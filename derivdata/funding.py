@@ -1,8 +1,8 @@
-"""Funding rates: now, over time, and as paid.
+"""Funding rates: current rates, history, and settled payments.
 
-Rates are in basis points of notional per 8 hours, longs pay shorts when positive. History and snapshot
-are ``sampled``: the running rate, to be integrated over time. Settlements are ``settled``: payments, to be
-added up. The API gives them for information; they are not for P&L or production trading.
+Rates are in basis points of notional per 8 hours; longs pay shorts when positive. Snapshot and history are
+``sampled``: the running rate, to be integrated over time. Settlements are ``settled``: payments, to be
+summed. The API publishes them for information only, not for P&L or production trading.
 """
 
 from __future__ import annotations
@@ -90,23 +90,23 @@ def snapshot(
     Parameters
     ----------
     symbols, venues
-        Base symbols and venues, one or several; None for all. The response has all of them: the selection is
-        made here.
+        Base symbols and venues, one or several; None for all. The service always returns all of them, and
+        the library selects.
 
     Returns
     -------
     DataFrame, table ``funding_snapshot``
-        One row per symbol and venue that has a rate. ``rate_bps_8h`` [bps/8h] is normalised by the
-        service; ``rate_native`` [fraction per interval] is the venue's own and may be missing, as may
-        ``interval_hours`` [h] and ``oi_rank`` (beyond the ranked list). ``time`` is the response's own
-        time, not the age of each rate.
+        One row per symbol and venue with a rate. ``rate_bps_8h`` [bps/8h] is normalised by the service.
+        ``rate_native`` [fraction per interval] is the venue's own rate; it may be missing, as may
+        ``interval_hours`` [h] and ``oi_rank`` (beyond the ranked list). ``time`` is the time of the response,
+        not of each rate.
 
     Raises
     ------
     FetchError, SchemaError
-        No response, or one that is not this table.
+        The request failed, or the response is not this table.
     NotFound
-        A symbol has no rate on any venue, or none on `venues`.
+        A symbol does not have a rate on any venue, or on `venues`.
 
     Notes
     -----
@@ -128,11 +128,11 @@ def metadata() -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``funding_metadata``
-        One row per venue. ``interval_hours`` [h] is the venue's usual interval; single symbols differ.
+        One row per venue. ``interval_hours`` [h] is the venue's usual interval; single symbols may differ.
 
     Notes
     -----
-    ``GET /funding/metadata``, Dev and above. Errors are those of `snapshot`.
+    ``GET /funding/metadata``, Dev and above. Errors: see `snapshot`.
     """
     answer = transport.get(endpoints.FUNDING_METADATA, {}, into=_Metadata)
     return tabulate(tables.TABLES["funding_metadata"], [answer], _metadata_columns)
@@ -148,7 +148,7 @@ def history(
     resolution: times.Resolution | None = "1h",
     by: By = "symbol",
 ) -> pd.DataFrame:
-    """Return the funding rate of every venue over a window, sampled.
+    """Return the sampled funding rate of each venue over a window.
 
     Parameters
     ----------
@@ -156,36 +156,36 @@ def history(
         Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows. Names
         of perpetuals such as ``"BTCUSDT"`` or ``"BTC-PERP"`` are read as their asset.
     start, end
-        Half-open window ``[start, end)``; a naive time is UTC; ``"30d"`` looks back from `end`; no
-        `end` is `derivdata.asof`.
+        Half-open window ``[start, end)``. A naive time is UTC; ``"30d"`` looks back from `end`; without
+        `end` the window ends at `derivdata.asof`.
     venues
         Venues; None is all. ``"Binance"`` and ``"htx"`` are read as the API's ``binance`` and ``huobi``.
     resolution
-        Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the server, which
-        makes it by the length of the window, and with it the statistics of what comes back.
+        Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. With None the server chooses it by the length of
+        the window, which affects the statistics of the result.
     by
-        ``"coin"`` returns all contracts of the symbols' coins that the source lists: of ``"PEPE"`` also
-        ``1000PEPE`` and ``kPEPE``, of ``"POL"`` also ``MATIC``. Each keeps its symbol, and
-        ``dd.panel(table, by="coin")`` joins them. ``"symbol"`` names such contracts in a `DataNotice`.
+        ``"coin"`` returns all contracts of the symbols' coins that the source lists: for ``"PEPE"`` also
+        ``1000PEPE`` and ``kPEPE``, for ``"POL"`` also ``MATIC``. Each row keeps its symbol, and
+        ``dd.panel(table, by="coin")`` joins them. With ``"symbol"`` a `DataNotice` names such contracts.
 
     Returns
     -------
     DataFrame, table ``funding_history``
         One row per symbol, venue and step. ``rate_bps_8h`` [bps/8h] is sampled, not settled: integrate
-        it over time, do not sum it. A null on the wire is no row; a window without data gives zero rows and
-        a `DataNotice`.
+        it over time, do not sum it. Null rates are dropped. A window without data gives zero rows and a
+        `DataNotice`.
 
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name, time or resolution is not one.
+        `start` is not before `end`; a name, time or resolution is not valid.
     NotFound
-        A symbol has no rows and is not in the source's own list.
+        A symbol does not have rows and is not in the source's own list.
     TierError
         The key may not read history, or not that far back.
     FetchError, SchemaError
-        No answer, or one that is not this table. A partial table is never returned; what had come stays
-        in the cache, so that the same call goes on from there.
+        A request failed, or a response is not this table. A partial table is never returned; the responses
+        so far are in the cache, so that the same call continues from there.
 
     Notes
     -----
@@ -198,8 +198,8 @@ def history(
     slugs = venue_names(venues)
     listed = symbols_to_request(endpoints.FUNDING_HISTORICAL, symbol_names(symbols), by)
     spans = pieces(endpoints.FUNDING_HISTORICAL, window, resolution, slugs)
-    each = [{"symbol": s, "exchanges": slugs, "resolution": resolution} for s in listed]
-    answers = get_windows(endpoints.FUNDING_HISTORICAL, each, spans, _History)
+    queries = [{"symbol": symbol, "exchanges": slugs, "resolution": resolution} for symbol in listed]
+    answers = get_windows(endpoints.FUNDING_HISTORICAL, queries, spans, _History)
     return tabulate(tables.TABLES["funding_history"], answers, _history_columns, listed=listed)
 
 
@@ -212,7 +212,7 @@ def settlements(
     venues: str | Sequence[str] | None = None,
     by: By = "symbol",
 ) -> pd.DataFrame:
-    """Return the funding payments of every venue over a window.
+    """Return the funding payments of each venue over a window.
 
     Parameters
     ----------
@@ -224,56 +224,56 @@ def settlements(
     DataFrame, table ``funding_settlements``
         One row per symbol, venue and settlement, for the ``interval_hours`` [h] that end at ``time``.
         ``rate_bps_8h`` [bps/8h] is normalised: the payment is ``rate_bps_8h × interval_hours / 8`` bps.
-        ``rate_native`` is the fraction of notional that is paid; a payment whose interval is not known has
-        only that. After a halt, a row may add up several payments (``payment_count``). Times within 60 s of
-        an hour are that hour.
+        ``rate_native`` is the payment as a fraction of notional; a payment with an unknown interval has only
+        ``rate_native``. After a halt, a row may be the sum of several payments (``payment_count``). Times
+        within 60 s of an hour are rounded to it.
 
     Notes
     -----
-    ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``. Errors are
-    those of `history`.
+    ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``. Errors: see
+    `history`.
     """
     window = times.window(start, end)
     slugs = venue_names(venues)
     listed = symbols_to_request(endpoints.FUNDING_SETTLEMENT, symbol_names(symbols), by)
     spans = pieces(endpoints.FUNDING_SETTLEMENT, window, "1h", slugs)
-    each = [{"symbol": s, "exchanges": slugs} for s in listed]
-    answers = get_windows(endpoints.FUNDING_SETTLEMENT, each, spans, _Settlements)
+    queries = [{"symbol": symbol, "exchanges": slugs} for symbol in listed]
+    answers = get_windows(endpoints.FUNDING_SETTLEMENT, queries, spans, _Settlements)
     return tabulate(tables.TABLES["funding_settlements"], answers, _settlement_columns, listed=listed)
 
 
 def _of_symbols(frame: pd.DataFrame, symbols: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of symbols; refuse one without a row."""
+    """Return the rows of symbols; raise if a symbol does not have any."""
     listed = set(frame["symbol"])
     for symbol in symbols:
         if symbol not in listed:
             near = ", ".join(nearest_symbols(symbol, sorted(listed)))
-            raise NotFound(
-                endpoints.FUNDING.path,
-                f"no rate of {symbol!r} on these venues" + (f"; did you mean {near}?" if near else ""),
-            )
+            advice = f"; did you mean {near}?" if near else ""
+            raise NotFound(endpoints.FUNDING.path, f"no rate of {symbol!r} on these venues{advice}")
     return frame[frame["symbol"].isin(symbols)]
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
-    """Return the columns of the pairs that have a rate, from squares of symbols by venues."""
+    """Return the columns of all pairs of symbol and venue with a rate."""
     body = answer.body
     venues = sorted(body.funding_rates)
     symbols = sorted(set().union(*body.funding_rates.values()))
 
-    def square(by_venue: Mapping[str, Mapping[str, Any]], read: Callable[[list[Any]], Any]) -> Any:
+    # Each field becomes a matrix of symbols by venues at once: a loop over pairs is several times slower.
+    def matrix(by_venue: Mapping[str, Mapping[str, Any]], read: Callable[[list[Any]], Any]) -> Any:
         values = chain.from_iterable(map(by_venue.get(venue, {}).get, symbols) for venue in venues)
         return read(list(values)).reshape(len(venues), len(symbols)).T
 
-    rates = square(body.funding_rates, floats)
-    symbol, venue = there = np.nonzero(~np.isnan(rates))
+    rates = matrix(body.funding_rates, floats)
+    pairs = np.nonzero(~np.isnan(rates))
+    symbol, venue = pairs
     return {
         "symbol": coded(symbols, symbol),
         "exchange": coded(venues, venue),
         "timestamp": repeated(answer_time(answer), symbol.size),
-        "rate_bps_8h": rates[there],
-        "rate_native": square(body.funding_rates_raw, partial(_decimals, "funding_rates_raw"))[there],
-        "interval_hours": square(body.funding_intervals, partial(_decimals, "funding_intervals"))[there],
+        "rate_bps_8h": rates[pairs],
+        "rate_native": matrix(body.funding_rates_raw, partial(_decimals, "funding_rates_raw"))[pairs],
+        "interval_hours": matrix(body.funding_intervals, partial(_decimals, "funding_intervals"))[pairs],
         "oi_rank": ranks([body.oi_rankings.get(s) for s in symbols]).take(symbol),
         "kind": repeated("sampled", symbol.size),
     }
@@ -311,12 +311,12 @@ def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
 
 
 def _decimals(field: str, values: list[str | float | None]) -> Array:
-    """Convert numbers, most of them text, to floats; None is missing."""
-    with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
+    """Convert numbers, most of them sent as text, to floats; None becomes NaN."""
+    with suppress(pa.ArrowInvalid, TypeError):  # values that Arrow rejects are converted one by one below
         return np.array(pa.array(values, pa.string()).cast(pa.float64()))
     try:
         for value in values:
-            if isinstance(value, str) and "_" in value:  # which Python takes for a separator of digits
+            if isinstance(value, str) and "_" in value:  # Python accepts it as a separator of digits
                 raise ValueError(f"{value!r} is not a number")
         return floats(values)  # type: ignore[arg-type]
     except ValueError as problem:

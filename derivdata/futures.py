@@ -1,4 +1,4 @@
-"""Dated futures: price, index, expiry and open interest of every contract with an expiry."""
+"""Dated futures: price, index price, expiry and open interest of each contract."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def history(
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return the dated futures of every venue over a window.
+    """Return the dated futures of each venue over a window.
 
     Parameters
     ----------
@@ -34,15 +34,17 @@ def history(
     Returns
     -------
     DataFrame, table ``futures_history``
-        One row per contract and step, until its ``expiry``. ``price_usd`` [USD] at ``time`` is the newest
-        mark of the step that ends there (the last trade where the venue has no mark), ``index_price_usd``
-        [USD] the venue's index in the contract's quote currency, ``oi_usd`` [USD]; NaN where the venue does
-        not say. Contracts of one expiry in several currencies differ by ``instrument_name``.
+        One row per contract and step, until its ``expiry``. ``price_usd`` [USD] is the newest mark price of
+        the step that ends at ``time`` (the last trade if the venue does not publish marks),
+        ``index_price_usd`` [USD] is the venue's index in the contract's quote currency, and ``oi_usd`` [USD]
+        the open interest; NaN if the venue does not publish them. Contracts with the same expiry in several
+        currencies differ by ``instrument_name``.
 
     Notes
     -----
-    ``GET /local/futures/history``, which is not part of the API document. The basis of each contract is that
-    of `derivdata.analysis.futures.term_structure`. Errors are those of `derivdata.prices.history`.
+    ``GET /local/futures/history``, which is not part of the API document.
+    `derivdata.analysis.futures.term_structure` computes the basis of each contract. Errors: see
+    `derivdata.prices.history`.
 
     >>> contracts = dd.futures.history("BTC", "1d", venues=["deribit"])
     >>> sorted(contracts["expiry"].dt.strftime("%d %b").unique())[:2]

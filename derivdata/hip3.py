@@ -1,12 +1,12 @@
-"""HIP-3 analytics: dexes that others deploy on Hyperliquid.
+"""HIP-3 analytics: dexes of third parties on Hyperliquid.
 
-No document fixes the fields of these responses, so the tables are open: every field that arrives becomes a
-column, numerals in text become numbers, nothing is dropped, and ``part`` says where in the response a row
-stood. Dev and above.
+The API document does not define the fields of these responses, so the tables are open: each field becomes a
+column, numbers sent as text become numbers, nothing is dropped, and ``part`` is the field of the response
+that a row comes from. Dev and above.
 
-A window ends now: one of the service's presets, ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``. A lookback or a
-start that is none of them is answered by the shortest preset that holds it, and a `DataNotice` says so. Only
-`candles` takes any window.
+Windows end now and have a preset length: ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``. For another lookback or
+start, the shortest preset that contains it is requested, with a `DataNotice`. Only `candles` accepts any
+window.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-_MOST_CANDLES = 500
-"""What one response holds unless asked otherwise."""
+_DEFAULT_CANDLES = 500
+"""Maximum number of candles in one response, unless `limit` is given."""
 
-_MOST_PIECES = 10_000
+_MAX_REQUESTS = 10_000
 _CENTURY = pd.Timedelta(36_525, "D")
 
 
 @typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
-    """Return HIP-3 at a glance: ``GET /hip3-analytics/dashboard``.
+    """Return an overview of HIP-3: ``GET /hip3-analytics/dashboard``.
 
     Parameters
     ----------
     window
-        A preset, a lookback or a start; the service's own choice unless given.
+        A preset, a lookback or a start; None leaves the choice to the service.
     """
     return fetch_rows(endpoints.HIP3_DASHBOARD, {"range": window})
 
@@ -83,7 +83,7 @@ def timeseries_symbol(
     window
         A preset, a lookback or a start, or ``"all"``, which gives daily buckets.
     symbol, dex
-        What is counted; all unless given.
+        Symbol and dex to return; None is all.
     """
     return fetch_rows(endpoints.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
 
@@ -132,30 +132,30 @@ def candles(
     start, end
         Half-open window; a lookback such as ``"7d"`` reaches back from `end`. Without it, the newest candles.
     interval
-        ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``, or another that the service takes.
+        ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``, or another interval of the service.
     limit
-        Most candles in one response. A window that holds more is requested in pieces and joined.
+        Maximum number of candles in one response. A longer window is split into several requests.
 
     Raises
     ------
     ValueError
         `end` without `start`; `start` is not before `end`; `limit` is below 1.
     """
-    query = {"coin": coin, "interval": interval, "limit": _MOST_CANDLES if limit is None else limit}
+    query = {"coin": coin, "interval": interval, "limit": _DEFAULT_CANDLES if limit is None else limit}
     if start is None:
         if end is not None:
-            raise ValueError("end without start: pass both, or a lookback such as '7d' as start")
+            raise ValueError("end needs start: pass both, or a lookback such as '7d' as start")
         return fetch_rows(endpoints.HIP3_CANDLES, query)
     window = times.window(start, end)
     length = times.lookback(interval, "interval")
     if length is not None and not length:
-        raise ValueError(f"interval={interval!r} has no length")
+        raise ValueError(f"interval must be longer than 0, got {interval!r}")
     if length is None:
         return fetch_windows(endpoints.HIP3_CANDLES, query, [window])
     span = length * max(1, min(query["limit"], _CENTURY // length + 1))
-    if (window.end - window.start) // span > _MOST_PIECES:
+    if (window.end - window.start) // span > _MAX_REQUESTS:
         raise ValueError(
-            f"{limit=} and {interval=} cut the window of {start=} and {end=} into more than "
-            f"{_MOST_PIECES:,} pieces"
+            f"{limit=} and {interval=} split the window of {start=} and {end=} into more than "
+            f"{_MAX_REQUESTS:,} requests; pass a shorter window or a larger limit"
         )
     return fetch_windows(endpoints.HIP3_CANDLES, query, cut(window, span))

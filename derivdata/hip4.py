@@ -1,7 +1,7 @@
 """HIP-4 analytics: outcome markets on Hyperliquid.
 
-Open tables and windows as those of `derivdata.hip3`. ``venue`` is ``"out"`` or ``"skew"``; omitted, both
-together. Dev and above.
+Open tables and windows as in `derivdata.hip3`. ``venue`` is ``"out"`` or ``"skew"``; None returns both. Dev
+and above.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __dir__ = __all__.copy
 
 @typed
 def dashboard(window: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
-    """Return HIP-4 at a glance, a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""
+    """Return an overview of HIP-4, by outcome and by day: ``GET /hip4-analytics/dashboard``."""
     return fetch_rows(endpoints.HIP4_DASHBOARD, {"range": window, "venue": venue})
 
 

@@ -1,6 +1,6 @@
-"""Liquidations: orders as they come, a live feed of them, and their sums.
+"""Liquidations: orders, a live feed of orders, and totals.
 
-``side`` is the side that was liquidated. Feeds are throttled on some venues, so that levels do not compare
+``side`` is the side that was liquidated. Some venues throttle their feeds, so levels cannot be compared
 across venues.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -37,14 +38,14 @@ __all__ = ["aggregates", "events", "history", "poll"]
 __dir__ = __all__.copy
 
 _LIMIT = 1000
-"""Most orders in one response unless another number is requested."""
-_LARGEST = 100_000
-"""Largest page that is requested."""
+"""Maximum number of orders in one response, unless `limit` is given."""
+_MAX_PAGE = 100_000
+"""Maximum number of orders that is requested at once."""
 _MILLISECOND = pd.Timedelta(1, "ms")
 _ADVICE = "raise limit or shorten the window"
 
 Cut: TypeAlias = Literal["oldest", "newest"]
-"""Which orders a full response leaves out."""
+"""Which orders are missing in a full response."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -87,9 +88,9 @@ def events(
     since
         Only orders after this time, or after a lookback such as ``"2h"``.
     limit
-        Most orders to return: the first ones after `since`, or the newest ones without it. None returns every
-        order after `since`, requested page by page, or 1,000 orders without it. A result of `limit` orders
-        comes with a `DataNotice`: there may be more.
+        Maximum number of orders: the first ones after `since`, or the newest ones without it. None returns
+        all orders after `since`, requested page by page, or 1,000 orders without it. A result of `limit`
+        orders comes with a `DataNotice`, as there may be more.
     min_usd
         Smallest value [USD]. The service ignores it together with `since`, so each page is filtered here, and
         further pages are requested until the window is complete or `limit` orders are left.
@@ -100,10 +101,10 @@ def events(
     -------
     DataFrame, table ``liquidations_events``
         One row per order of a venue, with its fills consolidated, in order of time. ``side`` is the
-        liquidated side. Prices and sizes that the service lacks are NaN. ``provenance["coverage"]`` holds
-        the spans that the result covers (``observed``) and those of which it may lack orders (``missed``).
-        Where the service knows when each venue was requested or streamed, ``asked`` lists these spans by
-        venue, and ``observed`` is limited to the spans of all venues.
+        liquidated side. Prices and sizes that the service does not have are NaN. ``provenance["coverage"]``
+        has the spans that the result covers (``observed``) and those in which orders may be missing
+        (``missed``). If the service stores when each venue was requested or streamed, ``asked`` has these
+        spans by venue, and ``observed`` is limited to the spans of all venues.
 
     Raises
     ------
@@ -114,10 +115,11 @@ def events(
 
     Notes
     -----
-    ``GET /liquidations/events``, Dev and above. The API document does not say whether a full response with
-    `since` lacks the newest orders or the oldest. A request for a single order shows it. Where the newest are
-    missing, the next page starts at the last order. Where the oldest are missing, the page is enlarged up to
-    100,000 orders; if it is still full, the span before its first order is ``missed``, with a `DataNotice`.
+    ``GET /liquidations/events``, Dev and above. The API document does not define whether the newest or the
+    oldest orders are missing in a full response with `since`. A request for a single order shows it. If the
+    newest are missing, the next page starts at the last order. If the oldest are missing, the page is
+    enlarged up to 100,000 orders; if it is still full, the span before its first order is ``missed``, with a
+    `DataNotice`.
 
     Examples
     --------
@@ -138,9 +140,9 @@ def events(
     }
     if after is not None and (limit is None or min_usd is not None):
         return _all_since(query, after, limit)
-    frame, full = _ask(query)
+    frame, full = _request(query)
     provenance = frame.attrs["provenance"]
-    provenance |= {"coverage": _within_asked(_covered(frame, after, full=full), provenance)}
+    provenance |= {"coverage": _within_requested(_covered(frame, after, full=full), provenance)}
     if full:
         _notice(provenance, f"the result is full at limit={query['limit']}: there may be more; {_ADVICE}")
     if min_usd is not None:
@@ -150,8 +152,9 @@ def events(
 
 
 def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None) -> pd.DataFrame:
-    """Return the orders after a time that have the minimum value, page by page, at most `limit`."""
-    # `min_usd` is not sent: with `since` the service ignores it.
+    """Request the orders after a time page by page; return at most `limit` orders of the minimum value."""
+    # 1. Request pages until the window is complete or `limit` orders match. `min_usd` is not sent: the
+    # service ignores it together with `since`.
     request = {**query, "min_usd": None, "since": since, "limit": max(query["limit"], _LIMIT)}
     pages: list[pd.DataFrame] = []
     matching = 0
@@ -164,6 +167,7 @@ def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None)
         if missing != "newest" or (limit is not None and matching >= limit):
             break
         request["since"] = _just_before_last(page)
+    # 2. Join the pages, and find the span that they cover.
     table = tables.TABLES["liquidations_events"]
     orders = pd.concat(pages, ignore_index=True).drop_duplicates(["exchange", "order_id"])
     frame = table.conform(_large(orders, query["min_usd"]))
@@ -177,13 +181,14 @@ def _all_since(query: Mapping[str, Any], since: pd.Timestamp, limit: int | None)
             provenance,
             f"orders before {times.iso(start.end)} may be missing: {size}; request a shorter window",
         )
+    # 3. Cut the result at `limit`.
     if limit is not None and len(frame) >= limit:
         frame = table.conform(frame.head(limit))
         covered_until = frame["time"].iloc[-1]
         _notice(provenance, f"the result is full at limit={limit}: there may be more; {_ADVICE}")
     observed = times.Window(since if start is None else start.end, covered_until)
     missed = [*([] if start is None else [start]), times.Window(covered_until, end)]
-    spans = _within_asked(_coverage([observed], missed), provenance)
+    spans = _within_requested(_coverage([observed], missed), provenance)
     frame.attrs["provenance"] = provenance | {"coverage": spans}
     return frame
 
@@ -193,13 +198,14 @@ def _large(orders: pd.DataFrame, min_usd: float | None) -> pd.DataFrame:
 
 
 def _merged(pages: Sequence[Any]) -> Any:
-    """Return the provenance of several pages of one window: requests and notices of all of them."""
+    """Return the provenance of the last page with the requests and notices of all pages."""
     requests = [request for page in pages for request in page["requests"]]
     notices = list(dict.fromkeys(notice for page in pages for notice in page["notices"]))
     return pages[-1] | {"requests": requests, "notices": notices}
 
 
 def _notice(provenance: dict[str, Any], notice: str) -> None:
+    """Warn of a notice and add it to the provenance."""
     warn_caller(f"{endpoints.LIQUIDATIONS_EVENTS.path}: {notice}")
     provenance["notices"] = [*provenance["notices"], notice]
 
@@ -207,36 +213,37 @@ def _notice(provenance: dict[str, Any], notice: str) -> None:
 def _next_page(
     query: Mapping[str, Any], cut: Cut | None, *, complete: bool = False
 ) -> tuple[pd.DataFrame, Cut | None]:
-    """Return a response, and which orders it lacks if it is full; `cut` is what full ones lack, if known.
+    """Return a page of orders, and which orders are missing in it if it is full.
 
-    A response that no next request could continue from, because its orders share a timestamp, is requested at
-    twice the length; with `complete` also one that lacks the oldest orders, as far as the service allows.
+    `cut` is which orders are missing in full pages, if known. If all orders of a page share a timestamp, the
+    next request could not continue from it, so a page of twice the size is requested. With `complete`, so is
+    a page in which the oldest orders are missing, up to `_MAX_PAGE` orders.
     """
-    frame, full = _ask(query)
+    frame, full = _request(query)
     if not full:
         return frame, None
     larger = {**query, "limit": 2 * query["limit"]}
     if frame["time"].iloc[0] == frame["time"].iloc[-1] or _just_before_last(frame) <= query["since"]:
         return _next_page(larger, cut, complete=complete)
     cut = cut or _cut(query, frame)
-    if complete and cut == "oldest" and query["limit"] < _LARGEST:
-        return _next_page({**larger, "limit": min(larger["limit"], _LARGEST)}, cut, complete=True)
+    if complete and cut == "oldest" and query["limit"] < _MAX_PAGE:
+        return _next_page({**larger, "limit": min(larger["limit"], _MAX_PAGE)}, cut, complete=True)
     return frame, cut
 
 
 def _cut(query: Mapping[str, Any], frame: pd.DataFrame) -> Cut:
-    """Find out what full responses lack: a response of one order has the oldest or the newest."""
-    single, _ = _ask({**query, "limit": 1})
+    """Request a single order to see whether the oldest or the newest orders are missing in full pages."""
+    single, _ = _request({**query, "limit": 1})
     return "newest" if len(single) and single["time"].iloc[0] <= frame["time"].iloc[0] else "oldest"
 
 
 def _just_before_last(frame: pd.DataFrame) -> pd.Timestamp:
-    """Return a time just before the last order, in the whole milliseconds of the API."""
+    """Return a time just before the last order, in whole milliseconds as the API needs it."""
     return frame["time"].iloc[-1].floor("ms") - _MILLISECOND
 
 
-def _ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
-    """Return the orders that answer a query, and whether they are as many as it allows."""
+def _request(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
+    """Request a page of orders. Return it, and whether it is full."""
     answer = transport.get(endpoints.LIQUIDATIONS_EVENTS, query, into=_Events)
     frame = tabulate(tables.TABLES["liquidations_events"], [answer], _columns)
     if answer.body.coverage is not None:
@@ -250,18 +257,21 @@ def _ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     return frame, len(frame) >= query["limit"]
 
 
-def _within_asked(spans: dict[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spans of an answer with when each venue was asked, and what is observed cut to that.
+def _within_requested(spans: dict[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Add when each venue was requested to the spans, and limit the observed spans to these times.
 
-    A venue that was never asked has no orders to lack: it is in ``asked`` with no span.
+    A venue that was never requested is in ``asked`` with an empty list, and does not limit the spans.
     """
     requested = provenance.get("coverage", {}).get("asked")
     if requested is None:
         return spans
     observed = _windows(spans["observed"])
-    for own in filter(None, map(_windows, requested.values())):
-        both = (times.Window(max(a.start, b.start), min(a.end, b.end)) for a in observed for b in own)
-        observed = [span for span in both if span.start < span.end]
+    for venue_spans in filter(None, map(_windows, requested.values())):
+        overlaps = (
+            times.Window(max(span.start, own.start), min(span.end, own.end))
+            for span, own in product(observed, venue_spans)
+        )
+        observed = [span for span in overlaps if span.start < span.end]
     return {**spans, **_coverage(observed), "missed": spans["missed"], "asked": requested}
 
 
@@ -272,7 +282,7 @@ def _windows(spans: Sequence[Sequence[str]]) -> list[times.Window]:
 def _columns(answer: Answer[_Events]) -> dict[str, Any]:
     orders = decode_items(answer, answer.body.events, _EVENTS, "$.events")
     columns = tables.TABLES["liquidations_events"].batches(orders)
-    if isinstance(columns["oid"], list):  # some of them are numbers
+    if isinstance(columns["oid"], list):  # some venues send numbers
         columns["oid"] = list(map(str, columns["oid"]))
     return columns
 
@@ -280,17 +290,19 @@ def _columns(answer: Answer[_Events]) -> dict[str, Any]:
 def _coverage(
     observed: Sequence[times.Window], missed: Sequence[times.Window] = ()
 ) -> dict[str, list[list[str]]]:
-    """Return the entry of provenance about the spans that an answer covers, without empty ones."""
-    return {
-        name: [[times.iso(span.start), times.iso(span.end)] for span in spans if span.start < span.end]
-        for name, spans in (("observed", observed), ("missed", missed))
-    }
+    """Return the provenance's entry about covered spans, without empty spans."""
+
+    def texts(spans: Sequence[times.Window]) -> list[list[str]]:
+        return [[times.iso(span.start), times.iso(span.end)] for span in spans if span.start < span.end]
+
+    return {"observed": texts(observed), "missed": texts(missed)}
 
 
 def _covered(frame: pd.DataFrame, since: pd.Timestamp | None, *, full: bool) -> dict[str, list[list[str]]]:
-    """Return the spans of one answer, whose service may have left out the oldest or the newest."""
+    """Return the spans of a single response. If it is full, the oldest or the newest may be missing."""
     now = times.instant(frame.attrs["provenance"]["as_of"])
-    first, last = (frame["time"].iloc[0], frame["time"].iloc[-1]) if len(frame) else (now, now)
+    first = frame["time"].iloc[0] if len(frame) else now
+    last = frame["time"].iloc[-1] if len(frame) else now
     if since is None:
         return _coverage([times.Window(first, now)])
     if not full:
@@ -300,7 +312,7 @@ def _covered(frame: pd.DataFrame, since: pd.Timestamp | None, *, full: bool) -> 
 
 
 ALL_SYMBOLS = "all"
-"""Symbol of rows that are the sum of all symbols."""
+"""Symbol of rows that are totals over all symbols."""
 
 
 class _Sides(msgspec.Struct):
@@ -346,21 +358,20 @@ def history(
     Parameters
     ----------
     symbols
-        Assets, ``"BTC"`` or ``["BTC", "ETH"]``, one request each. None requests the sum of all symbols.
+        Assets, ``"BTC"`` or ``["BTC", "ETH"]``, one request each. None requests the total over all symbols.
     start, end
         Half-open window; a lookback such as ``"7d"`` reaches back from `end`.
     venues
-        Venues whose rows are returned; None is all. The API has no such filter: the rows of other venues
-        are left out here.
+        Venues whose rows are returned; None is all. The API cannot filter by venue, so the library does.
     resolution
         Step, ``"1m"`` to ``"1d"``; None leaves the choice to the server.
 
     Returns
     -------
     DataFrame, table ``liquidations_history``
-        One row per symbol, venue and step, ``time`` its start; ``long_usd`` and ``short_usd`` [USD], NaN
-        where the wire has null. ``symbol`` is ``"all"`` where `symbols` is None. ``resolution`` is the step
-        that the server used, ``unstated`` where it does not say.
+        One row per symbol, venue and step that starts at ``time``; ``long_usd`` and ``short_usd`` [USD], NaN
+        for null. ``symbol`` is ``"all"`` if `symbols` is None. ``resolution`` is the step that the server
+        used, or ``unstated``.
 
     Raises
     ------
@@ -383,22 +394,23 @@ def history(
     filters: list[list[str] | None] = [None]
     if symbols is not None:
         filters = [[name] for name in symbol_names(symbols)]
-    each = [{"symbol": names, "resolution": resolution} for names in filters]
-    answers = get_windows(endpoints.LIQUIDATIONS_HISTORY, each, spans, _History)
-    chosen = venue_names(venues)
-    columns = partial(_history_columns, venues="" if chosen is None else ",".join(map(str, chosen)))
+    queries = [{"symbol": names, "resolution": resolution} for names in filters]
+    answers = get_windows(endpoints.LIQUIDATIONS_HISTORY, queries, spans, _History)
+    slugs = venue_names(venues)
+    # As text: `tabulate` caches checks by the text arguments of a partial.
+    columns = partial(_history_columns, venues="" if slugs is None else ",".join(map(str, slugs)))
     return tabulate(tables.TABLES["liquidations_history"], answers, columns)
 
 
 @typed
 def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
-    """Return the liquidations of the last hours, added up.
+    """Return total liquidations of the last hours.
 
     Parameters
     ----------
     window
-        ``"1h"``, ``"4h"``, ``"12h"`` or ``"24h"``, ending now. Another lookback, or a start, is answered by
-        the shortest of them that holds it, and a `DataNotice` says so.
+        ``"1h"``, ``"4h"``, ``"12h"`` or ``"24h"``, ending now. For another lookback or a start, the shortest
+        of these that contains it is requested, with a `DataNotice`.
     group_by
         ``"symbol"``, ``"exchange"`` or ``"symbol_exchange"``.
 
@@ -410,9 +422,9 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
     Raises
     ------
     ValueError
-        The window is longer than a day, or no window.
+        The window is longer than a day, or not valid.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        The request failed, or the response is not this table.
 
     Notes
     -----
@@ -436,23 +448,26 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
 
 
 def _history_columns(answer: Answer[_History], venues: str) -> dict[str, Any]:
-    """Return the columns of some venues, separated by commas; of all for an empty text."""
-    chosen = venues.split(",")
+    """Return the columns of `venues`, separated by commas; of all venues for an empty text."""
+    requested = venues.split(",")
     stamps = instants(answer, [bucket.date for bucket in answer.body.data])
-    sides_by_venue = [
-        (stamp, venue, sides)
-        for stamp, bucket in zip(stamps, answer.body.data, strict=True)
-        for venue, sides in bucket.exchanges.items()
-        if not venues or venue in chosen
-    ]
+    exchanges = []
+    dates = []
+    sides = []
+    for stamp, bucket in zip(stamps, answer.body.data, strict=True):
+        for venue, venue_sides in bucket.exchanges.items():
+            if not venues or venue in requested:
+                exchanges.append(venue)
+                dates.append(stamp)
+                sides.append(venue_sides)
     symbol = dict(answer.request.query).get("symbol", ALL_SYMBOLS)
     return {
-        "symbol": [symbol] * len(sides_by_venue),
-        "exchange": [venue for _, venue, _ in sides_by_venue],
-        "date": pd.DatetimeIndex([stamp for stamp, *_ in sides_by_venue], dtype=stamps.dtype),
-        "long_usd": [sides.long_usd for *_, sides in sides_by_venue],
-        "short_usd": [sides.short_usd for *_, sides in sides_by_venue],
-        "resolution": [answer.body.resolution] * len(sides_by_venue),
+        "symbol": [symbol] * len(sides),
+        "exchange": exchanges,
+        "date": pd.DatetimeIndex(dates, dtype=stamps.dtype),
+        "long_usd": [row.long_usd for row in sides],
+        "short_usd": [row.short_usd for row in sides],
+        "resolution": [answer.body.resolution] * len(sides),
     }
 
 
@@ -476,32 +491,33 @@ def poll(
     Parameters
     ----------
     since
-        Where to start: an instant, or a lookback.
+        Start of the feed: a time or a lookback.
     every
-        Seconds between two questions, once the feed has caught up.
+        Seconds between two requests, once the feed has caught up.
     limit
-        Most orders in one answer, no more than the service allows.
+        Maximum number of orders in one response, up to the service's own limit.
     min_usd, venues, symbols, exclude_symbols
         As in `events`.
     sleep
-        What waits; a test gives its own.
+        Function that waits a number of seconds, for tests.
 
     Yields
     ------
     DataFrame, table ``liquidations_events``
-        The orders of one answer that were not yielded before, perhaps none. ``provenance["coverage"]``
-        holds the spans that the answer covers (``observed``) and those of which it may have lost orders
-        because it was full (``missed``); `derivdata.analysis.liquidations.observed` makes a frame of them.
+        The orders of one response that were not yielded before; may be empty. ``provenance["coverage"]`` has
+        the spans that the response covers (``observed``) and those in which orders may be missing because it
+        was full (``missed``); `derivdata.analysis.liquidations.observed` returns them as a frame.
 
     Notes
     -----
-    ``GET /liquidations/events`` with ``since``. Each question reaches back half a minute before the last
-    answer, for orders that reached the store late; venue and order id tell what was seen. Errors are those of
-    `events`. A feed that failed is taken up again with `since` at the end of its last span.
+    ``GET /liquidations/events`` with ``since``. Each request starts half a minute before the last response,
+    for orders that the service stored late; repeated orders are dropped by venue and order id. Errors: see
+    `events`. To continue after an error, pass the end of the last span as `since`.
 
-    A full answer lacks the newest orders or the oldest, which no document says: a question for a single order
-    tells. Where it lacks the newest the next question goes on from its last order, at once, and nothing is
-    missed. Where it lacks the oldest the span before its first order is ``missed``: raise `limit`.
+    In a full response the newest or the oldest orders are missing. The API document does not define which; a
+    request for a single order shows it. If the newest are missing, the next request continues immediately
+    from the last order, and nothing is lost. If the oldest are missing, the span before the first order is
+    ``missed``: raise `limit`.
     """
     query = {
         "exchange": venue_names(venues),
@@ -521,7 +537,7 @@ def poll(
             new = new[new["value_usd"] >= min_usd]
         new = tables.TABLES["liquidations_events"].conform(new)
         provenance = frame.attrs["provenance"]
-        spans = _within_asked(_coverage([observed], [missed]), provenance)
+        spans = _within_requested(_coverage([observed], [missed]), provenance)
         new.attrs["provenance"] = provenance | {"coverage": spans}
         yield new
         reached = observed.end
@@ -535,7 +551,7 @@ def poll(
 def _covered_span(
     frame: pd.DataFrame, reached: pd.Timestamp, lacks: Cut | None
 ) -> tuple[times.Window, times.Window]:
-    """Return the span that an answer covers, and the one before it of which it may have lost orders."""
+    """Return the span that a response covers, and the span before it in which orders may be missing."""
     now = times.instant(frame.attrs["provenance"]["as_of"])
     start = max(reached, frame["time"].iloc[0]) if lacks == "oldest" else reached
     end = frame["time"].iloc[-1] if lacks == "newest" else now
@@ -545,7 +561,7 @@ def _covered_span(
 def _unseen(
     frame: pd.DataFrame, seen: dict[tuple[str, str], pd.Timestamp], horizon: pd.Timestamp
 ) -> pd.DataFrame:
-    """Return the rows with new orders; `seen` forgets those that can no longer come again."""
+    """Return the rows with new orders. Orders before `horizon` cannot repeat and are removed from `seen`."""
     keys = list(zip(frame["exchange"].astype("str"), frame["order_id"], strict=True))
     fresh = [key not in seen for key in keys]
     for key in [key for key, stamp in seen.items() if stamp < horizon]:

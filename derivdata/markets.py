@@ -1,7 +1,7 @@
 """Market snapshots: symbols, venues, price movers, funding leaders.
 
-Price and current funding refresh about once a minute, rolling figures about every ten; ``time`` is the
-answer's own time and not the age of each figure.
+Prices and current funding refresh about once a minute, rolling figures about every ten minutes; ``time`` is
+the time of the response, not of each figure.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ def symbols(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_symbols``
-        One row per symbol, best rank first. Figures that the service lacks are NaN; the asset's class,
-        group and subgroup are missing where the service gives none.
+        One row per symbol, best rank first. Figures that the service does not have are NaN. The asset's
+        class, group and subgroup may be missing.
 
     Notes
     -----
-    ``GET /markets/symbols``, Dev (top 200) and above (all). Errors are those of `derivdata.funding.snapshot`.
+    ``GET /markets/symbols``, Dev (top 200) and above (all). Errors: see `derivdata.funding.snapshot`.
 
     Examples
     --------
@@ -151,9 +151,9 @@ def price_movers(
     Parameters
     ----------
     min_volume_usd
-        Smallest 24-hour volume of a symbol [USD]; the service's default is 10,000,000.
+        Minimum 24-hour volume of a symbol [USD]; the service's default is 10,000,000.
     limit
-        Entries per list; the service's default unless given.
+        Entries per list; None uses the service's default.
     venues
         Venues; None is all.
 
@@ -164,7 +164,7 @@ def price_movers(
 
     Notes
     -----
-    ``GET /markets/price-movers`` (wire ``min_value``), Dev and above. Errors are those of
+    ``GET /markets/price-movers`` (wire ``min_value``), Dev and above. Errors: see
     `derivdata.funding.snapshot`.
     """
     query = {"min_value": min_volume_usd, "limit": limit, "exchanges": venue_names(venues)}
@@ -188,7 +188,7 @@ def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFram
 
     Notes
     -----
-    ``GET /markets/funding-leaders``, Dev and above. Errors are those of `derivdata.funding.snapshot`.
+    ``GET /markets/funding-leaders``, Dev and above. Errors: see `derivdata.funding.snapshot`.
     """
     answer = transport.get(
         endpoints.MARKETS_FUNDING_LEADERS, {"exchanges": venue_names(venues)}, into=_Leaders
@@ -212,12 +212,12 @@ def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_price_buckets``
-        One row per bucket from the top; ``lower_pct`` and ``upper_pct`` [%] are NaN where it is open,
+        One row per bucket, highest first; ``lower_pct`` and ``upper_pct`` [%] are NaN for an open end,
         ``symbols`` are joined by commas.
 
     Notes
     -----
-    ``GET /markets/price-buckets``, Dev and above. Errors are those of `derivdata.funding.snapshot`.
+    ``GET /markets/price-buckets``, Dev and above. Errors: see `derivdata.funding.snapshot`.
     """
     answer = transport.get(
         endpoints.MARKETS_PRICE_BUCKETS, {"exchanges": venue_names(venues)}, into=_PriceBuckets
@@ -227,7 +227,7 @@ def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
 
 @typed
 def symbol_stats(symbol: str) -> pd.DataFrame:
-    """Return the state of one symbol now: its figures of the leaderboard.
+    """Return the current figures of one symbol, as in the leaderboard.
 
     Parameters
     ----------
@@ -237,14 +237,14 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_symbol_stats``
-        One row; ``rank`` is missing where the service leaves it out.
+        One row; ``rank`` may be missing.
 
     Raises
     ------
     NotFound
-        The symbol is not known.
+        The symbol is unknown.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        The request failed, or the response is not this table.
 
     Notes
     -----
@@ -324,16 +324,16 @@ class _ExchangeHistory(Envelope):
 
 @typed
 def exchanges() -> pd.DataFrame:
-    """Return the state of every venue now, over all its symbols.
+    """Return the current figures of each venue, over all its symbols.
 
     Returns
     -------
     DataFrame, table ``markets_exchanges``
-        One row per venue; figures that the service lacks are NaN.
+        One row per venue; figures that the service does not have are NaN.
 
     Notes
     -----
-    ``GET /markets/exchanges/all``, Dev and above. Errors are those of `derivdata.funding.snapshot`.
+    ``GET /markets/exchanges/all``, Dev and above. Errors: see `derivdata.funding.snapshot`.
     """
     answer = transport.get(endpoints.MARKETS_EXCHANGES, {}, into=_Exchanges)
     return tabulate(
@@ -345,7 +345,7 @@ def exchanges() -> pd.DataFrame:
 
 @typed
 def exchange_symbols(venue: str) -> pd.DataFrame:
-    """Return the state of every symbol on one venue now.
+    """Return the current figures of each symbol on one venue.
 
     Parameters
     ----------
@@ -355,14 +355,14 @@ def exchange_symbols(venue: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_exchange_symbols``
-        One row per symbol; figures that the service lacks are NaN.
+        One row per symbol; figures that the service does not have are NaN.
 
     Raises
     ------
     NotFound
-        The venue is not known.
+        The venue is unknown.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        The request failed, or the response is not this table.
 
     Notes
     -----
@@ -382,7 +382,7 @@ def exchange_symbols(venue: str) -> pd.DataFrame:
 
 @typed
 def symbol_exchanges(symbol: str) -> pd.DataFrame:
-    """Return the state of one symbol on every venue now.
+    """Return the current figures of one symbol on each venue.
 
     Parameters
     ----------
@@ -392,11 +392,11 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``markets_symbol_exchanges``
-        One row per venue; figures that the service lacks are NaN.
+        One row per venue; figures that the service does not have are NaN.
 
     Notes
     -----
-    ``GET /markets/{symbol}/exchanges``, Dev and above. Errors are those of `symbol_stats`.
+    ``GET /markets/{symbol}/exchanges``, Dev and above. Errors: see `symbol_stats`.
     """
     answer = transport.get(
         endpoints.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol_of(symbol)}, into=_SymbolExchanges
@@ -424,17 +424,17 @@ def exchange_history(venue: str, start: times.Instant, end: times.Instant | None
     Returns
     -------
     DataFrame, table ``markets_exchange_history``
-        One row per step; ``volume_usd`` and ``oi_usd`` [USD], NaN where the wire has null. ``resolution`` is
-        the step, which the server chooses by the length of the window.
+        One row per step; ``volume_usd`` and ``oi_usd`` [USD], NaN for null. ``resolution`` is the step, which
+        the server chooses by the length of the window.
 
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a time is not one.
+        `start` is not before `end`; a time is not valid.
     NotFound
-        The venue is not known.
+        The venue is unknown.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        A request failed, or a response is not this table.
 
     Notes
     -----

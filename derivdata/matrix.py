@@ -1,4 +1,4 @@
-"""Figures of several tables on one grid, each as it was known at its time."""
+"""Figures of several tables on one grid of times, without look-ahead."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _BUCKETS: dict[str, Callable[..., pd.DataFrame]] = {
     "oi": oi.history,
     "volume": volume.history,
 }
-"""Fetchers whose rows are of the step that begins at their time: known when it ends."""
+"""Fetchers whose rows are of the step that begins at their time: they are known when it ends."""
 
-_STATES: dict[str, Callable[[_Question], xr.DataArray]] = {
-    "positioning": lambda ask: panel(ask.history(positioning.history)),
-    "price": lambda ask: ask.price("mark"),
-    "basis": lambda ask: ask.basis(),
+_STATES: dict[str, Callable[[_Inputs], xr.DataArray]] = {
+    "positioning": lambda inputs: panel(inputs.history(positioning.history)),
+    "price": lambda inputs: inputs.price("mark"),
+    "basis": lambda inputs: inputs.basis(),
 }
-"""Figures that have the time at which they were known."""
+"""Figures that are known at their time."""
 
 _NAMES = (*_BUCKETS, *_STATES)
 _IV = re.compile(r"iv([1-9]\d{0,2})")
@@ -73,38 +73,39 @@ def features(
     symbols, start, end, venues
         As in ``dd.funding.history``: ``"90d"`` looks back from `end`.
     names
-        What to return: ``"funding"`` [bps/8h], ``"oi"`` [USD], ``"volume"`` of the step before [USD],
-        ``"price"``, the mark price [USD], ``"basis"`` of mark over index price [bps], ``"positioning"``, long
-        over short accounts [1], and ``"iv30"`` or
-        another number of days, the implied volatility at the money of that maturity [1/√year].
+        Figures to return: ``"funding"`` [bps/8h]; ``"oi"`` [USD]; ``"volume"`` of the previous step [USD];
+        ``"price"``, the mark price [USD]; ``"basis"``, mark over index price [bps]; ``"positioning"``, long
+        over short accounts [1]; ``"iv30"`` or another number of days, the at-the-money implied volatility of
+        that maturity [1/√year].
     options_venue
-        Venue of ``"iv30"`` and the like.
+        Venue of the options for ``"iv30"`` and other maturities.
     resolution
         Step of the grid, and of the histories that are requested.
     max_age
-        How old the newest known value may be; twice the step unless given.
+        Maximum age of a value; twice the step by default.
     apart
-        Prices for ``"basis"`` that lie apart, as in `derivdata.analysis.basis.against`.
+        Treatment of venues whose mark and index prices are far apart, as in
+        `derivdata.analysis.basis.against`.
 
     Returns
     -------
     Dataset, dims ``(symbol, exchange, time)``
-        A variable for each name, ``iv30`` without ``exchange``; ``time`` holds the multiples of the step in
-        ``[start, end)``, naive UTC. NaN without a value that is recent enough. A figure of a
-        step counts from its end on, an hourly state of options an hour after it: no value looks ahead, and
-        a value of the past does not change as time goes on. A symbol without options has no volatility, and
-        a `DataNotice` names it.
+        A variable for each name; ``iv30`` does not have ``exchange``. ``time`` has the multiples of the step
+        in ``[start, end)``, naive UTC. NaN without a recent value. A figure of a step is known at its end, an
+        hourly state of options one hour later: no value looks ahead, and later data does not change a past
+        value. The volatility of a symbol without options is NaN, with a `DataNotice`.
 
     Raises
     ------
     ValueError
-        A name is unknown; and as in ``dd.funding.history`` and ``dd.options.atm_history``.
+        A name is unknown; or as in ``dd.funding.history`` and ``dd.options.atm_history``.
     FetchError, SchemaError
-        No answer, or one that is not the table; none of the symbols has options.
+        A request failed, or a response is not its table; none of the symbols has options.
 
     Notes
     -----
-    Between two expiries total variance is linear in time; beyond the listed ones there is no volatility.
+    Total variance is interpolated linearly in time between two expiries; beyond the listed expiries the
+    volatility is NaN.
 
     Examples
     --------
@@ -116,63 +117,64 @@ def features(
 
     from derivdata.analysis.align import align
 
-    wanted = listed_names(names, "names")
-    for name in wanted:
+    requested = listed_names(names, "names")
+    for name in requested:
         if name not in _NAMES and not _IV.fullmatch(name):
             near = did_you_mean(name, _NAMES)
-            raise ValueError(f"names={name!r} is not one of {', '.join(_NAMES)} and iv30{near}")
+            raise ValueError(f"names must be among {', '.join(_NAMES)} and iv30, got {name!r}{near}")
     step = times.resolution(resolution)
     if step is None:
-        raise ValueError(f"{resolution=} has no step: a grid needs one, such as '1h'")
+        raise ValueError(f"resolution must have a step, such as '1h', got {resolution!r}")
     oldest = 2 * step if max_age is None else times.length(max_age, "max_age")
     window = times.window(start, end)
-    ask = _Question(
+    inputs = _Inputs(
         symbol_names(symbols), venues, window, resolution, oldest + step, options_venue, apart, [], {}
     )
     grid = times.naive_utc(pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left"))
     figures = {}
-    for name in wanted:
+    for name in requested:
         if name in _BUCKETS:
-            value = panel(ask.history(_BUCKETS[name]))
+            value = panel(inputs.history(_BUCKETS[name]))
             delay = step
             age = oldest
         elif name in _STATES:
-            value = _STATES[name](ask)
+            value = _STATES[name](inputs)
             delay = 0 * step
             age = oldest
         else:
-            value = ask.volatility(float(name.removeprefix("iv")))
+            value = inputs.volatility(float(name.removeprefix("iv")))
             delay = _HOUR
             age = max(oldest, _HOUR)
-        known = align(value, grid, tolerance=age, delay=delay)["value"].reindex(symbol=ask.symbols)
-        known.attrs = {"units": value.attrs["units"]}
-        figures[name] = known.to_dataset(name=name)
+        aligned = align(value, grid, tolerance=age, delay=delay)["value"].reindex(symbol=inputs.symbols)
+        aligned.attrs = {"units": value.attrs["units"]}
+        figures[name] = aligned.to_dataset(name=name)
     matrix = xr.merge(figures.values(), join="outer", combine_attrs="drop_conflicts")
-    origins = [table.attrs.get("provenance") for table in ask.tables]
+    origins = [table.attrs.get("provenance") for table in inputs.tables]
     return matrix.assign_attrs(provenance=json.dumps(joined_provenance(origins), sort_keys=True))
 
 
-class _Question(NamedTuple):
-    """Arguments of every figure, and the tables and panels of prices fetched so far."""
+class _Inputs(NamedTuple):
+    """Arguments of `features`, and the tables and price panels fetched so far."""
 
     symbols: list[str]
     venues: str | Sequence[str] | None
     window: times.Window
     resolution: times.Resolution
-    before: pd.Timedelta  # how much longer before the window a value may have become known
+    before: pd.Timedelta  # how long before the window the histories start
     options_venue: str
     apart: Literal["raise", "keep"]
     tables: list[pd.DataFrame]
     panels: dict[str, xr.DataArray]
 
     def history(self, fetch: Callable[..., pd.DataFrame], **more: Any) -> pd.DataFrame:
-        """Return a history of the symbols, from the oldest row that may be valid at the window's start."""
-        how = {"venues": self.venues, "resolution": self.resolution, **more}
-        self.tables.append(fetch(self.symbols, self.window.start - self.before, self.window.end, **how))
-        return self.tables[-1]
+        """Fetch a history of the symbols, from the oldest row that may be valid at the window's start."""
+        options = {"venues": self.venues, "resolution": self.resolution, **more}
+        table = fetch(self.symbols, self.window.start - self.before, self.window.end, **options)
+        self.tables.append(table)
+        return table
 
     def price(self, kind: str) -> xr.DataArray:
-        """Return the panel of one kind of price, which is requested once."""
+        """Return the panel of one kind of price; each kind is fetched once."""
         if kind not in self.panels:
             self.panels[kind] = panel(self.history(prices.history, kind=kind))
         return self.panels[kind]
@@ -185,52 +187,59 @@ class _Question(NamedTuple):
         return basis.drop_vars("apart", errors="ignore")
 
     def volatility(self, days: float) -> xr.DataArray:
-        """Return the volatility at the money of a maturity, by symbol and hour."""
+        """Return the at-the-money volatility of a maturity [days], by symbol and hour."""
         import xarray as xr
 
         start = self.window.start - self.before - 2 * _HOUR
-        found: dict[str, xr.DataArray] = {}
-        lacking: dict[str, FetchError] = {}
+        volatilities: dict[str, xr.DataArray] = {}
+        problems: dict[str, FetchError] = {}
         for symbol in self.symbols:
             try:
                 rows = options.atm_history(symbol, self.options_venue, start, self.window.end)
             except (BadRequest, NotFound) as problem:
-                lacking[symbol] = problem
+                problems[symbol] = problem
                 continue
             self.tables.append(rows)
-            found[symbol] = at_maturity(rows, pd.Timedelta(days, "D"))
-        if not found:
-            raise next(iter(lacking.values()))
-        for symbol, why in lacking.items():
-            warnings.warn(f"iv{days:g} of {symbol} is missing: {why}", DataNotice, stacklevel=4)
-        joined: xr.DataArray = xr.concat(found.values(), pd.Index(found, name="symbol"), join="outer")
+            volatilities[symbol] = at_maturity(rows, pd.Timedelta(days, "D"))
+        if not volatilities:
+            raise next(iter(problems.values()))
+        for symbol, reason in problems.items():
+            warnings.warn(f"iv{days:g} of {symbol} is missing: {reason}", DataNotice, stacklevel=4)
+        symbols = pd.Index(volatilities, name="symbol")
+        joined: xr.DataArray = xr.concat(volatilities.values(), symbols, join="outer")
         return joined.assign_attrs(units="1/√year")
 
 
 def at_maturity(rows: pd.DataFrame, maturity: pd.Timedelta) -> xr.DataArray:
-    """Return volatility at the money of a maturity [1/√year] from rows of ``options_atm_history``.
+    """Return the at-the-money volatility of a maturity [1/√year] from rows of ``options_atm_history``.
 
-    Total variance is linear between two expiries, hour by hour; NaN beyond the listed ones.
+    In each hour, total variance is interpolated linearly between two expiries; NaN beyond listed expiries.
     """
     import xarray as xr
 
+    # 1. Rows before their expiry, by hour and time to expiry.
     rows = rows.assign(years=(rows["expiry"] - rows["time"]) / _YEAR).dropna(subset="iv")
     rows = rows[rows["years"] > 0.0].sort_values(["time", "years"])
     target = maturity / _YEAR
     years = rows["years"].to_numpy()
     variance = (rows["iv"] ** 2 * rows["years"]).to_numpy()
     hours, starts = np.unique(times.naive_utc(rows["time"]).to_numpy(), return_index=True)
-    slices = [slice(*ends) for ends in pairwise([*starts, len(rows)])]
-    found = [np.interp(target, years[part], variance[part], np.nan, np.nan) for part in slices]
-    values = np.sqrt(np.array(found, dtype=np.float64) / target)
+    # 2. Total variance at the maturity, hour by hour.
+    bounds = pairwise([*starts, len(rows)])
+    variances = [
+        np.interp(target, years[first:last], variance[first:last], np.nan, np.nan) for first, last in bounds
+    ]
+    # 3. Volatility.
+    values = np.sqrt(np.array(variances, dtype=np.float64) / target)
     return xr.DataArray(values, {"time": pd.DatetimeIndex(hours).as_unit("us")}, "time")
 
 
 FAMILIES = {name: import_module(f"derivdata.{name}") for name in derivdata._FAMILIES}
 
-FETCHERS: dict[str, Callable[..., Any]] = {
-    f"{family}_{name}": getattr(module, name)
-    for family, module in FAMILIES.items()
-    for name in module.__all__
-    if f"{family}_{name}" in TABLES.keys() | OPEN_TABLES.keys()
-} | {"catalog": catalog, "instruments": instruments}
+FETCHERS: dict[str, Callable[..., Any]] = {}
+"""Fetchers by table."""
+for _family, _module in FAMILIES.items():
+    for _name in _module.__all__:
+        if f"{_family}_{_name}" in TABLES.keys() | OPEN_TABLES.keys():
+            FETCHERS[f"{_family}_{_name}"] = getattr(_module, _name)
+FETCHERS |= {"catalog": catalog, "instruments": instruments}

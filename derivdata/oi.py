@@ -1,7 +1,7 @@
-"""Open interest: every venue now, and symbols and venues over time.
+"""Open interest: current values of each venue, and symbols and venues over time.
 
-Windows are half-open ``[start, end)``; a naive time is UTC; a `start` such as ``"30d"`` looks back from
-`end`, and no `end` is `derivdata.asof`. ``resolution`` is always sent; None leaves the choice to the server.
+Windows are half-open ``[start, end)``. A naive time is UTC; a `start` such as ``"30d"`` looks back from
+`end`; without `end` the window ends at `derivdata.asof`. ``resolution=None`` leaves the choice to the server.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _TOP = quantity(endpoints.OI_TOP_SYMBOLS, "oi_usd")
 
 @typed
 def exchanges() -> pd.DataFrame:
-    """Return open interest of every venue now.
+    """Return the current open interest of each venue.
 
     Returns
     -------
     DataFrame, table ``oi_exchanges``
-        One row per venue. ``market_share`` is a fraction of all open interest; the unit of ``change_24h``
-        and ``change_7d`` is not stated by the API. ``time`` is the server's ``Date``.
+        One row per venue. ``market_share`` is a fraction of all open interest; the API does not state the
+        unit of ``change_24h`` and ``change_7d``. ``time`` is the server's ``Date``.
 
     Notes
     -----
-    ``GET /oi/exchanges-summary``, Dev and above. Its week's line is `sparklines`. Errors are those of
-    `derivdata.funding.snapshot`.
+    ``GET /oi/exchanges-summary``, Dev and above. `sparklines` returns the last week from the same response.
+    Errors: see `derivdata.funding.snapshot`.
 
     Examples
     --------
@@ -78,17 +78,17 @@ def exchanges() -> pd.DataFrame:
 
 @typed
 def sparklines() -> pd.DataFrame:
-    """Return open interest of every venue over the last week, as the summary's line of seven points.
+    """Return seven points of open interest over the last week, by venue.
 
     Returns
     -------
     DataFrame, table ``oi_sparklines``
-        One row per venue and point. ``days_ago`` counts steps before the newest point (0); the API says
-        that the oldest comes first and not at what hour points are taken.
+        One row per venue and point. ``days_ago`` counts steps before the newest point (0). The API document
+        states that the oldest point comes first, but not the hour of the points.
 
     Notes
     -----
-    ``GET /oi/exchanges-summary``, Dev and above; the same response as `exchanges`. Errors are those of
+    ``GET /oi/exchanges-summary``, Dev and above; the same response as `exchanges`. Errors: see
     `derivdata.funding.snapshot`.
     """
     answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
@@ -105,7 +105,7 @@ def history(
     resolution: times.Resolution | None = "1h",
     by: By = "symbol",
 ) -> pd.DataFrame:
-    """Return open interest of one symbol or several on every venue over a window.
+    """Return open interest of symbols on each venue over a window.
 
     Parameters
     ----------
@@ -115,17 +115,16 @@ def history(
     Returns
     -------
     DataFrame, table ``oi_history``
-        One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is not a row. A row is one
-        contract of the venue, the one that represents the symbol (a perpetual in USDT before one in coins).
+        One row per symbol, venue and step; rows with null are dropped. ``oi_usd`` [USD] is of one contract
+        of the venue, which represents the symbol (a perpetual in USDT before one in coins).
         ``oi_all_contracts_usd`` [USD] is the sum over all perpetuals of the symbol, in USDT, USDC and coins.
-        Collected archives have it of polls; it is NaN where a contract is not known, and of other sources.
-        With ``by="coin"``, ``oi_usd`` is that sum where the source has it for the symbol and venue, and
-        ``dd.panel(table, by="coin")`` adds the symbols of a coin up. A series whose source has no sums is
-        still of one contract.
+        Only collected archives have it, from polls; it is NaN if a contract is unknown. With ``by="coin"``,
+        ``oi_usd`` is this sum if the source has it for the symbol and venue, else still of one contract;
+        ``dd.panel(table, by="coin")`` sums the symbols of a coin.
 
     Notes
     -----
-    ``GET /oi/{symbol}/timeseries``, Dev and above. Errors are those of `derivdata.funding.history`.
+    ``GET /oi/{symbol}/timeseries``, Dev and above. Errors: see `derivdata.funding.history`.
 
     Examples
     --------
@@ -144,7 +143,7 @@ def exchange_totals(
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return open interest of every venue over all its symbols, over a window.
+    """Return total open interest of each venue over a window.
 
     Parameters
     ----------
@@ -154,11 +153,11 @@ def exchange_totals(
     Returns
     -------
     DataFrame, table ``oi_exchange_totals``
-        One row per venue and step; ``total_oi_usd`` [USD]. A null on the wire is not a row.
+        One row per venue and step; ``total_oi_usd`` [USD], over all symbols. Rows with null are dropped.
 
     Notes
     -----
-    ``GET /oi/exchange-totals``, Dev and above. Errors are those of `history`.
+    ``GET /oi/exchange-totals``, Dev and above. Errors: see `history`.
     """
     return quantities.over_time(_TOTALS, None, start, end, venues, resolution)
 
@@ -176,30 +175,33 @@ def top_symbols(
     start, end
         Half-open window.
     limit
-        Most symbols; the service's default (50) unless given.
+        Maximum number of symbols; None uses the service's default (50).
 
     Returns
     -------
     DataFrame, table ``oi_top_symbols``
-        One row per symbol and time; ``oi_usd`` [USD]. A null on the wire is not a row.
+        One row per symbol and time; ``oi_usd`` [USD]. Rows with null are dropped.
 
     Notes
     -----
-    ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is chosen
-    with hindsight. Errors are those of `history`.
+    ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The symbols are the largest of today: a study
+    of the past with them has look-ahead bias. Errors: see `history`.
     """
     return quantities.top_symbols(_TOP, venue, start, end, limit)
 
 
 def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
-    points = [
-        (row.exchange, len(row.sparkline_7d) - 1 - place, value)
-        for row in answer.body.exchanges
-        for place, value in enumerate(row.sparkline_7d)
-    ]
+    venues: list[str] = []
+    days_ago: list[int] = []
+    values: list[float | None] = []
+    for row in answer.body.exchanges:
+        count = len(row.sparkline_7d)
+        venues += [row.exchange] * count
+        days_ago += reversed(range(count))
+        values += row.sparkline_7d
     return {
-        "exchange": [exchange for exchange, _, _ in points],
-        "days_ago": [days for _, days, _ in points],
-        "time": pd.DatetimeIndex([answer.as_of]).repeat(len(points)),
-        "oi_usd": [value for _, _, value in points],
+        "exchange": venues,
+        "days_ago": days_ago,
+        "time": pd.DatetimeIndex([answer.as_of]).repeat(len(values)),
+        "oi_usd": values,
     }

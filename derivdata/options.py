@@ -1,13 +1,15 @@
-"""Options: every active instrument of one symbol on one venue, as a table or as a surface, and over time.
+"""Options: chains of active instruments as a table or a surface, now and over time, and trades.
 
-The snapshot carries no time and no prices: ``time`` is the server's ``Date``. Greeks are the venue's own,
-in units that the API does not state; analysis computes its own from the implied volatility.
+The hosted service's snapshot has neither times nor prices: ``time`` is the server's ``Date``. Greeks are the
+venue's own, in units that the API does not state; `derivdata.analysis` computes greeks from the implied
+volatility.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -82,29 +84,29 @@ class _Metrics(Envelope):
 
 @typed
 def snapshot(symbol: str | Sequence[str], venues: str | Sequence[str]) -> pd.DataFrame:
-    """Return every active option of one symbol or several on one venue or several now.
+    """Return the active options of symbols on venues.
 
     Parameters
     ----------
     symbol, venues
-        ``"BTC"``, ``"deribit"``, or lists of them: one request for each pair. A pair that the document does
-        not list is requested all the same, with a `DataNotice`: venues are added over time.
+        ``"BTC"``, ``"deribit"``, or lists of them: one request for each pair. A pair that is not in the API
+        document is requested too, with a `DataNotice`, since venues are added over time.
 
     Returns
     -------
     DataFrame, table ``options_snapshot``
-        One row per instrument. ``iv`` is decimal per √year; greeks are NaN where the venue gives none. Prices
-        [coin or USD], ``rho``, ``index_price_usd`` and ``volume`` are the library's own columns: an archive
-        may have them, the hosted service does not, and there they are NaN. ``time`` is when the service
-        answered, and of an archive when the chain was recorded: the timestamp of its newest row. The rows of
-        the last hour are one chain (`derivdata.tables.snapshots`); ``quoted_at`` is a row's own timestamp.
+        One row per instrument. ``iv`` is decimal per √year; greeks may be NaN. Prices [coin or USD], ``rho``,
+        ``index_price_usd`` and ``volume`` are columns of this library: an archive may have them; from the
+        hosted service they are NaN. ``time`` is the time of the response, or in an archive the timestamp of
+        the newest row of the chain. The rows of the last hour are one chain (`derivdata.tables.snapshots`);
+        ``quoted_at`` is a row's own timestamp.
 
     Raises
     ------
     BadRequest
-        The service has no options for the pair.
+        The service does not have options for the pair.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        A request failed, or a response is not this table.
 
     Notes
     -----
@@ -123,7 +125,7 @@ def snapshot(symbol: str | Sequence[str], venues: str | Sequence[str]) -> pd.Dat
 
 @typed
 def surface(symbol: str, venue: str) -> xr.Dataset:
-    """Return every active option of one symbol on one venue now, by expiry, strike and side.
+    """Return the active options of one symbol on one venue, by expiry, strike and side.
 
     Parameters
     ----------
@@ -133,12 +135,12 @@ def surface(symbol: str, venue: str) -> xr.Dataset:
     Returns
     -------
     Dataset, dims ``(expiry, strike, side)``
-        As `derivdata.tables.surface` makes it from the snapshot; no options give a Dataset of no expiries
-        and no strikes, and a `DataNotice`.
+        The snapshot as a surface, see `derivdata.tables.surface`. Without options the Dataset is empty, with
+        a `DataNotice`.
 
     Notes
     -----
-    ``GET /options/snapshot``, every tier. Errors are those of `snapshot`.
+    ``GET /options/snapshot``, every tier. Errors: see `snapshot`.
 
     Examples
     --------
@@ -174,11 +176,11 @@ def metrics(symbol: str, venue: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``options_metrics``
-        One row per expiry; volatilities [1/√year], NaN where the service has none.
+        One row per expiry; volatilities [1/√year], NaN if the service does not have them.
 
     Notes
     -----
-    ``GET /options/metrics``, Dev and above. Errors are those of `snapshot`.
+    ``GET /options/metrics``, Dev and above. Errors: see `snapshot`.
     """
     symbol = symbol_of(symbol)
     venue = venue_of(venue)
@@ -194,16 +196,17 @@ def metrics(symbol: str, venue: str) -> pd.DataFrame:
 
 
 def warn_off_matrix(symbol: str, exchange: str) -> None:
-    """Note that the document lists no such pair; it is requested all the same, since venues are added."""
+    """Warn of a pair that is not in the API document. It is requested anyway, since venues are added."""
     listed = endpoints.OPTIONS_MATRIX.get(symbol, ())
     if exchange not in listed:
         warn_caller(
             f"the API document lists options on {symbol} for {', '.join(listed) or 'no venue'}, "
-            f"not {exchange}; asking all the same"
+            f"not {exchange}; requesting them anyway"
         )
 
 
 def _requested(symbol: str, exchange: str) -> Answer[_Chain]:
+    """Request the chain of a pair."""
     symbol = symbol_of(symbol)
     exchange = venue_of(exchange)
     warn_off_matrix(symbol, exchange)
@@ -218,7 +221,7 @@ def _columns(answer: Answer[_Chain]) -> dict[str, Any]:
 
 
 def _time_of(answer: Answer[_Chain]) -> pd.Timestamp:
-    """Return the chain's own time, which services of the library state, or else the response's."""
+    """Return the chain's own time, which the library's services state, else the response's ``Date``."""
     return answer.as_of if answer.body.time is None else instants(answer, [answer.body.time])[0]
 
 
@@ -267,16 +270,16 @@ class _OverviewHistory(Envelope):
 def atm_history(
     symbol: str, venue: str, start: times.Instant, end: times.Instant | None = None
 ) -> pd.DataFrame:
-    """Return at-the-money volatility of every hour and expiry over a window.
+    """Return hourly at-the-money volatility by expiry over a window.
 
     Parameters
     ----------
     symbol, venue
         As in `snapshot`.
     start, end
-        Half-open window; a lookback such as ``"30d"`` reaches back from `end`. The service knows only whole
-        days that end at its own second: a range that holds the window is requested, and cut here. Of exactly
-        90 days, the most below Pro, the first hour may be missing.
+        Half-open window; a lookback such as ``"30d"`` reaches back from `end`. The service accepts only whole
+        days up to now: a range that contains the window is requested, and other rows are removed. In a window
+        of exactly 90 days, the maximum below Pro, the first hour may be missing.
 
     Returns
     -------
@@ -309,7 +312,7 @@ def atm_history(
 def surface_history(
     symbol: str, venue: str, start: times.Instant, end: times.Instant | None = None
 ) -> xr.Dataset:
-    """Return the options surface of every hour over a window.
+    """Return hourly options surfaces over a window.
 
     Parameters
     ----------
@@ -321,13 +324,13 @@ def surface_history(
     Dataset, dims ``(time, expiry, strike, side)``
         ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
         boolean ``observed``; coordinate ``year_fraction(time, expiry)``, NaN after expiry. Times are
-        naive UTC. No options in the window give a Dataset of no times, and a `DataNotice`.
+        naive UTC. Without options in the window the Dataset is empty, with a `DataNotice`.
 
     Notes
     -----
-    ``GET /options/surface-history``, Dev (30 days) and above; no greeks and no instrument names. The service
-    may thin out surfaces by the length of the range that is requested, so that no day is requested beyond the
-    window: of whole days, the first hour may be missing. Errors are those of `atm_history`.
+    ``GET /options/surface-history``, Dev (30 days) and above, without greeks and instrument names. The
+    service may thin out the surfaces of a longer range. The requested range is therefore as short as
+    possible, and in a window of whole days the first hour may be missing. Errors: see `atm_history`.
     """
     symbol = symbol_of(symbol)
     venue = venue_of(venue)
@@ -343,7 +346,7 @@ def surface_history(
 
 @typed
 def overview_history(start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
-    """Return options open interest and volume by venue and symbol, every hour of a window.
+    """Return hourly open interest and volume of options by venue and symbol over a window.
 
     Parameters
     ----------
@@ -354,11 +357,11 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
     -------
     DataFrame, table ``options_overview_history``
         One row per symbol, venue and hour: ``notional_oi_usd`` [USD], and ``notional_volume_24h_usd``
-        [USD], which is rolling: do not add it up over hours.
+        [USD], which is rolling: do not sum it over hours.
 
     Notes
     -----
-    ``GET /options/overview-history``, Dev and above. Errors are those of `atm_history`.
+    ``GET /options/overview-history``, Dev and above. Errors: see `atm_history`.
     """
     window = times.window(start, end)
     answer = transport.get(
@@ -382,10 +385,11 @@ def _overview_columns(answer: Answer[_OverviewHistory]) -> dict[str, Any]:
 def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
     body = answer.body
     snapshots = list(body.snapshots.values())
+    points = list(chain.from_iterable(snapshots))
     columns = tables.TABLES["options_surface_history"].rows(
-        [point for points in snapshots for point in points], symbol=body.symbol, exchange=body.exchange
+        points, symbol=body.symbol, exchange=body.exchange
     )
-    stamps = instants(answer, list(body.snapshots)).repeat([len(points) for points in snapshots])
+    stamps = instants(answer, list(body.snapshots)).repeat(list(map(len, snapshots)))
     options = pd.DataFrame({**columns, "time": stamps})
     unique = one_per_place(options, ("time", "expiry", "strike", "side"))
     return {name: values.array for name, values in unique.items()}
@@ -399,7 +403,7 @@ def trades(
     *,
     venues: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return every trade of options over a window.
+    """Return the trades of options over a window.
 
     Parameters
     ----------
@@ -410,15 +414,15 @@ def trades(
     -------
     DataFrame, table ``options_trades``
         One row per trade: the option; ``taker_side``; ``size`` [coin]; ``price_coin`` or ``price_usd``, by
-        what the option is settled in; ``iv`` [1/√year] of that price, NaN where the venue states none;
-        ``execution``: ``"book"``, ``"block"``, whose side is that of one party, or ``"combo"``, a leg of a
-        package, whose price alone means little.
+        the currency of settlement; ``iv`` [1/√year] at this price, NaN if the venue does not state it;
+        ``execution``: ``"book"``, ``"block"`` (the side is of one party), or ``"combo"`` (a leg of a package,
+        whose single price means little).
 
     Notes
     -----
-    ``GET /local/options/trades``, which is not part of the API document. Deribit tells all since 2016, OKX
-    the newest 100 and Binance its newest blocks: these are whole only while a collector runs. Errors are
-    those of `derivdata.prices.history`.
+    ``GET /local/options/trades``, which is not part of the API document. Deribit has all trades since 2016.
+    OKX has the newest 100 trades and Binance its newest blocks, which are complete only while a collector
+    runs. Errors: see `derivdata.prices.history`.
 
     >>> rows = dd.options.trades("BTC", "1d", venues=["deribit"])
     >>> sorted(rows["execution"].unique())

@@ -1,8 +1,8 @@
-"""Order books: the book now, and depth near the mid price over time.
+"""Order books: the book at a time, and depth near the mid price over time.
 
-No document describes these payloads. The shape that is read is the local service's: the book as pairs of
-price and size, depth as a row per time with a field per side and distance; anything else is a
-`SchemaError` that points to `derivdata.raw`.
+The API document does not describe these responses. The library expects the format of the local service: the
+book as pairs of price and size, depth as a row per time with a field per side and distance. Other responses
+raise a `SchemaError`; `derivdata.raw` returns them undecoded.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def book(
     symbol, venue
         ``"BTC"``, ``"binance"``.
     at
-        Time of the book, or a lookback such as ``"2h"``: the newest book at or before it that is at most an
-        hour old. None is now. Books of the past need a source that stores them, such as an archive.
+        Time of the book, or a lookback such as ``"2h"``: returns the newest book of the hour before. None is
+        now. Past books need a source that stores them, such as an archive.
     limit
-        Most levels of a side; the service's default unless given.
+        Maximum number of levels per side; None uses the service's default.
 
     Returns
     -------
@@ -82,14 +82,14 @@ def book(
     Raises
     ------
     NotFound
-        The symbol or the venue is not known, or no book is stored for that time.
+        The symbol or the venue is unknown, or there is no book for that time.
     FetchError, SchemaError
-        The request fails; the response has another shape, or a book of another time than `at`.
+        The request failed; the response has another format, or a book of another time than `at`.
 
     Notes
     -----
-    ``GET /orderbook/book``, Dev (30 days) and above; `at` is sent as ``end``. The API document states no
-    parameter for the time, so a service may ignore it. A book that is not of the hour before `at` is refused.
+    ``GET /orderbook/book``, Dev (30 days) and above; `at` is sent as ``end``. The API document does not have
+    a parameter for the time, so a service may ignore it. A book that is not of the hour before `at` raises.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def depth_history(
     *,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return the value bid and offered within 10, 25, 50 and 100 bps of the mid price, over a window.
+    """Return bid and ask depth within 10, 25, 50 and 100 bps of the mid price over a window.
 
     Parameters
     ----------
@@ -127,16 +127,17 @@ def depth_history(
     Returns
     -------
     DataFrame, table ``orderbook_depth_history``
-        One row per time and distance ``depth_bps``; both depths [USD], NaN where the wire has null.
+        One row per time and distance ``depth_bps``; ``bid_depth_usd`` and ``ask_depth_usd`` [USD], NaN for
+        null.
 
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name, time or resolution is not one.
+        `start` is not before `end`; a name, time or resolution is not valid.
     NotFound
-        The symbol or the venue is not known.
+        The symbol or the venue is unknown.
     FetchError, SchemaError
-        No answer, or one of another shape.
+        A request failed, or a response has another format.
 
     Notes
     -----
@@ -145,12 +146,13 @@ def depth_history(
     slug = venue_of(venue)
     window = times.window(start, end)
     spans = pieces(endpoints.ORDERBOOK_DEPTH_HISTORY, window, resolution, names(slug, "venue"))
-    each = [{"symbol": symbol_of(symbol), "exchange": slug, "resolution": resolution}]
-    answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
+    queries = [{"symbol": symbol_of(symbol), "exchange": slug, "resolution": resolution}]
+    answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, queries, spans, _Depths)
     return tabulate(tables.TABLES["orderbook_depth_history"], answers, _depth_columns)
 
 
 def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
+    """Raise unless the book is of the hour before `at`."""
     stamp = answer_time(answer)
     if not at - _HOLD <= stamp <= at:
         path = endpoints.ORDERBOOK_BOOK.path
@@ -162,16 +164,17 @@ def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
 
 
 def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
-    sides = (("bid", answer.body.bids), ("ask", answer.body.asks))
-    levels = [(side, i, price, size) for side, pairs in sides for i, (price, size) in enumerate(pairs, 1)]
+    bids = answer.body.bids
+    asks = answer.body.asks
+    levels = [*bids, *asks]
     return {
         "symbol": [answer.body.symbol] * len(levels),
         "exchange": [answer.body.exchange] * len(levels),
         "timestamp": pd.DatetimeIndex([answer_time(answer)]).repeat(len(levels)),
-        "side": [side for side, *_ in levels],
-        "level": [level for _, level, *_ in levels],
-        "price_usd": [price for *_, price, _ in levels],
-        "size": [size for *_, size in levels],
+        "side": ["bid"] * len(bids) + ["ask"] * len(asks),
+        "level": [*range(1, len(bids) + 1), *range(1, len(asks) + 1)],
+        "price_usd": [price for price, _ in levels],
+        "size": [size for _, size in levels],
     }
 
 

@@ -1,4 +1,4 @@
-"""Positioning: how many accounts, and how much of the positions, are long against short."""
+"""Positioning: long against short, by number of accounts or by size of positions."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def history(
     kind: Literal["accounts", "positions", "top_accounts", "top_positions"] = "accounts",
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return long against short of every venue over a window.
+    """Return long against short on each venue over a window.
 
     Parameters
     ----------
     symbols, start, end, venues, resolution
         As in `derivdata.funding.history`.
     kind
-        ``"accounts"``, every account with a position counts once; ``"top_accounts"``, the same among the
-        venue's largest traders; ``"top_positions"``, the positions of these; ``"positions"``, those of the
-        traders that Bitget takes for active.
+        ``"accounts"``: each account with a position counts once. ``"top_accounts"``: the same among the
+        venue's largest traders. ``"top_positions"``: size of the positions of the largest traders.
+        ``"positions"``: size of the positions of active traders (Bitget).
 
     Returns
     -------
     DataFrame, table ``positioning_history``
-        One row per symbol, venue and step. ``long_share`` and ``short_share`` [fraction] at ``time`` are the
-        newest of the step that ends there, NaN where only the ratio is known; ``long_short_ratio`` [1].
-        Accounts on one side do not have to equal those on the other, as positions do.
+        One row per symbol, venue and step. ``long_share`` and ``short_share`` [fraction] are the newest
+        values of the step that ends at ``time``, NaN if only the ratio is known; ``long_short_ratio`` [1].
+        The numbers of long and short accounts may differ, unlike the sizes of long and short positions.
 
     Notes
     -----
-    ``GET /local/positioning/history``, which is not part of the API document. Each venue defines its largest
-    traders and when an account counts: compare a venue with its own past, not with another venue. Errors are
-    those of `derivdata.prices.history`.
+    ``GET /local/positioning/history``, which is not part of the API document. Each venue has its own
+    definition of largest traders and of counted accounts: compare a venue with its own past, not with another
+    venue. Errors: see `derivdata.prices.history`.
 
     >>> dd.positioning.history("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 8)

@@ -1,4 +1,4 @@
-"""Prices over time: mark, index and last price of every venue, and spot prices."""
+"""Prices over time: mark, index and last price of each venue, and spot prices."""
 
 from __future__ import annotations
 
@@ -28,39 +28,39 @@ def history(
     resolution: times.Resolution | None = "1h",
     by: By = "symbol",
 ) -> pd.DataFrame:
-    """Return a price of every venue over a window.
+    """Return mark, index or last prices of each venue over a window.
 
     Parameters
     ----------
     symbols, start, end, venues, resolution, by
         As in `derivdata.funding.history`.
     kind
-        ``"mark"``, the price that margins and liquidations go by; ``"index"``, the venue's own index of spot
-        prices; ``"last"``, the last trade.
+        ``"mark"``, the price for margins and liquidations; ``"index"``, the venue's own index of spot prices;
+        ``"last"``, the last trade.
 
     Returns
     -------
     DataFrame, table ``prices_history``
-        One row per symbol, venue and step. ``price_usd`` [USD] at ``time`` is the newest price of the step
-        that ends there: a sample, not a mean, so that returns keep their variance. A step without a price is
-        no row. A venue's contract of ``1000PEPE`` is priced per 1000 coins, and named so.
+        One row per symbol, venue and step. ``price_usd`` [USD] is the newest price of the step that ends at
+        ``time``. It is a sample, not a mean, so that returns keep their variance. Steps without a price are
+        dropped. The price of a contract of ``1000PEPE`` is per 1000 coins.
 
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name, time, kind or resolution is not one.
+        `start` is not before `end`; a name, time, kind or resolution is not valid.
     NotFound
-        The source is the hosted service, which has no prices over time, or it holds none; a symbol has no
-        rows and is not in the source's own list.
+        The source does not have prices over time, as the hosted service; a symbol does not have rows and is
+        not in the source's own list.
     TierError
         The key may not read history, or not that far back.
     FetchError, SchemaError
-        No answer, or one that is not this table. A partial table is never returned.
+        A request failed, or a response is not this table. A partial table is never returned.
 
     Notes
     -----
-    ``GET /local/prices/history``, which is not part of the API document: the sample, an archive and the
-    venues answer it.
+    ``GET /local/prices/history``, which is not part of the API document. The sample, archives and venues have
+    it.
 
     >>> dd.prices.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
@@ -80,27 +80,25 @@ def spot(
     quote: Literal["USDT", "USD", "USDC"] = "USDT",
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return the spot price of every venue in one currency over a window.
+    """Return spot prices of each venue in one currency over a window.
 
     Parameters
     ----------
     symbols, start, end, venues, resolution
         As in `derivdata.funding.history`.
     quote
-        Currency of the price. A price in USDT is not one in USD: the difference is that of the two
-        currencies.
+        Currency of the price. Prices in USDT and in USD differ by the price of USDT.
 
     Returns
     -------
     DataFrame, table ``prices_spot``
-        One row per symbol, venue and step. ``price`` [`quote`] at ``time`` is the newest of the step that
-        ends there, as in `history`; of 1000PEPE it is the price of 1000 coins.
+        One row per symbol, venue and step. ``price`` [`quote`] is the newest of the step that ends at
+        ``time``, as in `history`; for 1000PEPE it is per 1000 coins.
 
     Notes
     -----
     ``GET /local/prices/spot``, which is not part of the API document. With mark prices,
-    `derivdata.analysis.basis.against` gives the premium of perpetuals over spot. Errors are those of
-    `history`.
+    `derivdata.analysis.basis.against` gives the premium of perpetuals over spot. Errors: see `history`.
 
     >>> dd.prices.spot("BTC", "7d", venues=["okx", "bybit"]).shape
     (336, 6)

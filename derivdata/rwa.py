@@ -1,7 +1,7 @@
 """Trading hours of the exchanges behind real-world assets.
 
-The document lists what the response holds and not its fields. The shape that is read is the local service's;
-anything else is a `SchemaError` that points to `derivdata.raw`.
+The API document describes the content of the response, but not its fields. The library expects the format of
+the local service. Other responses raise a `SchemaError`; `derivdata.raw` returns them undecoded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     Parameters
     ----------
     venues
-        Ids, short names or market identifier codes (``"XNYS"``); None is all.
+        Ids, short names or market identifier codes (``"XNYS"``); None returns all.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     TierError
         The key is below Pro.
     FetchError, SchemaError
-        No answer, or one of another shape.
+        The request failed, or the response has another format.
 
     Notes
     -----
@@ -90,21 +90,26 @@ def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def _columns(answer: Answer[_Hours]) -> dict[str, Any]:
-    intervals = [
-        (x, s.start, s.end, s.session, s.is_tradable) for x in answer.body.exchanges for s in x.sessions
-    ] + [(x, h.start, h.end, "holiday", False) for x in answer.body.exchanges for h in x.holidays]
-    owners = [x for x, *_ in intervals]
+    # Sessions of all exchanges, then holidays of all exchanges, each with its exchange.
+    exchanges: list[_Exchange] = []
+    sessions: list[_Session] = []
+    for exchange in answer.body.exchanges:
+        exchanges += [exchange] * len(exchange.sessions)
+        sessions += exchange.sessions
+    for exchange in answer.body.exchanges:
+        exchanges += [exchange] * len(exchange.holidays)
+        sessions += [_Session(holiday.start, holiday.end, False, "holiday") for holiday in exchange.holidays]
     return {
-        "exchange_id": [x.id for x in owners],
-        "start": [start for _, start, *_ in intervals],
-        "session": [session for *_, session, _ in intervals],
-        "time": pd.DatetimeIndex([answer_time(answer)]).repeat(len(intervals)),
-        "end": [end for _, _, end, *_ in intervals],
-        "is_tradable": [tradable for *_, tradable in intervals],
-        "name": [x.name for x in owners],
-        "short_name": [x.short_name for x in owners],
-        "mic": [x.mic for x in owners],
-        "timezone": [x.timezone for x in owners],
-        "is_tradable_now": [x.is_tradable for x in owners],
-        "next_session_start": [x.next_session.start if x.next_session else None for x in owners],
+        "exchange_id": [exchange.id for exchange in exchanges],
+        "start": [session.start for session in sessions],
+        "session": [session.session for session in sessions],
+        "time": pd.DatetimeIndex([answer_time(answer)]).repeat(len(sessions)),
+        "end": [session.end for session in sessions],
+        "is_tradable": [session.is_tradable for session in sessions],
+        "name": [exchange.name for exchange in exchanges],
+        "short_name": [exchange.short_name for exchange in exchanges],
+        "mic": [exchange.mic for exchange in exchanges],
+        "timezone": [exchange.timezone for exchange in exchanges],
+        "is_tradable_now": [exchange.is_tradable for exchange in exchanges],
+        "next_session_start": [x.next_session.start if x.next_session else None for x in exchanges],
     }

@@ -24,7 +24,7 @@ def index_published(
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return the volatility index that each venue publishes over a window.
+    """Return published volatility indices of each venue over a window.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ def index_published(
     Returns
     -------
     DataFrame, table ``volatility_index_published``
-        One row per symbol, venue and step; ``index_pct`` [%], 50 for a volatility of 50 % per √year, is the
-        newest of the step that ends at ``time``.
+        One row per symbol, venue and step; ``index_pct`` [%] is the newest value of the step that ends at
+        ``time``, 50 for a volatility of 50 % per √year.
 
     Notes
     -----
     ``GET /local/volatility/index_published``, which is not part of the API document. Methods differ: DVOL
-    cuts the strip of options at 5 % delta, `derivdata.analysis.variance.volatility_index` does not. Errors
-    are those of `derivdata.prices.history`.
+    cuts the strip of options at 5 % delta, `derivdata.analysis.variance.volatility_index` does not. Errors:
+    see `derivdata.prices.history`.
 
     >>> dd.volatility.index_published("BTC", "1d", venues=["deribit"]).shape
     (24, 5)

@@ -1,7 +1,7 @@
-"""Volume: symbols and venues over time, and volume against open interest.
+"""Volume of symbols and venues over time, volume of takers, and volume over open interest.
 
-Windows are half-open ``[start, end)``; a naive time is UTC; a `start` such as ``"30d"`` looks back from
-`end`, and no `end` is `derivdata.asof`. Volume is that of the bucket that starts at ``time``.
+Windows are half-open ``[start, end)``. A naive time is UTC; a `start` such as ``"30d"`` looks back from
+`end`; without `end` the window ends at `derivdata.asof`. Volume is of the bucket that starts at ``time``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def history(
     resolution: times.Resolution | None = "1h",
     by: By = "symbol",
 ) -> pd.DataFrame:
-    """Return the volume of one symbol or several on every venue over a window.
+    """Return the volume of symbols on each venue over a window.
 
     Parameters
     ----------
@@ -63,11 +63,11 @@ def history(
     Returns
     -------
     DataFrame, table ``volume_history``
-        One row per symbol, venue and step; ``volume_usd`` [USD]. A null on the wire is no row.
+        One row per symbol, venue and step; ``volume_usd`` [USD]. Rows with null are dropped.
 
     Notes
     -----
-    ``GET /volume/{symbol}/timeseries``, Dev and above. Errors are those of `derivdata.funding.history`.
+    ``GET /volume/{symbol}/timeseries``, Dev and above. Errors: see `derivdata.funding.history`.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def exchange_totals(
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return the volume of every venue over all its symbols, over a window.
+    """Return the total volume of each venue over a window.
 
     Parameters
     ----------
@@ -95,11 +95,11 @@ def exchange_totals(
     Returns
     -------
     DataFrame, table ``volume_exchange_totals``
-        One row per venue and step; ``total_volume_usd`` [USD]. A null on the wire is no row.
+        One row per venue and step; ``total_volume_usd`` [USD], over all symbols. Rows with null are dropped.
 
     Notes
     -----
-    ``GET /volume/exchange-totals``, Dev and above. Errors are those of `history`.
+    ``GET /volume/exchange-totals``, Dev and above. Errors: see `history`.
     """
     return quantities.over_time(_TOTALS, None, start, end, venues, resolution)
 
@@ -113,7 +113,7 @@ def taker(
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return what takers bought and sold on every venue over a window.
+    """Return the value that takers bought and sold on each venue over a window.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ def taker(
     -------
     DataFrame, table ``volume_taker``
         One row per symbol, venue and step; ``buy_usd`` and ``sell_usd`` [USD] were traded in the step that
-        begins at ``time``. A step without rows is no row; the newest step is omitted until it is over.
+        begins at ``time``. The newest step is omitted until it is complete.
 
     Notes
     -----
-    ``GET /local/volume/taker``, which is not part of the API document. Errors are those of
+    ``GET /local/volume/taker``, which is not part of the API document. Errors: see
     `derivdata.prices.history`.
 
     >>> dd.volume.taker("BTC", "7d", venues=["okx", "bybit"]).shape
@@ -151,12 +151,12 @@ def top_symbols(
     Returns
     -------
     DataFrame, table ``volume_top_symbols``
-        One row per symbol and time; ``volume_usd`` [USD]. A null on the wire is no row.
+        One row per symbol and time; ``volume_usd`` [USD]. Rows with null are dropped.
 
     Notes
     -----
-    ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
-    chosen with hindsight. Errors are those of `history`.
+    ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The symbols are the largest of today: a
+    study of the past with them has look-ahead bias. Errors: see `history`.
     """
     return quantities.top_symbols(_TOP, venue, start, end, limit)
 
@@ -170,38 +170,39 @@ def oi_ratio(
     venues: str | Sequence[str] | None = None,
     resolution: times.Resolution | None = "1d",
 ) -> pd.DataFrame:
-    """Return volume over open interest of every venue, over a window.
+    """Return the ratio of volume to open interest of each venue over a window.
 
     Parameters
     ----------
     start, end, venues, resolution
         As in `history`.
     window_days
-        Days that volume is added up over, 1 to 365 (Dev at most 7); the service's default unless given.
+        Days over which volume is summed, 1 to 365 (at most 7 for Dev); None uses the service's default.
 
     Returns
     -------
     DataFrame, table ``volume_oi_ratio``
-        One row per venue and step: ``volume_oi_ratio``, ``volume_usd`` and ``oi_usd`` [USD]. A null ratio is
-        no row.
+        One row per venue and step: ``volume_oi_ratio``, ``volume_usd`` and ``oi_usd`` [USD]. Rows with a null
+        ratio are dropped.
 
     Notes
     -----
-    ``GET /volume-oi-ratio``, Dev and above. Errors are those of `history`.
+    ``GET /volume-oi-ratio``, Dev and above. Errors: see `history`.
     """
     slugs = venue_names(venues)
     spans = pieces(endpoints.VOLUME_OI_RATIO, times.window(start, end), resolution, slugs)
-    each = [{"window_days": window_days, "exchanges": slugs, "resolution": resolution}]
-    answers = get_windows(endpoints.VOLUME_OI_RATIO, each, spans, _Ratios)
+    queries = [{"window_days": window_days, "exchanges": slugs, "resolution": resolution}]
+    answers = get_windows(endpoints.VOLUME_OI_RATIO, queries, spans, _Ratios)
     return tabulate(tables.TABLES["volume_oi_ratio"], answers, _ratio_columns)
 
 
 def _ratio_columns(answer: Answer[_Ratios]) -> dict[str, Any]:
-    rows = [
-        (venue, row) for venue, points in answer.body.data.items() for row in points if row.ratio is not None
-    ]
-    columns = tables.TABLES["volume_oi_ratio"].rows(
-        [row for _, row in rows], resolution=answer.body.resolution
-    )
-    stamps = instants(answer, [row.timestamp or row.t for _, row in rows])
-    return columns | {"exchange": [venue for venue, _ in rows], "timestamp": stamps}
+    venues: list[str] = []
+    rows: list[_Ratio] = []
+    for venue, points in answer.body.data.items():
+        valid = [row for row in points if row.ratio is not None]
+        venues += [venue] * len(valid)
+        rows += valid
+    columns = tables.TABLES["volume_oi_ratio"].rows(rows, resolution=answer.body.resolution)
+    stamps = instants(answer, [row.timestamp or row.t for row in rows])
+    return columns | {"exchange": venues, "timestamp": stamps}

@@ -216,7 +216,7 @@ def test_a_selection_between_calls_is_repeated_and_another_change_is_named(
     again = dd.rerun(tmp_path / "selected.json", recording)
     assert again.attrs["identical"]
     with pytest.raises(
-        ValueError, match=r"panel of analysis\.funding\.best_pair: dd\.panel returns other data"
+        ValueError, match=r"panel of analysis\.funding\.best_pair: the data differs from the card"
     ):
         dd.rerun(tmp_path / "changed.json", recording)
 
@@ -239,7 +239,7 @@ def test_a_card_of_functions_of_my_own(
             dd.card(backtest.carry(table, closure, COSTS), tmp_path / "x.json")
     assert dd.rerun(tmp_path / "own.json", recording)["equal"].all()
     monkeypatch.setattr(calls, "source_of", lambda _: "0" * 64)
-    with pytest.raises(ValueError, match=r"the code of \S+ has changed since the card was made"):
+    with pytest.raises(ValueError, match=r"the source code of \S+ has changed since the card was made"):
         dd.rerun(tmp_path / "own.json", recording)
 
 
@@ -247,11 +247,11 @@ def test_results_without_a_record_and_files_that_are_no_cards_are_refused(tmp_pa
     times = pd.date_range("2026-01-01", periods=2, freq="h")
     coords = {"exchange": ["a", "b"], "time": times}
     bare = xr.DataArray(np.ones((2, 2)), coords, ("exchange", "time"), attrs={"units": "USD"})
-    with pytest.raises(TypeError, match="result has no record of a call"):
+    with pytest.raises(TypeError, match="result must have a record of its call"):
         dd.card(bare, tmp_path / "x.json")
     share = oi.market_share(bare)
     with pytest.raises(
-        TypeError, match=r"market_share, \w+: no function of derivdata returned the DataArray"
+        TypeError, match=r"market_share, \w+: the DataArray was not returned by a function of derivdata"
     ):
         dd.card(share, tmp_path / "x.json")
     assert not (tmp_path / "x.json").exists()
@@ -264,7 +264,7 @@ def test_results_without_a_record_and_files_that_are_no_cards_are_refused(tmp_pa
 @pytest.mark.usefixtures("replayed")
 def test_tolerances_name_figures() -> None:
     share = oi.market_share(dd.panel(dd.oi.history("BTC", "7d", venues=VENUES), "oi_usd"))
-    with pytest.raises(ValueError, match=r"the result has no figure 'net'"):
+    with pytest.raises(ValueError, match=r"unknown figure 'net'"):
         dd.card(share, "never-written.json", tolerances={"net": 1.0})
 
 
@@ -302,13 +302,13 @@ def test_an_analysis_is_compared_by_figures_and_a_table_by_its_hash(recording: P
     sums = next(sums for sums in analysed["sums"].values() if sums[1] > 1.0)
     sums[1] *= 1.00001
     path.write_text(json.dumps(card))
-    with pytest.raises(ValueError, match="returns other data than the card was made of"):
+    with pytest.raises(ValueError, match="the data differs from the card's"):
         dd.rerun(path, recording)
 
     sums[1] /= 1.00001
     analysed["call"]["arguments"]["panel"]["sha256"] = "0" * 64
     path.write_text(json.dumps(card))
-    with pytest.raises(ValueError, match="returns other data than the card was made of"):
+    with pytest.raises(ValueError, match="the data differs from the card's"):
         dd.rerun(path, recording)
 
 
@@ -368,7 +368,7 @@ def test_a_backtest_of_options_on_an_archive_runs_again(
     assert table.attrs["identical"]
     assert main(["rerun", str(card), "--archive", str(copied)]) == 0
     assert "bit-equal" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="rows of an archive: name its folder with archive="):
+    with pytest.raises(ValueError, match="rows of an archive; pass its folder as archive="):
         dd.rerun(card)
 
 

@@ -123,11 +123,11 @@ def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "resolution", "message"),
     [
-        (["fundng"], "1h", "names='fundng' is not one of funding, oi, .* did you mean 'funding'"),
-        (["iv"], "1h", "names='iv' is not one of"),
-        (["iv0"], "1h", "names='iv0' is not one of"),
-        (["oi", "oi"], "1h", "names must name at least one, and each once"),
-        (["oi"], "raw", "resolution='raw' has no step"),
+        (["fundng"], "1h", "names must be among funding, oi, .* got 'fundng'; did you mean 'funding'"),
+        (["iv"], "1h", "names must be among .* got 'iv'"),
+        (["iv0"], "1h", "names must be among .* got 'iv0'"),
+        (["oi", "oi"], "1h", "names must be at least one name, without duplicates"),
+        (["oi"], "raw", "resolution must have a step, such as '1h', got 'raw'"),
     ],
 )
 def test_what_is_no_figure_or_no_grid_is_refused(names: list[str], resolution: str, message: str) -> None:

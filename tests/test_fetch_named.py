@@ -126,7 +126,7 @@ def test_a_window_that_has_a_name_or_that_none_holds_is_asked_for_as_it_is(
 def test_another_window_is_answered_by_the_shortest_that_holds_it(call: Any, sent: str) -> None:
     with (
         answering(always({"success": True})) as asked,
-        pytest.warns(DataNotice, match=f"is answered by range={sent}") as caught,
+        pytest.warns(DataNotice, match=f"is not available, range={sent} is used") as caught,
     ):
         call()
     assert [dict(request.query) for request in asked] == [{"range": sent}]
@@ -134,7 +134,7 @@ def test_another_window_is_answered_by_the_shortest_that_holds_it(call: Any, sen
 
 
 def test_sums_of_two_hours_are_those_of_four_and_say_so() -> None:
-    with pytest.warns(DataNotice, match="window=2h is answered by range=4h"):
+    with pytest.warns(DataNotice, match="window=2h is not available, range=4h is used"):
         frame = fetched("liquidations", "aggregates", "2h", group_by="exchange")
     assert dd.provenance(frame)["requests"][0]["query"]["range"] == "4h"
 
@@ -180,9 +180,11 @@ def test_candles_of_a_long_window_are_all_there() -> None:
 def test_candles_are_cut_half_open_and_what_cannot_be_asked_for_is_refused() -> None:
     frame = fetched("hip3", "candles", "xyz:TSLA", *DAY, cassette="hip3_candles_closed")
     assert frame.loc[frame["part"] == "data", "timestamp"].tolist() == [FIRST]
-    with pytest.raises(ValueError, match="end without start"):
+    with pytest.raises(ValueError, match="end needs start"):
         dd.hip3.candles("xyz:TSLA", end="2026-06-02")
-    with pytest.raises(ValueError, match=r"limit=1 and interval='1m' cut the window of .* more than 10,000"):
+    with pytest.raises(
+        ValueError, match=r"limit=1 and interval='1m' split the window of .* more than 10,000"
+    ):
         dd.hip3.candles("xyz:TSLA", "2026-01-01", "2026-02-01", interval="1m", limit=1)
     for window in ((), DAY):
         with pytest.raises(ValueError, match="limit must be at least 1, not 0"):

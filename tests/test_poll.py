@@ -221,7 +221,7 @@ def test_more_orders_than_the_largest_page_that_lacks_the_oldest_are_reported(
 ) -> None:
     """599 orders, of which the largest page has the newest 400."""
     monkeypatch.setattr(dd.liquidations, "_LIMIT", 50)
-    monkeypatch.setattr(dd.liquidations, "_LARGEST", 400)
+    monkeypatch.setattr(dd.liquidations, "_MAX_PAGE", 400)
     with feeding(Feed("oldest")), pytest.warns(DataNotice, match="at most 400 orders"):
         frame = dd.liquidations.events(since="599s")
     assert numbers_of([frame]) == list(range(-399, 1))
