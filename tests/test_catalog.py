@@ -79,7 +79,9 @@ def test_the_sample_counts_no_rows() -> None:
 def test_the_hosted_service_has_none_and_the_error_says_who_has() -> None:
     with serving(lambda _: Reply.json({"error": "no such path"}, status=404)) as server:
         dd.connect(server.url, api_key="k-5d0c5a2f")
-        with pytest.raises(errors.NotFound, match="the hosted service does not have this: the sample"):
+        with pytest.raises(
+            errors.NotFound, match="the hosted service does not have this endpoint; the sample"
+        ):
             dd.catalog()
 
 

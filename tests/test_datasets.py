@@ -117,7 +117,9 @@ def test_a_set_that_cannot_be_put_in_its_place_is_an_error_unless_it_is_there(
 def test_without_a_network_the_address_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = {"made": datasets._registry()["made"] | {"url": "http://127.0.0.1:1/"}}
     monkeypatch.setattr(datasets, "_registry", lambda: nowhere)
-    with pytest.raises(NetworkError, match=r"takes no connection; the address is http://127.*by hand as /"):
+    with pytest.raises(
+        NetworkError, match=r"does not accept connections; the address is http://127.*by hand as /"
+    ):
         dd.datasets.load("made")
 
 

@@ -277,14 +277,14 @@ def test_pair_off_the_matrix_warns_and_asks_all_the_same() -> None:
     ("call", "message"),
     [
         (lambda: dd.funding.history("BTC", "2026-01-02", "2026-01-01"), "is not before end"),
-        (lambda: dd.funding.history([], *DAY), "symbols must name at least one"),
-        (lambda: dd.funding.history(["BTC", "BTCUSDT"], *DAY), "each once"),
+        (lambda: dd.funding.history([], *DAY), "symbols must be at least one name"),
+        (lambda: dd.funding.history(["BTC", "BTCUSDT"], *DAY), "without duplicates"),
         (
             lambda: dd.oi.history("BTC,ETH", *DAY),
             r"symbols='BTC,ETH' has several names .* \['BTC', 'ETH'\]",
         ),
         (lambda: dd.markets.price_movers(limit=0), "limit must be at least 1"),
-        (lambda: dd.liquidations.aggregates("25h"), "range='25h' is not one of 1h, 4h, 12h, 24h"),
+        (lambda: dd.liquidations.aggregates("25h"), "range must be one of 1h, 4h, 12h, 24h, got '25h'"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_sent(call: Any, message: str) -> None:

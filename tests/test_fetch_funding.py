@@ -171,7 +171,7 @@ def test_settlements_are_what_reading_row_by_row_gives() -> None:
         "okx": [{**point(2 * n, 0.5 * n, "both"), "intervalMinutes": 60 * n} for n in range(1, 6)],
         "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}],
     }
-    doubt = "interval_hours is 2 h at 2026-01-01 02:00, 1 h after the payment before .4 of 6 payments"
+    doubt = "interval_hours is 2 h at 2026-01-01 02:00, 1 h after the previous payment .4 of 6 payments"
     with (
         answering({"symbol": "BTC", "series": series, "notices": []}),
         pytest.warns(DataNotice, match=doubt),

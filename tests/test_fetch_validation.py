@@ -128,7 +128,7 @@ def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() 
     assert set(frame["resolution"]) == {"4h"}
     rows = [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}]
     body = {"resolution": "1m", "data": rows}
-    with few_rows(), pytest.warns(DataNotice, match="'raw', the answer has '1m'"):
+    with few_rows(), pytest.warns(DataNotice, match="'raw', the response has '1m'"):
         frame = answered(body, lambda: dd.liquidations.history(None, *DAY, resolution="raw"))
     assert frame["resolution"].tolist() == ["1m"]
     body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
@@ -279,7 +279,7 @@ def test_no_options_are_an_empty_surface_and_a_notice() -> None:
     assert surface.sizes == {"expiry": 0, "strike": 0, "side": 2}
     assert (surface["symbol"].item(), surface["exchange"].item()) == ("BTC", "deribit")
     assert surface["as_of"].values == np.datetime64("2026-06-30T12:00")
-    with pytest.warns(DataNotice, match="the answer has no rows"):
+    with pytest.warns(DataNotice, match="the response has no rows"):
         history = surfaces({})
     assert history.sizes == {"time": 0, "expiry": 0, "strike": 0, "side": 2}
     assert history["symbol"].item() == "BTC"
@@ -304,7 +304,7 @@ def test_the_first_hour_is_asked_for_though_the_clock_has_seconds(start: str, as
 def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
     with (
         answering(always({})) as asked,
-        pytest.raises(ValueError, match=r"is not before dd\.asof\(\), 2026-06-30"),
+        pytest.raises(ValueError, match=r"must begin before dd\.asof\(\), 2026-06-30"),
     ):
         getattr(dd.options, name)("BTC", "deribit", "2026-07-01", "2026-07-02")
     assert asked == []

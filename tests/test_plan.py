@@ -24,7 +24,7 @@ def test_requests_and_seconds_are_counted_by_hand() -> None:
     assert slow.loc["funding.history", "seconds"] == pytest.approx(6.0)
 
 
-@pytest.mark.filterwarnings("ignore:.*the answer has '1h'")
+@pytest.mark.filterwarnings("ignore:.*the response has '1h'")
 def test_the_plan_is_what_is_asked() -> None:
     dd.connect("sample")
     window = ("2026-06-20", "2026-06-25")
@@ -52,5 +52,5 @@ def test_a_year_of_minutes_takes_hours_and_says_so() -> None:
 
 
 def test_a_latency_below_zero_makes_no_plan() -> None:
-    with pytest.raises(ValueError, match=r"latency_seconds=-1\.0 must be 0 or more"):
+    with pytest.raises(ValueError, match=r"latency_seconds must be 0 or more, got -1\.0"):
         dd.plan("BTC", *WINDOW, latency_seconds=-1.0)

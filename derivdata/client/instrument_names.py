@@ -1,4 +1,4 @@
-"""Names of options: what they say of asset, expiry, strike and side, and the rules that compare it."""
+"""Option names: parse asset, expiry, strike and side, and compare them with the columns of a response."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ def _option(name: str) -> _Option | None:
 @lru_cache(maxsize=1024)
 def _day(text: str) -> int | None:
     """Return the days since 1970 of a date in a name: ``3JUL26``, ``260703`` or ``20260703``; else None."""
-    form = ("%d%b%Y" if text[-4:].isdecimal() else "%d%b%y") if not text.isdecimal() else "%y%m%d"
-    form = "%Y%m%d" if text.isdecimal() and len(text) == 8 else form
+    if text.isdecimal():
+        form = "%Y%m%d" if len(text) == 8 else "%y%m%d"
+    else:
+        form = "%d%b%Y" if text[-4:].isdecimal() else "%d%b%y"
     try:
         date = dt.datetime.strptime(text, form).date()  # noqa: DTZ007
     except ValueError:
@@ -57,7 +59,7 @@ def _day(text: str) -> int | None:
 
 
 class OptionNames(NamedTuple):
-    """What the names of a chain say, one element for each name that can be read."""
+    """Parsed names of a chain, one element per readable name; `places` are their rows."""
 
     places: Array
     bases: Array
@@ -68,7 +70,7 @@ class OptionNames(NamedTuple):
 
 @lru_cache(maxsize=4)
 def read_names(names: tuple[str, ...]) -> OptionNames:
-    """Parse the names of a chain; each poll of it brings the same names again."""
+    """Parse the names of a chain. Cached, because each poll has the same names."""
     options = [(place, option) for place, option in enumerate(map(_option, names)) if option is not None]
     bases, days, strikes, sides = ([option[field] for _, option in options] for field in range(4))
     return OptionNames(
@@ -81,7 +83,7 @@ def read_names(names: tuple[str, ...]) -> OptionNames:
 
 
 def names_against_options(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the first option whose name and columns differ."""
+    """Yield a breach for the first option whose name and columns differ."""
     symbol = e.requested.get("symbol")
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     named = read_names(tuple(names))
@@ -95,30 +97,37 @@ def names_against_options(e: CheckedAnswer) -> Iterator[str]:
         np.abs(named.strikes - strikes) > tolerances,
         named.days != days,
     )
-    for first in np.flatnonzero(np.any(differing, axis=0))[:1]:
-        name = names[named.places[first]]
-        yield (
-            f"asked for symbol {symbol!r}, an instrument is {name!r}",
-            f"the instrument {name!r} has the side {'put' if puts[first] else 'call'!r}",
-            f"the instrument {name!r} has the strike {strikes[first]:g}",
-            f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}",
-        )[next(n for n, differs in enumerate(differing) if differs[first])]
+    rows = np.flatnonzero(np.any(differing, axis=0))
+    if not rows.size:
+        return
+    first = rows[0]
+    name = names[named.places[first]]
+    is_other_symbol, is_other_side, is_other_strike, _ = (differs[first] for differs in differing)
+    if is_other_symbol:
+        yield f"requested symbol {symbol!r}, the response has the instrument {name!r}"
+    elif is_other_side:
+        yield f"the instrument {name!r} has the side {'put' if puts[first] else 'call'!r}"
+    elif is_other_strike:
+        yield f"the instrument {name!r} has the strike {strikes[first]:g}"
+    else:
+        yield f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}"
 
 
 def names_against_expiries(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the first dated future whose name and expiry differ, of names that end in a date."""
+    """Yield a breach for the first dated future whose name ends in a date other than its expiry."""
     if "side" in e.columns:
         return
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     days = (np.asarray(e.micros("expiry")) // DAY_US).tolist()
     for name, day in dict.fromkeys(zip(names, days, strict=True)):
-        if day > 0 and _day(re.split("[-_]", name)[-1]) not in (None, day):  # a list may not tell expiries
+        # Rows without an expiry have a day below 0.
+        if day > 0 and _day(re.split("[-_]", name)[-1]) not in (None, day):
             yield f"the instrument {name!r} expires on {np.datetime64(day, 'D')}"
             return
 
 
 def unread_names(e: CheckedAnswer) -> Iterator[str]:
-    """Find options whose names say nothing, on venues whose names are known."""
+    """Yield a notice of option names that cannot be parsed, on venues whose pattern is known."""
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     unread = sorted({*range(len(names))}.difference(read_names(tuple(names)).places.tolist()))
     if unread and e.requested.get("exchange") in endpoints.OPTIONS_MATRIX.get("BTC", ()):
@@ -126,9 +135,9 @@ def unread_names(e: CheckedAnswer) -> Iterator[str]:
 
 
 def options_twice(e: CheckedAnswer) -> Iterator[str]:
-    """Find options of one expiry, strike and side; each may have many trades."""
-    if "trade_id" in e.columns:
+    """Yield a notice of options with the same expiry, strike and side."""
+    if "trade_id" in e.columns:  # rows are trades, of which an option has many
         return
-    places = np.unique([e.micros("expiry"), e.numbers("strike"), e.columns["side"] == "call"], axis=1)
-    if twins := e.size - places.shape[1]:
-        yield f"{twins} options have expiry, strike and side of another one"
+    distinct = np.unique([e.micros("expiry"), e.numbers("strike"), e.columns["side"] == "call"], axis=1)
+    if duplicates := e.size - distinct.shape[1]:
+        yield f"{duplicates} options have expiry, strike and side of another one"

@@ -1,4 +1,4 @@
-"""Before a large fetch: what the source holds, and how many requests and how much time it takes."""
+"""Plan a large fetch: contents and instruments of the source, number of requests, and time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from derivdata.client import transport
 from derivdata.client.quantities import row_type
 from derivdata.client.reading import Envelope
 from derivdata.client.retrieval import pieces, symbol_names, tabulate, venue_names
-from derivdata.client.transport.adapter import spacing_seconds
+from derivdata.client.transport.settings import spacing_seconds
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import TABLES, endpoints
@@ -24,17 +24,18 @@ _HISTORIES = {
     "prices.history": endpoints.PRICES_HISTORY,
 }
 _SETTLED: times.Resolution = "1h"
-_Held, _Instrument = map(row_type, ("catalog", "instruments"))
+_CatalogRow = row_type("catalog")
+_InstrumentRow = row_type("instruments")
 
 
 class _Catalog(Envelope):
     timestamp: str
-    tables: list[_Held]  # type: ignore[valid-type]
+    tables: list[_CatalogRow]  # type: ignore[valid-type]
 
 
 class _Instruments(Envelope):
     timestamp: str
-    instruments: list[_Instrument]  # type: ignore[valid-type]
+    instruments: list[_InstrumentRow]  # type: ignore[valid-type]
 
 
 @typed
@@ -47,30 +48,30 @@ def plan(
     resolution: times.Resolution | None = "1h",
     latency_seconds: float = 0.3,
 ) -> pd.DataFrame:
-    """Estimate how many requests a fetch of histories makes, and how long they take; send nothing.
+    """Estimate how many requests a fetch of histories makes, and how long they take, without sending any.
 
     Parameters
     ----------
     symbols, start, end, venues, resolution
-        As they would be given to ``dd.funding.history``.
+        As for ``dd.funding.history``.
     latency_seconds
-        Seconds that the service is taken to need for one answer; requests go one after another.
+        Assumed time of one response [s]. Requests are counted as sequential.
 
     Returns
     -------
     DataFrame, one row per fetcher
-        ``fetcher``; ``tier``, the lowest that may ask; ``requests``; ``per_second``, how many the service
-        allows (NaN: any number); ``seconds`` at the pace that is kept, with an empty cache: what is cached
-        costs nothing, and an archive, the sample and a replay are not paced. ``attrs["summary"]`` says it
-        in a line.
+        ``fetcher``; ``tier``, the lowest with access; ``requests``; ``per_second``, the rate limit of the
+        service (NaN: none); ``seconds`` [s] within the rate limit and with an empty cache. Cached responses
+        take no time, and an archive, the sample and a replay have no rate limit. ``attrs["summary"]`` is a
+        summary in one line.
 
     Raises
     ------
     ValueError, TypeError
-        `start` is not before `end`; a name or the resolution is not one; `latency_seconds` is negative.
+        `start` is not before `end`; a name or the resolution is not valid; `latency_seconds` is negative.
     """
     if not latency_seconds >= 0:
-        raise ValueError(f"latency_seconds={latency_seconds!r} must be 0 or more")
+        raise ValueError(f"latency_seconds must be 0 or more, got {latency_seconds!r}")
     listed = symbol_names(symbols)
     window = times.window(start, end)
     rows: list[dict[str, Any]] = []
@@ -88,31 +89,32 @@ def plan(
             }
         )
     requests = pd.DataFrame(rows)
-    each = "; ".join(
-        f"{row['fetcher']} {row['requests']:,} requests, {_lasting(row['seconds'])}" for row in rows
+    estimates = "; ".join(
+        f"{row['fetcher']} {row['requests']:,} requests, {_duration(row['seconds'])}" for row in rows
     )
-    requests.attrs["summary"] = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC: {each}"
+    span = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
+    requests.attrs["summary"] = f"{span}: {estimates}"
     return requests
 
 
 @typed
 def catalog() -> pd.DataFrame:
-    """Return what the connected source holds: an archive, the sample, or what venues have answered.
+    """Return the contents of an archive, of the sample, or of the stored responses of venues.
 
     Returns
     -------
     DataFrame, table ``catalog``
-        One row per table and venue (``unstated`` where a table names none): ``first`` and ``last`` instant
-        up to the source's clock, ``step_hours`` [h] between the last rows of one of its series, missing for
-        events, single instants and tables without venues, and ``row_count``, missing where rows are made
-        when they are asked for.
+        One row per table and venue (``unstated`` for tables without venues): ``first`` and ``last`` time up
+        to the source's clock; ``step_hours`` [h] between the last rows of one of its series, missing for
+        events, single times and tables without venues; ``row_count``, missing for rows that are generated on
+        request.
 
     Raises
     ------
     NotFound
-        The source is the hosted service, which tells no such thing.
+        The source is the hosted service, which has no catalog.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        The request failed, or the response is not this table.
 
     Notes
     -----
@@ -126,32 +128,32 @@ def catalog() -> pd.DataFrame:
 def instruments(
     symbols: str | Sequence[str] | None = None, *, venues: str | Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Return the contracts that venues list, and those that they listed, as each was listed last.
+    """Return the current and former contracts of venues, each as it was last listed.
 
     Parameters
     ----------
     symbols, venues
-        What to keep; None is all.
+        Symbols and venues to return; None returns all.
 
     Returns
     -------
     DataFrame, table ``instruments``
         One row per contract: base ``symbol`` and ``quote``, ``contract_size`` and ``multiplier``, its kind,
-        ``listed``, ``delisted`` and ``expiry``, ``tick`` and ``step`` of price and size; NaN or NaT where the
-        venue's list does not say. ``is_active`` is False of a contract that is gone, from ``time`` on as far
-        as it was seen.
+        ``listed``, ``delisted`` and ``expiry``, ``tick`` and ``step`` of price and size; NaN or NaT if the
+        venue's list does not state them. ``is_active`` is False for a delisted contract, whose ``time`` is
+        when it was first missing from the list.
 
     Raises
     ------
     NotFound
-        The source is the hosted service, or holds no lists.
+        The source is the hosted service, or has no lists.
     FetchError, SchemaError
-        No answer, or one that is not this table.
+        The request failed, or the response is not this table.
 
     Notes
     -----
-    ``GET /local/instruments``, which is not part of the API document. The symbols of this table, not those
-    that are listed now, are what `derivdata.analysis.funding.universe` is to choose from.
+    ``GET /local/instruments``, which is not part of the API document. Pass the symbols of this table to
+    `derivdata.analysis.funding.universe`: a list of the contracts of today has survivorship bias.
 
     >>> contracts = dd.instruments("BTC", venues=["okx", "bybit"])
     >>> int(contracts["is_perpetual"].sum())
@@ -163,7 +165,10 @@ def instruments(
     return tabulate(TABLES["instruments"], [answer], lambda a: TABLES["instruments"].rows(a.body.instruments))
 
 
-def _lasting(seconds: float) -> str:
+def _duration(seconds: float) -> str:
+    """Return a duration as text in s, min or h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,6 +1,6 @@
-"""Fetchers that many tables share: open interest and volume over time, largest symbols, local tables.
+"""Fetchers shared by many tables: open interest and volume over time, largest symbols, local tables.
 
-Responses that no document describes are laid out as rows, so that nothing in them is lost.
+Responses without a documented schema become open tables: all their fields are kept as rows.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ from derivdata.tables.schema import Kind, OpenTable, Table, coded
 
 
 class Quantity(NamedTuple):
-    """One way to ask for a quantity."""
+    """A quantity that an endpoint returns over time."""
 
     endpoint: Endpoint
     into: type[Any]
-    value: str  # its field in a row of the answer; of wide rows, the table's column
+    value: str  # its field in a row of the response; for wide rows, the table's column
 
     @property
     def table(self) -> Table:
-        """The table that its rows make."""
+        """The table of its rows."""
         return TABLES[self.endpoint.table]
 
 
 def quantity(endpoint: Endpoint, value: str, *others: str) -> Quantity:
-    """Return a way to ask for a quantity whose rows, one for each venue and step, are in ``data``.
+    """Return a quantity whose rows, one per venue and step, are in the response's ``data``.
 
-    `others` are further numbers of a row, which the source may lack.
+    `others` are further numbers of a row, which may be missing.
     """
     fields: list[Any] = [("exchange", str), (value, float | None), ("symbol_count", int | None, None)]
     fields += [(name, float | None, None) for name in others]
     row = msgspec.defstruct("Row", [*fields, ("timestamp", str, ""), ("t", str, "")])
-    named: list[Any] = [("symbol", str)] if "{symbol}" in endpoint.path else []
-    rows = [*named, ("data", list[row])]  # type: ignore[valid-type]
+    symbol: list[Any] = [("symbol", str)] if "{symbol}" in endpoint.path else []
+    rows = [*symbol, ("data", list[row])]  # type: ignore[valid-type]
     return Quantity(endpoint, msgspec.defstruct("Rows", rows, bases=(Envelope,), kw_only=True), value)
 
 
 class TopSymbols(Envelope):
-    """The answer to a question for a venue's largest symbols: a field per symbol in each row."""
+    """The response of a venue's largest symbols: each row has a field per symbol."""
 
     symbols: list[str]
     timeseries: list[dict[str, float | str | None]]
@@ -80,15 +80,15 @@ def over_time(
     resolution: times.Resolution | None,
     by: By = "symbol",
 ) -> pd.DataFrame:
-    """Return a quantity on every venue over a window: of symbols, or of each venue in all for None."""
+    """Return a quantity by venue over a window: of symbols, or for None the total of each venue."""
     slugs = venue_names(venues)
     spans = pieces(quantity.endpoint, times.window(start, end), resolution, slugs)
     query = {"exchanges": slugs, "resolution": resolution}
-    each = [query]
+    queries = [query]
     if symbols is not None:
         requested = symbols_to_request(quantity.endpoint, symbol_names(symbols), by)
-        each = [{"symbol": symbol, **query} for symbol in requested]
-    answers = get_windows(quantity.endpoint, each, spans, quantity.into)
+        queries = [{"symbol": symbol, **query} for symbol in requested]
+    answers = get_windows(quantity.endpoint, queries, spans, quantity.into)
     columns = partial(_columns, table=quantity.table.name, value=quantity.value)
     return tabulate(quantity.table, answers, columns)
 
@@ -98,14 +98,14 @@ def top_symbols(
 ) -> pd.DataFrame:
     """Return a quantity of a venue's largest symbols over a window."""
     slug = venue_of(venue)
-    each = [{"exchange": slug, "limit": limit}]
-    answers = get_windows(quantity.endpoint, each, [times.window(start, end)], TopSymbols)
+    queries = [{"exchange": slug, "limit": limit}]
+    answers = get_windows(quantity.endpoint, queries, [times.window(start, end)], TopSymbols)
     columns = partial(_largest_columns, venue=slug, value=quantity.value)
     return tabulate(quantity.table, answers, columns)
 
 
 def _columns(answer: Answer[Any], *, table: str, value: str) -> dict[str, Any]:
-    """Return the columns of the rows that have a value: a null on the wire is no row."""
+    """Return the columns of the rows that have a value; rows with null are dropped."""
     rows = [row for row in answer.body.data if getattr(row, value) is not None]
     constants = {name: getattr(answer.body, name) for name in ("symbol", "resolution")}
     columns = TABLES[table].rows(rows, **constants)
@@ -113,26 +113,29 @@ def _columns(answer: Answer[Any], *, table: str, value: str) -> dict[str, Any]:
 
 
 def _largest_columns(answer: Answer[TopSymbols], *, venue: str, value: str) -> dict[str, Any]:
-    """Return the columns of rows with one field per symbol next to ``timestamp``; null is no row."""
+    """Return the columns of wide rows (a ``timestamp`` and a field per symbol) in long form, no nulls."""
     rows: Sequence[Mapping[str, Any]] = answer.body.timeseries
     stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
-    cells = [
-        (stamp, symbol, row[symbol])
-        for stamp, row in zip(stamps, rows, strict=True)
-        for symbol in answer.body.symbols
-        if row.get(symbol) is not None
-    ]
+    symbols = []
+    timestamps = []
+    values = []
+    for stamp, row in zip(stamps, rows, strict=True):
+        for symbol in answer.body.symbols:
+            if row.get(symbol) is not None:
+                symbols.append(symbol)
+                timestamps.append(stamp)
+                values.append(row[symbol])
     return {
-        "symbol": [symbol for _, symbol, _ in cells],
-        "exchange": [venue] * len(cells),
-        "timestamp": pd.DatetimeIndex([stamp for stamp, _, _ in cells], dtype=stamps.dtype),
-        value: [number for _, _, number in cells],
-        "resolution": [answer.body.resolution] * len(cells),
+        "symbol": symbols,
+        "exchange": [venue] * len(values),
+        "timestamp": pd.DatetimeIndex(timestamps, dtype=stamps.dtype),
+        value: values,
+        "resolution": [answer.body.resolution] * len(values),
     }
 
 
 class _Rows(Envelope, kw_only=True):
-    """The answer of a local table: its rows by venue."""
+    """The response of a local table: its rows by venue."""
 
     symbol: str
     kind: str | None = None
@@ -140,7 +143,8 @@ class _Rows(Envelope, kw_only=True):
     series: dict[str, msgspec.Raw]
 
 
-_BESIDE = ("symbol", "kind", "quote", "resolution")
+_CONSTANTS = ("symbol", "kind", "quote", "resolution")
+"""Fields that a response states once for all its rows."""
 _TYPES = {Kind.NUMBER: float, Kind.COUNT: int, Kind.RANK: int, Kind.FLAG: bool}
 """Types of the fields of a row; others are text."""
 
@@ -158,34 +162,38 @@ def table_rows(
     listed = symbols_to_request(endpoint, symbol_names(symbols), by)
     slugs = venue_names(venues)
     spans = pieces(endpoint, times.window(start, end), query.get("resolution", "raw"), slugs)
-    each = [{"symbol": s, "exchanges": slugs, **query} for s in listed]
-    answers = get_windows(endpoint, each, spans, _Rows)
+    queries = [{"symbol": symbol, "exchanges": slugs, **query} for symbol in listed]
+    answers = get_windows(endpoint, queries, spans, _Rows)
     columns = partial(_by_venue, table=endpoint.table)
     return tabulate(TABLES[endpoint.table], answers, columns, listed=listed)
 
 
 def _by_venue(answer: Answer[_Rows], *, table: str) -> dict[str, Any]:
-    """Return the columns of the rows under ``series``, with those that are one for the whole answer."""
+    """Return the columns of the rows under ``series``, and of the fields that are constant in a response."""
     definition = TABLES[table]
-    stated = {n: getattr(answer.body, n) for n in _BESIDE if n in definition.columns}
-    beside = {n: word for n, word in stated.items() if word is not None}
-    decoder = DECODERS[list[row_type(table, ("exchange", *beside))]]  # type: ignore[misc]
+    constants: dict[str, Any] = {}
+    for name in _CONSTANTS:
+        if name in definition.columns and getattr(answer.body, name) is not None:
+            constants[name] = getattr(answer.body, name)
+    decoder = DECODERS[list[row_type(table, ("exchange", *constants))]]  # type: ignore[misc]
     rows: list[Any] = []
     sizes = []
     for venue, raw in answer.body.series.items():
-        own = decode_raw(answer, raw, decoder, f"$.series.{venue}")
-        rows += own
-        sizes.append(len(own))
-    columns = definition.rows(rows, **beside)
+        venue_rows = decode_raw(answer, raw, decoder, f"$.series.{venue}")
+        rows += venue_rows
+        sizes.append(len(venue_rows))
+    columns = definition.rows(rows, **constants)
     return columns | {"exchange": coded(answer.body.series, np.repeat(np.arange(len(sizes)), sizes))}
 
 
 @lru_cache
-def row_type(table: str, beside: tuple[str, ...] = ()) -> type[msgspec.Struct]:
-    """Return the structure of a row without the columns that stand `beside` it."""
+def row_type(table: str, excluded: tuple[str, ...] = ()) -> type[msgspec.Struct]:
+    """Return the struct of a table's row on the wire, without the `excluded` columns."""
     columns = TABLES[table].columns
     fields = []
-    for name in (one for one in columns if one not in beside):
+    for name in columns:
+        if name in excluded:
+            continue
         kind = _TYPES.get(columns[name].kind, str)
         optional = (kind | None, None) if name in TABLES[table].optional else (kind,)
         fields.append((TABLES[table].wire.get(name, name), *optional))
@@ -193,11 +201,12 @@ def row_type(table: str, beside: tuple[str, ...] = ()) -> type[msgspec.Struct]:
 
 
 def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
-    """Return every part of the answer as rows of its open table.
+    """Return a response as rows of its open table.
 
-    A list of objects gives a row each, an object one row, an object of objects or lists a row each with
-    its name in ``key``, an empty list or object none; what is at the top of the answer is the row of
-    part ``answer``. A ``range`` is given the endpoint's own name for it.
+    The column ``part`` is the name of the top-level field. A list of objects gives one row per object, an
+    object one row, and an object of objects or lists one row per item, with the item's name in ``key``. An
+    empty list or object gives no rows. Top-level scalars are the row of part ``answer``. A ``range`` is
+    replaced by the endpoint's own name for it.
     """
     if "range" in params:
         params = {**params, "range": rolling(endpoint, params["range"])}
@@ -207,12 +216,12 @@ def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
 def fetch_windows(
     endpoint: Endpoint, params: Mapping[str, Any], spans: Sequence[times.Window]
 ) -> pd.DataFrame:
-    """Return the answers over spans as one open table."""
+    """Return the responses over several spans as one open table."""
     return _table(endpoint, list(get_windows(endpoint, [params], spans, dict[str, Any]))[::-1])
 
 
 def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.DataFrame:
-    """Return the rows of all answers; what is at the top of several alike is one row."""
+    """Return the rows of all responses; equal top-level scalars of several responses give one row."""
     table = OPEN_TABLES[endpoint.table]
     tops: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
@@ -222,19 +231,18 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
             if answer.body.get("success") is False:
                 reason = answer.body.get("error", "no reason given")
                 raise SchemaError(f"{endpoint.path}.success is false: {reason}")
-            parts = answer.body.items()
-            answer_rows = [row for name, value in parts if _has_rows(value) for row in _part(name, value)]
-            checked_rows, notices = _checked(answer, table, answer_rows)
+            checked_rows, notices = _checked(answer, table, _body_rows(answer.body))
         except SchemaError:
             transport.SESSION.forget(answer.request)
             raise
         for notice in notices:
             transport.notify(answer.request, notice)
-        # The fields next to the rows; an empty list is no rows.
+        # The scalars next to the rows. An empty list has no rows and is not a scalar either.
         top = {name: value for name, value in answer.body.items() if not _has_rows(value) and value != []}
         if "range" not in top and "period" in top:
             top["range"] = top["period"]
-        tops += [top] if top and top not in tops else []
+        if top and top not in tops:
+            tops.append(top)
         rows += checked_rows
         seen.append(replace(answer, notices=(*answer.notices, *notices)))
     frame = table.build([*({"part": "answer", **top} for top in tops), *rows])
@@ -245,7 +253,7 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
 def _checked(
     answer: Answer[Any], table: OpenTable, rows: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows that the rules keep, and the notices about the answer."""
+    """Check a response against the rules; return the rows that pass and the notices."""
     built = table.build(rows)
     columns = {
         name: values.to_numpy() if values.dtype == "float64" else values.array
@@ -260,12 +268,23 @@ def _checked(
 
 
 def _has_rows(value: Any) -> bool:
+    """Return whether a value is an object, or a list with objects."""
     if isinstance(value, Mapping):
         return True
     return isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
 
 
-def _part(name: str, value: Any) -> Iterator[dict[str, Any]]:
+def _body_rows(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a response, without its top-level scalars."""
+    rows: list[dict[str, Any]] = []
+    for name, value in body.items():
+        if _has_rows(value):
+            rows += _field_rows(name, value)
+    return rows
+
+
+def _field_rows(name: str, value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a top-level field; see `fetch_rows`."""
     if isinstance(value, list):
         for item in value:
             yield {"part": name, **_object(name, item)}
@@ -279,5 +298,8 @@ def _part(name: str, value: Any) -> Iterator[dict[str, Any]]:
 
 def _object(name: str, item: Any) -> Mapping[str, Any]:
     if not isinstance(item, Mapping):
-        raise SchemaError(f"{name} holds {item!r:.60} among objects; see the response with dd.raw(path, ...)")
+        raise SchemaError(
+            f"{name}: expected a list of objects, got {item!r:.60} among them; see the response with "
+            "dd.raw(path, ...)"
+        )
     return item

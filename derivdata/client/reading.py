@@ -1,4 +1,4 @@
-"""Read one answer: its fields, its instants and series, and the evidence that rules look at."""
+"""Read one response: fields, times and series, and the figures that the rules compare."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ HOUR_US = 3_600_000_000
 DAY_US = 86_400_000_000
 _STEPS_US = {name: times.us(step) for name, step in times.RESOLUTIONS.items()}
 _UNSTATED_STEP_US = HOUR_US
-"""How far outside of its window a row may lie where no resolution says how long a bucket is."""
+"""How far outside its window a row may be if no resolution states the length of a bucket."""
 
 _NAME_LISTS = ("exchange", "exchanges", "symbol", "exclude_symbol")
 _SINGLE_NAMES = ("dex", "venue", "coin")
 _SUBJECTS = frozenset({"symbol", "exchange", "dex", "dex_name", "venue", "coin", "kind"})
 
 Figure: TypeAlias = float | msgspec.UnsetType | None
-"""A number that may be null, or absent in some rows but not in all."""
+"""A number that may be null, or missing in some rows but not in all."""
 
 
 class Envelope(msgspec.Struct, kw_only=True):
-    """The fields of an answer next to its rows; rules compare them with the request."""
+    """The fields of a response next to its rows; rules compare them with the request."""
 
     symbol: Any = None
     exchange: Any = None
@@ -60,7 +60,7 @@ class Envelope(msgspec.Struct, kw_only=True):
 
 
 def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
-    """Return instants of an answer's texts [µs since 1970]."""
+    """Parse the timestamps of a response [µs since 1970]."""
     path = answer.request.path
     try:
         stamps = times.micros(texts)
@@ -75,17 +75,17 @@ def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
 
 
 def instants(answer: Answer[Any], texts: Sequence[str | None]) -> pd.DatetimeIndex:
-    """Return instants of an answer's texts."""
+    """Parse the timestamps of a response."""
     return pd.DatetimeIndex(micros(answer, texts).view("datetime64[us]"), tz="UTC")
 
 
 def answer_time(answer: Answer[Any]) -> pd.Timestamp:
-    """Return the instant of the answer as a whole, from its ``timestamp``."""
+    """Return the time of a response, from its ``timestamp``."""
     return instants(answer, [answer.body.timestamp])[0]
 
 
 def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
-    """Return a part that a struct left as `msgspec.Raw`; `place` is where: ``"$.series.binance"``."""
+    """Decode a field that a struct left as `msgspec.Raw`. Errors name its `place`: ``"$.series.binance"``."""
     try:
         return decoder.decode(raw)
     except msgspec.MsgspecError as error:
@@ -96,25 +96,25 @@ def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Deco
 def decode_items(
     answer: Answer[Any], items: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
 ) -> Iterator[list[T]]:
-    """Yield items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
+    """Yield decoded batches of a list whose items a struct left as `msgspec.Raw`.
 
-    So many stay in the processor's cache until they are read, where a whole long list does not.
+    A batch stays in the processor's cache until it is read; a long list would not.
     """
     for start in range(0, len(items), _BATCH):
-        some = items[start : start + _BATCH]
-        listed = msgspec.Raw(b"[%b]" % b",".join(some))
-        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
+        batch = items[start : start + _BATCH]
+        listed = msgspec.Raw(b"[%b]" % b",".join(batch))
+        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(batch)}]")
 
 
 class Point(msgspec.Struct, gc=False, kw_only=True):
-    """A rate at an instant; null is no rate."""
+    """A rate at a time; null means a missing rate."""
 
     timestamp: str = ""
     y: float | None
 
 
 class Settlement(Point, gc=False, kw_only=True):
-    """A payment, and the minutes that it is for; `rateNative` is what it pays where these are not known."""
+    """A payment and the minutes that it covers; `rateNative` is the rate if these are unknown."""
 
     intervalMinutes: float | None
     rateNative: float | None = None
@@ -130,30 +130,30 @@ def series(
 ) -> dict[str, Any]:
     """Return the columns of all venues under ``series``: `numbers` are fields by column.
 
-    A point without ``y``, and without the column `instead`, is not a row.
+    A point with neither ``y`` nor the column `instead` is dropped.
     """
-    # Only the numbers of a venue outlive its turn of the loop: one venue's points at a time are in memory.
-    # Venues mostly share one grid of instants, which is then read once.
-    parts: list[dict[str, Array]] = []
+    # Only the arrays of a venue are kept after its turn: the decoded points of one venue at a time are in
+    # memory. Venues mostly share one grid of timestamps, which is then parsed once.
+    venues: list[dict[str, Array]] = []
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
         points: list[Any] = decode_raw(answer, raw, DECODERS[list[point]], f"$.series.{venue}")  # type: ignore[valid-type]
         before = texts
-        texts = [one.timestamp for one in points]
+        texts = [row.timestamp for row in points]
         if not all(texts):
             older = decode_raw(answer, raw, DECODERS[list[_OlderPoint]], f"$.series.{venue}")
-            texts = [one.t for one in older]
+            texts = [row.t for row in older]
         if texts != before:
             stamps = micros(answer, texts)
         values = {name: floats([*map(attrgetter(f), points)]) for name, f in numbers.items()}
         has_rate = ~np.isnan(values["y"]) | ~np.isnan(values[instead])
-        parts.append({name: v[has_rate] for name, v in {"timestamp": stamps, **values}.items()})
-    sizes = [part["y"].size for part in parts]
-    columns = {
-        name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0) for name in numbers
-    }
-    places = np.arange(len(parts), dtype=np.min_scalar_type(len(parts)))
-    joined_stamps = np.concatenate([np.empty(0, np.int64), *(part["timestamp"] for part in parts)])
+        venues.append({name: v[has_rate] for name, v in {"timestamp": stamps, **values}.items()})
+    sizes = [arrays["y"].size for arrays in venues]
+    columns = {}
+    for name in numbers:
+        columns[name] = np.concatenate([arrays[name] for arrays in venues]) if venues else np.empty(0)
+    places = np.arange(len(venues), dtype=np.min_scalar_type(len(venues)))
+    joined_stamps = np.concatenate([np.empty(0, np.int64), *(arrays["timestamp"] for arrays in venues)])
     return columns | {
         "symbol": repeated(answer.body.symbol, sum(sizes)),
         "exchange": coded(answer.body.series, np.repeat(places, sizes)),
@@ -162,25 +162,25 @@ def series(
 
 
 class CheckedAnswer:
-    """An answer next to the request that it answers: what rules look at."""
+    """A response and its request, as the rules see them."""
 
     def __init__(
         self, answer: Answer[Any], table: Table | None, columns: dict[str, Any], raw: Mapping[str, Any]
     ) -> None:
         self.answer = answer
         self.table = table
-        self.columns = columns  # of the answer's rows, typed, by the library's names
-        self.raw = raw  # the same as they were decoded, by wire name
-        self.facts: dict[str, Any] = {}  # what a rule found out and the provenance says
+        self.columns = columns  # the response's rows, typed, by the library's names
+        self.raw = raw  # the rows as decoded, by wire name
+        self.facts: dict[str, Any] = {}  # results of rules, for the provenance
         self.effective: list[str] = []  # names of the rules that gave a notice or changed rows
-        self.figures: dict[str, Array | None] = {}  # what `figure` has read, until rows are removed
+        self.figures: dict[str, Array | None] = {}  # cache of `figure`, cleared when rows are removed
         request = answer.request
         body = answer.body
         self.endpoint = endpoints.endpoint_of(request.path)
         self.requested = dict(request.query)
         if self.endpoint is not None and "{" in self.endpoint.path:
             self.requested |= self.endpoint.values(request.path)
-        # Symbols, venues, dexes and coins that were asked for by name: lists split, without those of all.
+        # Symbols, venues, dexes and coins requested by name; a list with "all" names none.
         lists = {n: frozenset(self.requested[n].split(",")) for n in _NAME_LISTS if n in self.requested}
         single = {n: frozenset({self.requested[n]}) for n in _SINGLE_NAMES if n in self.requested}
         self.requested_names = single | {n: listed for n, listed in lists.items() if "all" not in listed}
@@ -193,22 +193,26 @@ class CheckedAnswer:
             elif name in _SUBJECTS:
                 distinct = pd.unique(values)
                 self.words[name] = [str(word) for word in distinct if word is not None and word == word]
-        steps = [self.stated.get("resolution"), *map(self.requested.get, ("resolution", "interval"))]
-        named = [_STEPS_US[step] for step in steps if isinstance(step, str) and step in _STEPS_US]
-        self.step_us = named[0] if named else _UNSTATED_STEP_US
+        # The step of the rows: as stated in the response, else as requested.
+        names = [self.stated.get("resolution"), *map(self.requested.get, ("resolution", "interval"))]
+        steps = [_STEPS_US[name] for name in names if isinstance(name, str) and name in _STEPS_US]
+        self.step_us = steps[0] if steps else _UNSTATED_STEP_US
+        # 1 if the response's resolution is coarser than requested, -1 if it is finer.
         by_name = {"raw": 0, **_STEPS_US}
-        wanted = by_name.get(self.requested.get("resolution", ""))
-        used = by_name.get(str(steps[0]))
-        self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
+        requested_step = by_name.get(self.requested.get("resolution", ""))
+        stated_step = by_name.get(str(names[0]))
+        self.coarseness = 0
+        if requested_step is not None and stated_step is not None:
+            self.coarseness = (stated_step > requested_step) - (stated_step < requested_step)
         date = answer.as_of
         self.as_of_us = None if date is pd.NaT else int(date.asm8.astype("datetime64[us]").view(np.int64))
         self.window_us = self._window()
 
     def _window(self) -> tuple[int, int] | None:
-        """Return the requested window; a range counts back from the ``Date`` and a bucket's start."""
+        """Return the requested window [µs]. A range counts back from ``Date``, plus one bucket."""
         requested = self.requested
         if "start" in requested and "end" in requested:
-            # As `times.iso` writes them: ISO text in UTC that ends in Z, which numpy alone does not take.
+            # `times.iso` writes UTC with a final Z, which numpy cannot parse.
             start, end = (np.datetime64(requested[n].removesuffix("Z"), "us") for n in ("start", "end"))
             return int(start.view(np.int64)), int(end.view(np.int64))
         now = self.as_of_us
@@ -234,7 +238,7 @@ class CheckedAnswer:
         self.figures.clear()
 
     def numbers(self, name: str) -> Array | None:
-        """Return a column as floats, instants in µs; None where the answer has no such column."""
+        """Return a column as floats (times in µs); None if the response does not have it."""
         values: Any = self.columns.get(name)
         if values is None:
             return None
@@ -244,68 +248,78 @@ class CheckedAnswer:
             return values
         return np.asarray(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
 
-    def series(self, *beside: str) -> Array:
-        """Return a number for the series of each row: rows alike in the table's key except `beside`."""
+    def series(self, *ignored: str) -> Array:
+        """Return a series number per row. Rows of a series agree in the table's key, without `ignored`."""
         codes = np.zeros(self.size, dtype=np.int64)
-        for name in () if self.table is None else self.table.key:
-            if name not in beside:
+        key = () if self.table is None else self.table.key
+        for name in key:
+            if name not in ignored:
                 words = self.columns[name]
-                values = None
                 values = words.codes if isinstance(words, pd.Categorical) else pd.factorize(words)[0]
                 codes = codes * (int(values.max(initial=0)) + 1) + values
         return codes
 
     def micros(self, name: str) -> Array | None:
-        """Return the instants of a column [µs since 1970], None where the answer has no such column."""
+        """Return the times of a column [µs since 1970]; None if the response does not have it."""
         values: Any = self.columns.get(name)
         return np.asarray(values.asi8) if hasattr(values, "asi8") else None
 
 
 def related(e: CheckedAnswer, *, name: str, relations: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
-    """Show the first row in which figures break a relation of a rule."""
+    """Yield a breach for the first row whose figures break a relation of a rule."""
     for figures, broken in relations.items():
         names = figures.split(",")
-        values = [*takewhile(lambda one: one is not None, map(partial(figure, e), names))]
+        # takewhile: the figures after a missing one are not computed.
+        values = [*takewhile(lambda array: array is not None, map(partial(figure, e), names))]
         if len(values) < len(names):
             continue
         with np.errstate(invalid="ignore", divide="ignore"):
             rows = np.flatnonzero(broken(*values))
-        if rows.size:
-            shown = ", ".join(
-                f"{n} {_text_of(n, v[min(rows[0], v.size - 1)])}"
-                for n, v in zip(names, values, strict=True)
-                if v is not None and not n.endswith("=") and n[0] != "@"
-            )
-            row = rows[0] if e.table is not None and e.size > rows[0] else None
-            keys = [] if e.table is None or row is None else [k for k in e.table.key if k in e.words]
-            where = " ".join(str(e.columns[key][row]) for key in keys)
-            yield f"{name}: {shown} ({where}; {rows.size} of {e.size} rows)"
+        if not rows.size:
+            continue
+        first = rows[0]
+        shown = []
+        for figure_name, array in zip(names, values, strict=True):
+            is_condition = figure_name.endswith("=") or figure_name[0] == "@"
+            if array is not None and not is_condition:
+                shown.append(f"{figure_name} {_text_of(figure_name, array[min(first, array.size - 1)])}")
+        keys: list[str] = []
+        if e.table is not None and e.size > first:
+            keys = [key for key in e.table.key if key in e.words]
+        where = " ".join(str(e.columns[key][first]) for key in keys)
+        yield f"{name}: {', '.join(shown)} ({where}; {rows.size} of {e.size} rows)"
 
 
 def figure(e: CheckedAnswer, name: str) -> Array | None:
-    """Return figures by name, None where the answer has none.
+    """Return figures by name; None if the response does not have them.
 
-    A column; ``column=word``: where it is the word; ``#``: the number of rows; ``#column``: how many words it
-    lists; ``$field``: what is next to the rows; ``limit``: that of the request; ``step_hours``: the
-    resolution; ``hours_apart``: the time since the row before, of the same series; ``@table``: nothing unless
-    the answer is of that table, ``@regular`` unless a hosted service's with a row at every step, ``@settled``
-    unless of payments. For a word before a column see `_OF`.
+    - ``column``: the values of a column.
+    - ``column=word``: whether the column is the word.
+    - ``#``: the number of rows; ``#column``: the number of words in a comma-separated list.
+    - ``$field``: a number next to the rows; ``limit``: the limit of the request.
+    - ``step_hours``: the resolution [h]; ``hours_apart``: time since the previous row of the series [h].
+    - ``@table``: a condition, missing unless the response is of that table; ``@regular`` unless a hosted
+      service has a row at each step; ``@settled`` unless the rows are payments.
+    - ``median column`` and others: see `_OF`.
     """
     if name not in e.figures:
-        how, _, of = name.partition(" ")
-        values = figure(e, of) if of else _named(e, name)
-        if of:
+        how, _, column = name.partition(" ")
+        values = figure(e, column) if column else _named(e, name)
+        if column:
             how, _, by = how.partition(":")
-            some = values is not None and values.size and e.table is not None
-            values = _OF[how](e, values, by or of) if some else None  # type: ignore[arg-type]
+            if values is not None and values.size and e.table is not None:
+                values = _OF[how](e, values, by or column)
+            else:
+                values = None
         e.figures[name] = values
     return e.figures[name]
 
 
 def _named(e: CheckedAnswer, name: str) -> Array | None:
+    """Return figures whose name has no prefix of `_OF`."""
     values: Any = e.columns.get(name)
     if values is not None:
-        # Of a payload that no document describes, words are no figures.
+        # In a payload without a documented schema, text columns are not figures.
         is_figure = (
             e.table is not None or hasattr(values, "asi8") or getattr(values, "dtype", "") == np.float64
         )
@@ -317,12 +331,12 @@ def _named(e: CheckedAnswer, name: str) -> Array | None:
         return np.array([word.count(",") + bool(word) for word in e.columns[name[1:]]], dtype=np.float64)
     if name == "hours_apart" and e.table is not None and e.time_us is not None:
         return (e.time_us - _neighbour(e.time_us, e.time_us, e.series("time"), before=True)) / HOUR_US
-    given = _beside_rows(e, name)
-    return np.array([float(given)]) if isinstance(given, int | float) else None
+    number = _single_figure(e, name)
+    return np.array([float(number)]) if isinstance(number, int | float) else None
 
 
-def _beside_rows(e: CheckedAnswer, name: str) -> Any:
-    """Return the one figure that a name represents, None for nothing."""
+def _single_figure(e: CheckedAnswer, name: str) -> Any:
+    """Return a figure with one value per response; None if the response does not have it."""
     if name == "#":
         return e.size
     if name == "limit":
@@ -345,62 +359,66 @@ def _beside_rows(e: CheckedAnswer, name: str) -> Any:
 
 
 def _neighbour(values: Array, by: Array, groups: Array, *, before: bool = False) -> Array:
-    """Return of each row the value of the next one (or the one before) by a figure, in its group."""
+    """Return for each row the value of the next (or previous) row of its group, in the order of `by`."""
     steps = np.diff(groups)
     if (steps < 0).any() or (np.diff(by)[steps == 0] < 0).any():
         order = np.lexsort((by, groups))
-        found = np.empty(values.size)
-        found[order] = _neighbour(values[order], by[order], groups[order], before=before)
-        return found
-    found = np.full(values.size, np.nan)
+        neighbours = np.empty(values.size)
+        neighbours[order] = _neighbour(values[order], by[order], groups[order], before=before)
+        return neighbours
+    neighbours = np.full(values.size, np.nan)
     last = max(values.size - 1, 0)
-    to, of = (slice(1, None), slice(last)) if before else (slice(last), slice(1, None))
-    found[to] = np.where(steps == 0, values[of], np.nan)
-    return found
+    rows, sources = (slice(1, None), slice(last)) if before else (slice(last), slice(1, None))
+    neighbours[rows] = np.where(steps == 0, values[sources], np.nan)
+    return neighbours
 
 
 def _next(e: CheckedAnswer, values: Array, by: str) -> Array | None:
-    """Follow places, ranks and distances of one instant; a rank counts the symbols and venues."""
+    """Return the figure at the next level, rank or distance of the same time."""
     places = figure(e, by)
     if places is None:
         return None
+    # A rank orders symbols and venues, which are then not part of the group.
     groups = e.series("time", by, *(("symbol", "exchange") if by == "rank" else ()))
     stamps = np.zeros(values.size) if e.time_us is None else e.time_us
     return _neighbour(values, places, groups * values.size + pd.factorize(stamps)[0])
 
 
 def _usual(e: CheckedAnswer, values: Array, column: str) -> Array:
-    alone = ("time", "days_ago", "expiry", *(("exchange",) if column == "price_usd" else ()))
-    series = pd.Series(values).groupby(e.series(*alone))
+    """Return the median of each row's series, over all venues for prices; NaN in series of up to 3 rows."""
+    ignored = ("time", "days_ago", "expiry", *(("exchange",) if column == "price_usd" else ()))
+    series = pd.Series(values).groupby(e.series(*ignored))
     return np.asarray(series.transform("median").where(series.transform("count") > 3))
 
 
-def _of_series(what: str, e: CheckedAnswer, values: Array, _: str) -> Array:
-    return np.asarray(pd.Series(values).groupby(e.series("time")).transform(what))
+def _of_series(statistic: str, e: CheckedAnswer, values: Array, _: str) -> Array:
+    return np.asarray(pd.Series(values).groupby(e.series("time")).transform(statistic))
 
 
 def _best(e: CheckedAnswer, values: Array, side: str) -> Array | None:
+    """Return the figure at the first level of a side of an order book."""
     rows = np.flatnonzero(e.columns["side"] == side) if "level" in e.columns else ()
     return values[rows[:1]] if len(rows) else None
 
 
 _OF: dict[str, Callable[[CheckedAnswer, Array, str], Array | None]] = {
     "sum": lambda e, values, _: np.array([values.sum()]),
-    "middle": lambda e, values, _: None if np.isnan(values).all() else np.array([np.nanmedian(values)]),
-    "known": lambda e, values, _: np.array([np.isfinite(values).sum()]),
+    "median": lambda e, values, _: None if np.isnan(values).all() else np.array([np.nanmedian(values)]),
+    "count": lambda e, values, _: np.array([np.isfinite(values).sum()]),
     "usual": _usual,
     "typical": partial(_of_series, "median"),
-    "least": partial(_of_series, "min"),
+    "min": partial(_of_series, "min"),
     "next": _next,
     "best": _best,
 }
-"""What is made of a column: its sum and median, and how many values are known; the median of each row's
-series, `usual` where there are more than three; the least of the series; the figure of the next rank, level
-or distance; that of a side's first level.
+"""Statistics of a column, by prefix. `sum`, `median` and `count` (of finite values) are over all rows.
+`typical` (median) and `min` are over each row's series; `usual` is the median of series of more than three
+rows. `next` is the figure at the next rank, level or distance, `best` the figure at a side's first level.
 """
 
 
 def _text_of(name: str, value: float) -> str:
-    """Return a figure as text; instants, which are microseconds, as such."""
-    is_instant = name in ("expiry", "time", "start", "end")
-    return f"{np.datetime64(int(value), 'us').astype('datetime64[m]')}Z" if is_instant else f"{value:g}"
+    """Return a figure as text, and a time in microseconds as ISO text."""
+    if name in ("expiry", "time", "start", "end"):
+        return f"{np.datetime64(int(value), 'us').astype('datetime64[m]')}Z"
+    return f"{value:g}"

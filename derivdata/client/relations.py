@@ -1,8 +1,8 @@
-"""What the figures of one answer say of each other: the relations, as data.
+"""Relations between the figures of one response, as data.
 
-A relation is a list of figures by name (`derivdata.client.reading.figure`), and what finds the rows that
-break it. A breach of what the document promises is an error, all else a notice: by its rule 7 figures of
-one answer may be of different minutes.
+A relation is a list of figures by name (`derivdata.client.reading.figure`) and a function that finds the rows
+that break it. A breach of a relation that the API document guarantees is an error. All other breaches are
+notices: by rule 7 of the document, figures of one response may be of different minutes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from derivdata.client.reading import DAY_US, HOUR_US
 from derivdata.support.arrays import Array
 
 SHARES_TOLERANCE = 0.02
-"""How far rounded market shares may be beyond 1, alone or added up."""
+"""How far rounded market shares, single or summed, may exceed 1."""
 
 _HIGH_RATE_BPS = 400.0
 
@@ -24,29 +24,29 @@ _USUALLY = {
     **dict.fromkeys(("price_usd", "price", "underlying_price", "index_price_usd", "atm_strike"), 4.0),
     **dict.fromkeys(("oi_usd", "total_oi_usd", "notional_oi_usd"), 8.0),
 }
-"""By how many times a figure may differ from the median of its series."""
+"""Factor by which a figure may differ from the median of its series."""
 
 Relations = dict[str, Callable[..., Any]]
 
 
 def _far(factor: float) -> Callable[[Array, Array], Array]:
-    """Return what finds figures that are `factor` times another figure, or that part of it."""
+    """Return a function that finds figures more than `factor` times above or below another figure."""
     return lambda a, b: (b > 0) & ((a > factor * b) | (a * factor < b))
 
 
 def _spacing(factor: float) -> Relations:
-    """Compare intervals with the time between payments; minutes taken for hours are 60 times apart.
+    """Compare intervals with the time between payments. Minutes read as hours differ by a factor of 60.
 
-    Payments that are missing make some of them longer apart, and none closer.
+    Missing payments make gaps longer, never shorter.
     """
     return {
         "@settled,typical hours_apart,typical interval_hours": lambda _, apart, h: _far(factor)(apart, h),
-        "@settled,least hours_apart,least interval_hours": lambda _, apart, h: apart * factor < h,
+        "@settled,min hours_apart,min interval_hours": lambda _, apart, h: apart * factor < h,
     }
 
 
 def _falling(name: str) -> Relations:
-    """Compare ranks with 1, 2, 3 and with a figure that falls from one to the next."""
+    """Check that ranks are consecutive and that a figure falls from rank to rank."""
     return {
         f"next:rank {name},{name}": lambda following, figure: following > figure,
         f"next:rank rank,rank,{name}": lambda following, rank, _: abs(following - rank - 1) > 0,
@@ -60,10 +60,10 @@ PROMISED: dict[str, Relations] = {
     "closer than the resolution": {"step_hours,hours_apart": lambda s, apart: (apart > 0) & (apart <= s / 2)},
     "interval against spacing": _spacing(20.0),
     "stated count": {
-        "$count,#,limit": lambda n, rows, most: (n < rows) | ((n > rows) & (rows < most)),
+        "$count,#,limit": lambda n, rows, limit: (n < rows) | ((n > rows) & (rows < limit)),
         "$total,#,total_oi_usd": lambda n, rows, _: n != rows,
     },
-    "volatility in percent": dict.fromkeys(("middle iv", "middle atm_iv"), lambda iv: iv > 10),
+    "volatility in percent": dict.fromkeys(("median iv", "median atm_iv"), lambda iv: iv > 10),
     "interval that ends first": {"start,end": lambda a, b: a >= b},
     "mover against rank": {
         "next:rank price_24h_change_pct,price_24h_change_pct,direction=loser": lambda n, pct, loser: np.where(
@@ -73,16 +73,16 @@ PROMISED: dict[str, Relations] = {
     },
     "leader against rank": _falling("funding_current_bps_8h"),
 }
-"""What the document promises, by rule."""
+"""Relations that the API document guarantees, by rule."""
 
 LIKELY: dict[str, Relations] = {
-    "unlikely interval": {  # an interval may become one of an hour, or of eight
+    "unlikely interval": {  # an interval may change between 1 and 8 hours, a factor of 8
         "@settled,interval_hours,typical interval_hours": lambda _, h, usual: _far(9)(h, usual),
     },
     "off the resolution": {
         "step_hours,time": lambda s, t: t.astype(np.int64) % np.int64(s[0] * HOUR_US) != 0,
-        # What an archive or the sample has of prices may be sparser than any step: no other resolution.
-        "step_hours,middle hours_apart,known hours_apart,@regular": lambda s, apart, n, _: (
+        # "@regular": prices of an archive or the sample may be sparser than the step.
+        "step_hours,median hours_apart,count hours_apart,@regular": lambda s, apart, n, _: (
             (n > 3) & (apart > 1.5 * s)
         ),
     },
@@ -150,4 +150,4 @@ LIKELY: dict[str, Relations] = {
     },
     "expired option": {"expiry,time,instrument_name=": lambda x, now, _: x < now - DAY_US},
 }
-"""What figures of one answer usually say of each other, by rule."""
+"""Relations that figures of one response usually satisfy, by rule."""

@@ -1,8 +1,8 @@
-"""From requests to a table: windows are cut into requests, answers are checked and become one table.
+"""From requests to a table: split windows into requests, check the responses, and join them into one table.
 
-`tabulate` is how each fetcher makes its table. It checks an answer against `rules.RULES` as soon as its
-columns are there: a contradiction or an impossible figure is a `SchemaError`, and the answer is removed from
-the cache; what is unlikely is a `DataNotice`, which stays in the provenance.
+Each fetcher builds its table with `tabulate`, which checks the columns of each response against
+`rules.RULES`. A contradiction or an impossible figure is a `SchemaError`, and the response is removed from
+the cache. An unlikely figure is a `DataNotice`, which is also stored in the provenance.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ By: TypeAlias = Literal["symbol", "coin"]
 T = TypeVar("T")
 
 _HOURLY = ("options_atm_history", "options_surface_history", "options_overview_history")
-"""Tables with a row an hour, whose responses state no resolution."""
+"""Tables with hourly rows, whose responses do not state a resolution."""
 _PAID_LATE_US = HOUR_US
 _BYTES_PER_ANSWER = 18_750_000
 _ROW_BYTES = {
@@ -50,15 +50,15 @@ _ROW_BYTES = {
     endpoints.VOLUME_OI_RATIO.path: 120,
     endpoints.ORDERBOOK_DEPTH_HISTORY.path: 320,
 }
-"""Size of a row by path, as the local service writes it; others take some 75 bytes."""
+"""Size of a row by path as the local service writes it [bytes]; `_POINT_BYTES` for other paths."""
 
 _POINT_BYTES = 75
 _VENUES = 50
-"""Most venues that an answer about all of them is taken to hold."""
+"""Assumed number of venues in a response about all venues."""
 
 _RAW_STEP = pd.Timedelta(1, "min")
 _MISSING_ROWS = "missing rows"
-"""Name of the comparison with the window, among the rules that run again."""
+"""Name of the comparison with the requested window, in the list of rules that run again."""
 _NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
 
 
@@ -67,30 +67,31 @@ class _Listed(msgspec.Struct):
 
 
 def names(value: str | Sequence[str], argument: str) -> list[str]:
-    """Return a list of names from one name or several."""
-    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    """Return one or several names as a list."""
+    is_list = isinstance(value, Iterable) and not isinstance(value, str)
+    listed: list[Any] = list(value) if is_list else [value]
     if not all(isinstance(name, str) and name for name in listed):
         raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
     if any("," in name for name in listed):
         separate = [name.strip() for text in listed for name in text.split(",")]
         raise ValueError(f"{argument}={value!r} has several names in one text: pass a list, {separate!r}")
     if not listed or len(set(listed)) < len(listed):
-        raise ValueError(f"{argument} must name at least one, and each once: {listed!r}")
+        raise ValueError(f"{argument} must be at least one name, without duplicates, got {listed!r}")
     return listed
 
 
 def symbol_names(value: str | Sequence[str], argument: str = "symbols") -> list[str]:
-    """Return the base symbols of one name or several."""
+    """Return the base symbols of one or several names."""
     return names([symbol_of(name) for name in names(value, argument)], argument)
 
 
 def symbol_filter(value: str | Sequence[str] | None, argument: str = "symbols") -> list[str] | None:
-    """Return the base symbols of a filter; None is no filter."""
+    """Return the base symbols of a filter; None if it is None."""
     return None if value is None else symbol_names(value, argument)
 
 
 def venue_names(value: Any, argument: str = "venues") -> Any:
-    """Return the slugs of one venue or several; None, and what is no text, is the endpoint's to check."""
+    """Return the slugs of one or several venues. None and values of other types are returned unchanged."""
     if value is None:
         return None
     listed = value.split(",") if isinstance(value, str) else value
@@ -105,10 +106,10 @@ def pieces(
     resolution: times.Resolution | None,
     venues: str | Sequence[str] | None,
 ) -> list[times.Window]:
-    """Cut the window into spans that one answer each can carry.
+    """Split the window into spans that fit into one response each.
 
-    Cuts lie on multiples of the span since 1970, so that overlapping windows share their pieces in the
-    cache. A window whose resolution the server chooses is never cut: that would change the choice.
+    Splits are at multiples of the span since 1970, so that overlapping windows share cached responses. A
+    window whose resolution the server chooses is not split, since the length affects the choice.
     """
     if resolution is None:
         return [window]
@@ -120,7 +121,7 @@ def pieces(
 
 
 def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
-    """Cut the window at multiples of `span` since 1970."""
+    """Split the window at multiples of `span` since 1970."""
     epoch = pd.Timestamp(0, tz="UTC").as_unit("us")
     first = (window.start - epoch) // span + 1
     last = -((epoch - window.end) // span)
@@ -130,31 +131,32 @@ def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
 
 def get_windows(
     endpoint: Endpoint,
-    each: Sequence[Mapping[str, Any]],
+    queries: Sequence[Mapping[str, Any]],
     spans: Sequence[times.Window],
     into: type[T],
 ) -> Iterator[Answer[T]]:
-    """Yield the answers to each set of parameters over the spans, the newest span first.
+    """Yield the responses to each query over the spans, newest span first.
 
-    A span that the key's tier does not cover is left out with a `DataNotice`, and so are those before it,
-    where a newer one answers. A notice of no data is given only if no part has any.
+    If the key's tier does not cover a span, this span and earlier ones are skipped with a `DataNotice`, as
+    long as a newer span has a response. A notice of missing data is given only if no span has data.
     """
     if len(spans) == 1:
-        # One request each, as one series: where no rate limit stands several are then under way at a time.
-        queries = [{**one, "start": spans[0].start, "end": spans[0].end} for one in each]
-        for answer in transport.get_each(endpoint, queries, into=into, until=spans[0].end, quiet=True):
+        # All queries as one series: without a rate limit several requests then run at a time.
+        bounded = [{**query, "start": spans[0].start, "end": spans[0].end} for query in queries]
+        for answer in transport.get_each(endpoint, bounded, into=into, until=spans[0].end, quiet=True):
             for notice in _notify_others(answer):
                 transport.notify(answer.request, notice)
             yield answer
         return
-    for one in progress(each, total=len(each), label=endpoint.path):
-        yield from _covered(endpoint, one, spans, into)
+    for query in progress(queries, total=len(queries), label=endpoint.path):
+        yield from _covered(endpoint, query, spans, into)
 
 
 def _covered(
-    endpoint: Endpoint, one: Mapping[str, Any], spans: Sequence[times.Window], into: type[T]
+    endpoint: Endpoint, query: Mapping[str, Any], spans: Sequence[times.Window], into: type[T]
 ) -> Iterator[Answer[T]]:
-    queries = [{**one, "start": span.start, "end": span.end} for span in reversed(spans)]
+    """Yield the responses to a query over the spans that the tier covers."""
+    queries = [{**query, "start": span.start, "end": span.end} for span in reversed(spans)]
     answers = transport.get_each(endpoint, queries, into=into, until=[q["end"] for q in queries], quiet=True)
     empty: list[tuple[endpoints.Request, str]] = []
     count = 0
@@ -173,12 +175,12 @@ def _covered(
 
 
 def _notify_others(answer: Answer[Any]) -> list[str]:
-    """Notify what an answer says except that it has no data; return the first word of that, if any."""
-    without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
+    """Warn of a response's notices, except that it has no data; return the first of these notices, if any."""
+    no_data = [notice for notice in answer.notices if _NO_DATA.search(notice)]
     for notice in answer.notices:
-        if notice not in without:
+        if notice not in no_data:
             transport.notify(answer.request, notice)
-    return without[:1]
+    return no_data[:1]
 
 
 def tabulate(
@@ -189,7 +191,11 @@ def tabulate(
     within: times.Window | None = None,
     listed: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Return the table of some answers that keep the rules, with their provenance in ``attrs``."""
+    """Check responses and return them as one table, with their provenance in ``attrs``.
+
+    Rows outside of `within` are removed. Symbols in `listed` without rows must be in the source's list.
+    """
+    # 1. Check each response, and warn of notices that no earlier response had.
     seen: list[Answer[Any]] = []
     readings: list[Reading] = []
     facts: dict[str, Any] = {}
@@ -202,16 +208,19 @@ def tabulate(
         seen.append(replace(answer, body=None, notices=notices))  # type: ignore[arg-type]
         readings.append(reading)
         facts |= reading.facts
-    parts = [reading.columns for reading in readings]
+    # 2. Compare the rows with the requested windows and names.
+    columns_read = [reading.columns for reading in readings]
     incomplete = _notify_missing(table, seen, readings, is_cut=within is not None)
-    _notify_empty(seen, parts)
-    _require_listed(seen, listed, parts)
+    _notify_empty(seen, columns_read)
+    _require_listed(seen, listed, columns_read)
+    # 3. Join the columns; a duplicate row is an error of the responses.
     try:
-        frame = table.frame(table.joined(parts))
+        frame = table.frame(table.joined(columns_read))
     except SchemaError:
         for answer in seen:
             transport.SESSION.forget(answer.request)
         raise
+    # 4. Store in the cache which checks passed.
     for place, (answer, reading) in enumerate(zip(seen, readings, strict=True)):
         keep_passed(answer, reading, is_complete=place not in incomplete)
     provenance = transport.provenance(seen)
@@ -221,15 +230,15 @@ def tabulate(
 
 
 class Reading(NamedTuple):
-    """Typed columns of a response that keeps the rules, and what the checks said about it."""
+    """Typed columns of a response that passed the rules, and the results of the checks."""
 
     columns: dict[str, Any]
     notices: list[str]
     facts: dict[str, Any]  # for the provenance
-    window: RequestedWindow | None  # with which the rows are compared
-    reader: str  # who read it; empty if not only the response decides about the columns
+    window: RequestedWindow | None  # to compare the rows with
+    reader: str  # table and function that read it; empty if the columns do not depend on the response alone
     effective: list[str]  # rules that gave a notice or changed rows
-    passed: Sequence[str] | None  # the same of an earlier reading, None of the first
+    passed: Sequence[str] | None  # `effective` of an earlier reading; None at the first
 
 
 def read_columns(
@@ -239,7 +248,7 @@ def read_columns(
     *,
     within: times.Window | None = None,
 ) -> Reading:
-    """Read and check the columns of a response; one from the cache that has passed is not checked again."""
+    """Read and check the columns of a response. Of a checked response from the cache only some rules run."""
     reader = _reader_name(table, columns)
     passed = answer.passed.get(reader)
     try:
@@ -258,7 +267,7 @@ def read_columns(
 
 
 def keep_passed(answer: Answer[Any], reading: Reading, *, is_complete: bool) -> None:
-    """Note in the cache which checks a response passed; `is_complete` says that no row was missing."""
+    """Store in the cache which checks a response passed, and whether all its rows were there."""
     if not reading.reader:
         return
     rules = [*reading.effective]
@@ -269,10 +278,11 @@ def keep_passed(answer: Answer[Any], reading: Reading, *, is_complete: bool) -> 
 
 
 def _reader_name(table: Table, columns: Callable[..., Any]) -> str:
-    """Return a name for a table and the function that reads its columns; empty if more decides about them.
+    """Return a name for a table and the function that reads its columns.
 
-    What a response holds and who reads it decide whether rules are broken. Filters of a fetcher that the
-    request does not state are text in a `partial`.
+    The name is a cache key of the checks, so it must determine the columns of a response. Filters of a
+    fetcher that are not in the request are text arguments of a `partial`, and part of the name. It is empty
+    for functions that depend on more, such as closures.
     """
     words: list[str] = []
     if isinstance(columns, functools.partial):
@@ -288,7 +298,7 @@ def _reader_name(table: Table, columns: Callable[..., Any]) -> str:
 
 
 def _requested_window(e: CheckedAnswer, within: times.Window | None) -> RequestedWindow | None:
-    """Return the window that a response is about; None where its table has no regular rows in a window."""
+    """Return the window of a response; None if its table does not have regular rows in a window."""
     if e.table is None or e.window_us is None or e.time_us is None:
         return None
     name = e.table.name
@@ -312,31 +322,34 @@ def _requested_window(e: CheckedAnswer, within: times.Window | None) -> Requeste
 def _notify_missing(
     table: Table, seen: list[Answer[Any]], readings: Sequence[Reading], *, is_cut: bool
 ) -> set[int]:
-    """Warn of rows that the requested windows lack, with the newest response to each question.
+    """Warn of rows that are missing in the requested windows, with the newest response to each query.
 
-    `is_cut` says that rows outside of a narrower window were removed.
+    A query is the endpoint and all parameters except the window. `is_cut` means that rows outside of a
+    narrower window were removed.
 
     Returns
     -------
     set
-        Places of the responses that lack rows, or of which only several together show whether rows miss.
+        Positions of the responses with missing rows, or whose completeness depends on other responses.
     """
-    questions: dict[tuple[Any, ...], list[int]] = {}
+    # 1. Group the responses by query.
+    queries: dict[tuple[Any, ...], list[int]] = {}
     for place, (answer, reading) in enumerate(zip(seen, readings, strict=True)):
         window = reading.window
         if window is None:
             continue
         parameters = tuple(pair for pair in answer.request.query if pair[0] not in ("start", "end"))
-        questions.setdefault((answer.request.path, parameters, window.step), []).append(place)
+        queries.setdefault((answer.request.path, parameters, window.step), []).append(place)
+    # 2. Compare the rows of each query with its window, and add the notices to its newest response.
     incomplete: set[int] = set()
-    for places in questions.values():
-        chosen = [readings[place].columns for place in places]
+    for places in queries.values():
+        columns = [readings[place].columns for place in places]
         answer = seen[places[0]]
-        missing = _absent_venues(answer, chosen)
+        missing = _absent_venues(answer, columns)
         if is_cut or not _is_known_complete([readings[place] for place in places]):
             spans = [window for place in places if (window := readings[place].window) is not None]
             span = spans[0]._replace(start=min(w.start for w in spans), end=max(w.end for w in spans))
-            missing += missing_row_sentences(table, chosen, span)
+            missing += missing_row_sentences(table, columns, span)
         for notice in missing:
             answer = replace(answer, notices=(*answer.notices, notice))
             transport.notify(answer.request, notice)
@@ -347,44 +360,44 @@ def _notify_missing(
 
 
 def _is_known_complete(readings: Sequence[Reading]) -> bool:
-    """Return whether a question has one response, which lacked no row when it was read before."""
+    """Return whether a query has one response that was complete when it was read before."""
     passed = readings[0].passed
     return len(readings) == 1 and passed is not None and _MISSING_ROWS not in passed
 
 
-def _absent_venues(answer: Answer[Any], parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name the requested venues without a row, where others have rows."""
+def _absent_venues(answer: Answer[Any], columns_read: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence that names the requested venues without rows, if other venues have rows."""
     query = dict(answer.request.query)
     requested = query.get("exchanges", "all").split(",")
     if "all" in requested:
         return []
-    columns = [part["exchange"] for part in parts if "exchange" in part]
-    present = {name for values in columns for name in pd.unique(values)}
-    if not present:
-        return []
+    present: set[str] = set()
+    for columns in columns_read:
+        if "exchange" in columns:
+            present.update(pd.unique(columns["exchange"]))
     absent = sorted({*requested} - present)
-    return (
-        [f"{', '.join(absent)}: no rows in the window of {len(requested)} requested venues"] if absent else []
-    )
+    if not present or not absent:
+        return []
+    return [f"{', '.join(absent)}: no rows in the window of {len(requested)} requested venues"]
 
 
-def _notify_empty(seen: list[Answer[Any]], parts: Sequence[Mapping[str, Any]]) -> None:
-    """Warn once for each question over a window whose answers have no rows and no notice that says why."""
+def _notify_empty(seen: list[Answer[Any]], columns_read: Sequence[Mapping[str, Any]]) -> None:
+    """Warn once for each query over a window whose responses have neither rows nor a notice."""
     sizes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     last: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-    for place, (answer, part) in enumerate(zip(seen, parts, strict=True)):
+    for place, (answer, columns) in enumerate(zip(seen, columns_read, strict=True)):
         request = answer.request
         if not {"start", "range"} & dict(request.query).keys():
             continue
-        question = request.path, tuple(pair for pair in request.query if pair[0] not in ("start", "end"))
-        rows = len(next(iter(part.values()))) + len(answer.notices)
-        sizes[question] = sizes.get(question, 0) + rows
-        last[question] = place
-    for question, size in sizes.items():
+        query = request.path, tuple(pair for pair in request.query if pair[0] not in ("start", "end"))
+        rows = len(next(iter(columns.values()))) + len(answer.notices)
+        sizes[query] = sizes.get(query, 0) + rows
+        last[query] = place
+    for query, size in sizes.items():
         if not size:
-            answer = seen[last[question]]
-            notice = "the answer has no rows, and no notice that says why"
-            seen[last[question]] = replace(answer, notices=(*answer.notices, notice))
+            answer = seen[last[query]]
+            notice = "the response has no rows, and no notice gives a reason"
+            seen[last[query]] = replace(answer, notices=(*answer.notices, notice))
             transport.notify(answer.request, notice)
 
 
@@ -394,16 +407,19 @@ def listed_symbols() -> list[str]:
 
 
 def _require_listed(
-    seen: Sequence[Answer[Any]], symbols: Sequence[str], parts: Sequence[Mapping[str, Any]]
+    seen: Sequence[Answer[Any]], symbols: Sequence[str], columns_read: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Refuse symbols without rows that the source's own list lacks, where the list can be read."""
-    present = {word for part in parts for word in part["symbol"].categories} if symbols else set()
+    """Raise for symbols without rows that are not in the source's own list, if it can be read."""
+    present: set[str] = set()
+    if symbols:
+        for columns in columns_read:
+            present.update(columns["symbol"].categories)
     for symbol in symbols:
         if symbol in present:
             continue
         try:
             listed = listed_symbols()
-        except DerivdataError:  # the tier, the recording or the archive does not have it
+        except DerivdataError:  # the tier, the recording or the archive does not have the list
             return
         if listed and symbol not in listed:
             near = nearest_symbols(symbol, listed)
@@ -417,13 +433,13 @@ def _require_listed(
 
 @functools.cache
 def _bundled() -> frozenset[str]:
-    """Return the coins of which contracts of several coins are known."""
+    """Return the coins that have known contracts of several coins, such as 1000PEPE."""
     stated = {base(fact.symbol)[0] for fact in FACTS if fact.fact == "multiplier"}
     return frozenset({*BUNDLED_COINS, *stated})
 
 
 def _contracts(symbol: str, listed: Iterable[str]) -> list[str]:
-    """Return the listed symbols that are contracts of a symbol's coin, or of one that it was renamed from."""
+    """Return the listed symbols that are contracts of a symbol's coin, also under its former tickers."""
     coin = base(symbol)[0]
     coins = {coin, *other_tickers(coin)}
     return [name for name in listed if base(name)[0] in coins]
@@ -438,14 +454,14 @@ def _has_several_contracts(symbol: str) -> bool:
 def symbols_to_request(endpoint: Endpoint, symbols: Sequence[str], by: By) -> list[str]:
     """Return the symbols to request: with ``by="coin"`` all contracts of their coins that the source lists.
 
-    By symbol they are the symbols given. Where the source lists other contracts of their coins, a notice
-    names these.
+    With ``by="symbol"`` the symbols are returned unchanged, and a notice names other listed contracts of
+    their coins.
     """
     if by == "coin":
         try:
             listed = listed_symbols()
         except NotFound as error:  # an archive without funding has no list of symbols
-            transport.notify(endpoint.path, f"other contracts of the coins are not known: {error}")
+            transport.notify(endpoint.path, f"other contracts of the coins are unknown: {error}")
             listed = []
         contracts = [_contracts(symbol, listed) or [symbol] for symbol in symbols]
         return list(dict.fromkeys(name for names in contracts for name in names))
@@ -472,7 +488,7 @@ _CAP_DAYS = 90
 
 
 def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
-    """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it."""
+    """Return the endpoint's ``range`` for a window that ends now: the shortest choice that contains it."""
     choices = next(p.choices for p in endpoint.params if p.name == "range")
     if window is None or (isinstance(window, str) and window in choices):
         return window
@@ -480,29 +496,34 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
     if length is None:
         try:
             length = times.asof() - times.instant(window, "window")
-        except ValueError:  # text that is no lookback and no instant: the service judges it
+        except ValueError:  # neither a lookback nor a time: the service rejects it
             return str(window)
     lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}
-    holding = [name for name in choices if lengths[name] >= length]
-    if not holding:
-        return str(window) if isinstance(window, str) else f"{-(-length // pd.Timedelta(1, 'D'))}d"
-    chosen = min(holding, key=lengths.__getitem__)
-    if lengths[chosen] != length:
+    sufficient = [name for name in choices if lengths[name] >= length]
+    if not sufficient:
+        if isinstance(window, str):
+            return window
+        return f"{-(-length // _DAY)}d"
+    shortest = min(sufficient, key=lengths.__getitem__)
+    if lengths[shortest] != length:
         transport.notify(
-            endpoint.path, f"window={window!s} is answered by range={chosen}: known are {', '.join(choices)}"
+            endpoint.path,
+            f"window={window!s} is not available, range={shortest} is used; available: {', '.join(choices)}",
         )
-    return chosen
+    return shortest
 
 
 def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
     """Return the rolling range in whole days, ending now, that contains a window.
 
-    `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
-    not beyond the 90 days that are the most below Pro.
+    `asof` is floored to the minute and the service counts from its own second: the window is extended by
+    `spare`, but not beyond 90 days, the maximum below Pro.
     """
     now = times.asof()
     if window.start >= now:
         shown = f"the window from start {times.iso(window.start)} to end {times.iso(window.end)}"
-        raise ValueError(f"{shown} is not before dd.asof(), {times.iso(now)}")
-    exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
-    return f"{exact if exact == _CAP_DAYS else ample}d"
+        raise ValueError(f"{shown} must begin before dd.asof(), {times.iso(now)}")
+    exact_days = -((window.start - now) // _DAY)
+    if exact_days == _CAP_DAYS:
+        return f"{exact_days}d"
+    return f"{-((window.start - now - spare) // _DAY)}d"

@@ -1,9 +1,9 @@
-"""The relations that an answer must keep with its request and within itself: one table, and its checker.
+"""Rules that compare a response with its request and with itself: the table `RULES`, and its checker.
 
-``docs/methods/checked-answers.md`` says what each of the `RULES` compares. A rule looks at a `CheckedAnswer`:
-the request, what the answer says of itself, and the columns of its table. It yields a sentence for each
-breach, which names both sides; a rule about rows that do no harm removes them. What figures of one answer say
-of each other is in `derivdata.client.relations`.
+``docs/methods/checked-answers.md`` describes each rule. A rule reads a `CheckedAnswer`, named `e` here: the
+request, the fields of the response and the columns of its table. It yields a sentence for each breach, with
+both sides of the comparison. Some rules also remove or correct rows. Relations between figures of one
+response are in `derivdata.client.relations`.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from derivdata.tables.series_faults import (
 
 
 class Rule(NamedTuple):
-    """One rule: a breach is a `SchemaError`, or the table comes with a `DataNotice`."""
+    """A rule. A breach is a `SchemaError` or a `DataNotice`, by its `outcome`."""
 
     name: str
     outcome: Literal["error", "notice"]
     breaches: Callable[[CheckedAnswer], Iterator[str]]
-    columns: str = ""  # without all of which a typed table cannot break it
+    columns: str = ""  # columns that the rule needs; it is skipped if one is missing
 
 
 def check(answer: CheckedAnswer, rules: Collection[str] | None = None) -> list[str]:
-    """Check an answer against every rule, or `rules` alone, and return what is unlikely about it.
+    """Check a response against all rules, or only `rules`; return its notices and raise on errors.
 
-    ``answer.effective`` lists the rules that gave a notice or changed rows. They alone can do so when the
-    same response is read again.
+    The rules that gave a notice or changed rows are added to ``answer.effective``. Only they can do so when
+    the same response is read again.
     """
     notices: list[str] = []
     path = answer.answer.request.path
@@ -82,53 +82,56 @@ def check(answer: CheckedAnswer, rules: Collection[str] | None = None) -> list[s
     return notices
 
 
-_MOST_MEANS = {
-    "index_pct": ": four times what any volatility index has been",
+_MAX_MEANING = {
+    "index_pct": ": four times the highest value of any volatility index",
     "interval_hours": ": a week",
     **dict.fromkeys(("long_share", "market_share", "short_share"), ": shares are fractions from 0 to 1"),
 }
-"""What the largest figures that are possible mean, where a message says it."""
+"""Explanations of the maximum of a column, added to messages."""
 
 _COUNTED = re.compile(
     r"(?!(.*_)?(net|delta|change|diff|pnl|imbalance|skew|flow)(_|$))"
     r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders|traded|liquidation_value)(_usd)?"
 )
-"""Names of fields that count something, in payloads that no document describes; none that may have a sign."""
+"""Names of fields in open tables that are counts or amounts, without fields that may be negative."""
 
 
 def _wide(e: CheckedAnswer) -> Collection[str]:
-    """Return the names of columns that are one symbol's each."""
-    return symbols if isinstance(symbols := e.stated.get("symbols"), list) else ()
+    """Return the names of columns that are named after a symbol."""
+    symbols = e.stated.get("symbols")
+    return symbols if isinstance(symbols, list) else ()
 
 
 def _column(e: CheckedAnswer, name: str) -> Column | None:
-    """Return the column of a figure; of a payload that no document describes only some are known."""
+    """Return the definition of a column; in open tables only a few columns have one."""
     if e.table is not None:
         return e.table.columns.get(name, COLUMNS.get(name))
-    return COLUMNS[name] if name in _MOST_MEANS else None
+    return COLUMNS[name] if name in _MAX_MEANING else None
 
 
 def _impossible(e: CheckedAnswer) -> Iterator[str]:
-    """Look at every column, and at the figures next to the rows of answers that no document describes."""
-    for name in (*e.columns, *(e.stated if e.table is None else ())):
+    """Compare every column with its minimum and maximum; in open tables also the figures next to the rows."""
+    stated_names = e.stated if e.table is None else ()
+    for name in (*e.columns, *stated_names):
         column = _column(e, name)
         positive = column is not None and column.positive
-        least = None if column is None else column.least
+        minimum = None if column is None else column.least
         if positive or (e.table is None and (_COUNTED.fullmatch(name) or name in _wide(e))):
-            least = least or 0.0
-        most = np.inf if column is None or column.most is None else column.most
-        if least is None and most == np.inf:
+            minimum = minimum or 0.0
+        maximum = np.inf if column is None or column.most is None else column.most
+        if minimum is None and maximum == np.inf:
             continue
         stated = e.stated.get(name) if name not in e.columns else None
         numbers = np.array([stated]) if isinstance(stated, int | float) else figure(e, name)
         if numbers is None:
             continue
-        if least is not None and (numbers < least).any():
-            yield f"{name} is {np.nanmin(numbers):g}; it cannot be below {least:g}"
+        if minimum is not None and (numbers < minimum).any():
+            yield f"{name} is {np.nanmin(numbers):g}; it cannot be below {minimum:g}"
         elif positive and (numbers == 0.0).any():
             yield f"{name} is 0; it must be above 0"
-        elif (numbers > most).any():
-            yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {most:g}{_MOST_MEANS.get(name, '')}"
+        elif (numbers > maximum).any():
+            meaning = _MAX_MEANING.get(name, "")
+            yield f"{name} is {np.nanmax(numbers):g}; it cannot be above {maximum:g}{meaning}"
 
 
 _NAMED = {
@@ -145,35 +148,41 @@ _NAMED = {
     "quote": ("quote",),
     "window_days": ("window_days",),
 }
-"""Fields in which an answer repeats a parameter, next to its rows and, where it names a subject, in them."""
+"""Fields in which a response repeats a parameter, next to its rows or, for subjects, in them."""
 
 
 def _other_subject(e: CheckedAnswer) -> Iterator[str]:
-    lists = {p.name for p in e.endpoint.params if p.kind is endpoints.ParamKind.LIST} if e.endpoint else set()
-    for name in (one for one in _NAMED if one in e.requested):
+    """Compare the subject of the response, next to its rows and in them, with the request."""
+    params = () if e.endpoint is None else e.endpoint.params
+    lists = {p.name for p in params if p.kind is endpoints.ParamKind.LIST}
+    for name, fields in _NAMED.items():
+        if name not in e.requested:
+            continue
         requested = e.requested[name]
-        for echo in map(e.stated.get, _NAMED[name]):
+        for echo in map(e.stated.get, fields):
             if isinstance(echo, list | tuple) and set(map(str, echo)) != set(requested.split(",")):
                 yield f"requested {name} {requested!r}, the response is about {','.join(map(str, echo))!r}"
             elif isinstance(echo, str | int) and name not in lists and str(echo) != requested:
                 yield f"requested {name} {requested!r}, the response is about {echo!r}"
-        rows = {word for field in _NAMED[name] for word in e.words.get(field, ())}
-        if others := sorted(rows - e.requested_names.get(name, rows)):
-            yield f"asked for {name} {requested!r}, rows are of {', '.join(others[:5])}"
-    if excluded := sorted(
-        e.requested_names.get("exclude_symbol", frozenset()) & {*e.words.get("symbol", ())}
-    ):
-        yield f"asked to leave out {e.requested['exclude_symbol']}, rows are of {', '.join(excluded)}"
+        in_rows = {word for field in fields for word in e.words.get(field, ())}
+        if others := sorted(in_rows - e.requested_names.get(name, in_rows)):
+            yield f"requested {name} {requested!r}, the response has rows of {', '.join(others[:5])}"
+    excluded = e.requested_names.get("exclude_symbol", frozenset())
+    if present := sorted(excluded & {*e.words.get("symbol", ())}):
+        yield (
+            f"requested exclude_symbol {e.requested['exclude_symbol']!r}, the response has rows of "
+            f"{', '.join(present)}"
+        )
 
 
 def _other_exchange(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the exchanges behind assets, which answers name in three ways."""
+    """Compare the exchanges behind assets, which responses name in three columns."""
     requested = {name.casefold() for name in e.requested_names.get("exchange", ())}
     names = zip(*(e.columns[name] for name in ("exchange_id", "short_name", "mic")), strict=True)
     others = {str(row[0]) for row in names if requested.isdisjoint(str(name).casefold() for name in row)}
     if requested and others:
         listed = ", ".join(sorted(others)[:5])
-        yield f"asked for exchange {e.requested['exchange']}, rows are of {listed}"
+        yield f"requested exchange {e.requested['exchange']!r}, the response has rows of {listed}"
 
 
 _SUMS = frozenset("all total sum overall aggregate".split())
@@ -181,121 +190,139 @@ _SLUG = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
 def _spelled_twice(e: CheckedAnswer) -> Iterator[str]:
-    """Refuse two spellings of one venue, and a sum among venues, whose rows would count twice in totals."""
+    """Find venues with two spellings, and totals among venues: their rows would count twice in sums."""
     spellings: dict[str, str] = {}
     for venue in e.words.get("exchange", ()):
         composed = unicodedata.normalize("NFKC", venue)
         slug = venue_slug("".join(c for c in composed if unicodedata.category(c) != "Cf"))
         other = spellings.setdefault(slug, venue)
         if other != venue:
-            yield f"one venue stands twice, as {other!r} and as {venue!r}"
+            yield f"one venue has two names, {other!r} and {venue!r}"
         if slug in _SUMS:
-            yield f"{venue!r} stands among the venues: its rows would count twice"
+            yield f"{venue!r} is listed as a venue: its rows would count twice"
 
 
 def _odd_venue(e: CheckedAnswer) -> Iterator[str]:
+    """Find names that are not slugs of venues."""
     if odd := sorted(name for name in e.words.get("exchange", ()) if not _SLUG.fullmatch(name)):
-        yield f"{odd[0]!a} is no slug of a venue: lowercase letters and digits"
+        yield f"the venue {odd[0]!a} is not a slug: expected lowercase letters and digits"
 
 
 _CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|floor|adjust", re.IGNORECASE)
-"""Words of notices about a shortened range; the document does not give their text."""
+"""Words in notices about a shortened range. The API document does not define their text."""
 
 
 def _other_range(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the range of the response with the request; a notice may explain a shorter one."""
     requested = e.requested.get("range")
+    if requested is None:
+        return
     days = e.stated.get("days")
-    named = (e.stated.get("range"), e.stated.get("period"), f"{days}d" if isinstance(days, int) else None)
-    for used in {word for word in named if isinstance(word, str)} if requested is not None else ():
-        wanted_length = _length(str(requested))
+    stated = (e.stated.get("range"), e.stated.get("period"), f"{days}d" if isinstance(days, int) else None)
+    requested_length = _length(str(requested))
+    for used in {word for word in stated if isinstance(word, str)}:
         used_length = _length(used)
+        if used == requested or (requested_length is not None and requested_length == used_length):
+            continue
         explained = any(used in notice or _CLAMP.search(notice) for notice in e.answer.notices)
-        shorter = wanted_length is not None and used_length is not None and used_length < wanted_length
-        is_other = used != requested and (wanted_length is None or wanted_length != used_length)
-        if is_other and not (shorter and explained):
+        is_shorter = (
+            requested_length is not None and used_length is not None and used_length < requested_length
+        )
+        if not (is_shorter and explained):
             yield f"requested range {requested!r}, the response is about range {used!r}"
 
 
 def _length(text: str) -> pd.Timedelta | None:
-    """Return the length of a range, the longest there is for ``all``; None for text that is none."""
+    """Return the length of a range, the maximum for ``all``; None for other text."""
     try:
         return pd.Timedelta.max if text == "all" else times.lookback(text)
-    except ValueError:  # an answer may name any number of days
+    except ValueError:  # too many days for a Timedelta
         return None
 
 
 _UNITS = frozenset(
     "usd bps_8h bps bps_1h percent pct % fraction decimal ratio coin coins base contracts native".split()
 )
-"""Words for units that are understood, so that one of them in place of another is a contradiction."""
+"""Unit names that are understood. A response in another of these units contradicts the document."""
 
 
-def _other_unit(e: CheckedAnswer, *, known: bool) -> Iterator[str]:
+def _other_unit(e: CheckedAnswer, *, is_understood: bool) -> Iterator[str]:
+    """Compare the unit of the response with the document: a unit in `_UNITS`, or an unknown one."""
     unit = e.stated.get("unit")
     expected = e.endpoint.unit if e.endpoint else ""
     if not expected or not isinstance(unit, str) or unit.lower() == expected:
         return
-    if (unit.lower() in _UNITS) is known:
-        taken = "" if known else f", which is not known: taken as {expected!r}"
-        yield f"figures are in {expected!r} by the document, the answer says {unit!r}{taken}"
+    if (unit.lower() in _UNITS) is is_understood:
+        assumption = "" if is_understood else f", which is unknown; {expected!r} is assumed"
+        yield f"the document states the unit {expected!r}, the response has {unit!r}{assumption}"
 
 
 def _other_resolution(e: CheckedAnswer, *, coarser: bool) -> Iterator[str]:
+    """Compare the resolution of the response with the request: a `coarser` one, or a finer or missing one."""
     if e.coarseness and (e.coarseness > 0) is coarser:
-        yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
+        yield (
+            f"requested resolution {e.requested['resolution']!r}, the response has {e.stated['resolution']!r}"
+        )
     unstated = e.stated.get("resolution") in (None, "unstated", "")
     if unstated and not coarser and e.endpoint and e.endpoint.states_resolution:
-        yield "the document promises the resolution that was used, the answer names none"
+        yield "by the document the response states its resolution, but it is missing"
 
 
 def _raw_rates(e: CheckedAnswer) -> Iterator[str]:
     """Check the venues' own rates against both readings of the document, and convert them to one.
 
-    Rule 4 of the document can be read as "the raw rate is bps / 10,000", which is per 8 hours, or as the
-    venue's rate per interval, times 8 / interval for comparison. Both agree at 8 hours.
+    Rule 4 of the document can be read in two ways: the raw rate is bps / 10,000, which is per 8 hours, or it
+    is the venue's rate per interval, times 8 / interval for comparison. Both agree at 8 hours.
     """
     rates, native, hours = (e.numbers(n) for n in ("rate_bps_8h", "rate_native", "interval_hours"))
     if rates is None or native is None or hours is None or np.isnan(native).all():
         return
-    both_given = ~np.isnan(rates) & ~np.isnan(native)
+    # 1. Rows that agree with each reading.
+    both_present = ~np.isnan(rates) & ~np.isnan(native)
     slack = 0.1 + 0.01 * np.abs(rates)  # figures on the wire are rounded: 0.1 bps, or 1 % of a large rate
-    per_8h = both_given & (np.abs(native * 1e4 - rates) <= slack)
-    per_interval = both_given & (np.abs(native * 1e4 * 8 / hours - rates) <= slack)
-    checked = both_given & ~np.isnan(hours)
+    per_8h = both_present & (np.abs(native * 1e4 - rates) <= slack)
+    per_interval = both_present & (np.abs(native * 1e4 * 8 / hours - rates) <= slack)
+    checked = both_present & ~np.isnan(hours)
+    # 2. A row that agrees with neither is an error.
     neither = np.flatnonzero(checked & ~per_8h & ~per_interval)
     if neither.size:
         n = neither[0]
         yield (
             f"{e.columns['symbol'][n]} on {e.columns['exchange'][n]} has {rates[n]:g} bps per 8 hours and "
-            f"the raw rate {native[n]:g} at {hours[n]:g} hours, which agree by no reading of the document"
+            f"the raw rate {native[n]:g} at {hours[n]:g} hours, which do not agree in any reading of the "
+            "document"
         )
         return
+    # 3. The reading of most rows that agree with only one.
     by_8h = int((per_8h & ~per_interval & checked).sum())
     by_interval = int((per_interval & ~per_8h).sum())
     reading = "per interval" if by_interval >= by_8h else "per 8 hours"
     e.facts["funding_rates_raw"] = (
         f"{reading} ({by_interval} rates fit only per interval, {by_8h} only per 8 hours)"
     )
-    if by_8h:  # the column is per interval, whatever the wire is
+    # 4. The column is per interval, whatever the wire is.
+    if by_8h:
         wire_is_8h = per_8h & ~per_interval if reading == "per interval" else ~(per_interval & ~per_8h)
         e.columns["rate_native"] = np.where(checked & wire_is_8h, native * hours / 8, native)
 
 
 def _other_window(e: CheckedAnswer) -> Iterator[str]:
+    """Find rows more than a step outside of the requested window, and responses without a row in it."""
     stamps = e.time_us
     if stamps is None or not stamps.size or e.window_us is None:
         return
     start, end = e.window_us
     far = (stamps < start - e.step_us) | (stamps > end)
-    # A service that takes `end` into the window may have nothing but the row there.
+    # A service that includes `end` in the window may have only the row at `end`.
     none_inside = ((stamps < start) | (stamps >= end)).all() and not (stamps == end).all()
     if far.any() or none_inside:
         bounds = (start, end, stamps.min(), stamps.max())
         shown = [times.iso(pd.Timestamp(int(micros), unit="us", tz="UTC")) for micros in bounds]
-        yield f"asked for {shown[0]} to {shown[1]}, rows are of {shown[2]} to {shown[3]}"
+        yield f"requested {shown[0]} to {shown[1]}, the response has rows from {shown[2]} to {shown[3]}"
 
 
 def _edge(e: CheckedAnswer) -> Iterator[str]:
+    """Drop rows outside of the half-open window."""
     stamps = getattr(e.columns.get("time"), "asi8", None)
     if stamps is None or e.window_us is None:
         return
@@ -309,7 +336,7 @@ _DATE_LETTERS = len("2026-07-03")
 
 
 def _dated_expiry(e: CheckedAnswer) -> Iterator[str]:
-    """Move expiries that are dates to the hour at which options expire."""
+    """Move expiries that are dates without a time to 08:00 UTC, when options expire."""
     texts = e.raw.get("expiry")
     if texts is None or "expiry" not in e.columns:
         return
@@ -320,36 +347,37 @@ def _dated_expiry(e: CheckedAnswer) -> Iterator[str]:
     else:
         dates = np.array([isinstance(text, str) and len(text) == _DATE_LETTERS for text in list(texts)])
     if dates.any():
-        eight = np.where(dates, 8 * HOUR_US, 0).astype("timedelta64[us]")
-        e.columns["expiry"] = e.columns["expiry"] + eight
+        hours = np.where(dates, 8 * HOUR_US, 0).astype("timedelta64[us]")
+        e.columns["expiry"] = e.columns["expiry"] + hours
         e.figures.clear()
-        yield f"{int(dates.sum())} expiries are dates without a time of day; taken as 08:00 UTC"
+        yield f"{int(dates.sum())} expiries are dates without a time of day; 08:00 UTC is used"
 
 
 def _beyond_limit(e: CheckedAnswer) -> Iterator[str]:
+    """Drop levels, ranks and symbols beyond the requested limit; report surplus orders, which are kept."""
     if "limit" not in e.requested or e.table is None:
         return
-    most = int(e.requested["limit"])
+    limit = int(e.requested["limit"])
     for column, words in (("level", "levels"), ("rank", "entries")):
         places = e.numbers(column)
-        if places is not None and places.size and np.nanmax(places) > most:
-            yield f"asked for {most} {words}, the answer holds {np.nanmax(places):g}; the others were cut"
-            e.keep(~(places > most))
+        if places is not None and places.size and np.nanmax(places) > limit:
+            yield f"requested {limit} {words}, the response has {np.nanmax(places):g}; the rest was dropped"
+            e.keep(~(places > limit))
     symbols = e.stated.get("symbols")
-    if isinstance(symbols, list) and len(symbols) > most:
-        yield f"asked for {most} symbols, the answer holds {len(symbols)}; the others were cut"
-        e.keep(np.asarray(pd.Series(e.columns["symbol"]).isin(symbols[:most])))
-    if "order_id" in e.columns and e.size > most:
-        yield f"asked for {most} orders at most, the answer holds {e.size}; all were kept"
+    if isinstance(symbols, list) and len(symbols) > limit:
+        yield f"requested {limit} symbols, the response has {len(symbols)}; the rest was dropped"
+        e.keep(np.asarray(pd.Series(e.columns["symbol"]).isin(symbols[:limit])))
+    if "order_id" in e.columns and e.size > limit:
+        yield f"requested at most {limit} orders, the response has {e.size}; all are returned"
 
 
 def _contradicted_interval(e: CheckedAnswer) -> Iterator[str]:
-    """Compare the interval of each payment with the payments before and after it."""
+    """Compare the interval of each payment with the previous and the next payment."""
     stated = e.numbers("interval_hours")
     counts = e.numbers("payment_count")
     if stated is None or counts is None or e.time_us is None or "settled" not in e.words.get("kind", ()):
         return
-    hours = np.where(counts > 1, np.nan, stated)  # a row that adds up payments is longer than its interval
+    hours = np.where(counts > 1, np.nan, stated)  # a row that sums payments is longer than its interval
     groups = e.series("time")
     order = series_order(groups, e.time_us)
     spacing = contradicted(groups[order], e.time_us[order], hours[order])
@@ -361,13 +389,13 @@ def _contradicted_interval(e: CheckedAnswer) -> Iterator[str]:
     where = f"{e.columns['symbol'][first]} {e.columns['exchange'][first]}"
     yield (
         f"{where}: interval_hours is {hours[first]:g} h at "
-        f"{shown_time(e.time_us[first])}, {gap:g} h after the payment before ({rows.size} of {e.size} "
+        f"{shown_time(e.time_us[first])}, {gap:g} h after the previous payment ({rows.size} of {e.size} "
         "payments contradict their interval)"
     )
 
 
 def _unit_change(e: CheckedAnswer) -> Iterator[str]:
-    """Find series whose figures are in another unit from some row on."""
+    """Find series that change their unit at some row."""
     if e.table is None or e.time_us is None or "time" not in e.table.key:
         return
     for name in ("rate_bps_8h", "oi_usd", "total_oi_usd", "price_usd"):
@@ -384,7 +412,7 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
             others = f"; {len(changes) - 1} more series change" if len(changes) > 1 else ""
             yield (
                 f"{name} of {where} is {change.factor:.3g} times as large from "
-                f"{shown_time(e.time_us[row])} on ({change.rows} rows): another unit{others}"
+                f"{shown_time(e.time_us[row])} on ({change.rows} rows): probably another unit{others}"
             )
 
 
@@ -392,14 +420,14 @@ _COMPARED = tuple(
     "rate_bps_8h oi_usd total_oi_usd volume_usd total_volume_usd price_usd price buy_usd sell_usd "
     "long_short_ratio".split()
 )
-"""Figures of which the venues of a symbol are compared."""
+"""Columns in which the venues of a symbol are compared."""
 _EXCHANGED = ("oi_usd", "total_oi_usd")
 _PRICES = ("price_usd", "price")
 _VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 
 
 class _VenueRows(NamedTuple):
-    """Rows of a figure by series and time, to compare venues."""
+    """Rows of a column sorted by series and time, to compare venues."""
 
     order: Array
     series: Array
@@ -409,6 +437,7 @@ class _VenueRows(NamedTuple):
 
 
 def _venue_rows(e: CheckedAnswer, name: str) -> _VenueRows | None:
+    """Return a column's rows by series and time; None if the table does not have them by venue and time."""
     values = e.numbers(name)
     if values is None or e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
         return None
@@ -432,32 +461,41 @@ def _described(e: CheckedAnswer, row: int) -> str:
 
 
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
-    """Find parts of series in another unit, venues that change places, and runs of one value."""
+    """Compare each venue with the others: changes of unit, exchanged venues, and runs of one value."""
     columns = () if e.table is None else e.table.columns
     for name in _COMPARED:
         rows = _venue_rows(e, name) if name in columns else None
         if rows is None:
             continue
         yield from _odd_series(e, name, rows)
-        if (rows.values == rows.values[0]).all():  # one value, which contradicts nothing
+        if (rows.values == rows.values[0]).all():  # a constant cannot contradict anything
             continue
-        given = rows.series, rows.market, rows.times, rows.values
-        for fault in (faults := peer_changes(*given, is_rate=name == "rate_bps_8h"))[:1]:
-            first = rows.order[fault.row]
-            others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
+        sorted_rows = rows.series, rows.market, rows.times, rows.values
+        is_rate = name == "rate_bps_8h"
+        # 1. A change of unit that the other venues do not have.
+        changes = peer_changes(*sorted_rows, is_rate=is_rate)
+        for change in changes[:1]:
+            first = rows.order[change.row]
+            others = f"; {len(changes) - 1} more series differ" if len(changes) > 1 else ""
             yield (
-                f"{name} of {_described(e, first)} is {fault.factor:.3g} times as large, by other venues, "
-                f"from about {shown_time(rows.times[fault.row])} on ({fault.rows} rows): another unit{others}"
+                f"{name} of {_described(e, first)} is {change.factor:.3g} times as large, by other venues, "
+                f"from about {shown_time(rows.times[change.row])} on ({change.rows} rows): probably another "
+                f"unit{others}"
             )
-        for one, other in exchanged_levels(*given)[:1] if name in _EXCHANGED else ():
-            venues = [_described(e, rows.order[row]) for row in (one, other)]
-            yield f"{name} of {venues[0]} and {venues[1]} change places at {shown_time(rows.times[one])}"
-        for fault in (faults := frozen_runs(*given, is_rate=name == "rate_bps_8h"))[:1]:
-            first = rows.order[fault.row]
-            others = f"; {len(faults) - 1} more runs" if len(faults) > 1 else ""
+        # 2. Two venues whose rows are exchanged from some time on.
+        exchanges = exchanged_levels(*sorted_rows) if name in _EXCHANGED else []
+        for first_row, second_row in exchanges[:1]:
+            venues = [_described(e, rows.order[row]) for row in (first_row, second_row)]
+            when = shown_time(rows.times[first_row])
+            yield f"{name} of {venues[0]} and {venues[1]} change places at {when}"
+        # 3. A run of one value in a series that otherwise moves.
+        runs = frozen_runs(*sorted_rows, is_rate=is_rate)
+        for run in runs[:1]:
+            first = rows.order[run.row]
+            others = f"; {len(runs) - 1} more runs" if len(runs) > 1 else ""
             yield (
-                f"{name} of {_described(e, first)} is {rows.values[fault.row]:g} from "
-                f"{shown_time(rows.times[fault.row])} on in {fault.rows} rows, while it moves otherwise: "
+                f"{name} of {_described(e, first)} is {rows.values[run.row]:g} from "
+                f"{shown_time(rows.times[run.row])} on in {run.rows} rows, while it moves otherwise: "
                 f"rows may be stale{others}"
             )
 
@@ -581,7 +619,7 @@ def _off_hour(e: CheckedAnswer) -> Iterator[str]:
 
 
 def _listed_without_rows(e: CheckedAnswer) -> Iterator[str]:
-    """Name the venues and symbols that a response lists and has no rows of."""
+    """Name the venues and symbols that a response lists without rows."""
     for column, field in (("exchange", "exchanges"), ("symbol", "symbols")):
         listed = e.stated.get(field)
         if isinstance(listed, Mapping):
@@ -597,10 +635,11 @@ def _listed_without_rows(e: CheckedAnswer) -> Iterator[str]:
 
 _LATE_US = 600_000_000
 _BOOK = "/orderbook/book"
-"""Path whose response is of the time that was requested as its end."""
+"""Path whose response is of the requested end time, not of now."""
 
 
 def _old(e: CheckedAnswer) -> Iterator[str]:
+    """Compare the times of the response with its ``Date``, and its time in caches with its freshness."""
     now_us = e.as_of_us
     stated = e.stated.get("timestamp")
     stamps = e.time_us
@@ -611,32 +650,34 @@ def _old(e: CheckedAnswer) -> Iterator[str]:
     late = now_us - int(times.micros([stated])[0]) if is_snapshot else 0
     if abs(late) > _LATE_US:
         apart = f"{abs(late) / HOUR_US:.1f} hours {'before' if late > 0 else 'after'} its Date"
-        yield f"the answer's own time is {stated}, {apart}"
+        yield f"the response's timestamp is {stated}, {apart}"
     elif stamps is not None and (stamps > now_us + e.step_us + _LATE_US).any():
-        yield f"{int((stamps > now_us).sum())} rows are of instants after the answer's Date"
+        yield f"{int((stamps > now_us).sum())} rows are later than the response's Date"
     fresh = 0.0 if e.endpoint is None else e.endpoint.fresh_seconds
     is_past = e.window_us is not None and e.window_us[1] < now_us - e.answer.age * 1e6
     if e.answer.age > fresh + _LATE_US / 1e6 and not is_past:
-        yield f"a cache on the way has kept the answer for {e.answer.age / 3600:.1f} hours"
+        hours = e.answer.age / 3600
+        yield f"a cache between the source and this machine has stored the response for {hours:.1f} hours"
 
 
 def _unsorted_rows(e: CheckedAnswer) -> Iterator[str]:
-    """Look at rows that no document describes: one that stands twice, instants in disorder."""
+    """Check rows of open tables: duplicates, listed symbols without rows, and unsorted times."""
     if e.table is not None or not e.size:
         return
     rows = pd.DataFrame({name: values for name, values in e.columns.items() if name != "place"})
-    if twice := int(rows.astype(str).duplicated().sum()):
-        yield f"{twice} rows stand twice"
+    if duplicates := int(rows.astype(str).duplicated().sum()):
+        yield f"{duplicates} rows are duplicates"
     listed = [word for word in _wide(e) if isinstance(word, str)]
-    found = {*rows.columns, *rows.get("key", ()), *rows.get("symbol", ())}
-    if len(listed) > len({*listed} & found):
-        yield f"of the {len(listed)} symbols that it lists, the answer has {len({*listed} & found)}"
-    names = [name for name in ("part", "key", *_SERIES) if name in rows]
+    names_in_rows = {*rows.columns, *rows.get("key", ()), *rows.get("symbol", ())}
+    present = {*listed} & names_in_rows
+    if len(listed) > len(present):
+        yield f"the response has {len(present)} of the {len(listed)} symbols that it lists"
+    keys = [rows[name].astype(str) for name in ("part", "key", *_SERIES) if name in rows]
     for name in ("timestamp", "t", "date", "day"):
         stamps = rows[name] if name in rows else pd.Series(dtype=object)
-        for series, times_of in stamps.dropna().astype(str).groupby([rows[n].astype(str) for n in names]):
-            if not times_of.is_monotonic_increasing and not times_of.is_monotonic_decreasing:
-                yield f"instants of {' '.join(series)} are not in order"
+        for series, series_times in stamps.dropna().astype(str).groupby(keys):
+            if not series_times.is_monotonic_increasing and not series_times.is_monotonic_decreasing:
+                yield f"times of {' '.join(series)} are not sorted"
                 break
 
 
@@ -649,18 +690,18 @@ RULES = (
     Rule("another exchange", "error", _other_exchange, "exchange_id"),
     Rule("another range", "error", _other_range),
     Rule("one venue twice", "error", _spelled_twice, "exchange"),
-    Rule("another unit", "error", partial(_other_unit, known=True)),
+    Rule("another unit", "error", partial(_other_unit, is_understood=True)),
     Rule("another resolution", "error", partial(_other_resolution, coarser=False)),
     Rule("name against option", "error", names_against_options, "instrument_name strike side"),
     Rule("name against expiry", "error", names_against_expiries, "instrument_name expiry"),
     Rule("raw rate against rate", "error", _raw_rates, "rate_native"),
     Rule("another window", "error", _other_window),
     Rule("old snapshot", "notice", _old),
-    *(Rule(name, "error", partial(related, name=name, relations=each)) for name, each in PROMISED.items()),
+    *(Rule(name, "error", partial(related, name=name, relations=r)) for name, r in PROMISED.items()),
     Rule("date as expiry", "notice", _dated_expiry, "expiry"),
     Rule("edge of the window", "notice", _edge),
     Rule("coarser resolution", "notice", partial(_other_resolution, coarser=True)),
-    Rule("unknown unit", "notice", partial(_other_unit, known=False)),
+    Rule("unknown unit", "notice", partial(_other_unit, is_understood=False)),
     Rule("more than the limit", "notice", _beyond_limit),
     Rule("odd venue", "notice", _odd_venue, "exchange"),
     Rule("unread name", "notice", unread_names, "instrument_name strike side"),
@@ -671,9 +712,9 @@ RULES = (
     Rule("unit change", "notice", _unit_change, "time"),
     Rule("unlike peers", "notice", _unlike_peers, "time exchange"),
     Rule("payments off the hour", "notice", _off_hour, "time kind interval_hours"),
-    *(Rule(name, "notice", partial(related, name=name, relations=each)) for name, each in LIKELY.items()),
+    *(Rule(name, "notice", partial(related, name=name, relations=r)) for name, r in LIKELY.items()),
 )
-"""Every rule about one answer, in the order in which they are applied.
+"""All rules about one response, in the order in which they run.
 
-Impossible figures come first: a negative interval is not worth a comparison with the time between payments.
+Impossible figures come first: a negative interval cannot be compared with the time between payments.
 """

@@ -45,7 +45,7 @@ class Service:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setattr("derivdata.client.transport.adapter.Pace.wait", lambda *_: None)
+    monkeypatch.setattr("derivdata.client.transport.settings.Pace.wait", lambda *_: None)
     made = Service()
     with serving(made) as server:
         made.server = server

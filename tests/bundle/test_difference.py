@@ -62,7 +62,7 @@ def test_a_changed_answer_names_its_rows(service: Service, path: Path, tmp_path:
     assert (row["symbol"], row["exchange"]) == ("BTC", "okx")
     assert row["time"] == pd.Timestamp("2026-06-30T11:00:00Z")
     assert (row["change"], row["rate_bps_8h_a"], row["rate_bps_8h_b"]) == ("changed", 2.0, 2.5)
-    assert repr(difference) == "BundleDiff(answers: 1 changed; rows: 1 of funding_history)"
+    assert repr(difference) == "BundleDiff(responses: 1 changed; rows: 1 of funding_history)"
 
 
 def test_answers_of_one_side_are_all_their_rows(service: Service, path: Path, tmp_path: Path) -> None:

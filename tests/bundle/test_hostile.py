@@ -66,7 +66,7 @@ def test_a_member_of_another_name_is_refused(name: str, good: Path, tmp_path: Pa
     placeholder = "bodies/" + "0" * (len(name) - 7) if len(name) > 7 else "0" * len(name)
     bad = zipped(tmp_path / "bad.ddz", [*members(good).items(), (placeholder, b"x")])
     bad.write_bytes(bad.read_bytes().replace(placeholder.encode(), name.encode()))
-    refused(bad, "refused: .* is not the name of anything in a bundle")
+    refused(bad, "not a bundle: unexpected member")
     assert {p.name for p in tmp_path.iterdir()} == {good.name, "bad.ddz"}
 
 
@@ -111,7 +111,7 @@ def test_a_body_with_a_key_twice_is_refused(good: Path, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_that_is_there_twice_is_refused(good: Path, tmp_path: Path) -> None:
     contents = members(good)
-    refused(zipped(tmp_path / "bad.ddz", [*contents.items(), *contents.items()]), "is there twice")
+    refused(zipped(tmp_path / "bad.ddz", [*contents.items(), *contents.items()]), "duplicate member")
 
 
 @pytest.mark.parametrize("offset", [8, 10])
@@ -120,7 +120,7 @@ def test_an_encrypted_member_and_another_way_of_packing_are_refused(offset: int,
     data = bytearray(good.read_bytes())
     data[data.index(b"PK\x01\x02") + offset] |= 1
     good.write_bytes(data)
-    refused(good, "packed in a way")
+    refused(good, "is encrypted or not compressed with deflate")
 
 
 def with_body(path: Path, size: int) -> Path:
@@ -143,7 +143,10 @@ def with_body(path: Path, size: int) -> Path:
 
 @pytest.mark.parametrize(
     ("size", "claimed", "says"),
-    [(70 * 2**20, None, "is absurdly large: 73400320 bytes"), (60 * 2**20, 1000, "is damaged")],
+    [
+        (70 * 2**20, None, "is too large: 73400320 bytes, the limit is 67108864"),
+        (60 * 2**20, 1000, "is damaged"),
+    ],
 )
 def test_a_body_beyond_the_cap_or_the_size_that_it_states_is_not_unpacked(
     size: int, claimed: int | None, says: str, path: Path
@@ -169,7 +172,7 @@ def claiming(path: Path, size: int, *names: bytes) -> Path:
 
 
 def test_an_absurd_sum_of_sizes_is_refused_before_anything_is_read(good: Path) -> None:
-    refused(claiming(good, 2**31), "absurdly large when unpacked")
+    refused(claiming(good, 2**31), "too large: .* bytes when unpacked")
 
 
 def changed(text: bytes, **values: Any) -> bytes:
@@ -179,7 +182,7 @@ def changed(text: bytes, **values: Any) -> bytes:
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("manifest.json", lambda t: changed(t, version=2), "version 2: this library reads version 1"),
+        ("manifest.json", lambda t: changed(t, version=2), "version 1, got 'derivdata-bundle', version 2"),
         ("manifest.json", lambda t: changed(t, answers=4), "answers.json is damaged: .*number of responses"),
         ("manifest.json", lambda t: b"{}", "manifest.json cannot be read: .*missing required field"),
         ("manifest.json", lambda t: b"[" * 100_000, "manifest.json cannot be read"),
@@ -203,7 +206,7 @@ def test_contents_that_were_changed_are_refused_by_name(
 
 def test_a_body_that_no_one_asked_for_is_refused(good: Path, tmp_path: Path) -> None:
     extra = (f"bodies/{hashlib.sha256(b'x').hexdigest()}", b"x")
-    refused(zipped(tmp_path / "bad.ddz", [*members(good).items(), extra]), "belongs to no answer")
+    refused(zipped(tmp_path / "bad.ddz", [*members(good).items(), extra]), "does not belong to a response")
 
 
 def test_a_body_damaged_after_it_was_opened_is_refused(service: Service, path: Path) -> None:

@@ -89,7 +89,7 @@ def test_zeros_and_a_length_past_the_end_are_an_error_where_frames_follow(
     spoilt += [data[:place] + size + data[data.index(b" ", place) :] for size in (b"9999999", b"9999999999")]
     for each in spoilt:
         bad.write_bytes(each)
-        with pytest.raises(errors.BundleError, match="no frame begins there"):
+        with pytest.raises(errors.BundleError, match="expected the start of a frame"):
             bundle.verify(bad)
 
 

@@ -59,7 +59,7 @@ def port(service: Service) -> int:
 def test_plain_calls_end_with_disconnect_or_close(service: Service, path: Path) -> None:
     recording = bundle.record(path)
     live = fetched()
-    assert "under way: 2 answers, clock 2026-06-30T12:00:00Z" in repr(recording)
+    assert "under way: 2 responses, clock 2026-06-30T12:00:00Z" in repr(recording)
     recording.close()
     recording.close()
     assert "ended" in repr(recording)
@@ -153,9 +153,9 @@ def test_a_recording_of_nothing_has_no_clock_and_no_answers(path: Path) -> None:
     with bundle.record(path) as recording:
         assert "clock not read yet" in repr(recording)
     with bundle.replay(path):
-        with pytest.raises(errors.NotRecorded, match="holds no time"):
+        with pytest.raises(errors.NotRecorded, match="has no clock"):
             times.asof()
-        with pytest.raises(errors.NotRecorded, match="holds no answers at all"):
+        with pytest.raises(errors.NotRecorded, match="the bundle has no responses"):
             transport.raw("/funding")
 
 
@@ -168,10 +168,10 @@ def test_a_request_that_was_not_made_names_the_nearest(service: Service, path: P
         with pytest.raises(errors.NotRecorded) as raised:
             dd.funding.history("SOL", "2h")
         assert str(raised.value).startswith("/funding/historical?end=2026-06-30T12:00:00Z&resolution=1h")
-        assert f"symbol=SOL: not in {path}; the nearest that is: /funding/historical?end=" in str(
+        assert f"symbol=SOL: not in {path}; the nearest recorded request: /funding/historical?end=" in str(
             raised.value
         )
-        with pytest.raises(errors.NotRecorded, match=r"the nearest that is: /else\?symbol=SOL$"):
+        with pytest.raises(errors.NotRecorded, match=r"the nearest recorded request: /else\?symbol=SOL$"):
             transport.raw("/else", symbol="SOLO")
 
 
@@ -240,7 +240,7 @@ def test_an_answer_that_holds_the_key_is_not_recorded(where: str, service: Servi
     with bundle.record(path):
         transport.raw("/funding/metadata")
         with pytest.raises(
-            errors.BundleError, match="has the API key and is not recorded; end the recording"
+            errors.BundleError, match="contains the API key and is not recorded; end the recording"
         ):
             ask()
     assert bundle.verify(path) == 1
@@ -283,7 +283,7 @@ def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path
         fetched()
     with bundle.replay(path) as replay:
         assert replay.about == {"symbols": ["BTC", "ETH"], "window": "30d"}
-    with pytest.raises(ValueError, match="holds the API key"):
+    with pytest.raises(ValueError, match="contains the API key"):
         bundle.record(path, about={"key": KEY})
     with pytest.raises(TypeError, match="JSON"):
         bundle.record(path, about={"now": NOON})
@@ -299,21 +299,21 @@ def test_replay_says_whether_it_repeats_to_the_bit(
         fetched()
     with bundle.replay(path) as same:
         assert same.differences == ()
-        assert "same versions, platform and BLAS kernel: results repeat to the bit" in repr(same)
+        assert "same versions, platform and BLAS kernel: results are bit-equal" in repr(same)
     monkeypatch.setattr(f"{layout}.blas", lambda: "OpenBLAS Nehalem")
     with bundle.replay(path) as other:
         assert other.differences == ("BLAS kernel OpenBLAS Haswell then, OpenBLAS Nehalem now",)
     monkeypatch.setattr(f"{layout}.version", lambda name: "99.0" if name == "numpy" else "1")
     with bundle.replay(path) as other:
         assert any(d.startswith("numpy ") and d.endswith(" then, 99.0 now") for d in other.differences)
-        assert "fits repeat to 1e-9: " in repr(other)
+        assert "fits agree to 1e-9: " in repr(other)
         assert "99.0 now" in other._repr_html_()
 
 
 def test_what_cannot_be_written_to_is_one_clear_error(service: Service, tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
-    with pytest.raises(ValueError, match="name another file"):
+    with pytest.raises(ValueError, match="pass another path"):
         bundle.record(notes)
     assert notes.read_text() == "mine"
     fetched()
@@ -405,7 +405,7 @@ def test_info_lists_requests_times_sizes_and_source(service: Service, path: Path
     assert contents.requests["date"].tolist() == [NOON] * 3
     assert contents.requests["path"].unique().tolist() == ["/funding/historical"]
     text = str(contents).splitlines()
-    assert text[0].startswith(f"{path}: 3 answers, ")
+    assert text[0].startswith(f"{path}: 3 responses, ")
     assert text[1] == f"source: 127.0.0.1:{port(service)}"
     assert text[2] == "clock: 2026-06-30T12:00:00Z"
     assert "differs here: nothing" in text
@@ -424,11 +424,11 @@ def test_an_answer_that_was_refused_is_recorded_and_refused_again(service: Servi
     """A recording is what the source said: a replay fails where the run failed, and goes on where it did."""
     service.extra["unit"] = "percent"
     with bundle.record(path):
-        with pytest.raises(errors.SchemaError, match="the answer says 'percent'"):
+        with pytest.raises(errors.SchemaError, match="the response has 'percent'"):
             fetched()
         del service.extra["unit"]
         live = fetched()
     with bundle.replay(path):
-        with pytest.raises(errors.SchemaError, match="the answer says 'percent'"):
+        with pytest.raises(errors.SchemaError, match="the response has 'percent'"):
             fetched()
         pd.testing.assert_frame_equal(fetched(), live)

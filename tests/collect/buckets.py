@@ -99,7 +99,7 @@ class Bucket:
             return KeylessReply(200, {}, self._listed(params).encode())
         self.asked.append(path)
         if self.silent_after is not None and len(self.asked) > self.silent_after:
-            raise NetworkError(path, "no whole answer came: ConnectionError")
+            raise NetworkError(path, "no complete response: ConnectionError")
         if path in self.broken:
             return KeylessReply(self.broken[path], {}, b"<Error><Code>SlowDown</Code></Error>")
         if path not in self.files:

@@ -39,8 +39,8 @@ class DirectSession:
         except Dropped as dropped:
             if dropped.args == ("silence",):
                 type(self).wait(10.0)
-                raise Unreachable(f"/{exchange}/{place}", "it said nothing for 10 s") from None
-            raise NetworkError(f"/{exchange}/{place}", "no whole answer came: ConnectionError") from None
+                raise Unreachable(f"/{exchange}/{place}", "it sent nothing for 10 s") from None
+            raise NetworkError(f"/{exchange}/{place}", "no complete response: ConnectionError") from None
         return KeylessReply(answer.status, answer.headers, answer.body)
 
     def close(self) -> None:

@@ -158,5 +158,5 @@ def test_an_archive_without_sums_is_read_as_before(tmp_path: Any) -> None:
     dd.connect(str(tmp_path / "old"))
     window = (DAY[0], "2026-01-20T03:00")
     assert dd.oi.history("BTC", *window)["oi_usd"].tolist() == [5.0] * 3
-    with pytest.warns(DataNotice, match="other contracts of the coins are not known"):
+    with pytest.warns(DataNotice, match="other contracts of the coins are unknown"):
         assert dd.oi.history("BTC", *window, by="coin")["oi_usd"].tolist() == [5.0] * 3

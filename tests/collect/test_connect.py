@@ -143,7 +143,7 @@ def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Pa
     fakes.out_of_reach = {"bybit", "okx", "kraken"}
     with pytest.raises(NetworkError) as caught:
         dd.connect("venues", venues=["bybit", "okx", "kraken"])
-    why = "127.0.0.1:9 takes no connection"
+    why = "127.0.0.1:9 does not accept connections"
     assert str(caught.value).startswith(
         f"venues: none of 3 could be reached: bybit /v5/market/instruments-info: {why}; okx "
     )
@@ -208,7 +208,7 @@ def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock:
 
 
 def test_options_of_the_venues_are_refused_for_other_sources() -> None:
-    with pytest.raises(ValueError, match="archive= and venues= are for"):
+    with pytest.raises(ValueError, match="archive= and venues= are only for"):
         dd.connect("sample", venues=["okx"])
 
 

@@ -138,7 +138,7 @@ def test_a_run_that_breaks_off_goes_on_where_it_ended(run: Any, bucket: Bucket, 
     bucket.silent_after = 6
     done = run("2024-01-01T00:05", "2024-01-07T00:05", names=["oi_history"])
     assert done.written == {("binance", "oi_history"): 3 * 288}
-    assert "no whole answer came" in done.failed[0]
+    assert "no complete response" in done.failed[0]
     bucket.silent_after = None
     bucket.asked.clear()
     assert run("2024-01-01T00:05", "2024-01-07T00:05", names=["oi_history"]).failed == []

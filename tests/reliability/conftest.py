@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from derivdata.client.transport import SESSION
-from derivdata.client.transport.adapter import Limits, Timing
 from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.settings import Limits, Timing
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
 from tests.support import faults
 from tests.transport.conftest import KEY, Open, fake, opened

@@ -73,7 +73,7 @@ CLIENT = """
     from derivdata import errors
     from derivdata.client import transport
     from derivdata.tables.endpoints import FUNDING
-    from derivdata.client.transport.adapter import Limits, ConnectionSettings, Timing
+    from derivdata.client.transport.settings import Limits, ConnectionSettings, Timing
     from derivdata.client.transport.connection import Connection
     from derivdata.client.transport.origin import site
 

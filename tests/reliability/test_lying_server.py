@@ -543,17 +543,21 @@ LIES: dict[str, Lie] = {
         partial(other_echo, "exchanges_filter", ["bybit"]), "another subject", "about 'bybit'"
     ),
     "another range": Lie(other_range, "another range", "about range '77d'"),
-    "rows of a venue that was not asked for": Lie(other_venue, "another subject", "rows are of zo"),
-    "another exchange behind assets": Lie(other_exchange, "another exchange", "rows are of lse"),
-    "coins": Lie(partial(unit, "coins"), "another unit", "the answer says 'coins'"),
-    "bushels": Lie(partial(unit, "bushels"), "unknown unit", "the answer says 'bushels', which is not known"),
-    "no resolution": Lie(partial(resolution, None), "another resolution", "the answer names none"),
-    "a finer step": Lie(partial(resolution, "1m"), "another resolution", "the answer has '1m'"),
-    "a coarser step": Lie(coarser, "coarser resolution", "the answer has '1d'"),
+    "rows of a venue that was not asked for": Lie(
+        other_venue, "another subject", "the response has rows of zo"
+    ),
+    "another exchange behind assets": Lie(other_exchange, "another exchange", "the response has rows of lse"),
+    "coins": Lie(partial(unit, "coins"), "another unit", "the response has 'coins'"),
+    "bushels": Lie(partial(unit, "bushels"), "unknown unit", "the response has 'bushels', which is unknown"),
+    "no resolution": Lie(
+        partial(resolution, None), "another resolution", "states its resolution, but it is missing"
+    ),
+    "a finer step": Lie(partial(resolution, "1m"), "another resolution", "the response has '1m'"),
+    "a coarser step": Lie(coarser, "coarser resolution", "the response has '1d'"),
     "a name of another symbol": Lie(
         partial(option, {"instrument_name": lambda r: "ETH" + r["instrument_name"][3:]}),
         "name against option",
-        "an instrument is 'ETH-",
+        "has the instrument 'ETH-",
     ),
     "a name in small letters of another side": Lie(
         partial(
@@ -595,20 +599,22 @@ LIES: dict[str, Lie] = {
     "eight hours for one": Lie(
         partial(minutes, 60),
         "interval against payments",
-        "interval_hours is 1 h at .*, 8 h after the payment",
+        "interval_hours is 1 h at .*, 8 h after the previous payment",
     ),
-    "a raw rate of nothing": Lie(partial(raw_rate, 5.0), "raw rate against rate", "agree by no reading"),
+    "a raw rate of nothing": Lie(
+        partial(raw_rate, 5.0), "raw rate against rate", "do not agree in any reading"
+    ),
     "shares in percent": Lie(partial(shares, 100.0), "impossible figure", "shares are fractions from 0 to 1"),
     "half of the shares": Lie(partial(shares, 0.5), "stated total", r"sum market_share 0\.5"),
     "bids from the worst": Lie(reversed_bids, "unsorted book", "next:level price_usd"),
     "sides that are swapped": Lie(swapped_sides, "unsorted book", "next:level price_usd"),
     "a crossed book": Lie(crossed, "unlikely book", "best:bid price_usd .*, best:ask"),
-    "more than was asked for": Lie(more_than_asked, "more than the limit", "the others were cut"),
-    "another window": Lie(other_window, "another window", "rows are of 202"),
-    "another window of surfaces": Lie(old_snapshots, "another window", "rows are of 2020"),
-    "orders of years ago": Lie(old_orders, "another window", "rows are of 20"),
+    "more than was asked for": Lie(more_than_asked, "more than the limit", "the rest was dropped"),
+    "another window": Lie(other_window, "another window", "the response has rows from 202"),
+    "another window of surfaces": Lie(old_snapshots, "another window", "the response has rows from 2020"),
+    "orders of years ago": Lie(old_orders, "another window", "the response has rows from 20"),
     "a row at the end": Lie(edge, "edge of the window", "dropped: it is half-open"),
-    "a date for an expiry": Lie(date_only, "date as expiry", "taken as 08:00 UTC"),
+    "a date for an expiry": Lie(date_only, "date as expiry", "08:00 UTC is used"),
     "a time of a year ago": Lie(old_time, "old snapshot", "hours before its Date"),
     "a rate of 20 percent": Lie(
         high_rate, "high rate", "high rate: rate_bps_8h|high rate: funding_current_bps_8h"
@@ -654,15 +660,17 @@ LIES: dict[str, Lie] = {
         halved, "closer than the resolution", r"step_hours \d, hours_apart [0-2]\b"
     ),
     "rows some seconds aside": Lie(partial(aside, 17), "off the resolution", r"step_hours \d, time 2026"),
-    "every second row": Lie(thinned, "off the resolution", r"step_hours \d, middle hours_apart \d"),
-    "a venue twice": Lie(partial(second_name, "OKX "), "one venue twice", "stands twice, as"),
-    "okex beside okx": Lie(partial(second_name, "okex"), "one venue twice", "stands twice, as"),
-    "a venue in wide letters": Lie(partial(second_name, "\uff4fkx"), "one venue twice", "stands twice, as"),
-    "a venue with a blank of no width": Lie(
-        partial(second_name, "okx\u200b"), "one venue twice", "stands twice, as"
+    "every second row": Lie(thinned, "off the resolution", r"step_hours \d, median hours_apart \d"),
+    "a venue twice": Lie(partial(second_name, "OKX "), "one venue twice", "one venue has two names"),
+    "okex beside okx": Lie(partial(second_name, "okex"), "one venue twice", "one venue has two names"),
+    "a venue in wide letters": Lie(
+        partial(second_name, "\uff4fkx"), "one venue twice", "one venue has two names"
     ),
-    "a venue in Cyrillic": Lie(partial(second_name, "\u043ekx"), "odd venue", "is no slug of a venue"),
-    "a total among venues": Lie(partial(second_name, "Total"), "one venue twice", "stands among the venues"),
+    "a venue with a blank of no width": Lie(
+        partial(second_name, "okx\u200b"), "one venue twice", "one venue has two names"
+    ),
+    "a venue in Cyrillic": Lie(partial(second_name, "\u043ekx"), "odd venue", "is not a slug"),
+    "a total among venues": Lie(partial(second_name, "Total"), "one venue twice", "is listed as a venue"),
     "half of the orders": Lie(partial(half_of, "events"), "stated count", r"\$count \d+, # \d+"),
     "half of the venues": Lie(partial(half_of, "exchanges"), "stated count", r"\$total \d+, # \d+"),
     "open interest in thousands": Lie(
@@ -706,9 +714,9 @@ LIES: dict[str, Lie] = {
         "impossible figure",
         "it cannot be below -100",
     ),
-    "volatility in percent": Lie(partial(each, "iv", lambda v: 12.0), "volatility in percent", "middle iv"),
+    "volatility in percent": Lie(partial(each, "iv", lambda v: 12.0), "volatility in percent", "median iv"),
     "volatility at the money in percent": Lie(
-        partial(each, "atm_iv", lambda v: 12.0), "volatility in percent", "middle atm_iv"
+        partial(each, "atm_iv", lambda v: 12.0), "volatility in percent", "median atm_iv"
     ),
     "one volatility in percent": Lie(
         partial(options, lambda r: {"iv": 27.0}, 99), "unlikely volatility", "iv 27"
@@ -742,11 +750,11 @@ LIES: dict[str, Lie] = {
         "unlikely hour of expiry",
         "expiry",
     ),
-    "payments again": Lie(again, "interval against spacing", "least hours_apart 0, least interval_hours 8"),
+    "payments again": Lie(again, "interval against spacing", "min hours_apart 0, min interval_hours 8"),
     "payments without an interval": Lie(
         partial(each, "intervalMinutes", lambda v: None), "payment without an interval", "interval_hours nan"
     ),
-    "orders of the future": Lie(late_orders, "old snapshot", "instants after the answer's Date"),
+    "orders of the future": Lie(late_orders, "old snapshot", "later than the response's Date"),
     "sessions that end first": Lie(
         partial(exchanged, "start", "end"), "interval that ends first", "start .*, end"
     ),
@@ -758,12 +766,12 @@ LIES: dict[str, Lie] = {
     "eight zeros in open interest": Lie(
         partial(each, "open_interest_usd", lambda v: 0.0, every=4), "far from the usual", "oi_usd 0, usual"
     ),
-    "a row of an open table twice": Lie(row_again, "rows in disorder", "rows stand twice"),
+    "a row of an open table twice": Lie(row_again, "rows in disorder", "rows are duplicates"),
     "asks at three times the bids": Lie(far_levels, "unlikely book", "best:bid price_usd .*, best:ask"),
     "a best bid that stands three times": Lie(repeated_level, "unlikely book", "next:level price_usd"),
 }
 LIES |= {
-    f"a row of another {name}": Lie(partial(other_row, name, word), "another subject", f"rows are of {word}")
+    f"a row of another {name}": Lie(partial(other_row, name, word), "another subject", f"has rows of {word}")
     for name, word in {"symbol": "DOGE", "dex": "flx"}.items()
 } | {
     word: Lie(partial(not_an_instant, word), "", "is not")

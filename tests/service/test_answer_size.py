@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from derivdata.client.transport.adapter import Limits
+from derivdata.client.transport.settings import Limits
 from derivdata.sources.query import Query
 from derivdata.sources.sample.store import Sample
 from derivdata.sources.service.answers import encoding

@@ -150,7 +150,7 @@ def test_the_hosted_service_does_not_have_it(status: int) -> None:
     with serving(hosted) as server:
         dd.connect(server.url, api_key="a-key")
         with pytest.raises(
-            NotFound, match=r"the sample, an archive and the venues do.*dd\.connect\('venues'\)"
+            NotFound, match=r"the sample, archives and the venues do.*dd\.connect\('venues'\)"
         ):
             dd.prices.history("BTC", "2026-06-01", "2026-06-02")
         dd.disconnect()

@@ -291,7 +291,7 @@ def test_info_counts_and_clear_removes(tmp_path: Path) -> None:
         info = transport.cache_info()
         assert (info.answers, info.limit_bytes) == (3, 2**30)
         assert info.bytes == sum(p.stat().st_size for p in files(info.folder))
-        assert repr(info).startswith("CacheInfo(3 answers, 0.0 of 1024 MiB, ")
+        assert repr(info).startswith("CacheInfo(3 responses, 0.0 of 1024 MiB, ")
         assert transport.cache_clear() == 3
         assert transport.cache_info().answers == 0
         fill(server, 1)

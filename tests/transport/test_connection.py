@@ -13,7 +13,7 @@ import requests
 
 from derivdata import errors
 from derivdata.client import transport
-from derivdata.client.transport.adapter import Timing
+from derivdata.client.transport.settings import Timing
 from derivdata.sources import service
 from derivdata.support import times
 from derivdata.tables.endpoints import FUNDING, Request
@@ -93,7 +93,7 @@ def test_the_environment_connects(server: Server, monkeypatch: pytest.MonkeyPatc
 
 def test_a_new_connection_ends_the_old_one_and_a_failed_one_does_not(starts: Starts, server: Server) -> None:
     first = transport.connect("sample")
-    with pytest.raises(ValueError, match="cache='maybe'"):
+    with pytest.raises(ValueError, match=r"cache must be one of .*'maybe'"):
         transport.connect("sample", cache="maybe")
     assert transport.SESSION.current() is first
     assert starts.made[0].closed == 0

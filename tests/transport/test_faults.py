@@ -19,10 +19,10 @@ import urllib3
 
 from derivdata import errors
 from derivdata.client.transport import keyless
-from derivdata.client.transport.adapter import Limits, Timing
 from derivdata.client.transport.body import BodyTooLarge, NotJson, check_json, read_body
 from derivdata.client.transport.response import retry_after
 from derivdata.client.transport.session import request_of
+from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import NetworkError
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from tests.transport.conftest import FakeTime, Open, checked
@@ -74,7 +74,7 @@ LASTING = [
     ("401", [error(401, error="unknown key")], errors.AuthError, 1, "unknown key.*DERIVDATA_API_KEY"),
     ("403", [error(403, error="upgrade", required_tier="pro")], errors.TierError, 1, "needs the Pro tier"),
     ("404", [error(404, error="no such symbol")], errors.NotFound, 1, "no such symbol"),
-    ("404 page", [Reply(b"<p>gone", status=404, kind="text/html")], errors.NotFound, 1, "answered HTTP 404"),
+    ("404 page", [Reply(b"<p>gone", status=404, kind="text/html")], errors.NotFound, 1, "returned HTTP 404"),
     ("redirect in clear", [AWAY], errors.NetworkError, 1, "plain http"),
     ("501", [error(501)], errors.ServerError, 1, "HTTP 501"),
     ("500 for ever", [error(500, error="boom")], errors.ServerError, 5, "boom"),
@@ -99,9 +99,9 @@ LASTING = [
         (
             FUNDING_HISTORICAL,
             {"symbol": "BTC"},
-            "opens this endpoint to the Dev tier .*Dev to its last 30 days: old",
+            "lists this endpoint for the Dev tier .*Dev only the last 30 days: old",
         ),
-        (MARKETS_SYMBOLS, {}, "opens this endpoint to the Dev tier and higher ones: old"),
+        (MARKETS_SYMBOLS, {}, "lists this endpoint for the Dev tier and higher: old"),
     ],
 )
 def test_a_refusal_without_a_tier_claims_none_of_the_key(
@@ -192,7 +192,7 @@ def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
         (endless(b"Content-Length: 1000000", b" "), {}, "not complete"),
         # Empty members: what is decompressed never grows.
         (endless(b"Content-Encoding: gzip", gzip.compress(b"") * 50), {}, "not complete"),
-        (Reply(raw=lambda handler: handler.rfile.read(1)), {"read": 0.05}, "silent"),
+        (Reply(raw=lambda handler: handler.rfile.read(1)), {"read": 0.05}, "stopped sending"),
     ],
 )
 def test_bodies_without_end_and_silence_end_at_their_limits(
@@ -240,7 +240,7 @@ def test_headers_that_never_end_exhaust_the_callers_patience(opened: Open) -> No
 
     with serving(answers([Reply(raw=drip)])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(patience=0.2))
-        with pytest.raises(errors.NetworkError, match="no answer within"):
+        with pytest.raises(errors.NetworkError, match="no response within"):
             connection._serve(ASKED, FUNDING)
         over.set()
 
@@ -335,15 +335,15 @@ def test_an_answer_comes_whole_and_decoded(compressed: bool, session: keyless.Ke
 def test_a_compressed_answer_that_breaks_off_is_an_error(session: keyless.KeylessSession) -> None:
     """The length on the wire is that of the part: only the compression shows that the rest is missing."""
     reply = Reply(gzip.compress(BODY)[:-12], headers={"Content-Encoding": "gzip"})
-    with serving(lambda _: reply) as server, pytest.raises(NetworkError, match="no whole answer came"):
+    with serving(lambda _: reply) as server, pytest.raises(NetworkError, match="no complete response"):
         session.send("GET", f"{server.url}/v5/tickers", {})
 
 
 @pytest.mark.parametrize(
     ("url", "proxy", "why"),
     [
-        ("http://no-such-venue.invalid", "", r"the name no-such-venue.invalid is not found \(DNS\)"),
-        ("http://127.0.0.1:9", "", "127.0.0.1:9 takes no connection"),
+        ("http://no-such-venue.invalid", "", r"the name no-such-venue.invalid was not found \(DNS\)"),
+        ("http://127.0.0.1:9", "", "127.0.0.1:9 does not accept connections"),
         ("http://venue.test", "http://127.0.0.1:9", "the proxy between this machine and venue.test does not"),
     ],
 )

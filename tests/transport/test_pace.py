@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from derivdata.client.transport.adapter import Pace
+from derivdata.client.transport.settings import Pace
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.transport.conftest import HANGS_SECONDS, FakeTime, Open
 from tests.transport.server import Reply, serving

@@ -237,9 +237,13 @@ def test_always_revalidate_and_read_only(opened: Open, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "kind", "says"),
     [
-        ("maybe", ValueError, "cache='maybe' is not one of 'on', 'refresh', 'off' or a dict"),
-        (5, ValueError, "cache=5 is not one of"),
-        ({"expires": 5}, ValueError, "cache={'expires': ...} is not a setting .*: use expire_after, urls_"),
+        ("maybe", ValueError, "cache must be one of 'on', 'refresh', 'off' or a dict.*got 'maybe'"),
+        (5, ValueError, "cache must be one of.*got 5"),
+        (
+            {"expires": 5},
+            ValueError,
+            "cache={'expires': ...} cannot be set here; expected one of expire_after, urls_",
+        ),
         ({"backend": "sqlite"}, ValueError, "a requests_cache.CachedSession as session="),
         ({"expire_after": "1h"}, TypeError, "must be int or float or timedelta or datetime, not str"),
         ({"always_revalidate": 1}, TypeError, "must be bool, not int"),
@@ -412,7 +416,7 @@ def test_modes_hold_for_a_users_cache(tmp_path: Path) -> None:
         with pytest.raises(errors.NotCached, match="/y: not in the cache"):
             dd.raw("/y")
         assert len(server.asked) == 4
-        with pytest.raises(ValueError, match="set them there"):
+        with pytest.raises(ValueError, match="set them on the session"):
             fetch(cache={"expire_after": 5})
 
 
@@ -427,7 +431,7 @@ def test_what_cannot_be_read_is_removed_from_a_users_cache(tmp_path: Path) -> No
 def test_what_is_no_session_is_refused() -> None:
     with pytest.raises(TypeError, match=r"session must be a requests.Session, not str"):
         transport.connect("https://api.example.com", session="mine")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="'sample' runs in this process"):
+    with pytest.raises(ValueError, match="'sample', which runs in this process"):
         transport.connect("sample", session=requests.Session())
 
 

@@ -1,1 +1,1 @@
-"""A bundle as a file: written while answers come, read with distrust, replayed in their place."""
+"""Bundles: files of recorded responses. They are written during a fetch, verified when read, and replayed."""

@@ -1,12 +1,12 @@
-"""Layout of a bundle: a manifest, a list of answers, and every body once, named by its hash; and its maker.
+"""Layout of a bundle: a manifest, a list of responses, and each body once, named by its hash.
 
 ::
 
-    manifest.json      what made it: versions, platform, source, clock
-    answers.json       one entry per answer, sorted by request; a request's answers in the order they came
+    manifest.json      versions, platform, source and clock of the recording
+    answers.json       one entry per response, sorted by request; a request's responses in order of arrival
     bodies/<sha256>    the raw bodies
 
-While it is recorded the file is a `journal`, which is read the same.
+During the recording the file is a journal (see `writing`), which can be read like a bundle.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ctypes
 import importlib.util
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -45,18 +45,18 @@ MEMBERS = 65_000
 
 
 class BundleManifest(msgspec.Struct, kw_only=True):
-    """The manifest: source, clock and versions that made a bundle.
+    """The manifest: source, clock and versions of a recording.
 
-    Of the versions, the BLAS kernel among them, depends the last bit of a result, and of nothing else.
+    The versions, including the BLAS kernel, affect only the last bits of a result.
     """
 
     format: str
     version: int  # of the layout
-    asof: str | None  # the recording's clock, ISO text; None where nothing asked for the time
+    asof: str | None  # the recording's clock, ISO text; None if the time was never read
     source: str
     synthetic: bool
-    attribution: str  # that the API's terms require
-    about: dict[str, Any] = {}  # what who recorded wanted to say, such as the arguments of a report
+    attribution: str  # required by the API's terms
+    about: dict[str, Any] = {}  # notes of the user who recorded, such as the arguments of a report
     answers: int
     answers_sha256: str  # of the list of entries
     python: str
@@ -65,15 +65,15 @@ class BundleManifest(msgspec.Struct, kw_only=True):
 
 
 class Entry(msgspec.Struct, kw_only=True, frozen=True):
-    """One answer without its body."""
+    """A response without its body."""
 
     method: str
     path: str
     query: list[tuple[str, str]]
     status: int
     headers: dict[str, str]
-    date: str | None  # the server's ``Date``, ISO text; None where an error came without
-    received: str | None  # when the body came over the wire, by the server's clock: its date and ``Age``
+    date: str | None  # the server's ``Date``, ISO text; None for an error without one
+    received: str | None  # when the body arrived, by the server's clock: ``Date`` plus ``Age``
     sha256: str
     bytes: int
     source: str
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def described(manifest: BundleManifest, entries: Sequence[Entry], answers_sha256: str) -> BundleManifest:
-    """Return the manifest with what it says of the answers."""
+    """Return the manifest with source, attribution, number and hash of the responses."""
     return msgspec.structs.replace(
         manifest,
         source=", ".join(sorted({e.source for e in entries})),
@@ -94,7 +94,7 @@ def described(manifest: BundleManifest, entries: Sequence[Entry], answers_sha256
 
 
 def decoded(text: bytes, into: type[T], what: str) -> T:
-    """Return JSON of a bundle as `into`; `what` says in an error where it stands."""
+    """Decode JSON of a bundle as `into`. Errors name its place in the bundle, `what`."""
     try:
         value: T = DECODERS[into].decode(text)
         return value
@@ -103,7 +103,7 @@ def decoded(text: bytes, into: type[T], what: str) -> T:
 
 
 def unusable(what: object, why: str) -> BundleError:
-    """Return the error of a bundle that is damaged or hostile; `what` begins with its path."""
+    """Return the error of a damaged or malicious bundle; `what` begins with its path."""
     return BundleError(f"{what}: {why}; use another copy of the file, or record it again")
 
 
@@ -113,15 +113,15 @@ def body_name(sha256: str) -> str:
 
 
 def request_of(entry: Entry) -> Request:
-    """Return the request that an entry answers."""
+    """Return the request of an entry."""
     return Request(entry.path, tuple(entry.query))
 
 
 def entry_of(response: Response) -> Entry:
-    """Return the entry of an answer."""
+    """Return the entry of a response."""
     dated = response.as_of is not pd.NaT
-    stated = response.headers.get("Age", "0")
-    age = pd.Timedelta(int(stated) if stated.isdecimal() and len(stated) < 9 else 0, "s")
+    header = response.headers.get("Age", "0")
+    age = pd.Timedelta(int(header) if header.isdecimal() and len(header) < 9 else 0, "s")
     return Entry(
         method="GET",
         path=response.request.path,
@@ -139,7 +139,7 @@ def entry_of(response: Response) -> Entry:
 
 
 def response_of(entry: Entry, body: bytes) -> Response:
-    """Return the answer of an entry."""
+    """Return the response of an entry."""
     return Response(
         request=request_of(entry),
         status=entry.status,
@@ -153,8 +153,8 @@ def response_of(entry: Entry, body: bytes) -> Response:
     )
 
 
-def spoken(entry: Entry) -> bytes:
-    """Everything that an entry says, escapes undone: where a key would be seen."""
+def entry_text(entry: Entry) -> bytes:
+    """Return all text of an entry, also with escapes decoded, to search it for an API key."""
     request = str(request_of(entry))
     return msgspec.json.encode(entry) + f"\n{request}\n{unquote(request)}".encode()
 
@@ -163,7 +163,7 @@ _NUMERIC = ("derivdata", "matplotlib", "msgspec", "numpy", "pandas", "pyarrow", 
 
 
 def versions() -> dict[str, str]:
-    """Return versions of the library and of what its numbers depend on, with the kernel of linear algebra."""
+    """Return the versions of this library and of its numeric dependencies, and the BLAS kernel."""
     by_name: dict[str, str] = {}
     for name in _NUMERIC:
         try:
@@ -176,22 +176,30 @@ def versions() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def blas() -> str:
-    """Return the kernel that does the linear algebra here: it alone decides the last bits of a fit.
+    """Return the BLAS kernel in use, on which the last bits of a fit depend, such as ``"OpenBLAS Haswell"``.
 
-    OpenBLAS picks one for the processor when it is loaded, so that the same versions on the same platform
-    may differ: ``"OpenBLAS Haswell"``. Of another library the name is not known.
+    OpenBLAS selects a kernel for the processor when it is loaded, so that results of the same versions on the
+    same platform may differ. Other libraries give ``"unknown"``.
     """
-    for package in ("numpy", "scipy"):
-        spec = importlib.util.find_spec(package)
-        for root in spec.submodule_search_locations or () if spec is not None else ():
-            for folder in (Path(root).parent / f"{package}.libs", Path(root) / ".dylibs"):
-                for library in sorted(folder.glob("*openblas*")):
-                    if name := _core_name(library):
-                        return f"OpenBLAS {name}"
+    for library in _openblas_libraries():
+        if name := _core_name(library):
+            return f"OpenBLAS {name}"
     return "unknown"
 
 
+def _openblas_libraries() -> Iterator[Path]:
+    """Yield the OpenBLAS libraries in the wheels of numpy and scipy."""
+    for package in ("numpy", "scipy"):
+        spec = importlib.util.find_spec(package)
+        if spec is None:
+            continue
+        for root in spec.submodule_search_locations or ():
+            for folder in (Path(root).parent / f"{package}.libs", Path(root) / ".dylibs"):
+                yield from sorted(folder.glob("*openblas*"))
+
+
 def _core_name(library: Path) -> str | None:
+    """Return the kernel name that an OpenBLAS library reports; None if it has no such function."""
     try:
         loaded = ctypes.CDLL(str(library))
     except OSError:
@@ -206,12 +214,12 @@ def _core_name(library: Path) -> str | None:
 
 
 def system() -> str:
-    """Operating system and processor."""
+    """Return operating system and processor."""
     return f"{platform.system()} {platform.machine()}"
 
 
 def differences(manifest: BundleManifest) -> tuple[str, ...]:
-    """Return what differs between here and there, as ``"numpy 2.4.1 then, 2.5.0 now"``; empty for nothing."""
+    """Return the versions that differ from the recording's, such as ``"numpy 2.4.1 then, 2.5.0 now"``."""
     then = {"platform": manifest.platform, "python": manifest.python, **manifest.versions}
     now = {"platform": system(), "python": platform.python_version(), **versions()}
     names = sorted({*then, *now})

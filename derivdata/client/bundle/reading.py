@@ -1,4 +1,4 @@
-"""A bundle read with distrust: sizes bounded, hashes compared, nothing unpacked to disk; its contents."""
+"""Read a bundle as untrusted input: sizes are bounded, hashes compared, and nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from derivdata.errors import BundleError
 from derivdata.support import times
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What is unpacked in bounded steps; the standard library unpacks the others whole."""
+"""Compression methods that the standard library unpacks in bounded steps. It unpacks others at once."""
 
 _ENCRYPTED = 1
 _DAMAGE = (
@@ -50,16 +50,16 @@ _DAMAGE = (
     ValueError,
     OverflowError,
 )
-"""What the standard library raises for files that are broken on purpose or by accident."""
+"""Exceptions of the standard library for damaged or malicious files."""
 
 
 class Bundle:
-    """A whole bundle, open for reading."""
+    """A verified bundle, open for reading."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        with suppress(OSError):  # of a path that no file system takes, which opening it says below
-            if self.path.exists() and not self.path.is_file():  # a pipe would be waited for
+        with suppress(OSError):  # an invalid path: opening it below raises a clearer error
+            if self.path.exists() and not self.path.is_file():  # opening a pipe would block
                 raise BundleError(f"{path}: not a bundle: not a file; pass a recording's path, FILE.ddz")
         self._journal = RecordingJournal(self.path) if is_journal(self.path) else None
         if self._journal is not None:
@@ -79,24 +79,24 @@ class Bundle:
             bodies = {body_name(entry.sha256) for entry in self.entries}
             for name in self._members:
                 if BODY.fullmatch(name) and name not in bodies:
-                    raise unusable(self.path, f"{name} belongs to no answer")
+                    raise unusable(self.path, f"{name} does not belong to a response")
             self._check_bodies()
         except BaseException:
             self._zip.close()
             raise
 
     def body(self, entry: Entry) -> bytes:
-        """Return an answer's raw body."""
+        """Return the raw body of a response."""
         name = body_name(entry.sha256)
         what = f"{name} ({request_of(entry)})"
         journal = self._journal
         body = self._read(name, BODY_BYTES, what) if journal is None else journal.body(name)
         if hashlib.sha256(body).hexdigest() != entry.sha256 or len(body) != entry.bytes:
-            raise unusable(self.path, f"{what} is damaged: its hash or size is another")
+            raise unusable(self.path, f"{what} is damaged: its hash or size does not match")
         return body
 
     def _open_journal(self, journal: RecordingJournal) -> None:
-        """Take a recording that is under way, or was killed, for the bundle of what had come."""
+        """Read an active or interrupted recording as a bundle of the responses so far."""
         if journal.manifest is None:
             raise unusable(self.path, "not a bundle, or cut off: its manifest is missing")
         self.entries = journal.entries
@@ -106,7 +106,7 @@ class Bundle:
         self._check_bodies()
 
     def reopen(self) -> None:
-        """Read from a file handle of its own: a forked child shares its parent's, and the place in it."""
+        """Open a new file handle: a forked child shares its parent's handle and its position."""
         if self._journal is None:
             self._zip = zipfile.ZipFile(self.path)
 
@@ -118,15 +118,16 @@ class Bundle:
     def _check_manifest(self, manifest: BundleManifest) -> None:
         if manifest.format != FORMAT or manifest.version != 1:
             raise BundleError(
-                f"{self.path}: {MANIFEST} says format {manifest.format!r}, version {manifest.version}: this "
-                "library reads version 1; update derivdata, or record it again"
+                f"{self.path}: {MANIFEST} must have format {FORMAT!r}, version 1, got {manifest.format!r}, "
+                f"version {manifest.version}; update derivdata, or record it again"
             )
         self._dated(MANIFEST, [manifest.asof])
 
     def _entries(self) -> list[Entry]:
+        """Read the list of responses and compare it with the manifest."""
         text = self._read(ANSWERS, LIST_BYTES)
         if hashlib.sha256(text).hexdigest() != self.manifest.answers_sha256:
-            raise unusable(self.path, f"{ANSWERS} is damaged: its hash is not the manifest's")
+            raise unusable(self.path, f"{ANSWERS} is damaged: its hash differs from the manifest's")
         entries = decoded(text, list[Entry], f"{self.path}: {ANSWERS}")
         if len(entries) != self.manifest.answers:
             raise unusable(self.path, f"{ANSWERS} is damaged: {MANIFEST} states another number of responses")
@@ -134,7 +135,7 @@ class Bundle:
         return entries
 
     def _dated(self, name: str, dates: Iterable[str | None]) -> None:
-        """Refuse dates that are not written as a recording writes them."""
+        """Raise on dates that are not in a recording's format."""
         for date in set(dates) - {None}:
             with suppress(ValueError):
                 if times.iso(times.instant(str(date))) == date:
@@ -142,8 +143,9 @@ class Bundle:
             raise unusable(self.path, f"{name} cannot be read: {str(date)[:40]!r} is not a time")
 
     def _check_bodies(self) -> None:
-        """Refuse bodies of another hash, and answers that a service's would be refused for."""
-        for entry in {(entry.sha256, entry.status == 200): entry for entry in self.entries}.values():
+        """Raise on bodies with another hash, and on bodies that would be rejected from a service too."""
+        distinct = {(entry.sha256, entry.status == 200): entry for entry in self.entries}
+        for entry in distinct.values():
             body = self.body(entry)
             try:
                 if entry.status == 200:
@@ -153,36 +155,46 @@ class Bundle:
                 raise unusable(self.path, f"{what} cannot be read: {error}") from None
 
     def _read(self, name: str, limit: int, what: str = "") -> bytes:
+        """Return a member of the zip of at most `limit` bytes; errors name it `what`."""
         info = self._members.get(name)
         if info is None:
             raise unusable(self.path, f"{what or name} is missing")
         if info.file_size > limit:
-            raise unusable(self.path, f"{what or name} is absurdly large: {info.file_size} bytes")
+            raise unusable(
+                self.path, f"{what or name} is too large: {info.file_size} bytes, the limit is {limit}"
+            )
         try:
             with self._zip.open(info) as file:
                 data = file.read(info.file_size + 1)
         except _DAMAGE as error:
             raise unusable(self.path, f"{what or name} is damaged: {_words(error)}") from None
         if len(data) != info.file_size:
-            raise unusable(self.path, f"{what or name} is damaged: its size differs from the stated one")
+            raise unusable(
+                self.path, f"{what or name} is damaged: its size differs from the size in the zip directory"
+            )
         return data
 
 
 def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """Members by name, after a look at the directory alone."""
-    if len(infos) > MEMBERS or sum(info.file_size for info in infos) > TOTAL_BYTES:
-        raise unusable(path, "refused: absurdly large when unpacked")
-    if infos and min(info.header_offset for info in infos) > 0:  # readers of zips skip what is before
-        raise unusable(path, "refused: data before the first member")
+    """Check the zip directory before anything is unpacked; return its members by name."""
+    unpacked_bytes = sum(info.file_size for info in infos)
+    if len(infos) > MEMBERS or unpacked_bytes > TOTAL_BYTES:
+        raise unusable(
+            path,
+            f"too large: {len(infos)} members, {unpacked_bytes} bytes when unpacked; the limits are "
+            f"{MEMBERS} and {TOTAL_BYTES}",
+        )
+    if infos and min(info.header_offset for info in infos) > 0:  # zip readers skip data before the members
+        raise unusable(path, "not a bundle: it has data before the first member")
     members: dict[str, Any] = {}
     for info in infos:
         name = info.orig_filename
         if name not in (MANIFEST, ANSWERS) and not BODY.fullmatch(name):
-            raise unusable(path, f"refused: {name!r} is not the name of anything in a bundle")
+            raise unusable(path, f"not a bundle: unexpected member {name!r}")
         if info.compress_type not in _METHODS or info.flag_bits & _ENCRYPTED:
-            raise unusable(path, f"refused: {name} is packed in a way that no bundle is")
+            raise unusable(path, f"not a bundle: {name} is encrypted or not compressed with deflate")
         if name in members:
-            raise unusable(path, f"refused: {name} is there twice")
+            raise unusable(path, f"not a bundle: duplicate member {name}")
         members[name] = info
     return members
 
@@ -196,7 +208,7 @@ _UNITS = ("B", "kB", "MB", "GB")
 
 @dataclass(frozen=True)
 class Contents:
-    """Summary of a whole bundle.
+    """Summary of a bundle.
 
     Attributes
     ----------
@@ -205,7 +217,7 @@ class Contents:
     manifest
         Source, clock, versions.
     requests
-        One row per answer: ``path``, ``query``, ``status``, ``date`` and ``received`` (UTC), ``bytes``,
+        One row per response: ``path``, ``query``, ``status``, ``date`` and ``received`` (UTC), ``bytes``,
         ``sha256``, ``source``.
     """
 
@@ -217,7 +229,7 @@ class Contents:
     def __str__(self) -> str:
         m = self.manifest
         lines = [
-            f"{self.path}: {m.answers} answers, {_size(self.bytes)}",
+            f"{self.path}: {m.answers} responses, {_size(self.bytes)}",
             f"source: {m.source or 'none'}{' (synthetic)' if m.synthetic else ''}",
             f"clock: {m.asof or 'none'}",
             f"made by: derivdata {m.versions.get('derivdata', 'unknown')}, Python {m.python}, {m.platform}",
@@ -234,12 +246,17 @@ class Contents:
 
 
 def info(path: str | Path) -> Contents:
-    """Return what a bundle holds, after every hash was checked.
+    """Check all hashes of a bundle and return its contents.
+
+    Returns
+    -------
+    Contents
+        Manifest, and one row per response.
 
     Raises
     ------
     BundleError
-        It is not a bundle, damaged, or built to do harm.
+        The file is not a bundle, or it is damaged or malicious.
     """
     bundle = Bundle(path)
     try:
@@ -249,12 +266,12 @@ def info(path: str | Path) -> Contents:
 
 
 def verify(path: str | Path) -> int:
-    """Check every hash of a bundle; return how many answers it holds.
+    """Check all hashes of a bundle; return its number of responses.
 
     Raises
     ------
     BundleError
-        It is not a bundle, damaged, or built to do harm; the message names the entry.
+        The file is not a bundle, or it is damaged or malicious; the message names the entry.
     """
     return int(info(path).manifest.answers)
 

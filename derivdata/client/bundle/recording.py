@@ -14,11 +14,11 @@ from typing import Any, Self
 
 import pandas as pd
 
-from derivdata.client.bundle.layout import Entry, differences, entry_of, request_of, response_of, spoken
+from derivdata.client.bundle.layout import Entry, differences, entry_of, entry_text, request_of, response_of
 from derivdata.client.bundle.reading import Bundle
 from derivdata.client.bundle.writing import ChildWriter, Writer
 from derivdata.client.transport import SESSION, Response
-from derivdata.client.transport.session import Parts
+from derivdata.client.transport.session import Replacements
 from derivdata.errors import BundleError, NotConnected, NotRecorded
 from derivdata.support import times
 from derivdata.support.arguments import typed
@@ -30,12 +30,12 @@ _current: Recording | None = None
 
 
 class Recording:
-    """A recording under way; ends with `close`, with its ``with`` block, or with ``dd.disconnect()``.
+    """An active recording. `close`, its ``with`` block or ``dd.disconnect()`` ends it.
 
     Attributes
     ----------
     path
-        The bundle; it can be read at every moment, also after the process was killed.
+        The bundle. It can be read at any time, also after the process was terminated.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
@@ -46,15 +46,15 @@ class Recording:
         self._asof: pd.Timestamp | None = None
         self._open = True
         self._clock_before = SESSION.clock
-        self._before: Parts = {}
+        self._before: Replacements = {}
         renew_in_child(self)
 
     def close(self) -> None:
-        """End the recording; a second time does nothing."""
+        """End the recording. A second call does nothing."""
         try:
             self._end()
         except BaseException:
-            self._end()  # the rest, where an interrupt came in between
+            self._end()  # an interrupt may have stopped the first call halfway
             raise
 
     def _end(self) -> None:
@@ -69,6 +69,7 @@ class Recording:
         self._leave()
 
     def _leave(self) -> None:
+        """Unregister the recording."""
         global _current
         _current = None
         atexit.unregister(self.close)
@@ -77,14 +78,14 @@ class Recording:
         self._open = False
 
     def _after_fork(self) -> None:
-        """Go on in a forked child with a journal of its own: one file would mix two writers' answers."""
+        """Continue in a forked child with a separate journal: two writers would corrupt one file."""
         self._fork_lock = threading.Lock()
         if self._open:
             self._writer = ChildWriter(self._writer)
             self._is_child = True
 
     def _start(self) -> None:
-        with suppress(NotConnected):  # connected later: the clock is then read with the first answer
+        with suppress(NotConnected):  # without a connection, the clock is read with the first response
             self._asof = self._clock_before()
             self._writer.asof = times.iso(self._asof)
         SESSION.closers.append(self.close)
@@ -94,7 +95,7 @@ class Recording:
         SESSION.install(observer=self._observe, clock=self._clock)
 
     def _clock(self) -> pd.Timestamp:
-        """Return the time when this was first asked for; it stands still from then on."""
+        """Return the source's time at the first call; later calls return the same."""
         if self._asof is None:
             self._asof = self._clock_before()
             self._writer.asof = times.iso(self._asof)
@@ -102,15 +103,16 @@ class Recording:
         return self._asof
 
     def _observe(self, response: Response) -> None:
-        if SESSION.holds_key(spoken(entry_of(response))) or SESSION.holds_key(response.body):
+        """Add a response to the recording, unless it contains the API key."""
+        if SESSION.holds_key(entry_text(entry_of(response))) or SESSION.holds_key(response.body):
             raise BundleError(
-                f"{self.path}: the response to {response.request.path} has the API key and is not recorded; "
-                "end the recording with dd.disconnect() to go on without it"
+                f"{self.path}: the response to {response.request.path} contains the API key and is not "
+                "recorded; end the recording with dd.disconnect() to continue without it"
             )
         if self._is_child and not self._writer.is_in_place():
             self.close()
             warn_caller(
-                f"{self.path}: the recording ended in the process that this one was forked from: the "
+                f"{self.path}: the recording ended in the process that this one was forked from; the "
                 f"response to {response.request.path} and later ones are not recorded; end the pool before "
                 "the recording"
             )
@@ -128,52 +130,57 @@ class Recording:
     def __repr__(self) -> str:
         state = "under way" if self._open else "ended"
         asof = "not read yet" if self._asof is None else times.iso(self._asof)
-        return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} answers, clock {asof})"
+        return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} responses, clock {asof})"
 
 
 @typed
 def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recording:
-    """Record every answer from here on into a bundle, until `Recording.close` or ``dd.disconnect()``.
+    """Record all further responses into a bundle, until `Recording.close` or ``dd.disconnect()``.
 
     ::
 
         with dd.record("carry.ddz"):
             rates = dd.funding.history("BTC", "30d")
 
-    or, in a cell of its own, ``recording = dd.record("carry.ddz")``. `derivdata.asof` is read once and stands
-    still. Answers that come from the cache are recorded like others, errors of the service too.
+    or, in a separate cell, ``recording = dd.record("carry.ddz")``. `derivdata.asof` is read once and does not
+    advance. Responses from the cache and errors of the service are recorded too.
 
     Parameters
     ----------
     path
-        The bundle, by custom ``.ddz``. A bundle that is there is replaced.
+        The bundle, usually with the suffix ``.ddz``. An existing bundle is replaced.
     about
-        Anything that JSON can say, kept in the manifest and given back as `Replay.about`.
+        Notes in JSON types. They are stored in the manifest and returned as `Replay.about`.
+
+    Returns
+    -------
+    Recording
+        The active recording.
 
     Raises
     ------
     ValueError, TypeError
-        The path is an existing file that is not a bundle, or `about` holds the API key or a value that
-        JSON does not have.
+        The path is an existing file that is not a bundle, or `about` contains the API key or a value that
+        JSON cannot store.
     BundleError
-        The file cannot be written; later, from a fetch: the same, or its answer holds the API key.
+        The file cannot be written. Later fetches raise it too, or if their response contains the API key.
     NotCached, NetworkError
-        The connection cannot tell the time.
+        The source's clock cannot be read.
 
     Notes
     -----
     Forked children (``multiprocessing`` with ``fork``, `os.fork`) record too; their responses are in the
-    bundle when the recording ends in the process that began it. Processes that are started again (``spawn``,
-    ``forkserver``, joblib's loky) have neither the connection nor the recording.
-    A replay or another recording that is active ends first, so that a cell can be run again; what the other
-    recording had is in its file.
+    bundle when the recording ends in the process that started it. New processes (``spawn``, ``forkserver``,
+    joblib's loky) have neither the connection nor the recording.
+    An active replay or another recording ends first, so that a cell can be run again. The responses of the
+    other recording are in its file.
     """
     global _current
     target = Path(path)
     description = _plain(about or {})
     is_own = _current is not None and target.absolute() == _current.path.absolute()
     if not is_own:
-        _refuse_other_files(target)
+        _check_is_bundle(target)
     SESSION.end_active()
     recording = _current = Recording(target, description)
     try:
@@ -185,47 +192,49 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
 
 
 def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
-    """`about` as it will be read back."""
+    """Return `about` as it is read back from JSON."""
     try:
         text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as fault:
-        raise type(fault)(f"about= holds values that JSON cannot store: {fault}") from None
+        raise type(fault)(f"about= contains values that JSON cannot store: {fault}") from None
     if SESSION.holds_key(text.encode()):
-        raise ValueError("about= holds the API key: omit it")
+        raise ValueError("about= contains the API key; omit it")
     return dict(json.loads(text))
 
 
-def _refuse_other_files(path: Path) -> None:
-    """Never overwrite what is not a bundle, nor one that is too damaged to tell."""
+def _check_is_bundle(path: Path) -> None:
+    """Raise on an existing file that is not an intact bundle, so that it is not overwritten."""
     try:
         path.stat()
     except FileNotFoundError:
         return
     except (OSError, ValueError) as fault:
-        raise ValueError(f"path={str(path)!r} cannot name a file: {fault}") from None
+        raise ValueError(f"path={str(path)!r} is not a valid file name: {fault}") from None
     try:
         Bundle(path).close()
     except BundleError:
-        raise ValueError(f"path={str(path)!r} exists and is not a whole bundle: name another file") from None
+        raise ValueError(
+            f"path={str(path)!r} exists and is not an intact bundle; pass another path"
+        ) from None
 
 
 class Replay:
-    """A replay under way; ends with `close`, with its ``with`` block, or with ``dd.disconnect()``.
+    """An active replay. `close`, its ``with`` block or ``dd.disconnect()`` ends it.
 
     Attributes
     ----------
     path
         The bundle.
     asof
-        The recorded clock; None if the recording never asked for it.
+        The recorded clock; None if the recording never read it.
     source, synthetic
         The recorded source, and whether its data is synthetic.
     about
-        What who recorded wanted to say.
+        The notes passed to `record`.
     differences
-        Versions, platform and BLAS kernel that are not those of the recording. Without any, results are
-        the same to the bit. Tables need the same versions only; fits also the same kernel, and agree to
-        1e-9 on another.
+        Versions, platform and BLAS kernel that differ from the recording. Without differences, results are
+        bit-equal. Tables need only the same versions; fits also need the same kernel, and agree to 1e-9 on
+        another.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -237,27 +246,27 @@ class Replay:
         self.about = manifest.about
         self.differences = differences(manifest)
         self._bundle = bundle
-        self._answers: dict[Request, list[Entry]] = {}
+        self._recorded: dict[Request, list[Entry]] = {}
         for entry in bundle.entries:
-            self._answers.setdefault(request_of(entry), []).append(entry)
+            self._recorded.setdefault(request_of(entry), []).append(entry)
         self._served: dict[Request, int] = {}
         self._fork_lock = threading.Lock()
         self._open = True
-        self._before: Parts = {}
+        self._before: Replacements = {}
         renew_in_child(self)
 
     def start(self) -> None:
-        """Answer from here on."""
+        """Serve all further requests from the bundle."""
         SESSION.closers.append(self.close)
         self._before = {"responder": SESSION.responder, "clock": SESSION.clock}
         SESSION.install(responder=self._respond, clock=self._clock)
 
     def close(self) -> None:
-        """End the replay; a second time does nothing."""
+        """End the replay. A second call does nothing."""
         try:
             self._end()
         except BaseException:
-            self._end()  # the rest, where an interrupt came in between
+            self._end()  # an interrupt may have stopped the first call halfway
             raise
 
     def _end(self) -> None:
@@ -270,25 +279,25 @@ class Replay:
         self._open = False
 
     def _after_fork(self) -> None:
-        """Open the file again in a forked child: parent and child would move one place in it to and fro."""
+        """Open the file again in a forked child: the parent's handle shares one file position."""
         self._fork_lock = threading.Lock()
         if self._open:
             self._bundle.reopen()
 
     def _clock(self) -> pd.Timestamp:
         if self.asof is None:
-            raise NotRecorded("the clock", f"{self.path} holds no time: the recording did not request it")
+            raise NotRecorded("the clock", f"{self.path} has no clock: the recording never read the time")
         return self.asof
 
     def _respond(self, request: Request) -> Response:
-        """Return the request's next answer; its last one again when there are no more."""
-        answers = self._answers.get(request)
-        if answers is None:
-            raise NotRecorded(str(request), f"not in {self.path}; {_nearest(request, list(self._answers))}")
+        """Return the request's next response; after the last one, the last one again."""
+        entries = self._recorded.get(request)
+        if entries is None:
+            raise NotRecorded(str(request), f"not in {self.path}; {_nearest(request, list(self._recorded))}")
         with self._fork_lock:
             turn = self._served.get(request, 0)
             self._served[request] = turn + 1
-        entry = answers[min(turn, len(answers) - 1)]
+        entry = entries[min(turn, len(entries) - 1)]
         return response_of(entry, self._bundle.body(entry))
 
     def __enter__(self) -> Self:
@@ -304,11 +313,11 @@ class Replay:
         self.close()
 
     def _facts(self) -> dict[str, str]:
-        same = "same versions, platform and BLAS kernel: results repeat to the bit"
-        other = f"fits repeat to 1e-9: {'; '.join(self.differences)}"
+        same = "same versions, platform and BLAS kernel: results are bit-equal"
+        other = f"fits agree to 1e-9: {'; '.join(self.differences)}"
         return {
             "bundle": str(self.path),
-            "answers": str(len(self._bundle.entries)),
+            "responses": str(len(self._bundle.entries)),
             "source": f"{self.source} (synthetic)" if self.synthetic else self.source,
             "clock": "none" if self.asof is None else times.iso(self.asof),
             "precision": other if self.differences else same,
@@ -325,25 +334,35 @@ class Replay:
 
 @typed
 def replay(path: str | Path) -> Replay:
-    """Answer every request from a bundle, until `Replay.close` or ``dd.disconnect()``.
+    """Serve all further requests from a bundle, until `Replay.close` or ``dd.disconnect()``.
 
     ::
 
         with dd.replay("carry.ddz"):
             rates = dd.funding.history("BTC", "30d")
 
-    No socket is opened, no key is needed, the cache is not looked at; `derivdata.asof` is the recorded one.
+    A replay needs no network and no key, and does not use the cache. `derivdata.asof` is the recorded time.
+
+    Parameters
+    ----------
+    path
+        The bundle.
+
+    Returns
+    -------
+    Replay
+        The active replay.
 
     Raises
     ------
     BundleError
-        The file is not a bundle, damaged, or built to do harm.
+        The file is not a bundle, or it is damaged or malicious.
 
     Notes
     -----
-    A recording or another replay that is active ends first, so that a cell can be run again.
+    An active recording or another replay ends first, so that a cell can be run again.
     A request that is not in the bundle raises `NotRecorded`. A request that was recorded several times gets
-    its answers in their order, then the last one again.
+    its responses in order, then the last one again.
 
     Examples
     --------
@@ -354,7 +373,7 @@ def replay(path: str | Path) -> Replay:
     >>> again.equals(live)
     True
     """
-    opened = Bundle(path)  # before the active one ends: a file that cannot be read changes nothing
+    opened = Bundle(path)  # before the active replay ends: an unreadable file must not change the state
     SESSION.end_active()
     replay = Replay(opened)
     try:
@@ -366,12 +385,13 @@ def replay(path: str | Path) -> Replay:
 
 
 def _nearest(request: Request, recorded: list[Request]) -> str:
-    """Return the recorded request that is most like this one, and in what it differs."""
+    """Return a sentence with the recorded request that is most similar to this one."""
     if not recorded:
-        return "the bundle holds no answers at all"
-    wanted = str(request)
-    near = max(
-        recorded,
-        key=lambda r: (r.path == request.path, difflib.SequenceMatcher(None, wanted, str(r)).ratio()),
-    )
-    return f"the nearest that is: {near}"
+        return "the bundle has no responses"
+    requested = str(request)
+
+    def similarity(other: Request) -> tuple[bool, float]:
+        matcher = difflib.SequenceMatcher(None, requested, str(other))
+        return other.path == request.path, matcher.ratio()
+
+    return f"the nearest recorded request: {max(recorded, key=similarity)}"

@@ -1,13 +1,14 @@
-"""Write a bundle: a journal while the recording runs, a zip when it ends, readable at every moment.
+"""Write a bundle: a journal during the recording, a zip when it ends. Both can be read at any time.
 
 ::
 
     derivdata-recording 1
-    manifest <bytes> <sha256>     what records; the last one counts
-    body <bytes> <sha256>         a body deflated, under the hash of what it unpacks to
-    answer <bytes> <sha256>       an entry, in the order in which they came
+    manifest <bytes> <sha256>     the manifest; the last one counts
+    body <bytes> <sha256>         a compressed body (deflate), with the hash of the decompressed body
+    answer <bytes> <sha256>       an entry, in order of arrival
 
-One frame a line, its content on the next. When the recording ends, the bundle takes the file's place.
+Each frame is a line as above, followed by its content on the next line. When the recording ends, the zip
+replaces the journal at the same path.
 """
 
 from __future__ import annotations
@@ -54,22 +55,22 @@ _HEAD_BYTES = 96
 
 
 def frame(kind: str, content: bytes, sha256: str = "") -> tuple[bytes, int]:
-    """Return a frame, and where in it the content starts; `sha256` only where it is not the content's."""
+    """Return a frame and the offset of its content. `sha256` replaces the hash of the content."""
     head = f"{kind} {len(content)} {sha256 or hashlib.sha256(content).hexdigest()}\n".encode()
     return head + content + b"\n", len(head)
 
 
 def is_journal(path: Path) -> bool:
-    """Return whether a file is a recording that is under way, or was killed."""
+    """Return whether a file is an active or interrupted recording."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
-    except (OSError, ValueError):  # ValueError: a name that no file system takes
+    except (OSError, ValueError):  # ValueError: an invalid file name
         return False
 
 
 class RecordingJournal:
-    """The journal at a path, read as the bundle that it would have become."""
+    """A journal, read like the bundle that it would become."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,17 +80,17 @@ class RecordingJournal:
         try:
             self._read()
         except OSError as error:
-            why = f"cannot be read: {error.strerror or error}"
-            raise BundleError(f"{path}: {why}; check that you may read it") from None
+            reason = error.strerror or error
+            raise BundleError(f"{path}: cannot be read: {reason}; check your permission to read it") from None
         self.entries.sort(key=request_of)
 
     @property
     def names(self) -> set[str]:
-        """Names of the bodies that answers refer to."""
+        """Names of the bodies."""
         return set(self._bodies)
 
     def body(self, name: str) -> bytes:
-        """Return a body, unpacked but not yet compared with its hash."""
+        """Return a decompressed body, not yet compared with its hash."""
         if name not in self._bodies:
             raise unusable(self.path, f"{name} is missing")
         start, size = self._bodies[name]
@@ -102,14 +103,15 @@ class RecordingJournal:
         except zlib.error as error:
             raise unusable(self.path, f"{name} is damaged: {error}") from None
         if unpacker.unconsumed_tail or not unpacker.eof:
-            raise unusable(self.path, f"{name} is damaged or absurdly large")
+            raise unusable(self.path, f"{name} is damaged or larger than {BODY_BYTES} bytes")
         return data
 
     def _read(self) -> None:
+        """Read all complete frames. An incomplete last frame is ignored; damage before it raises."""
         with self.path.open("rb") as file:
             size = file.seek(0, 2)
             if size > TOTAL_BYTES:
-                raise unusable(self.path, "refused: absurdly large")
+                raise unusable(self.path, f"too large: {size} bytes, the limit is {TOTAL_BYTES}")
             place = len(MAGIC)
             while place < size:
                 file.seek(place)
@@ -120,38 +122,39 @@ class RecordingJournal:
                 is_cut = (head is None and b"\n" not in line and len(line) < _HEAD_BYTES) or end > size
                 file.seek(place)
                 if length > LIST_BYTES or (_NEXT.search(file.read()) if is_cut else head is None):
-                    raise unusable(self.path, f"damaged at byte {place}: no frame begins there")
+                    raise unusable(self.path, f"damaged at byte {place}: expected the start of a frame")
                 if head is None or is_cut:
-                    return  # the writer was killed within its last frame, which no one has acknowledged
+                    return  # the writer was terminated in its last frame, before the fetch returned
                 start = place + head.end()
                 if head[1] == b"body":
                     self._bodies[body_name(head[3].decode())] = (start, length)
                 else:
                     file.seek(start)
-                    self._take(head[1], head[3].decode(), file.read(length), place)
+                    self._add_frame(head[1], head[3].decode(), file.read(length), place)
                 place = end
 
-    def _take(self, kind: bytes, sha256: str, content: bytes, place: int) -> None:
+    def _add_frame(self, kind: bytes, sha256: str, content: bytes, place: int) -> None:
+        """Check and store the manifest or an entry."""
         if hashlib.sha256(content).hexdigest() != sha256:
             raise unusable(self.path, f"the {kind.decode()} at byte {place} is damaged")
         if kind == b"manifest":
-            self.manifest = decoded(content, BundleManifest, f"{self.path}: what is at byte {place}")
+            self.manifest = decoded(content, BundleManifest, f"{self.path}: the manifest at byte {place}")
         else:
-            self.entries.append(decoded(content, Entry, f"{self.path}: what is at byte {place}"))
+            self.entries.append(decoded(content, Entry, f"{self.path}: the entry at byte {place}"))
 
 
 _ROOM = 2**28
-"""Bytes that are left for lists and directory in the largest bundle."""
+"""Bytes reserved for the lists and the directory in the largest bundle."""
 _CHILD = ".child.tmp"
 
 
 class Writer:
     """The file of a recording.
 
-    Every answer is appended to a journal in one unbuffered write: it costs what that answer costs, however
-    many came before, and a process that is killed loses at most the one that no one has acknowledged. At its
-    end the recording becomes a zip whose members are sorted: two recordings of the same answers are the same
-    bytes, in whatever order they came.
+    Each response is appended to a journal in one unbuffered write. The cost does not grow with the number of
+    responses, and a terminated process loses at most the response of an unfinished fetch. At the end the
+    recording becomes a zip with sorted members: two recordings of the same responses are byte-equal, in
+    whatever order they arrived.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
@@ -170,36 +173,37 @@ class Writer:
         return sum(map(len, self._answers.values()))
 
     def begin(self) -> None:
-        """Put an empty recording in the place of what was there; remove what a killed one left next to it."""
+        """Replace the file by an empty recording, and remove temporary files of terminated recordings."""
         for stray in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.tmp"):
             with suppress(OSError):
                 stray.unlink()
-        beside = self._beside()
+        temporary = self._temporary()
         first = MAGIC + frame("manifest", msgspec.json.encode(self._manifest()))[0]
         try:
-            beside.write_bytes(first)
-            beside.replace(self.path)
+            temporary.write_bytes(first)
+            temporary.replace(self.path)
             self._file = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             self._end = len(first)
         except OSError as error:
             raise self._unwritable(error) from None
         finally:
             with suppress(OSError):
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
     def note(self) -> None:
-        """Append what the recording says of itself, its clock among it."""
+        """Append the manifest with the current clock."""
         self._append([frame("manifest", msgspec.json.encode(self._manifest()))[0]])
 
     def add(self, entry: Entry, body: bytes) -> None:
-        """Take an answer in; the last one of its request again is only counted."""
+        """Append a response; a repetition of its request's last response is only counted."""
         request = request_of(entry)
         before = self._answers.get(request, [])
         if before and before[-1] == entry:
             self._repeats[request] = self._repeats.get(request, 0) + 1
             return
+        # Repetitions are written only if another response follows: a replay repeats the last response anyway.
         new = [*before[-1:] * self._repeats.get(request, 0), entry]
-        frames = [frame("answer", msgspec.json.encode(one))[0] for one in new]
+        frames = [frame("answer", msgspec.json.encode(new_entry))[0] for new_entry in new]
         name = body_name(entry.sha256)
         new_bodies = {}
         if name not in self._bodies:
@@ -210,27 +214,30 @@ class Writer:
             frames.insert(0, content)
         size = self._end + sum(map(len, frames))
         if len(self._bodies) + len(new_bodies) > MEMBERS or size > TOTAL_BYTES - _ROOM:
-            raise BundleError(f"{self.path}: the recording is full: begin another one")
+            raise BundleError(
+                f"{self.path}: the recording is full ({len(self._bodies)} of {MEMBERS} bodies, {size:,} of "
+                f"{TOTAL_BYTES - _ROOM:,} bytes); start another one"
+            )
         self._append(frames)
         self._bodies |= new_bodies
         self._answers[request] = [*before, *new]
         self._repeats[request] = 0
 
     def finish(self) -> None:
-        """Put the bundle in the place of the journal.
+        """Replace the journal by the bundle.
 
-        Raises `BundleError`: the disk refused it. If no response could be written, the file is removed.
+        Raises `BundleError` if the file cannot be written. A file without any response is then removed.
         """
         if self._file is None:
             return
         if self._failure is not None and not self._answers:
             self._remove()
             raise self._unwritable(self._failure)
-        beside = self._beside()
+        temporary = self._temporary()
         try:
             self._check_place()
-            self._take_from_children()
-            with zipfile.ZipFile(beside, "w") as target, self.path.open("rb") as journal:
+            self._merge_children()
+            with zipfile.ZipFile(temporary, "w") as target, self.path.open("rb") as journal:
                 listed = [entry for request in sorted(self._answers) for entry in self._answers[request]]
                 text = msgspec.json.format(msgspec.json.encode(listed), indent=1)
                 manifest = described(self._manifest(), listed, hashlib.sha256(text).hexdigest())
@@ -239,8 +246,8 @@ class Writer:
                 for name, (start, size) in sorted(self._bodies.items()):
                     journal.seek(start)
                     _add(target, name, zlib.decompress(journal.read(size), -15))
-            self.abandon()  # before: Windows replaces no file that is open
-            beside.replace(self.path)
+            self.abandon()  # first, as Windows cannot replace an open file
+            temporary.replace(self.path)
         except OSError as error:
             if not self._answers:
                 self._remove()
@@ -251,10 +258,10 @@ class Writer:
             raise
         finally:  # after an interrupt the journal stays open, so that this can be called again
             with suppress(OSError):
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
     def _remove(self) -> None:
-        """Remove the file: without a response it would pass for a recording."""
+        """Remove a file without responses, which would look like a recording."""
         with suppress(OSError, BundleError):
             self._check_place()
             self.abandon()
@@ -262,7 +269,7 @@ class Writer:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is."""
+        """Close the journal without converting it."""
         if self._file is not None:
             file = self._file
             self._file = None
@@ -276,8 +283,8 @@ class Writer:
             return False
         return True
 
-    def _take_from_children(self) -> None:
-        """Add what forked children recorded, and remove their journals."""
+    def _merge_children(self) -> None:
+        """Add the responses that forked children recorded, and remove their journals."""
         for path in sorted(self.path.parent.glob(f".{glob.escape(self.path.name)}.*{_CHILD}")):
             journal = RecordingJournal(path)
             if self.asof is None and journal.manifest is not None:
@@ -287,6 +294,7 @@ class Writer:
             path.unlink()
 
     def _append(self, frames: list[bytes]) -> None:
+        """Append frames to the journal; after an error remove what was written of them."""
         assert self._file is not None
         data = b"".join(frames)
         try:
@@ -297,23 +305,23 @@ class Writer:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
             self._failure = error
-            with suppress(OSError):  # half a frame would be read as one of a writer that was killed
+            with suppress(OSError):  # half a frame would be read as an interrupted recording
                 os.ftruncate(self._file, self._end)
             raise self._unwritable(error) from None
         self._end += len(data)
 
     def _check_place(self) -> None:
-        """Refuse to go on where the file at the path is another one: no one would find what is written."""
+        """Raise if the file at the path is no longer this journal: later responses would be lost."""
         assert self._file is not None
-        ours = os.fstat(self._file)
+        opened = os.fstat(self._file)
         try:
-            there = self.path.stat()
+            at_path = self.path.stat()
         except FileNotFoundError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
-            raise BundleError(f"{self.path}: the recording's file was removed or replaced: begin another one")
+            at_path = None
+        if at_path is None or (at_path.st_dev, at_path.st_ino) != (opened.st_dev, opened.st_ino):
+            raise BundleError(f"{self.path}: the recording's file was removed or replaced; start another one")
 
-    def _beside(self) -> Path:
+    def _temporary(self) -> Path:
         return self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
 
     def _unwritable(self, error: OSError) -> BundleError:
@@ -338,50 +346,50 @@ class Writer:
 
 
 class ChildWriter(Writer):
-    """The journal of a forked child of the process that records; the parent takes it in when it finishes."""
+    """The journal of a forked child of the recording process. The parent merges it when it finishes."""
 
     _parent: Writer
 
     def __init__(self, parent: Writer) -> None:
-        if isinstance(parent, ChildWriter):  # forked in a child: its journal is that process's
+        if isinstance(parent, ChildWriter):  # forked in a child: the open journal belongs to that child
             Writer.abandon(parent)
             parent = parent._parent
-        # The name ends like one of a killed recording: the next one at this path removes it.
+        # Named like a temporary file, so that the next recording at this path removes a leftover.
         name = f".{parent.path.name}.{os.getpid()}-{secrets.token_hex(4)}{_CHILD}"
         super().__init__(parent.path.with_name(name), {})
         self.asof = parent.asof
         self._parent = parent
 
     def begin(self) -> None:
-        """Do nothing: the journal begins with the first answer."""
+        """Do nothing: the journal is created with the first response."""
 
     def note(self) -> None:
-        """Append the manifest, once there is a journal."""
+        """Append the manifest, if the journal exists."""
         if self._file is not None:
             super().note()
 
     def add(self, entry: Entry, body: bytes) -> None:
-        """Take an answer in."""
+        """Append a response."""
         if self._file is None:
             super().begin()
         super().add(entry, body)
 
     def is_in_place(self) -> bool:
-        """Return whether the parent still records."""
+        """Return whether the parent is still recording."""
         return self._parent.is_in_place()
 
     def finish(self) -> None:
-        """Close the journal, which the parent reads."""
+        """Close the journal; the parent merges it."""
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the journal, and the parent's as far as this process has it open."""
+        """Close the journal, and this process's handle of the parent's journal."""
         super().abandon()
         self._parent.abandon()
 
 
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Write a member whose bytes depend on its name and data only: dated 1980, mode 0644, made by Unix."""
+    """Write a zip member whose bytes depend only on name and data: dated 1980, mode 0644, made by Unix."""
     member = zipfile.ZipInfo(name)
     member.compress_type = zipfile.ZIP_DEFLATED
     member.create_system = 3

@@ -1,7 +1,8 @@
-"""The only outgoing HTTP: connection, key, cache, pace, retries, errors, answers.
+"""All outgoing HTTP: connection, API key, cache, rate limits, retries, errors and decoding.
 
-Who answers is chosen once, by `connect`. Every answer then passes the same way: the cache, and below it the
-key, the turn at the endpoint, the deadlines and the checks; above it the error map and the typed decode.
+`connect` selects the source. A request first looks in the cache. Below the cache, the adapter adds the key,
+waits for the rate limit, applies the deadlines and checks the body. Above it, the status is mapped to an
+exception and the body is decoded into a typed struct.
 """
 
 from derivdata.client.transport.cache import cache_clear, cache_info

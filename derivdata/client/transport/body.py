@@ -1,11 +1,14 @@
-"""Read a response's body whole, under a deadline and a size, and check that it is JSON without repeated keys.
+"""Read a complete response body within a deadline and a size limit, and reject JSON with repeated keys.
 
-Decoders keep the last value of a repeated key. Only a parser in Python sees all pairs, and it takes longer
-than the rest of the work on a large body. A large object is therefore first compared with what a fast decoder
-keeps of it, by the length of its members. The keys of a list of equal rows are compared with those of the
-first row, byte by byte. Of a response with rows by venue, Python parses the outline: the text without its
-lists of rows. Where keys differ, or where the comparison could be wrong (an escape, a space before a colon),
-the part is parsed in Python.
+Fast decoders silently keep the last value of a repeated key. Only the parser in Python sees all pairs, and on
+a large body it takes longer than all other work. Three shortcuts avoid it:
+
+- The decoded members of a large object must add up to the length of its text. A repeated key makes it longer.
+- The keys of a list of rows are compared with the keys of its first row, byte by byte.
+- In a response with rows by venue, the parser in Python reads only the text outside the lists of rows.
+
+Where keys differ, or where a shortcut could be wrong (an escape, a space before a colon), the text is parsed
+in Python.
 """
 
 from __future__ import annotations
@@ -42,11 +45,11 @@ _HEAD_BYTES = 1 << 10
 
 
 class DuplicateKey(Exception):
-    """An object has the same key twice."""
+    """A JSON object has a repeated key."""
 
 
 def check_keys(text: bytes) -> None:
-    """Raise `DuplicateKey` where an object of a JSON text has a key twice.
+    """Raise `DuplicateKey` if an object in a JSON text has a repeated key.
 
     A text that is not JSON raises `msgspec.DecodeError`.
     """
@@ -55,18 +58,18 @@ def check_keys(text: bytes) -> None:
         try:
             if _SERIES in text[:_HEAD_BYTES]:
                 return _check_venues(text)
-            return _check_object(text)  # reads all of the text, as `_json` does
-        except msgspec.ValidationError:  # rows that are not by venue
+            return _check_object(text)  # decodes the full text, as `_json` does
+        except msgspec.ValidationError:  # the rows are not grouped by venue
             return _check_object(text)
         except msgspec.DecodeError:
-            _json.decode(text)  # names the first fault as for any other text
+            _json.decode(text)  # raises with the position of the first error, as for any other text
             raise
     _json.decode(text)
     return _parse(text) if is_unclear else _check(text)
 
 
 def _check_venues(text: bytes) -> None:
-    """Check each venue's rows, and the outline of the text: all but these rows."""
+    """Check each venue's rows, and the text outside these rows."""
     base = _address(text)
     outline: list[bytes] = []
     done = 0
@@ -79,55 +82,61 @@ def _check_venues(text: bytes) -> None:
     _parse(b"".join(outline))
 
 
-def _address(part: bytes) -> int:
-    """Return where a part is in memory: a `msgspec.Raw` is a view of the text that was decoded."""
-    address: int = np.frombuffer(part, np.uint8).__array_interface__["data"][0]
+def _address(text: bytes) -> int:
+    """Return the memory address of a text. A `msgspec.Raw` is a view into the text it was decoded from."""
+    address: int = np.frombuffer(text, np.uint8).__array_interface__["data"][0]
     return address
 
 
-def _check(part: _Text) -> None:
-    """Check a part that has neither escapes nor space between a key and its colon."""
-    if len(part) >= _SMALL_BYTES:
-        if part[:1] == b"{":
-            return _check_object(part)
-        if part[:1] == b"[" and _is_list_of_equal_rows(part):
+def _check(text: _Text) -> None:
+    """Check a JSON text without escapes and without space between a key and its colon."""
+    if len(text) >= _SMALL_BYTES:
+        if text[:1] == b"{":
+            return _check_object(text)
+        if text[:1] == b"[" and _is_list_of_equal_rows(text):
             return None
-    return _parse(part)
+    return _parse(text)
 
 
-def _check_object(part: _Text) -> None:
-    members = {key: memoryview(raw) for key, raw in _object.decode(part).items()}
-    # A member is `"key":value,`; the last one has no comma, and two braces are around all.
+def _check_object(text: _Text) -> None:
+    """Check an object by the total length of its decoded members; parse it in Python if that differs."""
+    members = {key: memoryview(raw) for key, raw in _object.decode(text).items()}
+    # Each member is `"key":value,`: 4 characters more than key and value. The last one has no comma, and the
+    # two braces add 2: hence + 1.
     length = sum(len(key.encode()) + len(value) + 4 for key, value in members.items()) + 1
-    if length != len(part):  # a member was dropped, or there is space between members
-        return _parse(part)
+    if length != len(text):  # a member was dropped, or there is space between members
+        return _parse(text)
     for value in members.values():
         if bytes(value[:1]) in (b"{", b"["):
             _check(value)
     return None
 
 
-def _is_list_of_equal_rows(part: _Text) -> bool:
-    """Return whether a list is of flat objects that all have the keys of the first one, in its order.
+def _is_list_of_equal_rows(text: _Text) -> bool:
+    """Return whether a text is a list of flat objects with the same keys in the same order.
 
-    Every brace must open an object that comes after another one in the list, and between two braces there
-    must be as many keys as the first object has, each with the end of its key. These ends are so long that
-    no two of the first object are alike.
+    Every opening brace must start the next object of the list. Between two braces there must be as many keys
+    as in the first object, and each key must end like the corresponding key of the first object. The compared
+    endings are long enough to tell the keys of the first object apart.
     """
+    # 1. Read the keys of the first row.
     try:
-        first_row = part[1 : bytes(part[:_SMALL_BYTES]).find(b"}") + 1]
+        first_row = text[1 : bytes(text[:_SMALL_BYTES]).find(b"}") + 1]
         names = [f'"{name}'.encode() for name in _scalars.decode(first_row)]
     except msgspec.DecodeError:
         return False
-    codes = np.frombuffer(part, np.uint8)
+    # 2. Count braces and ends of keys. A string value that begins with a colon counts as a key end too: the
+    # counts then differ, and the caller parses the list in Python.
+    codes = np.frombuffer(text, np.uint8)
     opens = np.flatnonzero(codes == ord("{"))
-    # A text that begins with a colon is counted too: the list is then parsed.
     key_ends = np.flatnonzero((codes[:-1] == ord('"')) & (codes[1:] == ord(":")))
     if not names or key_ends.size != opens.size * len(names) or not _are_in_a_row(codes, opens):
         return False
+    # 3. Each row has its keys between its own brace and the next one.
     keys = key_ends.reshape(opens.size, len(names))
     if (keys[:, 0] < opens).any() or (keys[:-1, -1] > opens[1:]).any():
         return False
+    # 4. Each key ends like the key at the same place in the first row.
     endings = _distinct_endings(names)
     return all(
         (codes[keys[:, place] - back] == ending[-back]).all()
@@ -137,10 +146,10 @@ def _is_list_of_equal_rows(part: _Text) -> bool:
 
 
 def _are_in_a_row(codes: NDArray[np.uint8], opens: NDArray[np.int64]) -> bool:
-    """Return whether all braces open an object with a key, the first in the list or right after another one.
+    """Return whether each opening brace starts an object, at the start of the list or right after ``},``.
 
-    A brace within a text is none of these: after the quotation mark that ends the text there is one of
-    ``,:]}``.
+    A brace inside a string value fails the test: the closing quotation mark of the string is followed by one
+    of ``,:]}``.
     """
     lead = codes[opens[0] + 2]
     return bool(
@@ -154,23 +163,24 @@ def _are_in_a_row(codes: NDArray[np.uint8], opens: NDArray[np.int64]) -> bool:
 
 
 def _distinct_endings(names: Sequence[bytes]) -> list[bytes]:
-    """Return the shortest ends of distinct names, of one length where a name is that long, that differ."""
+    """Return the endings of distinct names, all cut to the shortest length at which they still differ."""
     length = 1
     while len({name[-length:] for name in names}) < len(names):
         length += 1
     return [name[-length:] for name in names]
 
 
-def _parse(part: _Text) -> None:
-    _pairs.decode(bytes(part).decode())
+def _parse(text: _Text) -> None:
+    """Parse a text with the parser in Python, which raises on a repeated key."""
+    _pairs.decode(bytes(text).decode())
 
 
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+def _reject_repeated_key(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
         raise DuplicateKey("an object in it has the same key twice")
 
 
-_pairs = json.JSONDecoder(object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
+_pairs = json.JSONDecoder(object_pairs_hook=_reject_repeated_key, parse_int=len, parse_float=len)
 
 
 _CHUNK = 1 << 16
@@ -186,7 +196,7 @@ class TooSlow(Exception):
 
 
 class NotJson(Exception):
-    """The body is not JSON; `cut` says that it may only have broken off."""
+    """The body is not JSON. `cut` means that it may be valid JSON that was truncated."""
 
     def __init__(self, why: str, cut: bool = False) -> None:
         super().__init__(why, cut)
@@ -197,7 +207,7 @@ class NotJson(Exception):
 
 
 def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], float]) -> bytes:
-    """Return the whole body of a urllib3 response, decompressed."""
+    """Return the complete body of a urllib3 response, decompressed."""
     pieces = _received(raw, deadline, cap, monotonic)
     encoded = isinstance(raw, urllib3.HTTPResponse) and raw.headers.get("Content-Encoding", "")
     body = bytearray()
@@ -209,8 +219,8 @@ def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], fl
 
 
 def _received(raw: Any, deadline: float, cap: int, monotonic: Callable[[], float]) -> Iterator[bytes]:
-    """Yield a body as it comes, up to a chunk at a time."""
-    # A cassette's stand-in of a response has no read1, and nothing in it is compressed.
+    """Yield a body as it arrives, in chunks."""
+    # A response replayed from a cassette has no read1, and its body is not compressed.
     is_real = isinstance(raw, urllib3.HTTPResponse)
     read = raw.read1 if is_real else raw.read
     size = 0
@@ -224,9 +234,8 @@ def _received(raw: Any, deadline: float, cap: int, monotonic: Callable[[], float
 
 
 def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield what one gzip member or several hold, up to a chunk at a time."""
-    # urllib3's own decoding reads on until something comes of it, however long that takes, and lets a
-    # compressed body that broke off pass.
+    """Yield the decompressed data of one or more gzip members, in chunks."""
+    # urllib3's own decoding blocks until it has output, whatever the deadline, and accepts a truncated body.
     member: Any = None
     for piece in pieces:
         full = False
@@ -245,7 +254,7 @@ def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def check_json(body: bytes, headers: Mapping[str, str]) -> None:
-    """Refuse a body that is not JSON in UTF-8."""
+    """Raise `NotJson` for a body that is not JSON in UTF-8."""
     try:
         body.decode("utf-8")
         check_keys(body)
@@ -262,7 +271,7 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def _may_be_cut(why: str, body: bytes, headers: Mapping[str, str]) -> bool:
-    """Return whether the JSON is complete, where HTTP framing cannot show a truncation."""
+    """Return whether invalid JSON may have been truncated: HTTP framing cannot show it here."""
     if "Content-Length" in headers or "Transfer-Encoding" in headers:
         return False
     place = _PLACE.search(why)
@@ -283,20 +292,20 @@ def send_whole(
     Raises
     ------
     BodyTooLarge, TooSlow, requests.RequestException, urllib3.exceptions.HTTPError
-        The body exceeds `cap` bytes; it is not complete at the deadline; nothing whole came.
+        The body exceeds `cap` bytes; it is not complete at the deadline; no complete response arrived.
     """
     response = send(request, **{**options, "stream": True})
     raw = response.raw
     try:
         body = read_body(raw, deadline=deadline, cap=cap, monotonic=monotonic)
-    finally:  # a connection whose body was not read to its end is closed
+    finally:  # a connection with unread bytes cannot be reused
         if getattr(raw, "length_remaining", None) not in (0, None):
             raw.close()
         raw.release_conn()
     response._content = body
     response._content_consumed = True  # type: ignore[attr-defined]
-    # Made again from the body: requests would take cookies from the one that came, requests-cache reads it a
-    # second time, and vcrpy's lacks an attribute that requests-cache wants (kevin1024/vcrpy#881).
+    # Rebuilt from the body: requests would take cookies from the original, requests-cache reads it a second
+    # time, and vcrpy's response lacks an attribute that requests-cache needs (kevin1024/vcrpy#881).
     response.raw = urllib3.HTTPResponse(
         BytesIO(body), status=response.status_code, preload_content=False, request_url=request.path_url
     )

@@ -1,9 +1,8 @@
-"""The folder of cached answers, one file each, that any number of threads and processes may share.
+"""The folder of cached responses, one file each, shared by any number of threads and processes.
 
-A file is a line of seal, a line of JSON (the head), and the body compressed. The seal is the sha256 of all
-that follows it, so that a damaged file is a miss and never an answer. There is nothing of the request but its
-path and query, and nothing that runs when it is read. A file is replaced atomically and there are no locks:
-the last writer wins.
+A file is a seal (one line), a head (one line of JSON) and the compressed body. The seal is the sha256 of
+everything after it, so a damaged file is a cache miss. The file stores only path and query of the request,
+and reading it runs no code. Files are replaced atomically and without locks: the last writer wins.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from derivdata.support.files import TEMPORARY, file_system_time, private_folder,
 from derivdata.support.text import warn_caller
 
 LIMIT_BYTES = 2**30
-"""Most bytes that all answers together keep; the oldest go first."""
+"""Maximum size of all cached responses [bytes]. The oldest are removed first."""
 
 _SUFFIX = ".answer"
 _STRAY_SECONDS = 3600.0
@@ -75,29 +74,30 @@ _HEADS = msgspec.json.Decoder(Head)
 
 
 class Record(NamedTuple):
-    """A record that was found whole."""
+    """An intact record."""
 
     head: Head
     body: bytes
 
 
 def dump(head: Head, body: bytes) -> bytes:
-    """Return the record of an answer."""
+    """Return the bytes of a record."""
     packed: bytes = _CODEC.compress(body, asbytes=True)
     return _sealed(head, packed)
 
 
 def _sealed(head: Head, packed: bytes) -> bytes:
+    """Return the bytes of a record from its head and its compressed body."""
     rest = msgspec.json.encode(head) + b"\n" + packed  # JSON has no bare newline: the first one ends the head
     return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
 def read(data: bytes, key: str) -> Record | None:
-    """Return what a record holds; None if it is damaged or another key's."""
-    opened = _opened(data, key)
-    if opened is None:
+    """Decode a record; return None if it is damaged or stored under another key."""
+    head_and_body = _opened(data, key)
+    if head_and_body is None:
         return None
-    head, packed = opened
+    head, packed = head_and_body
     try:
         return Record(head, bytes(_CODEC.decompress(packed, head.body_bytes, asbytes=True)))
     except OSError:
@@ -105,16 +105,16 @@ def read(data: bytes, key: str) -> Record | None:
 
 
 def _opened(data: bytes, key: str) -> tuple[Head, bytes] | None:
-    """Return the head and the compressed body of a record; None if it is damaged or another key's."""
-    # The seal comes first: nothing is decoded that is not what was written, and the size to which the body
-    # unpacks is that of the head, so that a damaged file cannot ask for much memory. It is a hash without a
-    # secret: it shows damage (a torn write, a bad disk), not the malice of who may write into the folder.
+    """Return the head and the compressed body; None if the record is damaged or stored under another key."""
+    # The seal is checked first: damaged data is never decoded, and the decompressed size comes from an intact
+    # head, so a damaged file cannot allocate much memory. The hash is not keyed: it detects damage (a torn
+    # write, a bad disk), not a forged file.
     seal, _, rest = data.partition(b"\n")
     if seal != _MAGIC + hashlib.sha256(rest).hexdigest().encode():
         return None
     line, _, packed = rest.partition(b"\n")
     head = _head(line)
-    # A file that was copied or renamed is whole and still no answer to this key.
+    # A copied or renamed file is intact, but its key is another.
     if head is None or head.key != key or head.body_bytes > _BODY_BYTES:
         return None
     return head, packed
@@ -128,7 +128,7 @@ def _head(line: bytes) -> Head | None:
 
 
 def records(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield path and state of every answer's file of every source; those that go meanwhile are left out."""
+    """Yield path and stat result of each record of all sources; skip files that are removed meanwhile."""
     for path in _files(folder):
         with suppress(OSError):
             if path.suffix == _SUFFIX:
@@ -136,10 +136,10 @@ def records(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def evict(folder: Path, limit: int) -> None:
-    """Remove the oldest answers until the rest fits, and strays of writers that were killed."""
-    kept = sorted((state.st_mtime, state.st_size, path) for path, state in records(folder))
-    excess = sum(size for _, size, _ in kept) - limit
-    for _, size, path in kept:
+    """Remove the oldest responses until the rest fits, and temporary files of terminated writers."""
+    by_age = sorted((state.st_mtime, state.st_size, path) for path, state in records(folder))
+    excess = sum(size for _, size, _ in by_age) - limit
+    for _, size, path in by_age:
         if excess <= 0:
             break
         excess -= size
@@ -158,17 +158,17 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 class AnswerFiles:
-    """One source's answers, each under its cache key."""
+    """The cached responses of one source, each under its cache key."""
 
     def __init__(self, root: Path, scope: str) -> None:
-        self.trouble: str | None = None  # why the last answer could not be kept, until somebody clears it
+        self.trouble: str | None = None  # why the last write failed; the reader resets it
         self._root = root
         self._folder = root / scope
         self._unchecked = EVICT_EVERY_BYTES
         self._dated: tuple[int, list[tuple[pd.Timestamp, str]]] = (0, [])
 
     def record(self, key: str) -> Record | None:
-        """Return what is kept under a key; None where there is nothing whole."""
+        """Return the record of a key; None if it is missing or damaged."""
         try:
             data = self._path(key).read_bytes()
         except OSError:
@@ -176,25 +176,25 @@ class AnswerFiles:
         return read(data, key)
 
     def keep(self, head: Head, body: bytes) -> None:
-        """Keep an answer under its key. A failure is `trouble`."""
+        """Store a response under its key. A failure sets `trouble` and does not raise."""
         try:
             self._write(head.key, dump(head, body))
         except OSError as error:
             self.trouble = f"{self._folder}: {error.strerror or error}"
 
     def keep_checks(self, key: str, checks: Checks, *, digest: str, date: pd.Timestamp) -> None:
-        """Write into a record which checks its response passed; the record's age does not change.
+        """Add the checks that a response passed to its record, without changing the record's age.
 
-        Nothing is written where the record is of another response by now: its body has another `digest`, or
-        another ``Date``.
+        Nothing is written if the record was replaced by another response meanwhile: its `digest` or its
+        ``Date`` differs.
         """
         path = self._path(key)
         with suppress(OSError):
             state = path.stat()
-            opened = _opened(path.read_bytes(), key)
-            if opened is None:
+            head_and_body = _opened(path.read_bytes(), key)
+            if head_and_body is None:
                 return
-            head, packed = opened
+            head, packed = head_and_body
             headers = head.headers
             if headers.get(DIGEST_HEADER) != digest or http_date(headers.get("Date")) != date:
                 return
@@ -204,7 +204,7 @@ class AnswerFiles:
             replace_file(path, _sealed(head, packed), times_ns=(state.st_atime_ns, state.st_mtime_ns))
 
     def forget(self, key: str) -> None:
-        """Remove what is kept under a key."""
+        """Remove the record of a key."""
         with suppress(OSError):
             self._path(key).unlink()
 
@@ -213,9 +213,9 @@ class AnswerFiles:
         return (path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
 
     def newest(self, before: pd.Timestamp) -> pd.Timestamp | None:
-        """Return the latest ``Date`` up to `before` among this source's whole answers; None without any.
+        """Return the latest ``Date`` up to `before` of this source's intact records; None without any.
 
-        Heads say where to look first: a date counts when the sealed record itself has it.
+        Candidates are read from the heads alone. A date counts only if the sealed record has it.
         """
         for date, key in sorted(self._dates(), reverse=True):
             record = self.record(key) if date <= before else None
@@ -224,7 +224,7 @@ class AnswerFiles:
         return None
 
     def _dates(self) -> list[tuple[pd.Timestamp, str]]:
-        """Return ``Date`` and key of every answer that states one, read again once answers came or went."""
+        """Return ``Date`` and key of each dated record. The list is read again when the folder changes."""
         with suppress(OSError):
             state = self._folder.stat().st_mtime_ns
             if state != self._dated[0]:
@@ -258,13 +258,15 @@ def cache_folder() -> Path:
     A user without a home folder, as in many containers, gets a temporary one with a `CacheNotice`; it is
     removed when the process ends.
     """
-    given = os.environ.get("DERIVDATA_CACHE_DIR")
+    setting = os.environ.get("DERIVDATA_CACHE_DIR")
     try:
-        return Path(given or platformdirs.user_cache_dir("derivdata", appauthor=False)).expanduser()
+        return Path(setting or platformdirs.user_cache_dir("derivdata", appauthor=False)).expanduser()
     except RuntimeError:
-        if given:
-            why = "this user has no home folder: write the whole path"
-            raise ValueError(f"DERIVDATA_CACHE_DIR={given!r}, and {why}") from None
+        if setting:
+            raise ValueError(
+                f"DERIVDATA_CACHE_DIR={setting!r} cannot be expanded: this user has no home folder; set an "
+                "absolute path"
+            ) from None
         return _temporary_folder()
 
 
@@ -281,7 +283,7 @@ def _temporary_folder() -> Path:
 
 
 def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child that ends must not take its parent's cache away
+    if os.getpid() == owner:  # a forked child that ends must not remove its parent's cache
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -292,11 +294,11 @@ class CacheInfo:
     Attributes
     ----------
     folder
-        Where it is.
+        Folder of the cache.
     answers, bytes
-        How many answers, and their size on disk.
+        Number of cached responses, and their size on disk.
     limit_bytes
-        Size from which the oldest go.
+        Maximum size. Beyond it the oldest responses are removed.
     """
 
     folder: Path
@@ -306,24 +308,36 @@ class CacheInfo:
 
     def __repr__(self) -> str:
         used = self.bytes / 2**20
-        most = self.limit_bytes / 2**20
-        return f"CacheInfo({self.answers} answers, {used:.1f} of {most:.0f} MiB, {self.folder})"
+        limit = self.limit_bytes / 2**20
+        return f"CacheInfo({self.answers} responses, {used:.1f} of {limit:.0f} MiB, {self.folder})"
 
 
 def cache_info() -> CacheInfo:
-    """Return what the cache holds, of every source."""
+    """Return the number and the size of the cached responses of all sources.
+
+    Returns
+    -------
+    CacheInfo
+        Folder, number of responses, and size [bytes].
+    """
     folder = cache_folder()
     sizes = [stat.st_size for _, stat in records(folder / "answers")]
     return CacheInfo(folder=folder, answers=len(sizes), bytes=sum(sizes))
 
 
 def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
-    """Remove cached answers of every source; return how many.
+    """Remove cached responses of all sources; return how many.
 
     Parameters
     ----------
     older_than
-        Only those received longer ago than this: ``"30d"``, ``"12h"`` or a Timedelta. None for all.
+        Remove only responses received longer ago than this: ``"30d"``, ``"12h"`` or a Timedelta. None
+        removes all.
+
+    Returns
+    -------
+    int
+        Number of responses removed.
 
     Raises
     ------

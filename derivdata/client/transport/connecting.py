@@ -1,4 +1,4 @@
-"""Connect to a source of data, and disconnect."""
+"""`connect` and `disconnect`: check the arguments and open the connection to a data source."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from derivdata.client.transport.adapter import IN_PROCESS, ConnectionSettings
 from derivdata.client.transport.cache import cache_folder
 from derivdata.client.transport.connection import Connection, local_scope
 from derivdata.client.transport.origin import LocalSource, Secret, find, is_loopback, is_url, site
 from derivdata.client.transport.session import SESSION
+from derivdata.client.transport.settings import IN_PROCESS, ConnectionSettings
 from derivdata.errors import NotConnected
 from derivdata.support import times
 from derivdata.support.arguments import names_checked
@@ -48,7 +48,7 @@ def connect(
     archive: str | os.PathLike[str] | None = None,
     venues: Sequence[str] | None = None,
 ) -> Connection:
-    """Connect to a source of data; every fetch asks it until the next `connect`.
+    """Connect to a data source; all fetches use it until the next `connect`.
 
     Parameters
     ----------
@@ -56,36 +56,42 @@ def connect(
         Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, ``"sample"``,
         or ``"venues"``: public APIs of the venues, without a key.
     api_key
-        Key of the hosted service; else ``DERIVDATA_API_KEY``, else the file ``~/.config/derivdata/key``.
+        Key of the hosted service. None reads ``DERIVDATA_API_KEY``, then the file
+        ``~/.config/derivdata/key``.
     cache
-        ``"on"``; ``"refresh"`` requests again and keeps the answer; ``"off"`` neither reads nor keeps. Or
-        settings of requests-cache by their names: ``{"expire_after": 3600, "stale_if_error": True}``, also
+        ``"on"`` reads and stores responses; ``"refresh"`` requests again and stores; ``"off"`` does neither.
+        Or a dict of requests-cache settings: ``{"expire_after": 3600, "stale_if_error": True}``, also
         ``urls_expire_after``, ``always_revalidate`` and ``read_only``. See :doc:`/caching`.
     offline
-        Answer from the cache only, with answers of any age.
+        Use only cached responses, whatever their age.
     session
-        A `requests.Session` of your own with its proxies, certificates, authentication and hooks, or a
-        `requests_cache.CachedSession`, whose cache then replaces the one of this library. Only requests to
-        the origin of `source` get the API key, below the session's cache, which never has it. The session
-        stays open.
+        Your own `requests.Session`, with its proxies, certificates, authentication and hooks, or a
+        `requests_cache.CachedSession`, whose cache then replaces the library's cache. The API key is added
+        only to requests to the origin of `source`, after the session's cache, so the cache never stores it.
+        The session stays open.
     now
-        Clock of an archive or the sample, instead of its own.
+        Time that an archive or the sample uses as its clock.
     attribution_url
-        Address that the attribution text names, instead of the service's own.
+        Address in the attribution text, instead of the service's own.
     archive, venues
-        Of ``"venues"``: the folder that keeps what they answered (one in the user's data folder unless
-        given), and the venues to ask (all but derive, whose terms forbid most uses).
+        For ``"venues"``: the folder that stores the venues' responses (by default one in the user's data
+        folder), and the venues to request (by default all but derive, whose terms forbid most uses).
+
+    Returns
+    -------
+    Connection
+        The open connection, which is also the current one.
 
     Raises
     ------
     NotConnected, ValueError, TypeError
-        No source is named, an argument or the key is not valid, or the key would travel in clear.
+        No source is given, an argument or the key is not valid, or the key would be sent unencrypted.
     NetworkError
-        Of ``"venues"``: none of them could be reached, within about ten seconds; the message says why.
+        For ``"venues"``: no venue could be reached within about ten seconds. The message gives the reason.
 
     Notes
     -----
-    The key goes to the origin of `source` only, by https or on this machine. A replay that is active ends.
+    The key is sent only to the origin of `source`, over https or to this machine. An active replay ends.
 
     Examples
     --------
@@ -93,34 +99,41 @@ def connect(
     >>> dd.asof()
     Timestamp('2026-03-02 08:00:00+0000', tz='UTC')
     """
-    given = None if api_key is None else Secret(api_key)
+    # The key is wrapped, and its plain text removed from this frame, before anything can raise: a traceback
+    # that shows local variables must not show it.
+    secret = None if api_key is None else Secret(api_key)
     api_key = None
     if isinstance(source, os.PathLike):
         source = os.fspath(source)
     _check(source, attribution_url, offline=offline)
     mode, rules = _cache_settings(cache, session)
     source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
-    problem = _refused(source)
+    problem = _source_problem(source)
     if problem is not None or source is None:
-        source = None  # no frame of the traceback holds what may be a key
+        source = None  # it may be a key: keep it out of the traceback's frames
         raise NotConnected if problem is None else ValueError(problem)
     if is_url(source):
         if now is not None:
-            raise ValueError("now= is for archives and the sample: a hosted service has its own clock")
+            raise ValueError(
+                "now= is only for archives and the sample; omit it: a hosted service has its own clock"
+            )
         connection = _hosted(
-            source, given, attribution_url, cache=mode, offline=offline, rules=rules, session=session
+            source, secret, attribution_url, cache=mode, offline=offline, rules=rules, session=session
         )
     else:
         if session is not None:
-            raise ValueError(f"session= is for the address of a service; {source!r} runs in this process")
-        if given is not None:
             raise ValueError(
-                f"{source!r} is a local source and takes no api_key: an address starts with https://"
+                f"session= needs the address of a service; got {source!r}, which runs in this process"
             )
-        instant = None if now is None else times.instant(now, "now")
+        if secret is not None:
+            raise ValueError(
+                f"{source!r} is a local source and takes no api_key; omit it, or pass the address of a "
+                "service, which starts with https://"
+            )
+        clock = None if now is None else times.instant(now, "now")
         options = _venue_options(source, archive, venues)
         connection = _local(
-            source, instant, attribution_url, cache=mode, offline=offline, rules=rules, options=options
+            source, clock, attribution_url, cache=mode, offline=offline, rules=rules, options=options
         )
     if SESSION.responder is not None:
         SESSION.end_active()
@@ -129,7 +142,7 @@ def connect(
 
 
 def disconnect() -> None:
-    """End a recording or a replay that is under way, and close the connection, if there is one."""
+    """End an active recording or replay, and close the current connection, if any."""
     try:
         SESSION.end_active()
     finally:
@@ -137,34 +150,36 @@ def disconnect() -> None:
 
 
 def _check(source: str | None, attribution_url: str | None, *, offline: bool) -> None:
-    """Refuse arguments of another kind by name; by hand, since `typed` would keep the key in a frame."""
+    """Raise on arguments of the wrong type. `typed` is not used: it would keep the key in a frame."""
     for name, text in (("source", source), ("attribution_url", attribution_url)):
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} must be text, not {type(text).__name__}")
         if text is not None and not text.isprintable():
-            raise ValueError(f"{name} holds characters that no address or path has: {text!r}")
+            raise ValueError(f"{name} must be an address or a path without control characters, got {text!r}")
     if not isinstance(offline, bool):
         raise TypeError(f"offline must be True or False, not {type(offline).__name__}")
 
 
 def _cache_settings(cache: Any, session: Any) -> tuple[str, dict[str, Any]]:
-    """Return the mode of the cache, and settings of requests-cache."""
-    # A session is known by what it does: requests is not imported for a connection without one.
+    """Return the cache mode and the settings of requests-cache."""
+    # Duck typing instead of isinstance: requests is not imported for a connection without a session.
     if session is not None and not all(hasattr(session, name) for name in ("get_adapter", "mount", "hooks")):
         raise TypeError(f"session must be a requests.Session, not {type(session).__name__}")
     if isinstance(cache, str) and cache in _CACHES:
         return cache, {}
     if not isinstance(cache, Mapping):
-        known = ", ".join(map(repr, _CACHES))
-        raise ValueError(f"cache={cache!r} is not one of {known} or a dict of settings of requests-cache")
+        modes = ", ".join(map(repr, _CACHES))
+        raise ValueError(f"cache must be one of {modes} or a dict of requests-cache settings, got {cache!r}")
     if hasattr(session, "cache"):
-        raise ValueError("cache= holds settings, and so does the CachedSession of session=: set them there")
+        raise ValueError(
+            "cache= has settings, but session= is a CachedSession with its own; set them on the session"
+        )
     for name, value in cache.items():
         kinds = _RULES.get(name)
         if kinds is None:
             raise ValueError(
-                f"cache={{{name!r}: ...}} is not a setting that can be changed here: use "
-                f"{', '.join(_RULES)}, or a requests_cache.CachedSession as session="
+                f"cache={{{name!r}: ...}} cannot be set here; expected one of {', '.join(_RULES)}; for other "
+                "settings pass a requests_cache.CachedSession as session="
             )
         if not isinstance(value, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
@@ -172,19 +187,19 @@ def _cache_settings(cache: Any, session: Any) -> tuple[str, dict[str, Any]]:
     return "on", dict(cache)
 
 
-def _refused(source: str | None) -> str | None:
-    """Return why a source is refused that is or holds a key, without showing it."""
+def _source_problem(source: str | None) -> str | None:
+    """Return why a source that is or contains a key is rejected, without showing it; None if it is valid."""
     if source is None:
         return None
     if is_like_key(source) and not os.path.exists(source):
         return (
-            "source= is not an address, 'sample', 'venues' or a folder that exists; it is not shown, as it "
-            "may be a key: give a key as api_key="
+            "source must be an address, 'sample', 'venues' or an existing folder (the value is not shown: it "
+            "may be a key); pass a key as api_key="
         )
     if not is_url(source) and credentials_in(source) is not None:
         return (
-            "the address holds a user, a password or a query (it is not shown): the environment gives "
-            "credentials, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "the address contains a user, a password or a query (it is not shown); set the credentials as "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
         )
     return credentials_in(source)
 
@@ -194,13 +209,13 @@ def _venue_options(source: str, archive: Any, venues: Any) -> dict[str, Any]:
     if source == "venues":
         return {"archive": archive and os.fspath(archive), "venues": venues}
     if archive is not None or venues is not None:
-        raise ValueError("archive= and venues= are for dd.connect('venues')")
+        raise ValueError("archive= and venues= are only for dd.connect('venues'); omit them")
     return {}
 
 
 def _hosted(
     source: str,
-    given: Secret | None,
+    api_key: Secret | None,
     attribution_url: str | None,
     *,
     cache: str,
@@ -208,20 +223,21 @@ def _hosted(
     rules: Mapping[str, Any],
     session: requests.Session | None,
 ) -> Connection:
-    place = site(source)
-    secret = find(given)
-    if secret is not None and not place.private:
-        raise ValueError(f"the key is not sent to {place.host} over plain http: use https://")
-    if secret is not None and session is not None and place.origin.startswith("http:"):
-        _refuse_open_proxies(session.proxies)
+    """Return a connection to the service at an address."""
+    service = site(source)
+    secret = find(api_key)
+    if secret is not None and not service.private:
+        raise ValueError(f"the key is not sent to {service.host} over plain http: use https://")
+    if secret is not None and session is not None and service.origin.startswith("http:"):
+        _check_proxies(session.proxies)
     settings = ConnectionSettings(
-        scope=place.base, folder=cache_folder(), cache=cache, offline=offline, rules=rules, session=session
+        scope=service.base, folder=cache_folder(), cache=cache, offline=offline, rules=rules, session=session
     )
-    return Connection(place, secret, settings, attribution_url=attribution_url)
+    return Connection(service, secret, settings, attribution_url=attribution_url)
 
 
-def _refuse_open_proxies(proxies: Mapping[str, str]) -> None:
-    """Refuse to send a key by plain http through a proxy on another machine."""
+def _check_proxies(proxies: Mapping[str, str]) -> None:
+    """Raise if a key would be sent over plain http through a proxy on another machine."""
     for address in proxies.values():
         host = urlsplit(address if "://" in address else f"//{address}").hostname
         if not is_loopback(str(host)):
@@ -238,9 +254,10 @@ def _local(
     rules: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Connection:
+    """Start a service of a local source in this process, and return a connection to it."""
     local: LocalSource = start_local(source, now=now, **options)
     try:
-        scope = local_scope(local)  # venues are asked for their state first
+        scope = local_scope(local)  # the source "venues" sends its first requests here, which may fail
     except BaseException:
         local.close()
         raise

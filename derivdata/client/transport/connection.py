@@ -1,4 +1,4 @@
-"""A connection to one source: answers from the cache, else from the network, and what time it is there."""
+"""A connection to one source: responses from the cache, else from the network, and the source's clock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from urllib.parse import unquote, urlencode
 
 import pandas as pd
 
-from derivdata.client.transport.adapter import ConnectionSettings, Pace
 from derivdata.client.transport.cache import AnswerFiles, Checks, Record
-from derivdata.client.transport.network import TookTooLong, started
 from derivdata.client.transport.origin import LocalSource, Secret, Site
 from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, notify, plain_text
+from derivdata.client.transport.settings import ConnectionSettings, Pace
+from derivdata.client.transport.worker import TookTooLong, started
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
 from derivdata.support import times
 from derivdata.support.files import package_digest
@@ -34,16 +34,16 @@ T = TypeVar("T")
 
 _AT_ONCE = 8
 _CLOCK_SECONDS = 15.0
-"""How long the server's last ``Date`` is taken for its clock."""
+"""How long the server's last ``Date`` is used as its clock."""
 _MARKS_SECONDS = 2.0
-"""How long the source and the data version that a server last stated are taken as current."""
+"""How long the source and the data version last sent by a server count as current."""
 _LABEL = 200
 _NOT_CACHED = 504
-"""Status of requests-cache where ``only-if-cached`` finds nothing."""
+"""Status that requests-cache returns if ``only-if-cached`` finds no record."""
 _CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
-"""Headers of a record that only its expiry and its matching need."""
+"""Headers of a record that only caching needs. They are not passed on."""
 _AHEAD = pd.Timedelta(5, "min")
-"""How far a server's clock may be ahead of this machine's before nothing is concluded from it."""
+"""How far a server's clock may be ahead of this machine's clock. A later ``Date`` is ignored."""
 
 
 CHECKING_CODE = (
@@ -53,13 +53,13 @@ CHECKING_CODE = (
     "liquidations",
     *(path.stem for path in sorted(Path(__file__).parents[2].glob("*.py"))),
 )
-"""Modules and folders that read and check responses: records say which version of them checked them."""
+"""Modules and folders that read and check responses. Their digest is stored in the cached records."""
 
 
 class _Marks(NamedTuple):
-    """Source of an answer and version of its data; None where the answer does not state them.
+    """Source of a response and version of its data; None if the response does not state them.
 
-    The version changes when rows of the past do, and stays when a source only grows at its end.
+    The version changes when past rows change, not when rows are appended.
     """
 
     source_id: str | None
@@ -67,14 +67,14 @@ class _Marks(NamedTuple):
 
 
 class Connection:
-    """A source of data that is connected: hosted service, archive or sample.
+    """Connection to a data source: hosted service, archive, venues or sample.
 
     Attributes
     ----------
     source
-        What people know it by: the host, the archive's name, ``sample``.
+        Name of the source: the host, the archive's name, ``sample``.
     synthetic
-        Whether its data is synthetic.
+        Whether the data is synthetic.
     """
 
     def __init__(
@@ -93,12 +93,13 @@ class Connection:
         self._secret = secret
         self._settings = settings
         self._local = local
-        # The key of a service in this process is made up, and another in each: its answers are the same.
+        # The key of a service in this process is random in each process. Its responses do not depend on it.
         self._fingerprint = "" if secret is None or local is not None else secret.fingerprint()
         self._scope = f"{settings.scope}\n{self._fingerprint}"
         self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
-        kept = self._scope if local is None else f"local {self.source}"  # the keys say of which data
-        self._files = AnswerFiles(settings.folder / "answers", _digest(kept)[:32])
+        # All states of a local source share a folder: their records differ by key, which contains the scope.
+        folder_scope = self._scope if local is None else f"local {self.source}"
+        self._files = AnswerFiles(settings.folder / "answers", _digest(folder_scope)[:32])
         self._network: Network | None = None
         self._last_date: tuple[float, pd.Timestamp] | None = None
         self._last_marks: tuple[float, _Marks] | None = None
@@ -111,17 +112,18 @@ class Connection:
     def _serve(
         self, request: Request, endpoint: Endpoint | None = None, until: pd.Timestamp | None = None
     ) -> Response:
-        """Return the answer to a request, of any HTTP status, from the cache or the network."""
+        """Return the response to a request, of any HTTP status, from the cache or the network."""
         return self._begin(request, endpoint, until)()
 
     def _serve_each(
         self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
     ) -> Iterator[Response]:
-        """Return the answers to requests at one endpoint, each with the end of its window, in their order.
+        """Return the responses to requests at one endpoint, in order; each comes with the end of its window.
 
-        Where no rate limit stands up to eight are under way at a time, once the first has been answered: a
-        request that fails then ends the series with at most seven more requests, whose answers are cached.
-        A service in this process gains nothing by it, and a cassette of vcrpy would lose some.
+        Without a rate limit, up to eight requests run at a time once the first has succeeded. After an error
+        at most seven more requests complete, and their responses are cached. Requests to a service in this
+        process run in sequence, as concurrency gains nothing. So do requests under vcrpy, which would lose
+        some of them.
         """
         paced = endpoint.per_second is not None and self._settings.paced
         if self._local is not None or paced or _is_in_cassette():
@@ -142,7 +144,7 @@ class Connection:
     def _begin(
         self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None
     ) -> Callable[[], Response]:
-        """Look into the cache, and send the request if need be; return what waits for the answer."""
+        """Look in the cache, else start the request. Return a function that waits for the response."""
         self._follow_local()
         url = f"{self._site.base}{_path_and_query(request)}"
         cached = self._cached(url)
@@ -156,7 +158,7 @@ class Connection:
         return lambda: self._received(request, wait)
 
     def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:
-        """Wait for a reply from the network; return it as a response."""
+        """Wait for the network's reply and return it as a response."""
         try:
             reply = self._patiently(request.path, wait)
         except NetworkError as error:
@@ -169,20 +171,32 @@ class Connection:
             _not_cached(request)
         if reply.is_stale:
             date = reply.headers.get("Date", "an unknown time")
-            notice = f"the source did not answer: an expired response of {date} is used (stale_if_error)"
+            notice = f"the source did not answer; an expired response of {date} is used (stale_if_error)"
             notify(request, notice, CacheNotice)
         else:
             self._learn(reply.headers)
-        for text in () if self._local is None else self._local.take_notices():
-            warn_caller(text)
+        if self._local is not None:
+            for text in self._local.take_notices():
+                warn_caller(text)
         return self._response(request, reply.status, reply.headers, reply.body)
 
     def clock(self) -> pd.Timestamp:
         """Return the source's time, floored to the minute.
 
-        A local source's is its service's. The hosted service's is its ``Date``, asked for at most every
-        15 seconds, and so is that of a service in the process that this one was forked from; offline it is
-        the newest one in the cache.
+        The time of a local source is the clock of its service. The time of the hosted service is its ``Date``
+        header, requested at most every 15 seconds. A forked child does the same for its parent's service.
+        Offline, it is the newest ``Date`` in the cache.
+
+        Returns
+        -------
+        pandas.Timestamp
+            Time in UTC.
+
+        Raises
+        ------
+        NotCached, NetworkError
+            Offline, and the cache has no response of this source; the server cannot be reached or sends no
+            ``Date``.
         """
         if self._local is not None and not self._inherited:
             return self._local.clock().floor("min")
@@ -191,7 +205,9 @@ class Connection:
             newest = self._opened().newest() if own else self._files.newest(self._latest_date())
             if newest is None:
                 raise NotCached(
-                    "/", "offline, and the cache has no response of this source to read the time from"
+                    "/",
+                    "offline, and the cache has no response of this source to read the time from; fetch once "
+                    "without offline=True",
                 )
             return newest.floor("min")
         now = self._settings.timing.monotonic()
@@ -199,10 +215,13 @@ class Connection:
             self._last_date = None
             self._learn(self._head())
             if self._last_date is None:
-                raise NetworkError("/", "the server's response has no Date header, which is the clock here")
+                raise NetworkError(
+                    "/", "the server's response has no Date header, which is needed as the clock"
+                )
         return self._last_date[1].floor("min")
 
     def _forget(self, request: Request) -> None:
+        """Remove the response to a request from the cache."""
         url = f"{self._site.base}{_path_and_query(request)}"
         if self._settings.has_own_cache:
             self._opened().forget(url)
@@ -211,6 +230,7 @@ class Connection:
     def _keep_passed(
         self, request: Request, digest: str, date: pd.Timestamp, rules: dict[str, list[str]]
     ) -> None:
+        """Store in the cached record which rules run again, if the library's own cache is written."""
         settings = self._settings
         is_read_only = settings.offline or settings.cache == "off" or settings.rules.get("read_only", False)
         if is_read_only or settings.has_own_cache:
@@ -222,14 +242,14 @@ class Connection:
         return self._secret is not None and self._secret.within(data)
 
     def close(self) -> None:
-        """Close the connections, and stop the local service if it was started here."""
+        """Close the connections, and stop the local service if this process started it."""
         if self._network is not None:
             self._network.close()
         if self._local is not None and not self._inherited:
             self._local.close()
 
     def _after_fork(self) -> None:
-        """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
+        """Drop the parent's sockets in a forked child: they would receive the parent's responses."""
         self._fork_lock = threading.Lock()
         self._network = None
         self._last_date = self._last_marks = None
@@ -237,9 +257,9 @@ class Connection:
         self._inherited = True
 
     def _cached(self, url: str) -> Record | None:
-        """Return a record that may be used as it is: one that has not expired, any offline.
+        """Return a record that can be used without a request: not expired, or any record offline.
 
-        requests-cache decided when it expires as it came; nothing of it is imported to read that.
+        requests-cache set the expiry when the response arrived, so reading it does not import requests-cache.
         """
         if not self._reads_records:
             return None
@@ -247,16 +267,16 @@ class Connection:
         if record is None or self._settings.offline or record.head.expires is None:
             return record
         now = self._settings.timing.machine()
-        if record.head.created > now:  # kept while the clock was ahead: it would count for longer than it may
+        if record.head.created > now:  # stored while the clock was ahead: it would stay fresh for too long
             self._files.forget(record.head.key)
             return None
         return record if now < record.head.expires else None
 
     def _is_current(self, cached: Mapping[str, str]) -> bool:
-        """Return whether a cached answer is of the source that answers now, and of the data that it has now.
+        """Return whether a cached response is of the current source and of the current version of its data.
 
-        A hosted service is identified by its address. A served archive says which source it is, since another
-        one may be served at the same address later, and which version of the past it answers from.
+        A hosted service is identified by its address. A served archive sends its identity and data version,
+        because another archive, or changed data, may be served at the same address later.
         """
         if self._settings.offline or self._local is not None:
             return True
@@ -268,12 +288,12 @@ class Connection:
                 return True
             try:
                 self._learn(self._head())
-            except FetchError:  # the request itself tells what is wrong, after its tries
+            except FetchError:  # the request itself raises the error, after its tries
                 return False
         return self._last_marks is not None and self._last_marks[1] == marks
 
     def _learn(self, headers: Mapping[str, str]) -> None:
-        """Remember what a server's headers say of its clock, its source and its data."""
+        """Store clock, source and data version from a server's headers."""
         now = self._settings.timing.monotonic()
         date = http_date(headers.get("Date"))
         self._last_marks = now, _marks_in(headers)
@@ -281,7 +301,7 @@ class Connection:
             self._last_date = now, date
 
     def _follow_local(self) -> None:
-        """Move on to answers of the data that a local source has now: rows may have come since `connect`."""
+        """Change the cache scope if a local source's data has changed since the last request."""
         if self._local is None:
             return
         scope = f"{local_scope(self._local)}\n{self._fingerprint}"
@@ -294,13 +314,13 @@ class Connection:
                 network.close()
 
     def _latest_date(self) -> pd.Timestamp:
-        """Return the last time that a server's ``Date`` may have; a local service's always is."""
+        """Return the latest plausible ``Date`` of a server. A local service's ``Date`` is always accepted."""
         if self._local is not None:
             return pd.Timestamp.max.tz_localize("UTC")
         return pd.Timestamp(self._settings.timing.machine()) + _AHEAD
 
     def _opened(self) -> Network:
-        """Return the network, imported and opened when it is first needed."""
+        """Return the network, which is imported and opened on first use."""
         with self._fork_lock:
             if self._network is None:
                 from derivdata.client.transport.network import Network
@@ -313,41 +333,43 @@ class Connection:
                     key=self._key,
                     turn=self._turn,
                     latest=self._latest_date,
-                    # The keys of the sample's records say of which clock, market and code they are.
+                    # The keys of the sample's records contain its clock, market and code.
                     is_permanent=self._local is not None and self.synthetic,
                     is_inherited=self._inherited,
                 )
             return self._network
 
     def _orphaned(self, path: str, error: NetworkError) -> NetworkError:
-        """Return the error of a child whose parent's service does not answer; elsewhere `error` itself."""
+        """Return a clearer error in a forked child whose parent's service is gone, else `error` itself."""
         if self._local is None or not self._inherited:
             return error
         return NetworkError(
             path,
             f"the service of {self.source!r} ran in the process that this one was forked from, and does "
-            f"not answer ({error}); call dd.connect in this process",
+            f"not respond ({error}); call dd.connect in this process",
         )
 
     def _patiently(self, path: str, wait: Callable[[float], T]) -> T:
+        """Wait for a result at most as long as the caller's patience."""
         seconds = self._settings.limits.patience
         try:
             return wait(seconds)
         except TookTooLong:
-            raise NetworkError(path, f"no answer within {seconds:.0f} s") from None
+            raise NetworkError(path, f"no response within {seconds:.0f} s") from None
 
     def _head(self) -> Mapping[str, str]:
-        """Return what the server's headers say now."""
+        """Request the server's current headers."""
         try:
             return self._patiently("/", started(lambda: self._opened().head()))
         except NetworkError as error:
             raise self._orphaned("/", error) from None
 
     def _key(self, url: str) -> str:
-        """Return the cache key: source, fingerprint of the API key, path, sorted query; not the port."""
+        """Return the cache key: digest of source, API key's fingerprint, path and sorted query."""
         return _digest(f"{self._scope}\n{url.removeprefix(self._site.base)}")
 
     def _turn(self, url: str) -> None:
+        """Wait for the rate limit of the endpoint at an address."""
         path = url.removeprefix(self._site.base).partition("?")[0]
         self._pace.wait(endpoint_of(path))
 
@@ -359,6 +381,7 @@ class Connection:
         body: bytes,
         checks: Checks | None = None,
     ) -> Response:
+        """Return a reply as a `Response`, without caching headers, and without the key in an error's text."""
         headers = dict(sorted(sent.items()))
         digest = headers.pop(DIGEST_HEADER, "")
         for name in _CACHING_HEADERS:
@@ -387,8 +410,10 @@ class Connection:
     def _facts(self) -> dict[str, str]:
         settings = self._settings
         mode = ", ".join(["offline" if settings.offline else settings.cache, *settings.rules])
-        given = "none" if self._secret is None else "given, tier unknown"
-        key = given if self._local is None else "not needed"
+        if self._local is not None:
+            key = "not needed"
+        else:
+            key = "none" if self._secret is None else "given, tier unknown"
         return {
             "source": f"{self.source} (synthetic)" if self.synthetic else self.source,
             "key": key,
@@ -403,12 +428,14 @@ class Connection:
         return f"<table><caption>derivdata connection</caption>{''.join(rows)}</table>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a connection holds a key and is not pickled: call dd.connect where the work is done")
+        raise TypeError(
+            "a connection contains a key and cannot be pickled; call dd.connect in the process that uses it"
+        )
 
 
 def local_scope(local: LocalSource) -> str:
-    """Return what changes whenever an answer of a local source could: its clock, its data and its code."""
-    now = times.iso(local.clock())  # first, as a source that asks others has new data then
+    """Return a text that changes whenever a response of a local source could: its data, clock and code."""
+    now = times.iso(local.clock())  # first: the source "venues" fetches new data here, which changes identity
     return f"local {local.store.identity}@{now} {local.code}"
 
 
@@ -418,7 +445,7 @@ def _checks_version() -> str:
 
 
 def _is_in_cassette() -> bool:
-    """Return whether vcrpy is active, which loses requests of several threads (kevin1024/vcrpy#849)."""
+    """Return whether vcrpy is active, which loses requests of concurrent threads (kevin1024/vcrpy#849)."""
     pools = sys.modules.get("urllib3.connectionpool")
     return pools is not None and pools.HTTPConnectionPool.ConnectionCls.__module__.startswith("vcr.")
 
@@ -435,7 +462,7 @@ def _path_and_query(request: Request) -> str:
 
 @lru_cache(maxsize=64)
 def _source_name(header: str) -> str:
-    """Return the name that a source gives itself in each of its answers, as text for people."""
+    """Return the name of a source from the header that it sends, as printable text."""
     return plain_text(unquote(header), _LABEL)
 
 

@@ -1,6 +1,6 @@
-"""Requests to public APIs that want no key: sessions, turns at limits, tries, refusals; nothing is kept.
+"""Requests to public APIs without a key: sessions, rate limits, retries and rejections. Nothing is cached.
 
-Who asks decides how patient to be; see `derivdata.sources.collect`.
+The caller sets how long to wait; see `derivdata.sources.collect`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def repeat(
     *,
     tries: int,
 ) -> Sent:
-    """Return the last outcome of `attempt`.
+    """Call `attempt` at most `tries` times and return the last outcome.
 
-    `pause` is called with an outcome and the number of attempts so far. It returns the wait before the next
-    one [s]; None ends the loop.
+    `pause` gets an outcome and the number of attempts so far. It returns the wait before the next attempt
+    [s]; None ends the loop.
     """
     for number in range(1, tries):
         outcome = attempt()
@@ -50,10 +50,10 @@ def repeat(
 
 _CONNECT_SECONDS = 5.0
 _SECONDS = 10.0
-"""Longest wait for a connection, and longest silence."""
+"""Longest wait for a connection, and longest time without a byte."""
 
 WHOLE_SECONDS = 120.0
-"""Longest time for a whole answer: a venue that sends a byte now and then must not hold up its own polls."""
+"""Longest time for a complete response: a venue that sends a byte now and then must not block its polls."""
 
 LARGEST = 64 * 2**20
 
@@ -61,11 +61,11 @@ LONGEST_WAIT = 60.0
 """Longest wait before another try [s]."""
 
 LONGEST_BAN = 3600.0
-"""Longest wait for the end of a ban [s], of one who waits as long as it takes."""
+"""Longest wait for the end of a ban [s], for callers without a deadline."""
 
 _LIMITS = {403: 600.0, 418: 120.0, 429: None}
-"""Statuses of rate limits, and how long to wait where the answer does not say so [s]."""
-_REFUSAL_BYTES = 2**14
+"""Statuses of rate limits, and how long to wait if the response does not state it [s]."""
+_REJECTION_BYTES = 2**14
 _TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _REGION = re.compile(r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|locations?)\b", re.IGNORECASE)
 
@@ -73,11 +73,11 @@ T = TypeVar("T")
 
 
 class Unreachable(NetworkError):
-    """Nothing came back at all: the name, the proxy, the address or the port leads nowhere, or is silent."""
+    """No response: the name, the proxy, the address or the port cannot be reached, or does not respond."""
 
 
 class KeylessReply(NamedTuple):
-    """A venue's answer: the status, the headers, and the decoded body."""
+    """A venue's response: the status, the headers, and the decompressed body."""
 
     status: int
     headers: Mapping[str, str]
@@ -85,14 +85,14 @@ class KeylessReply(NamedTuple):
 
 
 class Turns:
-    """Turns at the limits of one host, which venues at the same address share."""
+    """Schedule of the rate limits of one host, shared by venues at the same address."""
 
     def __init__(self) -> None:
         self._free_at: dict[str, pd.Timestamp] = {}
         self._lock = threading.Lock()
 
     def take(self, now: pd.Timestamp, seconds: float, pool: str = "") -> float:
-        """Take the next turn of a limit, of so many seconds, and return how long to wait for it [s]."""
+        """Reserve the next slot of a limit, `seconds` long, and return how long to wait for it [s]."""
         with self._lock:
             start = max(now, self._free_at.get(pool, now))
             self._free_at[pool] = start + pd.Timedelta(seconds, "s")
@@ -100,9 +100,9 @@ class Turns:
 
 
 class KeylessSession:
-    """A session with one venue: proxies of the environment are used, cookies and keys never.
+    """A session with one venue. It uses proxies from the environment, but never cookies or keys.
 
-    `headers` are those that the venue wants with each request.
+    `headers` are sent with each request.
     """
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
@@ -119,17 +119,17 @@ class KeylessSession:
         *,
         post: Mapping[str, Any] | None = None,
     ) -> KeylessReply:
-        """Send one request and return the whole answer."""
+        """Send one request and return the complete response."""
         path = url.partition("://")[2].partition("/")[2]
         request = requests.Request(method, url, params=dict(params), json=post)
         return self._exchange(f"/{path}", request, WHOLE_SECONDS)
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> KeylessReply:
-        """Post bytes with headers and return the status; the address, which may be secret, is in no error."""
+        """Post bytes with headers. Errors do not show the address, which may be secret."""
         return self._exchange("alerts", requests.Request("POST", url, dict(headers), data=body), _SECONDS)
 
     def _exchange(self, where: str, request: requests.Request, seconds: float) -> KeylessReply:
-        """Send a request and read the whole body; `where` names it in errors."""
+        """Send a request and read the complete body; errors name it `where`."""
         session = self._session
         try:
             prepared = session.prepare_request(request)
@@ -148,41 +148,44 @@ class KeylessSession:
         except TooSlow:
             raise NetworkError(where, f"the response was not complete within {seconds:g} s") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
-            if why := _unreachable(problem, request.url.partition("://")[2].partition("/")[0]):
-                raise Unreachable(where, why) from None
-            raise NetworkError(where, f"no whole answer came: {type(problem).__name__}") from None
+            host = request.url.partition("://")[2].partition("/")[0]
+            if reason := _unreachable(problem, host):
+                raise Unreachable(where, reason) from None
+            raise NetworkError(where, f"no complete response: {type(problem).__name__}") from None
 
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
 
     def _after_fork(self) -> None:
-        """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
+        """Open new sockets in a forked child: the parent's would receive the parent's responses."""
         self._fork_lock = threading.Lock()
         self._session = _new_session(self._headers)
 
 
 def persist(
-    ask: Callable[[], T],
+    send: Callable[[], T],
     pause: Callable[[VenueError | NetworkError, float], float | None],
     wait: Callable[[float], None],
     *,
     tries: int,
 ) -> T:
-    """Ask until there is an answer; `pause` says how long to wait after an error [s], None for no more.
+    """Send until there is a response, and return it; raise the last error after `tries` tries.
 
-    It is given the usual time, which doubles from a second up to a minute.
+    `pause` gets an error and the usual wait, which doubles from a second up to a minute. It returns the wait
+    before the next try [s], or None to stop.
     """
 
     def attempt() -> T | VenueError | NetworkError:
         try:
-            return ask()
+            return send()
         except (VenueError, NetworkError) as problem:
             return problem
 
     def pause_after(outcome: T | VenueError | NetworkError, tried: int) -> float | None:
-        usual = min(2.0 ** (tried - 1), LONGEST_WAIT)
-        return pause(outcome, usual) if isinstance(outcome, VenueError | NetworkError) else None
+        if not isinstance(outcome, VenueError | NetworkError):
+            return None
+        return pause(outcome, min(2.0 ** (tried - 1), LONGEST_WAIT))
 
     outcome = repeat(attempt, pause_after, wait, tries=tries)
     if isinstance(outcome, VenueError | NetworkError):
@@ -191,36 +194,43 @@ def persist(
 
 
 _RESETS = ("X-Bapi-Limit-Reset-Timestamp", "X-Gate-RateLimit-Reset-Timestamp")
-"""Headers with the instant at which a limit ends: in ms (Bybit's v5 pages), in s (Gate's v4 pages)."""
-_LEFT = "gw-ratelimit-reset"  # the time that is left, in ms (KuCoin, as clients read it)
+"""Headers with the time at which a limit ends: in ms (Bybit's v5 pages), in s (Gate's v4 pages)."""
+_LEFT = "gw-ratelimit-reset"  # remaining time in ms (KuCoin, as clients read it)
 _UNTIL = re.compile(r"(?:until|after)\D{0,20}(\d{13})\b")
-"""How Binance ("IP banned until") and BingX ("will be unblocked after", code 100410, 2024-09) write the end
-of a ban, in ms."""
+"""End of a ban in ms, in the texts of Binance ("IP banned until") and of BingX ("will be unblocked after",
+code 100410, 2024-09)."""
 
 
 def stated_wait(reply: KeylessReply) -> float | None:
-    """Return how long a response says to wait [s], by its headers or its text; None where it does not."""
+    """Return the wait that a response states in its headers or its text [s]; None if it states none."""
+    # 1. Retry-After.
     headers = reply.headers
     wait = retry_after(headers.get("Retry-After"), headers.get("Date"))
     if wait is not None:
         return wait
-    date = http_date(headers.get("Date"))
-    now = (machine_now() if date is None else date).timestamp()
+    # 2. A remaining time.
     left = headers.get(_LEFT, "")
     if left.isdecimal():
         return int(left) / 1000
-    text = reply.body[:_REFUSAL_BYTES].decode(errors="replace")
+    # 3. The end of a limit or a ban, in s or ms, by the server's clock.
+    date = http_date(headers.get("Date"))
+    now = (machine_now() if date is None else date).timestamp()
+    text = reply.body[:_REJECTION_BYTES].decode(errors="replace")
     stamps = [headers.get(name, "") for name in _RESETS] + _UNTIL.findall(text)
-    ends = [int(stamp) / (1000 if len(stamp) > 10 else 1) for stamp in stamps if stamp.isdecimal()]
-    return max((end - now for end in ends if end > now), default=None)
+    waits = []
+    for stamp in stamps:
+        if stamp.isdecimal():
+            end = int(stamp) / 1000 if len(stamp) > 10 else int(stamp)
+            waits.append(end - now)
+    return max((wait for wait in waits if wait > 0), default=None)
 
 
 def refusal(where: str, reply: KeylessReply) -> VenueError:
-    """Return the error of an answer that is none, by its status: a limit, busy, a region, or refused."""
+    """Return the error of a rejected request, with its reason by status: limit, busy, region or refused."""
     wait = stated_wait(reply)
     reason = "busy" if reply.status >= 500 else "refused"
-    # A refusal speaks of where the address is; a firewall's page, whose limit 403 is, of other things.
-    text = _TAG.sub(" ", reply.body[:_REFUSAL_BYTES].decode(errors="replace"))
+    # A 403 because of the region mentions the region in its text; a firewall's 403, a rate limit, does not.
+    text = _TAG.sub(" ", reply.body[:_REJECTION_BYTES].decode(errors="replace"))
     if reply.status == 451 or (reply.status == 403 and _REGION.search(text)):
         reason = "region"
     elif reply.status in _LIMITS:
@@ -231,25 +241,27 @@ def refusal(where: str, reply: KeylessReply) -> VenueError:
 
 
 def _unreachable(problem: BaseException, host: str) -> str:
-    """Return why nothing came back from a host; empty text where something did."""
+    """Return why a host sent nothing; empty text if it sent something."""
     if isinstance(problem, requests.exceptions.ProxyError):
-        return f"the proxy between this machine and {host} does not answer, or refuses"
+        return f"the proxy between this machine and {host} does not respond, or rejects the connection"
     if isinstance(problem, requests.exceptions.SSLError):
         return (
-            f"no encrypted connection to {host}: its certificate is refused here, or something stands between"
+            f"no encrypted connection to {host}: this machine rejects its certificate, or a proxy replaces it"
         )
     if isinstance(problem, requests.exceptions.ConnectTimeout):
         return f"no connection to {host} within {_CONNECT_SECONDS:g} s"
     if isinstance(problem, requests.exceptions.ReadTimeout):
-        return f"{host} said nothing for {_SECONDS:g} s"
+        return f"{host} sent nothing for {_SECONDS:g} s"
     causes = set(map(type, _causes(problem)))
     if urllib3.exceptions.NameResolutionError in causes:
-        return f"the name {host} is not found (DNS)"
-    return f"{host} takes no connection" if urllib3.exceptions.NewConnectionError in causes else ""
+        return f"the name {host} was not found (DNS)"
+    if urllib3.exceptions.NewConnectionError in causes:
+        return f"{host} does not accept connections"
+    return ""
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that it was made from: requests keeps them as arguments and reasons."""
+    """Yield an error and its causes, which requests stores in `args` and `reason`."""
     yield problem
     for inner in (*problem.args, getattr(problem, "reason", None)):
         if isinstance(inner, BaseException):
@@ -260,12 +272,12 @@ def _new_session(headers: Mapping[str, str]) -> requests.Session:
     session = requests.Session()
     session.headers.update(headers)
     session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
-    session.headers["Accept-Encoding"] = "gzip"  # the encoding that `read_body` can tell a cut body by
+    session.headers["Accept-Encoding"] = "gzip"  # `read_body` detects a truncated gzip body
     keep_anonymous(session)
     return session
 
 
 def keep_anonymous(session: requests.Session) -> None:
-    """Let a session take no cookie, and no name and password from ~/.netrc."""
+    """Make a session reject cookies and ignore credentials in ~/.netrc."""
     session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     session.auth = lambda request: request

@@ -1,15 +1,11 @@
-"""The network: a requests-cache session over the sealed records, run in a thread of its own.
+"""The network: a requests-cache session over the cached records, run in a worker thread.
 
-It is imported when no fresh record answers. requests-cache decides which record may be used, when it is
-requested again, and how (RFC 9111). Its storage is the sealed record files. The adapter below it sends.
-
-An interrupt in a notebook strikes the thread that waits here, on a queue, and never one that holds a
-connection pool's lock; the work itself goes on and its answer is in the cache when the cell runs again.
+This module is imported only if no fresh record exists. requests-cache decides which record may be used, when
+it is requested again, and how (RFC 9111). Its storage is the files of `cache`. The adapter below it sends.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -27,75 +23,36 @@ from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
 from requests_cache.policy import NEVER_EXPIRE, get_url_expiration
 
-from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, ConnectionSettings, renewed
+from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, renewed
 from derivdata.client.transport.cache import AnswerFiles, Head
 from derivdata.client.transport.keyless import keep_anonymous
 from derivdata.client.transport.origin import Secret, Site
 from derivdata.client.transport.response import http_date, network_error, notices_in
+from derivdata.client.transport.settings import ConnectionSettings
 from derivdata.tables.endpoints import Endpoint
 
 T = TypeVar("T")
 
 
-class TookTooLong(Exception):
-    """The work was not done in time; it is left to itself."""
-
-
-def started(work: Callable[[], T]) -> Callable[[float], T]:
-    """Begin `work` in a daemon thread, and return a function that waits for its result, so many seconds.
-
-    That function raises `TookTooLong` where the work is not done by then, and else whatever `work` raises.
-    """
-    box: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            box.put((work(), None))
-        except BaseException as error:  # hand over any error: else the caller would wait forever
-            error.__context__ = error.__cause__ = None
-            # Without the frames that saw the request as it went out, key and all.
-            box.put((None, error.with_traceback(None)))
-
-    def result(seconds: float) -> T:
-        try:
-            result, error = box.get(timeout=seconds)
-        except queue.Empty:
-            raise TookTooLong from None
-        if error is not None:
-            raise error from None
-        return result  # type: ignore[return-value]
-
-    thread = threading.Thread(target=run, name="derivdata-request", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:
-        # start() waits on a Condition; where an interrupt strikes as that has released its lock, the lock
-        # is released twice, and CPython raises this error about it instead of the interrupt.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise error.__context__ from None
-        raise
-    return result
-
-
 class SharedRequests(Generic[T]):
-    """Wait for an equal request that is already running. Call it in workers only."""
+    """Shares the result of equal requests that run at the same time. Call it in worker threads only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[T]] = {}
 
     def run(self, key: str, work: Callable[[], T]) -> T:
-        """Return the result of `work`, or of the same key's work that is under way."""
-        mine = Future[T]()
+        """Return the result of `work`, or of work with the same key that is already running."""
+        own = Future[T]()
         with self._lock:
-            flight = self._under_way.setdefault(key, mine)
-        if flight is not mine:
-            return flight.result()
+            running = self._under_way.setdefault(key, own)
+        if running is not own:
+            return running.result()
         try:
             result = work()
-            mine.set_result(result)
+            own.set_result(result)
         except BaseException as error:
-            mine.set_exception(error)
+            own.set_exception(error)
             raise
         finally:
             with self._lock:
@@ -107,7 +64,7 @@ _CLOSED = pd.Timedelta(1, "h")
 
 
 class SealedStorage(BaseStorage[str, CachedResponse]):
-    """Responses of one source by cache key; `is_secret` says of bytes that the key is in them."""
+    """Responses of one source by cache key. `is_secret` returns whether bytes contain the API key."""
 
     def __init__(self, files: AnswerFiles, base: str, is_secret: Callable[[bytes], bool]) -> None:
         super().__init__()
@@ -115,7 +72,7 @@ class SealedStorage(BaseStorage[str, CachedResponse]):
         self._base = base
         self._is_secret = is_secret
         self.doubted: set[str] = set()
-        """Keys whose records count as expired, whatever they say: the source's data may be other data now."""
+        """Keys whose records count as expired, because the source's data may have changed."""
 
     def __getitem__(self, key: str) -> CachedResponse:
         record = self._files.record(key)
@@ -161,7 +118,7 @@ class SealedStorage(BaseStorage[str, CachedResponse]):
 
 
 class SealedBackend(BaseCache):
-    """A backend of requests-cache over the sealed record files."""
+    """Backend of requests-cache over the files of cached responses."""
 
     def __init__(self, storage: SealedStorage) -> None:
         super().__init__()
@@ -171,15 +128,15 @@ class SealedBackend(BaseCache):
 def state_expiry(until: pd.Timestamp | None, latest: Callable[[], pd.Timestamp]) -> Callable[..., None]:
     """Return a hook that marks the response to a closed window as ``immutable``.
 
-    A window is closed an hour after its end, by the server's clock, where that is at most `latest`: a server
-    whose clock is ahead would have its windows kept for good before their last rows are there. A response
-    with notices is never closed, and loses its validators: a later 304 would not show that it has notices.
+    A window is closed one hour after its end by the server's clock, if that clock is not later than `latest`.
+    Otherwise a server whose clock is ahead would have windows cached indefinitely without their last rows. A
+    response with notices is never marked. Its validators are dropped: a 304 would not repeat the notices.
     """
     is_stated = False
 
     def state(response: requests.Response, **_: Any) -> None:
         nonlocal is_stated
-        # requests-cache calls the hooks of a response twice: as it came, and after it was stored.
+        # requests-cache calls the hooks of a response twice: on arrival, and after it was stored.
         if is_stated or response.status_code not in (200, 304):
             return
         is_stated = True
@@ -203,7 +160,7 @@ def _has_notices(body: bytes) -> bool:
 _DEFAULT_FRESH_SECONDS = 60.0
 _MAX_REDIRECTS = 5
 _ANSWERS = frozenset({200, *range(400, 500)} - {408, 429})
-"""Statuses that `stale_if_error` does not hide: a refusal is an answer. Records are of status 200 only."""
+"""Statuses that `stale_if_error` does not hide: a rejected request is a response. Only 200 is cached."""
 _ANY_AGE = "only-if-cached,stale-if-error=3153600000"
 
 
@@ -213,11 +170,11 @@ class Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
-    is_stale: bool = False  # an expired record in place of a response that did not come
+    is_stale: bool = False  # an expired record in place of a response that did not arrive
 
 
 class Network:
-    """Sends requests to one site, and keeps what comes: `latest` is the last ``Date`` that is accepted."""
+    """Sends requests to one site and caches the responses. `latest` is the latest ``Date`` accepted."""
 
     def __init__(
         self,
@@ -255,7 +212,7 @@ class Network:
         *,
         doubted: bool = False,
     ) -> Reply:
-        """Return the response to a request; callers that request the same at once share one.
+        """Return the response to a request. Equal requests at the same time share one response.
 
         A `doubted` record is used only after the server has confirmed it.
         """
@@ -263,7 +220,8 @@ class Network:
         def send() -> Reply:
             if not doubted:
                 return self._send(path, url, endpoint, until)
-            self._storage.doubted.add(key := self._key(url))
+            key = self._key(url)
+            self._storage.doubted.add(key)
             try:
                 return self._send(path, url, endpoint, until)
             finally:
@@ -272,8 +230,8 @@ class Network:
         return self._shared.run(url, send)
 
     def head(self) -> Mapping[str, str]:
-        """Return what the server's headers say now: an answer of any status carries its ``Date``."""
-        response = _ours("/", lambda: self._session.head(f"{self._base}/", allow_redirects=False))
+        """Request the server's current headers: a response of any status has a ``Date``."""
+        response = _translated("/", lambda: self._session.head(f"{self._base}/", allow_redirects=False))
         return dict(response.headers)
 
     def forget(self, url: str) -> None:
@@ -289,7 +247,7 @@ class Network:
         return max((date for date in dates if date is not None), default=None)
 
     def close(self) -> None:
-        """Close the connections; a user's own session is left as it was."""
+        """Close the connections. A user's own session gets its previous adapters back."""
         if self._own:
             self._session.close()
             return
@@ -301,6 +259,7 @@ class Network:
             adapter.detach()
 
     def _send(self, path: str, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Reply:
+        """Send a request through the session and its cache."""
         session = self._session
         settings = self._settings
         headers = {}
@@ -312,7 +271,7 @@ class Network:
         hooks = list(session.hooks.get("response", []))
         if settings.cache != "off":
             hooks.insert(0, state_expiry(until, self._latest))
-        response = _ours(
+        response = _translated(
             path,
             lambda: session.get(
                 url,
@@ -330,20 +289,20 @@ class Network:
         return Reply(response.status_code, response.headers, response.content, is_stale)
 
     def _expire_after(self, url: str, endpoint: Endpoint | None) -> float | None:
-        """Return how long a response is fresh [s], by its endpoint; None where the user's settings say it."""
+        """Return how long a response is fresh [s], by endpoint; None if the user's settings define it."""
         rules = self._session.settings
-        is_chosen = rules.expire_after not in (None, NEVER_EXPIRE) or "expire_after" in self._settings.rules
-        if is_chosen or get_url_expiration(url, rules.urls_expire_after) is not None:
+        has_default = rules.expire_after not in (None, NEVER_EXPIRE) or "expire_after" in self._settings.rules
+        if has_default or get_url_expiration(url, rules.urls_expire_after) is not None:
             return None
         if self._is_permanent:
             return NEVER_EXPIRE
         return endpoint.fresh_seconds if endpoint is not None else _DEFAULT_FRESH_SECONDS
 
     def _cached_session(self) -> Any:
-        """Return the user's session of requests-cache, else one over the sealed records."""
-        given = self._settings.session
-        if isinstance(given, CacheMixin):
-            return given
+        """Return the user's `CachedSession`, else a cached session over the library's own records."""
+        session = self._settings.session
+        if isinstance(session, CacheMixin):
+            return session
         rules: dict[str, Any] = {
             "cache_control": True,
             "allowable_codes": _ANSWERS,
@@ -352,14 +311,17 @@ class Network:
             "key_fn": lambda request, **_: self._key(str(request.url)),
             **self._settings.rules,
         }
-        cached = CachedSession.wrap(given or _session(), backend=SealedBackend(self._storage), **rules)
+        cached = CachedSession.wrap(session or _session(), backend=SealedBackend(self._storage), **rules)
         cached.settings.disabled = self._settings.cache == "off"
         return cached
 
     def _mount(
         self, site: Site, turn: Callable[[str], None]
     ) -> dict[str, tuple[Adapter, BaseAdapter | None]]:
-        """Mount the adapter that adds the key, for the site's origin; return it and what was there before."""
+        """Mount the adapter that adds the key, for the site's origin.
+
+        Return by prefix the new adapter and the adapter that it replaced.
+        """
         session = self._session
         mounted: dict[str, tuple[Adapter, BaseAdapter | None]] = {}
         if self._own:
@@ -397,12 +359,13 @@ class Network:
         return self._secret is not None and self._secret.within(data)
 
 
-def _ours(path: str, ask: Callable[[], Any]) -> Any:
-    """Return the response, or what requests raised as an error of ours."""
+def _translated(path: str, send: Callable[[], Any]) -> Any:
+    """Return the response; raise an exception of requests as an error of this package."""
     try:
-        return ask()
+        return send()
     except requests.RequestException as error:
         failure = network_error(path, error)
+    # Outside the except block: the original, whose request contains the key, must not become its context.
     raise failure
 
 

@@ -1,4 +1,4 @@
-"""Sources: an address, checked once; a service in this process; and the key that may travel to one origin."""
+"""Addresses of services, services in this process, and the API key that is sent to one origin only."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _CODE = re.compile(
 )
 _BYTES = {b"%02x" % code: bytes([code]) for code in range(256)}
 _DEPTH = 3
-"""How often a text may have been escaped: JSON in a URL in HTML."""
+"""How many times a text may have been escaped: JSON in a URL in HTML."""
 
 
 class Spellings:
-    """Every spelling of one key, in upper or lower case, to search bytes for."""
+    """Searches bytes for all spellings of one key: upper or lower case, escaped, in hex or base64."""
 
     __slots__ = ("_bare", "_encoded", "_escaped", "_lower")
 
@@ -47,7 +47,7 @@ class Spellings:
         return "Spellings(***)"
 
     def within(self, data: bytes) -> bool:
-        """Return whether the key is in the data."""
+        """Return whether the data contains the key in any spelling."""
         if self._lower in data.lower() or any(text in data for text in self._encoded):
             return True
         return any(self._bare in decoded.lower() for decoded in _decoded(data))
@@ -57,13 +57,13 @@ class Spellings:
         if not self.within(data):
             return data
         listed = b"|".join(re.escape(text) for text in sorted(self._encoded, key=len, reverse=True))
-        # A character of base64 before and after may hold some bits of the key.
+        # A base64 character before and after the match may contain some bits of the key.
         data = re.sub(rb"[\w+/-]{0,2}(?:%b)[\w+/-]{0,3}={0,2}" % listed, mask, data)
         return re.sub(self._escaped, mask, data, flags=re.IGNORECASE)
 
 
 def _decoded(data: bytes) -> Iterator[bytes]:
-    """Yield the data with its escapes decoded, once and again, and without backslashes."""
+    """Yield the data with its escapes decoded once, twice, …, and without backslashes."""
     for _ in range(_DEPTH):
         if not any(sign in data for sign in (b"\\", b"%", b"&")):
             return
@@ -78,11 +78,11 @@ def _decoded(data: bytes) -> Iterator[bytes]:
 
 
 def _escaped(character: str) -> str:
-    """Return the pattern of a character as it is or with an escape, also one that is escaped again."""
+    """Return a regular expression for a character, plain or escaped, also if the escape is escaped again."""
     codes = {ord(character.lower()), ord(character.upper())}
-    spelled = [rf"\\*{re.escape(character)}"]
+    spellings = [rf"\\*{re.escape(character)}"]
     for code in sorted(codes):
-        spelled += [
+        spellings += [
             rf"\\+u00{code:02x}",
             rf"\\+x{code:02x}",
             rf"\\+u\{{0*{code:x}\}}",
@@ -90,17 +90,17 @@ def _escaped(character: str) -> str:
             rf"&(?:amp;)*#0*{code};?",
             rf"&(?:amp;)*#x0*{code:x};?",
         ]
-    spelled += [rf"&(?:amp;)*{re.escape(name)}" for name in _NAMED.get(character, ())]
-    return f"(?:{'|'.join(spelled)})"
+    spellings += [rf"&(?:amp;)*{re.escape(name)}" for name in _NAMED.get(character, ())]
+    return f"(?:{'|'.join(spellings)})"
 
 
 def _encoded(key: bytes) -> Iterator[bytes]:
-    """Yield what hex and base64 make of a key, wherever it is in the bytes that are encoded."""
+    """Yield a key in hex and in base64, at each of its three possible offsets in the encoded bytes."""
     yield key.hex().encode()
     yield key.hex().upper().encode()
     for before in range(3):
         text = base64.b64encode(b"\0" * before + key)
-        # What the first and the last group hold besides the key is not known.
+        # The first and the last group also encode unknown neighbouring bytes: drop their characters.
         first = (0, 2, 3)[before]
         last = (before + len(key)) * 8 // 6
         yield text[first:last]
@@ -112,17 +112,17 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
 _PATH = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]"
     r"|%(?!2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])[0-9A-F]{2})*"
-)  # codes of what needs none are sent plain
+)  # percent codes of unreserved characters are not allowed: requests sends these characters plain
 
 
 @dataclass(frozen=True)
 class Site:
     """The base address of a service."""
 
-    base: str  # what request paths are appended to, without a slash at its end
-    origin: str  # scheme, host and port, the port always written
-    host: str  # with a port that is not the scheme's own: what people know the source by
-    private: bool  # no one else can read on the way: https, or this machine
+    base: str  # request paths are appended to it; no slash at its end
+    origin: str  # scheme, host and port, always with the port
+    host: str  # display name: the host, with the port if it is not the scheme's default
+    private: bool  # https, or this machine: the key may be sent
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -134,14 +134,14 @@ class Site:
 class LocalSource(Protocol):
     """A local service, running in this process."""
 
-    url: str  # the address that it answers at
-    api_key: str | None  # that it takes
-    store: Any  # its data: `label`, `synthetic`, and an `identity` that changes whenever the data could
+    url: str  # its address
+    api_key: str | None  # the key that it accepts
+    store: Any  # its data: `label`, `synthetic`, and an `identity` that changes whenever the data may change
     clock: Callable[[], pd.Timestamp]
-    code: str  # digest of the code that answers
+    code: str  # digest of the service's code
 
     def take_notices(self) -> list[str]:
-        """Return what the source has to tell the user since the last time."""
+        """Return the notices for the user since the last call."""
 
     def close(self) -> None:
         """Stop it."""
@@ -157,36 +157,40 @@ def site(url: str) -> Site:
     if (problem := credentials_in(url)) is not None:
         raise ValueError(problem)
     try:
-        parts = _parts(url)
+        address = _split(url)
     except ValueError as error:
-        why = f" ({error})" if str(error) else ""
-        raise ValueError(f"{url!r} is not an address{why}: write it like 'https://api.example.com'") from None
-    private = parts.scheme == "https" or is_loopback(str(parts.hostname))
-    base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
-    host = parts.netloc.removesuffix(f":{_PORTS[parts.scheme]}")
+        reason = f" ({error})" if str(error) else ""
+        raise ValueError(
+            f"{url!r} is not an address{reason}: write it like 'https://api.example.com'"
+        ) from None
+    private = address.scheme == "https" or is_loopback(str(address.hostname))
+    base = f"{address.scheme}://{address.netloc}{address.path}".rstrip("/")
+    host = address.netloc.removesuffix(f":{_PORTS[address.scheme]}")
     return Site(base=base, origin=origin_of(base), host=host, private=private)
 
 
-def _parts(url: str) -> SplitResult:
-    """Return the parts of an address, spelled as requests spells them when it sends."""
-    parts = urlsplit(url.strip())
-    host = str(parts.hostname or "")
+def _split(url: str) -> SplitResult:
+    """Split an address, and write its host as requests sends it."""
+    address = urlsplit(url.strip())
+    host = str(address.hostname or "")
     if ":" in host:
         ipaddress.IPv6Address(host)
         host = f"[{host}]"
     elif not _HOST.fullmatch(host):
-        raise ValueError("a host is letters, digits, dots and hyphens; one of other letters has an xn-- form")
-    if not _PATH.fullmatch(parts.path) or {".", ".."} & set(parts.path.split("/")):
-        raise ValueError("its path has characters or steps that are not sent as they are written")
-    return parts._replace(netloc=host if parts.port is None else f"{host}:{parts.port}")
+        raise ValueError(
+            "the host must be letters, digits, dots and hyphens; write other letters in the xn-- form"
+        )
+    if not _PATH.fullmatch(address.path) or {".", ".."} & set(address.path.split("/")):
+        raise ValueError("its path has '.', '..' or characters that must be percent-encoded")
+    return address._replace(netloc=host if address.port is None else f"{host}:{address.port}")
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of an address, the port always written."""
-    parts = urlsplit(url)
-    host = str(parts.hostname)
+    """Return scheme, host and port of an address, always with the port."""
+    address = urlsplit(url)
+    host = str(address.hostname)
     host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}:{parts.port or _PORTS[parts.scheme]}"
+    return f"{address.scheme}://{host}:{address.port or _PORTS[address.scheme]}"
 
 
 def is_loopback(host: str) -> bool:
@@ -198,15 +202,15 @@ def is_loopback(host: str) -> bool:
 
 
 _MASK = "***"
-_LEAST_SECRET = 8
-"""A shorter key is found in words by chance: masking it would garble them, and hide nothing."""
+_MIN_SECRET = 8
+"""Minimum length of a key to mask. A shorter key occurs in ordinary text by chance."""
 _REMEDY = "pass api_key=, set DERIVDATA_API_KEY, or put it into ~/.config/derivdata/key (chmod 600)"
 
 
 class WireKey(str):
-    """A header value that is a mask for everything but http.client, which sends what `encode` returns.
+    """A header value that prints as a mask. Only http.client, which calls `encode`, gets the key.
 
-    Whatever shows or keeps headers (a traceback, a log, vcrpy's cassettes, a cache) has the mask.
+    Tracebacks, logs, vcrpy's cassettes and caches contain the mask.
     """
 
     __slots__ = ("_secret",)
@@ -227,38 +231,39 @@ class WireKey(str):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an API key is not pickled: connect again where the work is done")
+        raise TypeError("an API key cannot be pickled; call dd.connect in the process that uses it")
 
 
 class Secret:
-    """An API key that no repr, pickle or message shows.
+    """An API key that is not shown by repr, pickle or messages.
 
-    Making one never raises, so that no frame with the bare text is left in a traceback; `check` does.
+    Creating one never raises: a traceback would have a frame with the plain text. `check` raises.
     """
 
     __slots__ = ("_spellings", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text.strip() if isinstance(text, str) else ""
-        self._spellings = Spellings(self._text) if len(self._text) >= _LEAST_SECRET else None
+        self._spellings = Spellings(self._text) if len(self._text) >= _MIN_SECRET else None
 
     def check(self) -> None:
-        """Refuse what cannot be a key."""
+        """Raise `ValueError` if the text cannot be a key."""
         if not self._text or any(not 33 <= ord(c) <= 126 for c in self._text):
             raise ValueError(
-                f"the API key is empty, no text, or holds characters that no key has (not shown): {_REMEDY}"
+                "the API key must be non-empty printable ASCII text without spaces (the value is not shown); "
+                f"{_REMEDY}"
             )
 
     def reveal(self) -> WireKey:
-        """Return the value of the one header that carries the key."""
+        """Return the header value that sends the key."""
         return WireKey(self)
 
     def fingerprint(self) -> str:
-        """Fingerprint of a key; it does not reveal it."""
+        """Return a digest that identifies the key without revealing it."""
         return hashlib.sha256(b"derivdata key\0" + self._text.encode()).hexdigest()[:32]
 
     def within(self, data: bytes) -> bool:
-        """Return whether the key is in `data` in any spelling; always False for one under 8 characters."""
+        """Return whether `data` contains the key in any spelling; always False under 8 characters."""
         return self._spellings is not None and self._spellings.within(data)
 
     def redact(self, data: bytes) -> bytes:
@@ -269,13 +274,18 @@ class Secret:
         return f"Secret({_MASK})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an API key is not pickled: connect again where the work is done")
+        raise TypeError("an API key cannot be pickled; call dd.connect in the process that uses it")
 
 
-def find(given: Secret | None) -> Secret | None:
-    """Return the key: the argument's, else the environment's, else the key file's; None without any."""
+def find(argument: Secret | None) -> Secret | None:
+    """Return the key from the argument, else the environment, else the key file; None without any."""
     in_environment = os.environ.get("DERIVDATA_API_KEY")
-    secret = given or (Secret(in_environment) if in_environment else _from_file())
+    if argument is not None:
+        secret: Secret | None = argument
+    elif in_environment:
+        secret = Secret(in_environment)
+    else:
+        secret = _from_file()
     if secret is not None:
         secret.check()
     return secret
@@ -288,5 +298,5 @@ def _from_file() -> Secret | None:
     except (OSError, RuntimeError):  # no file, or a user without a home folder
         return None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(f"{path} may be read by others: run chmod 600 {path}")
+        raise ValueError(f"{path} can be read by other users; run chmod 600 {path}")
     return Secret(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A response, what its headers say, the error of one that is no answer, and the notices for the user."""
+"""Responses: their headers, the exception for each status, and the notices for the user."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from derivdata.tables.endpoints import LOCAL, Request, endpoint_of
 T = TypeVar("T")
 
 DIGEST_HEADER = "X-Body-Sha256"
-"""Header under which the hash of a whole body is passed on and cached, so that it is computed once."""
+"""Header in which the hash of the body is passed on and cached, so that it is computed once."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class Response:
 
     request: Request
     status: int
-    headers: Mapping[str, str] = field(repr=False)  # those that matter, none of the request
+    headers: Mapping[str, str] = field(repr=False)  # of the response, those in `adapter.KEPT_HEADERS`
     body: bytes = field(repr=False)
-    as_of: pd.Timestamp  # the server's ``Date``; NaT where an error came without
+    as_of: pd.Timestamp  # the server's ``Date``; NaT for an error without one
     source: str
     synthetic: bool
     attribution: str = ""
     sha256: str = field(kw_only=True, compare=False, repr=False)
     passed: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
-    """By reader, the rules that run again: this version of the library has checked the response already."""
+    """By reader, the rules that run again; this version of the library has already checked all others."""
 
 
 @lru_cache(maxsize=256)
 def http_date(text: str | None) -> pd.Timestamp | None:
-    """Return the instant of a ``Date`` header; None where it cannot be read."""
+    """Return the time of a ``Date`` header; None if it cannot be read."""
     try:
         return pd.Timestamp(parsedate_to_datetime(text or "")).tz_convert("UTC").as_unit("us")
     except (ValueError, TypeError, OverflowError):
@@ -63,13 +63,13 @@ def http_date(text: str | None) -> pd.Timestamp | None:
 
 
 _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
-"""RFC 9110 has whole seconds; some servers write a fraction."""
+"""Whole seconds by RFC 9110; some servers send a fraction."""
 
 
 def retry_after(value: str | None, date: str | None) -> float | None:
-    """Return the seconds that a ``Retry-After`` header asks for; None where it says nothing usable.
+    """Return the seconds in a ``Retry-After`` header; None if it cannot be read.
 
-    A date counts from the answer's own ``Date``, so that the machine's clock plays no part.
+    A date counts from the response's own ``Date``, so the machine's clock does not matter.
     """
     if value is not None and _SECONDS.fullmatch(value.strip()):
         seconds = float(value)
@@ -83,10 +83,10 @@ def retry_after(value: str | None, date: str | None) -> float | None:
 
 
 def plain_text(text: str, limit: int) -> str:
-    """Return what a server wrote as text for people: one line of at most `limit` characters.
+    """Return a server's text as one printable line of at most `limit` characters.
 
-    Blanks are single; a character that a terminal would obey instead of showing (an escape sequence, a
-    change of direction) is written as its code.
+    Runs of blanks become one. A control character (an escape sequence, a change of direction) is written as
+    its code.
     """
     shown = escape_controls(" ".join(text[: 4 * limit].split()))
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
@@ -100,7 +100,7 @@ _NOTICES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Noticed | list[msgsp
 
 
 def notices_in(body: bytes) -> Any:
-    """Return the ``notices`` of an answer as they are on the wire; None where there are none."""
+    """Return the ``notices`` of a response as sent; None without any."""
     if b'"notices"' not in body:
         return None
     decoded = _NOTICES.decode(body)
@@ -110,10 +110,10 @@ def notices_in(body: bytes) -> Any:
 _LONGEST_MESSAGE = 500
 _WINDOW = ("start", "range")
 _SOURCE = "X-Derivdata-Source"
-"""Header of every answer of the local service, and of no other."""
+"""Header that only the local service sends, with every response."""
 
 _NOT_HOSTED = (
-    "the hosted service does not have this: the sample, an archive and the venues do, after "
+    "the hosted service does not have this endpoint; the sample, archives and venues do: call "
     "dd.connect('sample'), dd.connect('path/to/archive') or dd.connect('venues')"
 )
 
@@ -130,9 +130,9 @@ _BODIES = msgspec.json.Decoder(_Body)
 
 
 def error_of(response: Response) -> FetchError | SchemaError:
-    """Return the error of a response whose status is not 200, with the service's own words."""
+    """Return the exception for a response whose status is not 200, with the service's own message."""
     if 200 <= response.status < 400:
-        return SchemaError(f"{response.request}: HTTP {response.status} instead of an answer")
+        return SchemaError(f"{response.request}: expected HTTP 200, got HTTP {response.status}")
     body = _read(response.body)
     path = response.request.path
     status = response.status
@@ -154,24 +154,27 @@ def error_of(response: Response) -> FetchError | SchemaError:
 
 
 def _rate_limited(response: Response, body: _Body, words: str) -> RateLimited:
+    """Return the error of a 429, with the wait from the header, else from the body."""
     seconds = retry_after(response.headers.get("Retry-After"), response.headers.get("Date"))
     if seconds is None and isinstance(body.retry_after, int | float) and body.retry_after >= 0:
         seconds = float(body.retry_after)
     when = "later" if seconds is None else f"in {seconds:g} s"
-    message = f"{words} (HTTP 429); try again {when}: what came so far is in the cache"
+    message = f"{words} (HTTP 429); try again {when}: the responses so far are in the cache"
     return RateLimited(response.request.path, message, status=429, retry_after=seconds)
 
 
 def _tier(response: Response, body: _Body) -> str:
-    """Return the tier that the service names, else what the API document says of the endpoint."""
+    """Return the required tier: from the service's response, else from the API document."""
     if isinstance(body.required_tier, str):
-        return f"this needs the {plain_text(body.required_tier, 40).capitalize()} tier or a higher one: "
+        return f"this needs the {plain_text(body.required_tier, 40).capitalize()} tier or higher: "
     endpoint = endpoint_of(response.request.path)
     if endpoint is None:
         return ""
-    given = f"the API document opens this endpoint to the {endpoint.tier.capitalize()} tier and higher ones"
-    dated = any(p.name in _WINDOW for p in endpoint.params)
-    return f"{given}, Dev to its last 30 days: " if endpoint.tier == "dev" and dated else f"{given}: "
+    tier = f"the API document lists this endpoint for the {endpoint.tier.capitalize()} tier and higher"
+    has_window = any(p.name in _WINDOW for p in endpoint.params)
+    if endpoint.tier == "dev" and has_window:
+        return f"{tier}, for Dev only the last 30 days: "
+    return f"{tier}: "
 
 
 def _read(body: bytes) -> _Body:
@@ -182,12 +185,12 @@ def _read(body: bytes) -> _Body:
 
 
 def _message(response: Response, body: _Body) -> str:
-    """Return the service's message: from its JSON, else its text, else the bare status."""
+    """Return the service's message: from its JSON, else its text, else only the status."""
     message = "; ".join(dict.fromkeys(s for s in (body.error, body.message) if isinstance(s, str) and s))
     if not message and response.headers.get("Content-Type", "").startswith("text/plain"):
         message = response.body.decode("utf-8", "replace")
     message = plain_text(message, _LONGEST_MESSAGE)
-    return message or f"the service answered HTTP {response.status} with an empty body"
+    return message or f"the service returned HTTP {response.status} with an empty body"
 
 
 def permanent(error: FetchError) -> FetchError:
@@ -197,30 +200,30 @@ def permanent(error: FetchError) -> FetchError:
 
 
 def network_error(path: str, error: Exception) -> FetchError:
-    """Return what requests or urllib3 raised as an error of ours; nothing of the request but its path."""
-    # Here and not above: an answer from the cache needs the errors of a status, and neither of these.
+    """Return the package's error for an exception of requests or urllib3, with only the path shown."""
+    # Imported here because a response from the cache needs neither of them.
     import requests
     import urllib3
 
     if isinstance(error, requests.exceptions.SSLError):
-        return permanent(NetworkError(path, f"the server's certificate was refused: {_innermost(error)}"))
+        return permanent(NetworkError(path, f"the server's certificate was rejected: {_innermost(error)}"))
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return NetworkError(path, "no connection in time")
+        return NetworkError(path, "the connection timed out")
     if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.TimeoutError):
-        return NetworkError(path, "the server fell silent")
+        return NetworkError(path, "the server stopped sending")
     if isinstance(error, requests.ConnectionError | urllib3.exceptions.HTTPError):
         return NetworkError(path, f"the connection failed or broke off: {_innermost(error)}")
     if isinstance(error, requests.TooManyRedirects):
         return permanent(NetworkError(path, "too many redirects"))
     if isinstance(error, requests.exceptions.InvalidSchema):
         return permanent(
-            NetworkError(path, "the server sends to an address by plain http, which is not followed")
+            NetworkError(path, "the server redirects to an address over plain http, which is not followed")
         )
     return permanent(NetworkError(path, f"the request could not be sent: {type(error).__name__}"))
 
 
 def _innermost(error: BaseException) -> str:
-    """Return what the system message, without the layers around it."""
+    """Return the system's message, without the exceptions that wrap it."""
     reason = getattr(error, "reason", None)
     cause = next((a for a in (reason, *error.args) if isinstance(a, BaseException)), None)
     if cause is not None:
@@ -229,20 +232,20 @@ def _innermost(error: BaseException) -> str:
 
 
 NOTICE_LENGTH = 300
-"""Most characters of a notice that are shown."""
+"""Maximum length of a notice that is shown [characters]."""
 
 _DEPRECATION = ("Deprecation", "Sunset", "Link", "Warning")
 _deprecated: set[tuple[str, str]] = set()
-"""Source and endpoint of every deprecation that a warning was given for."""
+"""Source and endpoint of each deprecation that was already warned about."""
 
 
 def notify(about: Request | str, notice: str, category: type[Warning] = DataNotice) -> None:
-    """Warn the caller of the library of something about a request or a path."""
+    """Warn the library's caller with a notice about a request or a path."""
     warn_caller(f"{about}: {notice}", category)
 
 
 def warn_deprecated(response: Response) -> None:
-    """Warn that an endpoint of a source, or the way in which it was requested, will end; once for each."""
+    """Warn once per source and endpoint that the endpoint, or a way to request it, is deprecated."""
     path = response.request.path
     endpoint = endpoint_of(path)
     about = response.source, path if endpoint is None else endpoint.path
@@ -254,9 +257,9 @@ def warn_deprecated(response: Response) -> None:
 
 
 def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
-    """Return `items`, with a bar on a terminal, and in a notebook where ipywidgets can draw one.
+    """Return `items` with a progress bar on a terminal, and in a notebook with ipywidgets.
 
-    Without ipywidgets a bar would be a warning and lines of red text: a notebook is quiet then.
+    A notebook without ipywidgets gets no bar: tqdm would print a warning and red text instead.
     """
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell is not None else None

@@ -1,6 +1,6 @@
-"""The session of this process: who answers its requests, how they are written, and the typed answers.
+"""The process-wide session: where requests go, how they are written, and typed responses.
 
-Any path of the API, undecoded except its JSON.
+`raw` requests any path of the API and returns its JSON.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOTICES = 20
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """A decoded answer, and what is known of it."""
+    """A decoded response and its metadata."""
 
     body: T
     as_of: pd.Timestamp  # the server's ``Date``
@@ -56,14 +56,14 @@ class Answer(Generic[T]):
     notices: tuple[str, ...]
     source: str
     synthetic: bool
-    attribution: str = ""  # what the API's terms ask for
+    attribution: str = ""  # required by the API's terms
     corrections: tuple[str, ...] = ()  # of rows of the source: into the provenance, without a warning
-    age: float = 0.0  # seconds in caches on the way, as its ``Age`` says
-    passed: Mapping[str, Sequence[str]] = field(default_factory=dict)  # as of `Response`
+    age: float = 0.0  # seconds in caches on the way, from its ``Age`` header
+    passed: Mapping[str, Sequence[str]] = field(default_factory=dict)  # see `Response.passed`
 
 
-class Parts(TypedDict, total=False):
-    """What `Session.install` replaces."""
+class Replacements(TypedDict, total=False):
+    """Attributes that `Session.install` can replace."""
 
     responder: Responder | None
     observer: Observer | None
@@ -71,18 +71,18 @@ class Parts(TypedDict, total=False):
 
 
 class Session:
-    """The one way of every fetch of this process to its answers: `SESSION` is its only instance."""
+    """Serves all requests of this process. `SESSION` is its only instance."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
-        self.responder: Responder | None = None  # a replay answers instead of the connection
-        self.observer: Observer | None = None  # a recording is shown every response
+        self.responder: Responder | None = None  # a replay: serves requests instead of the connection
+        self.observer: Observer | None = None  # a recording: gets every response
         self.clock: Clock = lambda: self.current().clock()
         self.connector: Callable[[], Connection] | None = None  # `connect`, whose module imports this one
-        self.closers: list[Callable[[], None]] = []  # `disconnect` calls them, the newest first
+        self.closers: list[Callable[[], None]] = []  # called by `disconnect`, newest first
 
     def current(self) -> Connection:
-        """Return the connection, made from ``DERIVDATA_BASE_URL`` where nothing is connected."""
+        """Return the connection; without one, connect to ``DERIVDATA_BASE_URL``."""
         if self.connection is None:
             if self.connector is None:
                 raise NotConnected
@@ -90,7 +90,7 @@ class Session:
         return self.connection
 
     def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
-        """Return the response to a request, of status 200, after the observer has seen it."""
+        """Return the response to a request; pass it to the observer, and raise unless its status is 200."""
         responder = self.responder
         if responder is not None:
             return self._checked(responder(request))
@@ -99,7 +99,7 @@ class Session:
     def serve_each(
         self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
     ) -> Iterator[Response]:
-        """Return the responses to requests at one endpoint, in order and as they are wanted; see `serve`."""
+        """Yield the responses to requests at one endpoint, in order; see `serve`."""
         responder = self.responder
         if responder is not None:
             return (self._checked(responder(request)) for request, _ in requests)
@@ -113,35 +113,35 @@ class Session:
         return response
 
     def forget(self, request: Request) -> None:
-        """Remove an answer from the cache, so that it is requested again."""
+        """Remove a response from the cache, so that it is requested again."""
         if self.responder is None:
             self.current()._forget(request)
 
     def keep_passed(self, answer: Answer[Any], reader: str, rules: Sequence[str]) -> None:
-        """Note in the cached record that a response passed the checks, and the rules that run again."""
+        """Store in the cached record that a response passed the checks, and which rules run again."""
         if self.responder is None and self.connection is not None:
             self.connection._keep_passed(answer.request, answer.sha256, answer.as_of, {reader: [*rules]})
 
-    def install(self, **parts: Unpack[Parts]) -> Callable[[], None]:
-        """Replace responder, observer or clock, those that are given; return what takes that back."""
-        before = {name: getattr(self, name) for name in parts}
-        vars(self).update(parts)
+    def install(self, **replacements: Unpack[Replacements]) -> Callable[[], None]:
+        """Replace responder, observer or clock. Return a function that restores them."""
+        before = {name: getattr(self, name) for name in replacements}
+        vars(self).update(replacements)
         return lambda: vars(self).update(before)
 
     def holds_key(self, data: bytes) -> bool:
-        """Return whether the key of the connection is in `data`."""
+        """Return whether `data` contains the connection's API key."""
         return self.connection is not None and self.connection._holds_key(data)
 
     def end_active(self) -> None:
-        """End the recording or replay that is active, the newest first."""
+        """End all active recordings and replays, newest first."""
         while self.closers:
-            close = self.closers[-1]  # removed once it has run: an interrupt in between would lose it
+            close = self.closers[-1]  # removed only after it has run, so that an interrupt does not lose it
             close()
             if close in self.closers:
                 self.closers.remove(close)
 
     def replace_connection(self, connection: Connection | None) -> None:
-        """Take a connection as the current one, and close the one before."""
+        """Set the current connection, and close the previous one."""
         before = self.connection
         self.connection = connection
         if before is not None:
@@ -160,23 +160,18 @@ def get(
     until: pd.Timestamp | None = None,
     quiet: bool = False,
 ) -> Answer[T]:
-    """Request one answer and decode it."""
+    """Send one request and decode the response."""
     request = request_of(endpoint, params)
     return _answer(SESSION.serve(request, endpoint, until), into, quiet)
 
 
 def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
+    """Decode a response; warn of its notices unless `quiet`."""
     request = response.request
     body = decode_body(response, into)
-    # The service may send notices that the wire struct leaves out, as text or as objects.
+    # A wire struct without `notices` drops those that the service sends: read them from the body.
     sent = body.notices if hasattr(body, "notices") else notices_in(response.body)
-    items = sent if isinstance(sent, list | tuple) else [sent] if sent else []
-    texts = [
-        n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items[:_NOTICES]
-    ]
-    notices = tuple(plain_text(text, NOTICE_LENGTH) for text in texts)
-    if len(items) > _NOTICES:
-        notices = (*notices[:-1], f"and {len(items) - _NOTICES + 1:,} more notices")
+    notices = _notice_texts(sent)
     if not quiet:
         for notice in notices:
             notify(request, notice)
@@ -199,6 +194,19 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
     )
 
 
+def _notice_texts(sent: Any) -> tuple[str, ...]:
+    """Return the notices of a response, sent as one or a list of texts or objects, as printable texts."""
+    single = [sent] if sent else []
+    items = list(sent) if isinstance(sent, list | tuple) else single
+    notices = []
+    for item in items[:_NOTICES]:
+        text = item if isinstance(item, str) else json.dumps(item, sort_keys=True, default=str)
+        notices.append(plain_text(text, NOTICE_LENGTH))
+    if len(items) > _NOTICES:
+        notices[-1] = f"and {len(items) - _NOTICES + 1:,} more notices"
+    return tuple(notices)
+
+
 def get_each(
     endpoint: Endpoint,
     params: Sequence[Mapping[str, Any]],
@@ -207,14 +215,14 @@ def get_each(
     until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
     quiet: bool = False,
 ) -> Iterator[Answer[T]]:
-    """Return one answer for each set of parameters, in order; a bar on a terminal and in a notebook.
+    """Yield one response for each set of parameters, in order, with a progress bar.
 
-    Each is requested when it is wanted, and up to seven that come after it where no rate limit stands. The
-    first error ends it; what came before is in the cache, so that running it again goes on from there.
+    Requests are sent as the iterator advances; without a rate limit up to seven are sent ahead. The first
+    error ends the iterator. Earlier responses are in the cache, so a second run continues from there.
     """
     single = until is None or isinstance(until, pd.Timestamp)
     ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
-    requests = [(request_of(endpoint, one), end) for one, end in zip(params, ends, strict=True)]
+    requests = [(request_of(endpoint, query), end) for query, end in zip(params, ends, strict=True)]
     responses: Iterable[Response] = SESSION.serve_each(requests, endpoint)
     if len(requests) > 1:
         responses = progress(responses, total=len(requests), label=endpoint.path)
@@ -222,7 +230,7 @@ def get_each(
 
 
 def decode_body(response: Response, into: Any) -> Any:
-    """Return the body decoded as `into`; one that is something else is removed from the cache."""
+    """Decode the body as `into`. A body of another shape is removed from the cache and raises."""
     try:
         return DECODERS[into].decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -230,7 +238,7 @@ def decode_body(response: Response, into: Any) -> Any:
 
 
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
-    """Return the metadata of some answers, ready for JSON and independent of the time of the call."""
+    """Return the metadata of responses, ready for JSON and independent of the time of the call."""
     last = max((a.as_of for a in answers), default=None)
     return Provenance(
         {
@@ -253,16 +261,16 @@ def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
 
 
 def unreadable(request: Request, message: str) -> SchemaError:
-    """Return the error of an answer that cannot be read, which is not kept."""
+    """Remove an unreadable response from the cache and return its error."""
     SESSION.forget(request)
     message = plain_text(message, 2 * NOTICE_LENGTH)
     return SchemaError(f"{request.path}: {message}; see the response with dd.raw({request.path!r}, ...)")
 
 
 def request_of(endpoint: Endpoint, params: Mapping[str, Any], *, strict: bool = True) -> Request:
-    """Build the canonical request for `params`; None means not given.
+    """Build the canonical request for `params`; parameters that are None are omitted.
 
-    Unless `strict`, a value need not be among those that the document lists: the service judges it.
+    Unless `strict`, values need not be among the choices in the API document: the service checks them.
     """
     by_name = {p.name: p for p in endpoint.params}
     unknown = sorted(set(params) - set(by_name))
@@ -272,24 +280,25 @@ def request_of(endpoint: Endpoint, params: Mapping[str, Any], *, strict: bool = 
             f"{did_you_mean(unknown[0], by_name)}"
         )
     texts: dict[str, str] = {}
-    for name, value in ((n, v) for n, v in params.items() if v is not None):
+    passed = {name: value for name, value in params.items() if value is not None}
+    for name, value in passed.items():
         p = by_name[name]
         texts[name] = _WRITERS[p.kind](name, value)
         if strict and p.documented and p.choices and texts[name] not in p.choices:
             near = did_you_mean(texts[name], p.choices)
-            raise ValueError(f"{name}={texts[name]!r} is not one of {', '.join(p.choices)}{near}")
+            raise ValueError(f"{name} must be one of {', '.join(p.choices)}, got {texts[name]!r}{near}")
     for p in endpoint.params:
         if p.required and p.name not in texts:
             raise ValueError(f"{endpoint.path} needs {p.name}")
-    for one, other in endpoint.exclusive:
-        if one in texts and other in texts:
-            raise ValueError(f"{endpoint.path}: {one} and {other} exclude each other; pass one of them")
+    for first, second in endpoint.exclusive:
+        if first in texts and second in texts:
+            raise ValueError(f"{endpoint.path}: {first} and {second} exclude each other; pass one of them")
     segments = {p.name: quote(texts.pop(p.name), safe="") for p in endpoint.params if p.in_path}
     return Request(endpoint.path.format(**segments), tuple(sorted(texts.items())))
 
 
 _UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-"""Control characters, and halves of surrogate pairs, which no encoding takes."""
+"""Control characters and lone surrogates, which cannot be encoded."""
 
 
 def _text(name: str, value: Any) -> str:
@@ -309,7 +318,7 @@ def _list(name: str, value: Any) -> str:
     if not items:
         raise ValueError(f"{name} is an empty list; omit it to request all")
     if any("," in item for item in items):
-        raise ValueError(f"{name}: an item holds a comma: {items!r}")
+        raise ValueError(f"{name}: items must not contain commas, got {items!r}")
     return ",".join(sorted(set(items)))
 
 
@@ -337,7 +346,7 @@ def _instant(name: str, value: Any) -> str:
 def _days(name: str, value: Any) -> str:
     text = _text(name, value)
     if not (text.endswith("d") and text[:-1].isdecimal() and text[0] != "0"):
-        raise ValueError(f"{name}={value!r} is not a number of days such as '30d'")
+        raise ValueError(f"{name} must be a number of days such as '30d', got {value!r}")
     return text
 
 
@@ -354,25 +363,30 @@ _WRITERS = {
 
 @typed
 def raw(path: str, **params: Any) -> Any:
-    """Return the decoded JSON of any path of the API: what a table leaves out, or what has no table yet.
+    """Return the decoded JSON of any path of the API, such as fields or endpoints without a table.
 
     Parameters
     ----------
     path
         ``"/funding"``, ``"/oi/BTC/timeseries"``.
     **params
-        Query parameters; those that the API document names are written in its way, others are sent as
-        text. Which values it takes is the service's to say.
+        Query parameters. Parameters in the API document are written in its format, others are sent as text.
+        The service checks the values.
+
+    Returns
+    -------
+    dict, list, str, float, int, bool or None
+        The JSON body.
 
     Raises
     ------
     ValueError, TypeError
-        The path or a parameter makes no request.
+        The path or a parameter cannot be written as a request.
     NotConnected, FetchError, SchemaError
-        Nothing is connected; no usable answer came; it is not JSON.
+        No source is connected; the request failed; the response is not JSON.
     """
     if not path.startswith("/") or path.startswith("//") or any(c in path for c in "?#\\ "):
-        raise ValueError(f"path={path!r} must start with one / and hold no query: pass parameters by name")
+        raise ValueError(f"path={path!r} must start with one / and have no query; pass parameters by name")
     endpoint = endpoint_of(path)
     request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
     response = SESSION.serve(request, endpoint, None)
@@ -381,19 +395,21 @@ def raw(path: str, **params: Any) -> Any:
 
 
 def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:
-    """Return the canonical request, with what the document does not name next to it."""
+    """Return the canonical request of documented parameters, with undocumented parameters added as text."""
     names = {p.name for p in endpoint.params}
     in_path = endpoint.values(path)
-    twice = sorted(set(in_path) & set(params))
-    if twice:
-        raise ValueError(f"{twice[0]} is already in the path {path}: pass it once")
-    named = {n: v for n, v in params.items() if n in names}
-    documented = request_of(endpoint, {**in_path, **named}, strict=False)
-    other = _plain(path, {n: v for n, v in params.items() if n not in names})
-    return Request(documented.path, tuple(sorted((*documented.query, *other.query))))
+    repeated = sorted(set(in_path) & set(params))
+    if repeated:
+        raise ValueError(f"{repeated[0]} is already in the path {path}; pass it once")
+    documented = {name: value for name, value in params.items() if name in names}
+    undocumented = {name: value for name, value in params.items() if name not in names}
+    canonical = request_of(endpoint, {**in_path, **documented}, strict=False)
+    other = _plain(path, undocumented)
+    return Request(canonical.path, tuple(sorted((*canonical.query, *other.query))))
 
 
 def _plain(path: str, params: Mapping[str, Any]) -> Request:
+    """Return a request with its parameters written as text."""
     query = {name: _query_text(name, value) for name, value in params.items() if value is not None}
     return Request(path, tuple(sorted(query.items())))
 
