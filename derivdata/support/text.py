@@ -82,6 +82,11 @@ def did_you_mean(wrong: object, known: Iterable[object], otherwise: str = "") ->
     return f"; did you mean {folded[near[0]]!r}?" if near else otherwise
 
 
+def described(value: object) -> str:
+    """Return the text of an object without its place in memory, which differs between runs."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
 def html_page(title: str, body: str, *, style: str, policy: str, head: str = "") -> str:
     """Return an HTML page with its own style; its `policy` allows neither external files nor forms."""
     forms = "base-uri 'none'; form-action 'none'"

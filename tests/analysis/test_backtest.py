@@ -620,3 +620,14 @@ def test_synthetic_prices_and_depth_are_told_next_to_recorded_rates() -> None:
         assert (about["source"], about["synthetic"]) == ("archive, sample", True)
     assert (alone.attrs["kind"], dd.provenance(alone)["source"]) == ("settled", "archive")
     assert "provenance" not in backtest.carry(rates, rule, costs).attrs
+
+
+def test_a_function_as_rule_is_stated_without_its_place_in_memory() -> None:
+    rates = panel([[[1.0, 1.0], [5.0, 5.0]]])
+
+    def idle(past: Any) -> dict[str, tuple[str, str]]:
+        return {}
+
+    result = backtest.carry(rates, backtest.HoldingTime(idle, most="3d"), backtest.Costs(fee_bps=2.0))
+    name = "test_a_function_as_rule_is_stated_without_its_place_in_memory.<locals>.idle"
+    assert result.attrs["rule"] == f"HoldingTime(rule=<function {name}>, least='0h', most='3d')"

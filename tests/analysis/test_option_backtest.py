@@ -663,3 +663,13 @@ def test_legs_that_were_closed_are_chosen_again_when_the_rule_asks_for_them():
         capital=1e5,
     )
     assert result["option_legs"].to_numpy().tolist() == [0, 0, 1, 1, 0, 0, 0, 1, 1, 1]
+
+
+def test_a_rule_is_stated_without_its_place_in_memory():
+    def never(state):
+        return None
+
+    result = backtest.options(made_chains(path(3)), never, FREE, capital=1e5)
+    assert result.attrs["rule"] == (
+        "<function test_a_rule_is_stated_without_its_place_in_memory.<locals>.never>"
+    )

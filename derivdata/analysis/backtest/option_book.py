@@ -15,7 +15,7 @@ from derivdata.analysis.black76 import formulas
 from derivdata.analysis.position.instruments import OPTIONS
 from derivdata.analysis.position.pnl_terms import leg_terms
 from derivdata.analysis.position.sensitivities import Legs
-from derivdata.support.text import warn_caller
+from derivdata.support.text import described, warn_caller
 from derivdata.tables.frames import joined_provenance
 from derivdata.tables.panels import provenance
 
@@ -333,7 +333,7 @@ def dataset(
         "symbol": market.symbol,
         "exchange": market.venue,
         f"capital_{currency}": capital,
-        "rule": repr(rule),
+        "rule": described(rule),
         "index_price": market.spot_source,
     }
     _warn(result)

@@ -14,6 +14,7 @@ from derivdata.analysis.backtest.book import Account, Portfolio
 from derivdata.analysis.backtest.market import Market
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
+from derivdata.support.text import described
 from derivdata.tables.frames import joined_provenance
 from derivdata.tables.panels import provenance
 from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT
@@ -78,7 +79,7 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
     result.attrs |= {
         "kind": "settled" if market.settled else "sampled",
         "capital_usd": account.capital,
-        "rule": repr(rule),
+        "rule": described(rule),
     }
     if not isinstance(rule, Portfolio):
         result.attrs |= {"leg_usd": account.leg_usd, "leverage": account.leverage}
