@@ -14,6 +14,7 @@ from derivdata.analysis import backtest, position, surface
 from derivdata.analysis.backtest import DeltaHedge, OptionCosts, OptionLeg, Roll
 from derivdata.analysis.backtest.costs import Fees
 from tests.analysis.option_oracle import (
+    FUNDING_BPS,
     STEP,
     SlowStrangle,
     black,
@@ -673,3 +674,35 @@ def test_a_rule_is_stated_without_its_place_in_memory():
     assert result.attrs["rule"] == (
         "<function test_a_rule_is_stated_without_its_place_in_memory.<locals>.never>"
     )
+
+
+def test_payments_with_late_stamps_are_paid_at_their_due_time():
+    """Three milliseconds after the hour belong to the hour: the position before its trade pays."""
+    spots = path(12)
+    rule = Roll(STRANGLE.legs, every="16h")
+    surfaces = surface.from_chain(made_chains(spots))
+    paid = settlements(12)
+
+    def equity(funding):
+        result = backtest.options(
+            made_chains(spots),
+            rule,
+            COSTS,
+            hedge=DeltaHedge(every="8h"),
+            prices=perpetual(spots),
+            funding=funding,
+            surfaces=surfaces,
+            capital=1e5,
+        )
+        return result["equity_usd"].to_numpy()
+
+    late = paid.assign(time=paid["time"] + pd.Timedelta(3, "ms"))
+    np.testing.assert_array_equal(equity(late), equity(paid))
+    # A payment without an interval pays for the hours since the last one.
+    is_unknown = np.arange(12) == 5
+    unknown = paid.assign(
+        rate_native=FUNDING_BPS / 1e4,
+        interval_hours=np.where(is_unknown, np.nan, 8.0),
+        rate_bps_8h=np.where(is_unknown, np.nan, FUNDING_BPS),
+    )
+    np.testing.assert_allclose(equity(unknown), equity(paid), rtol=1e-12)

@@ -12,8 +12,9 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.backtest.option_market import OptionMarket
-from derivdata.analysis.panels import Panel, hours_of, require, require_rate
+from derivdata.analysis.panels import Panel, hours_of, interval_of, require, require_rate
 from derivdata.analysis.position.instruments import EXPIRING, OPTIONS, SIDES
+from derivdata.analysis.settlements import merge_late_stamps, with_unknown_intervals, without_overlap
 from derivdata.support.arguments import require_fields
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
@@ -354,8 +355,12 @@ class Payments:
                 "funding must be settlements with interval_hours: pass the table of dd.funding.settlements"
             )
         series = _of(panel, "funding", symbol, venue)
+        interval = interval_of(series)
+        series, interval = with_unknown_intervals(series.drop_vars("interval_hours"), interval)
+        series, interval = merge_late_stamps(series, interval)
+        series = without_overlap(series, interval)
         rates = series.to_numpy().astype(np.float64)
-        hours = np.broadcast_to(series["interval_hours"].to_numpy().astype(np.float64), rates.shape)
+        hours = np.broadcast_to(interval.to_numpy().astype(np.float64), rates.shape)
         good = np.isfinite(rates) & (hours > 0.0)
         stamps = series["time"].to_numpy().astype("datetime64[us]").astype(np.int64)
         self._times = stamps[good].astype(np.float64)
