@@ -706,3 +706,10 @@ def test_payments_with_late_stamps_are_paid_at_their_due_time():
         rate_bps_8h=np.where(is_unknown, np.nan, FUNDING_BPS),
     )
     np.testing.assert_allclose(equity(unknown), equity(paid), rtol=1e-12)
+
+
+def test_losses_above_the_capital_give_a_notice():
+    spots = np.linspace(100_000.0, 110_000.0, 6)
+    rule = Roll([OptionLeg("call", -1.0, "7d")])
+    with pytest.warns(dd.errors.DataNotice, match=r"the equity is below 0 at [1-5] times: the position is"):
+        backtest.options(made_chains(spots), rule, FREE, capital=100.0)

@@ -395,6 +395,10 @@ def _warn(result: xr.Dataset) -> None:
         count = float(result[name].sum())
         if count:
             messages.append(words.format(f"{count:g}"))
+    equity = next(values for name, values in result.items() if str(name).startswith("equity_"))
+    below = int((equity < 0.0).sum())
+    if below:
+        messages.append(f"the equity is below 0 at {below} times: the position is larger than the capital")
     if messages:
         warn_caller("backtest of options: " + "; ".join(messages))
 

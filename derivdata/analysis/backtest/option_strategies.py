@@ -113,7 +113,8 @@ def options(
     Warns
     -----
     DataNotice
-        Some marks, trades, hedges or payments were missing, or chains have gaps; with their numbers.
+        Some marks, trades, hedges or payments were missing, chains have gaps, or the equity is below 0; with
+        their numbers.
 
     Notes
     -----
