@@ -383,39 +383,40 @@ def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
     pd.testing.assert_frame_equal(after, rows)
 
 
-CUT = product(sorted(LAYOUTS), [5, 1200], ["distinct", "zero"], [16, 17, 18], [False, True])
-"""Layouts, seconds after the hour, rates, first payment of the second file, and whether it comes first."""
+CUT = ([5, 1200], ["distinct", "zero"], [16, 17, 18], [False, True])
+"""Seconds after the hour, rates, first payment of the second file, and whether it comes first."""
 
 
-def late_payments(rates: str, seconds: int) -> list[Payment]:
-    """Return payments of 40 hours, of which the 16th to the 19th come after the hour of the 19th."""
-    whole = [p._replace(rate=RATES[rates](place)) for place, p in enumerate(schedule((1, 40)))]
-    hour = whole[18].at
-    late = [p._replace(at=hour + (seconds + 7 * place) / 3600) for place, p in enumerate(whole[15:19])]
-    return [*whole[:15], *late, *whole[19:]]
+def late_payments(interval: int, rates: str, seconds: int) -> list[Payment]:
+    """Return 40 payments, of which the 16th to the 19th come after the hour of the 19th."""
+    paid = [p._replace(rate=RATES[rates](place)) for place, p in enumerate(schedule((interval, 40)))]
+    hour = paid[18].at
+    late = [p._replace(at=hour + (seconds + 7 * place) / 3600) for place, p in enumerate(paid[15:19])]
+    return [*paid[:15], *late, *paid[19:]]
 
 
 @pytest.mark.parametrize(
-    ("venue", "seconds", "rates", "cut", "is_turned"),
-    some([case for case in CUT if case[2] == "distinct" or case[1] == 1200], 29),
+    ("venue", "interval", "seconds", "rates", "cut", "is_turned"), cases([1, 8], *CUT, step=47)
 )
 def test_a_halt_that_is_cut_between_two_files_is_one_row(
-    venue: str, seconds: int, rates: str, cut: int, is_turned: bool, tmp_path: Path
+    venue: str, interval: int, seconds: int, rates: str, cut: int, is_turned: bool, tmp_path: Path
 ) -> None:
     """The stored rows are those of one file, the log lists what changed, and a second import writes 0."""
-    paid = late_payments(rates, seconds)
+    if rates == "zero" and seconds == 5:
+        return  # equal payments within a minute of the hour may be one
+    paid = late_payments(interval, rates, seconds)
     files = [paid[cut:], paid[:cut]] if is_turned else [paid[:cut], paid[cut:]]
     rows = imported(LAYOUTS[venue], tmp_path, *files).sort_values("time")
-    last, count = (20, 5) if seconds == 1200 else (19, 4)
-    hours = [*range(1, 16), *range(last, 41)]
+    last = 19 * interval + (seconds == 1200)
+    count = 5 if last == 20 else 4  # with the payment of the next hour
+    numbers = [*range(1, 16), *range(16 + count, 41)]
+    hours = sorted([*(number * interval for number in numbers), last])
     assert rows["time"].tolist() == [START + pd.Timedelta(hour, "h") for hour in hours]
     assert rows["payment_count"].tolist() == [count if hour == last else 1 for hour in hours]
-    assert rows["interval_hours"].tolist() == [count if hour == last else 1 for hour in hours]
+    assert rows["interval_hours"].tolist() == [interval * (count if hour == last else 1) for hour in hours]
     pays = [p.rate for p in paid]
     wanted = [*pays[:15], sum(pays[15 : 15 + count]), *pays[15 + count :]]
     assert rows["rate_native"].tolist() == pytest.approx(wanted, rel=1e-9, abs=1e-15)
-    total = funding.cumulative(dd.panel(rows), gaps="skip").isel(time=-1)
-    assert float(total["missing_hours"].squeeze()) == 0.0
     log = open_archive(tmp_path / "archive").corrections()
     assert log["reason"].tolist().count("later rows have more payments of a halt") == 1
     for number, payments in enumerate(files):
@@ -429,7 +430,7 @@ def test_files_that_overlap_within_a_halt_are_a_contradiction_until_they_come_to
     venue: str, tmp_path: Path
 ) -> None:
     """The first file has payments 16 and 17, the second one 17 to 20: sums do not show which they share."""
-    paid = late_payments("distinct", 1200)
+    paid = late_payments(1, "distinct", 1200)
     first = import_one(LAYOUTS[venue], tmp_path, "first", paid[:17])
     second = import_one(LAYOUTS[venue], tmp_path, "second", paid[16:])
     assert (first.differing, second.differing) == (0, 1)

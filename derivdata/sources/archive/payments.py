@@ -380,19 +380,38 @@ def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
         frames.append(pd.DataFrame({"name": columns.names, "count": columns.count, **places}))
     union = pd.concat(frames, ignore_index=True)
     union["is_late"] = union["time"] % HOUR_US != 0
-    if not union["is_late"].any():
+    is_moved = _is_of_next_hour(union)
+    if not (union["is_late"] | is_moved).any():
         return _CutHalts(new, stored, every, {})
+    union["hour"] += is_moved
     keys = [union["name"], union["hour"]]
     stamps = union["time"].where(union["is_late"]).groupby(keys).transform("nunique")
     most = union["count"].groupby(keys).transform("max")
     is_new = union["side"].groupby(keys).transform("max") == 1
-    is_halt = is_new & ((stamps > 1) | ((stamps == 1) & (most > 1)))
+    has_moved = is_moved.groupby(keys).transform("any")
+    is_halt = is_new & ((stamps > 1) | ((stamps == 1) & (most > 1)) | has_moved)
     added_up = []
     for side, columns in ((0, stored), (1, new)):
         is_own = (union["side"] == side).to_numpy()
         added_up.append(_added_up(columns, union[is_own], is_halt.to_numpy()[is_own]))
     (stored_sums, rows, originals), (new_sums, _, _) = added_up
     return _CutHalts(new_sums, stored_sums, rows, originals)
+
+
+def _is_of_next_hour(union: pd.DataFrame) -> pd.Series:
+    """Return which payments at an hour belong to a halt whose row has the next one.
+
+    The late payments of a halt may begin within a minute of the hour. One side has the first of them, at that
+    hour, and the other side all of them or the rest, as several payments at the next hour.
+    """
+    keys = ["name", "hour", "side"]
+    several = union.loc[union["count"] > 1, keys]
+    before = several.assign(hour=several["hour"] - 1)
+    rows = pd.MultiIndex.from_frame(union[keys])
+    is_alone = ~pd.MultiIndex.from_frame(before).isin(rows)
+    other = before[is_alone].assign(side=1 - before["side"][is_alone])
+    is_next = rows.isin(pd.MultiIndex.from_frame(other)) & ~union["is_late"].to_numpy()
+    return pd.Series(is_next, union.index)
 
 
 def _added_up(
@@ -408,8 +427,10 @@ def _added_up(
     times = columns.times[first].copy()
     is_made = is_halt[first]
     times[is_made] = rows["hour"].to_numpy()[first][is_made] * HOUR_US
+    sizes = np.bincount(of_first, minlength=len(first))
+    is_other = is_made & ((sizes > 1) | (payment_time(columns.times[first]) != times))
     originals = {
-        int(row): columns.frame.iloc[np.flatnonzero(of_first == row)] for row in np.flatnonzero(is_made)
+        int(row): columns.frame.iloc[np.flatnonzero(of_first == row)] for row in np.flatnonzero(is_other)
     }
     return _summed(columns, Payments(first, times, native, counts)), first, originals
 
@@ -455,11 +476,17 @@ def _compared(
         old = int(old_rows[place])
         before = int(stored.count[old])
         count = int(new.count[row])
-        interval = new.interval[row] if np.isnan(stored.interval[old]) else stored.interval[old]
-        own = old_times[old_series == new_series[row]]
-        added = new.times[new_series == new_series[row]]
+        is_own = old_series == new_series[row]
+        is_added = new_series == new_series[row]
+        own = old_times[is_own]
+        added = new.times[is_added]
+        interval = _interval_at(
+            int(new.times[row]),
+            np.concatenate([own, added]),
+            np.concatenate([stored.interval[is_own], new.interval[is_added]]),
+        )
         is_halt = before > 1 or count > 1 or old in late
-        total = _payments_of_both(before, count, own, added, int(new.times[row]), float(interval)) * is_halt
+        total = _payments_of_both(before, count, own, added, int(new.times[row]), interval) * is_halt
         if is_same[place] and total != before + count:
             continue
         is_same[place] = False
@@ -498,6 +525,15 @@ def _interval_text(stored: _Columns, row: int, hours: float) -> str:
         f"the payment of {stored.names[row]} at {time}Z is stored with an interval of "
         f"{stored.interval[row]:g} h; a new row with the same sum states {hours:g} h; the stored row stays"
     )
+
+
+def _interval_at(time: int, times: Indices, intervals: Floats) -> float:
+    """Return the interval of the last payment until a time [µs], else of the next one; NaN for none."""
+    known = np.isfinite(intervals)
+    is_before = known & (times <= time)
+    if is_before.any():
+        return float(intervals[is_before][np.argmax(times[is_before])])
+    return float(intervals[known][np.argmin(times[known])]) if known.any() else float("nan")
 
 
 def _payments_of_both(
