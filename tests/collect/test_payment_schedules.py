@@ -174,6 +174,57 @@ def test_payments_that_make_up_for_a_halt_are_one_row(
     assert fill(TABLE, exchange, unconfirmed=exchange in UNVERIFIED).written == {}
 
 
+@pytest.mark.parametrize(
+    ("exchange", "name", "last"), some([(*case, last) for case in HALTS for last in (1, 3)], 11)
+)
+def test_a_backfill_that_ends_within_a_halt_is_completed_by_the_next(
+    exchange: str,
+    name: str,
+    last: int,
+    fill: Any,
+    archive: Archive,
+    fakes: Fakes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one ends before the second or the last late payment."""
+    halt = halts(exchange)[name]
+    late = [row for row in halt.listed if row[0] % HOUR]
+    end = late[min(last, len(late) - 1)][0] - 3
+    listed = [row for row in halt.listed if row[0] < end]
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: listed)
+    options: dict[str, Any] = {"unconfirmed": exchange in UNVERIFIED}
+    fill(TABLE, exchange, end=f"{pd.Timestamp(end, unit='s')}Z", **options)
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: halt.listed)
+    fill(TABLE, exchange, **options)
+    rows = archive.read(TABLE)
+    first = int(rows["time"].min().timestamp())
+    expected = [row for row in halt.rows if first <= row[0] < STOP]
+    assert rows["time"].tolist() == [pd.Timestamp(row[0], unit="s", tz="UTC") for row in expected]
+    assert rows["payment_count"].tolist() == [row[3] for row in expected]
+    np.testing.assert_allclose(rows["rate_native"], [row[2] for row in expected], rtol=1e-4)
+
+
+@pytest.mark.parametrize("exchange", ["dydx", "okx"])
+def test_a_backfill_names_a_payment_that_contradicts_a_stored_one(
+    exchange: str, fill: Any, archive: Archive, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next backfill requests the hour again in which the first one ended."""
+    paid = scheduled([(1 if exchange in HOURLY else 8, 1)])
+    place = len(paid) // 2
+    second, hours, rate = paid[place]
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: paid)
+    fill(TABLE, exchange, end=f"{pd.Timestamp(second + 600, unit='s')}Z")
+    other = [*paid[:place], (second, hours, rate * 3), *paid[place + 1 :]]
+    monkeypatch.setattr(fakes.truth, "payments", lambda venue, symbol: other)
+    done = fill(TABLE, exchange)
+    time = pd.Timestamp(second, unit="s", tz="UTC")
+    stamp = f"{time:%Y-%m-%dT%H:%M:%S.000Z}"
+    assert len(done.failed) == 1
+    assert f"has two rates: {stamp} with rate {rate:.10g} and {stamp} with rate" in done.failed[0]
+    stored = archive.read(TABLE).set_index("time")["rate_native"]
+    np.testing.assert_allclose(stored[time], rate, rtol=1e-4)
+
+
 @pytest.mark.parametrize("exchange", some(PAYING, 3))
 def test_a_lone_payment_on_the_day_of_listing_has_its_interval_or_none(
     exchange: str,

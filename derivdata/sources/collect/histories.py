@@ -304,11 +304,7 @@ class _Job:
         gaps = self.archive.unanswered(table, self.exchange, item.symbol, *window, now=asked_at)
         for gap in joined(gaps) if is_stepped else gaps:
             now = self.session.clock.utc()
-            # The venue lists all payments by then, and the step under way is a row when it is over
-            listed = now - _LISTED_WITHIN
-            known = {name: listed.floor("h") for name in ("volume_taker", "volatility_index_published")}
-            known |= dict.fromkeys(_LISTED_LATE, listed)
-            end = min(gap.end, max(gap.start, known.get(table, gap.end)))
+            end = _complete_until(table, gap, now)
             stored = (
                 Surroundings(self.archive, self.exchange, table, item.symbol, gap) if is_stepped else None
             )
@@ -401,8 +397,28 @@ class _Job:
         named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
         errors = [request.error for request in requests if request.error and request.incomplete_at is None]
         errors += summary(request for request in requests if request.incomplete_at is not None)
+        errors += counts.conflicts[:_NAMED]
+        if len(counts.conflicts) > _NAMED:
+            errors.append(f"{len(counts.conflicts) - _NAMED} more payments have two rates")
         self.done.failed += [f"{named}: {error.removeprefix(f'{self.exchange} ')}" for error in errors]
         self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
+
+
+def _complete_until(table: str, gap: times.Window, now: pd.Timestamp) -> pd.Timestamp:
+    """Return the time until which a response about a window has all rows.
+
+    The venue lists all payments by then, and the step under way is a row when it is over. Payments of the
+    hour under way may follow, and after a halt late ones.
+    """
+    listed = now - _LISTED_WITHIN
+    end = gap.end
+    if table in ("volume_taker", "volatility_index_published"):
+        end = listed.floor("h")
+    elif table == "funding_settlements":
+        end = min(listed, gap.end).floor("h")
+    elif table in _LISTED_LATE:
+        end = listed
+    return min(gap.end, max(gap.start, end))
 
 
 def life(item: Instrument, window: times.Window) -> times.Window | None:
