@@ -454,6 +454,12 @@ def copied_series(series: _Array, market: _Array, times: _Array, values: _Array)
     return pairs
 
 
+def _median_size(values: _Array) -> float:
+    """Return the median absolute value; NaN, without numpy's warning, if no value is finite."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(np.abs(finite))) if finite.size else float("nan")
+
+
 def scaled_series(series: _Array, market: _Array, values: _Array, *, kind: str) -> list[SeriesFault]:
     """Return series of another size than two and more others of their market that agree with each other.
 
@@ -467,9 +473,7 @@ def scaled_series(series: _Array, market: _Array, values: _Array, *, kind: str) 
     ends = np.append(starts[1:], values.size)
     if len(starts) <= _PEERS:
         return []
-    sizes = np.array(
-        [np.nanmedian(np.abs(values[first:end])) for first, end in zip(starts, ends, strict=True)]
-    )
+    sizes = np.array([_median_size(values[first:end]) for first, end in zip(starts, ends, strict=True)])
     faults = []
     for name in np.unique(market[starts]).tolist():
         own = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))
