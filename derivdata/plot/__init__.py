@@ -1,14 +1,14 @@
-"""Tables, panels and fits in, matplotlib ``Axes`` out: one function per question.
+"""Figures of tables, panels and fits: one function per question, which returns matplotlib ``Axes``.
 
-Every function draws on the axes ``ax`` that it is given, or on a new figure of the size ``figsize`` [inches],
-and returns the axes. It labels axes with units, writes times in UTC, and states below the axes where the data
-is from, as of when, and whether it is synthetic. Most results of an analysis do not carry that along:
-``source`` is the table, panel or surface that they were made of, or words: the data, its licence and window.
-Figures of several strips take the place of the axes given and return the main one of theirs.
-``derivdata.plot.data(ax)`` gives what a figure draws as a frame.
+Each function draws on the axes ``ax``, or on a new figure of the size ``figsize`` [inches], and returns the
+axes. It labels axes with units, writes times in UTC, and states below the axes the source of the data, its
+time, and whether it is synthetic. Most results of an analysis do not have a source. Pass the table, panel or
+surface that they were computed from as ``source``, or a text with the data, its licence and window. Figures
+of several strips replace the axes ``ax`` and return their main axes. ``derivdata.plot.data(ax)`` returns the
+drawn data as a frame.
 
-Five take ``engine="plotly"`` (extra ``derivdata[plotly]``): the same numbers and words, with a hover text for
-each mark and zoom, as a plotly ``Figure`` instead of axes.
+Five functions accept ``engine="plotly"`` (extra ``derivdata[plotly]``) and return a plotly ``Figure`` with
+the same numbers and words, zoom, and a hover text for each mark.
 """
 
 from derivdata.plot.backtests import backtest, pnl_attribution

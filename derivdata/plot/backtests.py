@@ -1,4 +1,4 @@
-"""Figures of profit and loss: of the rules of backtests, and of a position between two surfaces."""
+"""Figures of profit and loss: of backtests, and of a position between two surfaces."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _GAIN = PALETTE[0]
 _LOSS = PALETTE[1]
-_PARTS = ("funding_usd", "price_usd", "fees_usd", "slippage_usd")
+_TERMS = ("funding_usd", "price_usd", "fees_usd", "slippage_usd")
 _REASONS = {
     "rule": (PALETTE[0], "left by the rule"),
     "liquidation": (PALETTE[1], "liquidated"),
     "end": (GREY, "end of the data"),
 }
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 @figure_function
@@ -41,43 +41,42 @@ def backtest(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw what a rule would have earned, of what that is made, or how much of it there could be.
+    """Draw the result of a backtest: equity, attribution, positions, trades, turnover, capacity or a sweep.
 
     Parameters
     ----------
     result
-        What ``dd.analysis.backtest.carry`` returned; for ``"capacity"`` and ``"sweep"`` what the functions of
-        these names returned.
+        Result of ``dd.analysis.backtest.carry``; for ``"capacity"`` and ``"sweep"`` of the functions of these
+        names.
     kind
-        ``"equity"``: what the rule added to its capital [USD], and below it the drawdown [% of the peak].
+        ``"equity"``: gain on the capital [USD], and below it the drawdown [% of the peak].
         ``"attribution"``: funding and price P&L next to fees and slippage, cumulative [USD], costs downwards.
-        ``"positions"``: when each symbol was held on which venues, and what that earned after costs [USD], in
-        all and each time; a row per symbol, of more than 40 those that were held longest.
-        ``"trades"``: what each position earned after costs [bps] by the days it was held, coloured by why it
-        was closed.
-        ``"turnover"``: notional traded [USD] a day, week or month, whichever leaves 40 bars or fewer.
-        ``"capacity"``: P&L [USD] by size of a leg, before and after slippage, with the size that earns most;
-        below it what is left of a leg's notional [bps]. Sizes at which the books fill a part of the trades
-        are marked, those at which they fill none are left out.
-        ``"sweep"``: the Sharpe ratio of each rule, the best at the top, of more than 40 the best 40, and what
-        the best is worth after so many trials.
+        ``"positions"``: when each symbol was held on which venues, and its P&L after costs [USD], in total
+        and by position; a row per symbol, at most the 40 that were held longest.
+        ``"trades"``: P&L of each position after costs [bps] by days held, coloured by reason of exit.
+        ``"turnover"``: notional traded [USD] by day, week or month, so that there are at most 40 bars.
+        ``"capacity"``: P&L [USD] by size of a leg, before and after slippage, with the most profitable size;
+        below it the net P&L per leg's notional [bps]. Sizes at which the books fill only part of the trades
+        are marked; sizes without fills are omitted.
+        ``"sweep"``: Sharpe ratio of each rule, best first, at most 40, and the deflated Sharpe ratio of the
+        best rule.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Of ``"equity"`` and ``"capacity"`` the upper ones.
+        For ``"equity"`` and ``"capacity"`` the upper axes.
 
     Raises
     ------
     ValueError
-        `result` is not that of the `kind`, there was no position, no trade is filled at any size, or no rule
+        `result` does not fit `kind`, the backtest has no position, no trade is filled at any size, or no rule
         traded.
     """
     maker = kind if kind in ("capacity", "sweep") else "carry"
     if isinstance(result, pd.DataFrame) != (kind == "sweep"):
-        raise ValueError(f"result is not what backtest.{maker} returned, which kind={kind!r} draws")
+        raise ValueError(f"kind={kind!r} draws the result of backtest.{maker}, got another result")
     return _DRAW[kind](result, source, ax)
 
 
@@ -104,24 +103,25 @@ def _equity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
     held = table["days"].groupby(table["symbol"]).sum().sort_values(ascending=False)
-    symbols = list(held.index[:_MOST_ROWS])
+    symbols = list(held.index[:_MAX_ROWS])
     net = table.groupby("symbol")["net_usd"].sum()
     ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.4)
     times = result["time"].to_numpy()
     span = (times[-1] - times[0]) / np.timedelta64(1, "D")
     for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
-        chosen = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
-        if chosen.empty:
+        positions = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
+        if positions.empty:
             continue
-        start = naive_utc(chosen["entry"]).to_numpy()
-        width = (chosen["exit"] - chosen["entry"]).to_numpy()
-        place = [symbols.index(symbol) for symbol in chosen["symbol"]]
+        start = naive_utc(positions["entry"]).to_numpy()
+        width = (positions["exit"] - positions["entry"]).to_numpy()
+        place = [symbols.index(symbol) for symbol in positions["symbol"]]
         ax.barh(place, width, left=start, height=0.7, color=color, edgecolor=style.paper(), label=words)
-        room = 0.72 * style.cell_width(ax) * chosen["days"] / span  # [points]
-        for row, at, points in zip(chosen.itertuples(), place, room, strict=True):
+        bar_width = 0.72 * style.cell_width(ax) * positions["days"] / span  # [points]
+        for row, at, points in zip(positions.itertuples(), place, bar_width, strict=True):
             net_usd = f"{row.net_usd:+,.0f}"
-            options = (f"{row.long} / {row.short}  {net_usd}", net_usd)
-            fitting = next((text for text in options if 4.4 * len(text) < points), "")
+            # The longest text that fits into the bar: a letter is about 4.4 points wide.
+            texts = (f"{row.long} / {row.short}  {net_usd}", net_usd)
+            fitting = next((text for text in texts if 4.4 * len(text) < points), "")
             middle = naive_utc(row.entry) + (row.exit - row.entry) / 2
             ax.text(middle, at, fitting, ha="center", va="center", fontsize=7.5, color="#fcfcfc")
     ax.set_xlim(times[0], times[-1])
@@ -141,9 +141,10 @@ def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     days = table["days"]
     net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
     for reason, (color, words) in _REASONS.items():
-        chosen = table["reason"] == reason
-        if chosen.any():
-            ax.plot(days[chosen], net[chosen], "o", ms=5, color=color, alpha=0.9, mec="none", label=words)
+        of_reason = table["reason"] == reason
+        if of_reason.any():
+            look: dict[str, Any] = {"ms": 5, "color": color, "alpha": 0.9, "mec": "none", "label": words}
+            ax.plot(days[of_reason], net[of_reason], "o", **look)
     ax.axhline(0, color=GREY, lw=1.0)
     title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"
     title += f"; median {net.median():+.1f} bps"
@@ -157,7 +158,7 @@ def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
     ax = style.axes(ax)
     times = result["time"].to_numpy()
-    total = {name: result[name].sum("symbol").cumsum("time").to_numpy() for name in _PARTS}
+    total = {name: result[name].sum("symbol").cumsum("time").to_numpy() for name in _TERMS}
     costs = total["fees_usd"] + total["slippage_usd"]
     net = total["funding_usd"] + total["price_usd"] - costs
     lines = (
@@ -185,15 +186,20 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     ax = style.axes(ax)
     traded = result["traded_usd"].sum("symbol").to_series()
     days = (traded.index[-1] - traded.index[0]) / pd.Timedelta(1, "D")
-    step, words = ("D", "day") if days <= 40 else ("W-MON", "week") if days <= 280 else ("MS", "month")
+    if days <= 40:
+        step, words = "D", "day"
+    elif days <= 280:
+        step, words = "W-MON", "week"
+    else:
+        step, words = "MS", "month"
     options = {} if step == "D" else {"label": "left", "closed": "left"}
     sums = traded.resample(step, **options).sum()
     width = pd.Timedelta({"D": 1, "W-MON": 7, "MS": 28}[step] * 0.85, "D")
     style.bars(ax, sums.index, sums, width, centred=False, color=PALETTE[0])
     total = float(traded.sum())
     cost = float(result["fees_usd"].sum() + result["slippage_usd"].sum())
-    each = f"; {1e4 * cost / total:.2g} bps of it are costs" if total > 0.0 else ""
-    title = f"Traded {float(result['turnover']):.3g} times the capital a year{each}"
+    costs = f"; {1e4 * cost / total:.2g} bps of it are costs" if total > 0.0 else ""
+    title = f"Traded {float(result['turnover']):.3g} times the capital a year{costs}"
     style.dress(ax, title=title, y=f"notional traded a {words} [USD]", form="number", grid="y")
     style.utc_axis(ax)
     return finish(ax, {"time": sums.index, "traded_usd": sums.to_numpy()}, result, source=source)
@@ -205,13 +211,13 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     filled = result["filled"].to_numpy()
     net = np.where(filled > 0.0, result["net_usd"].to_numpy(), np.nan)
     if not np.isfinite(net).any():
-        raise ValueError("the result has no trade, or the books fill no size")
+        raise ValueError("the result has no trades that the books can fill at any size")
     upper, lower = style.strips(ax, 2.0, 1.0)
     gross = net + result["slippage_usd"].to_numpy()
-    left = 1e4 * net / sizes
+    net_bps = 1e4 * net / sizes
     upper.plot(sizes, gross, "--", color=GREY, lw=1.2, label="before slippage")
     upper.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
-    lower.plot(sizes, left, "o-", color=PALETTE[0], lw=1.6, ms=4)
+    lower.plot(sizes, net_bps, "o-", color=PALETTE[0], lw=1.6, ms=4)
     partly = (filled > 0.0) & (filled < 1.0)
     if partly.any():
         words = "books fill a part of the trades"
@@ -234,7 +240,7 @@ def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     lower.set_xticks(sizes[places], [f"{sizes[place]:,.0f}" for place in places])
     lower.minorticks_off()
     lower.set_xlabel("notional of a leg [USD]")
-    table = {"size_usd": sizes, "net_usd": net, "gross_usd": gross, "net_bps": left, "filled": filled}
+    table = {"size_usd": sizes, "net_usd": net, "gross_usd": gross, "net_bps": net_bps, "filled": filled}
     return finish(upper, table, result, source=source, lowest=lower)
 
 
@@ -242,9 +248,9 @@ def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
     require_columns(result, "result", ("sharpe", "deflated_sharpe"), others=("rule",))
     rows = result[result["sharpe"].notna()].sort_values("sharpe", ascending=False, kind="stable")
     if rows.empty:
-        raise ValueError("no rule traded: there is nothing to compare")
+        raise ValueError("result: no rule traded, so Sharpe ratios cannot be compared")
     best = rows.iloc[0]
-    shown = rows.iloc[:_MOST_ROWS]
+    shown = rows.iloc[:_MAX_ROWS]
     ax, place = style.rows(ax, list(shown["rule"]), 0.26)
     ax.barh(place, shown["sharpe"], height=0.62, color=[PALETTE[0], *[GREY] * (len(shown) - 1)])
     ax.axvline(0, color=GREY, lw=1.0)
@@ -255,13 +261,13 @@ def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
 
 
 def _require(result: xr.Dataset) -> None:
-    require_variables(result, "result", ("equity_usd", *_PARTS, "traded_usd"), dims=("time", "trade"))
+    require_variables(result, "result", ("equity_usd", *_TERMS, "traded_usd"), dims=("time", "trade"))
 
 
 def _held(result: xr.Dataset) -> pd.DataFrame:
     table = trades(result)
     if table.empty:
-        raise ValueError("the backtest never held a position")
+        raise ValueError("the backtest has no position to draw")
     return table.assign(days=(table["exit"] - table["entry"]) / pd.Timedelta(1, "D"))
 
 
@@ -285,47 +291,47 @@ def pnl_attribution(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw what each term gave or took, one bar after another, up to the P&L of the position.
+    """Draw the contribution of each term to the P&L of a position as a waterfall.
 
     Parameters
     ----------
     attribution
-        What ``dd.analysis.position.attribution`` gave, of one pair of surfaces.
+        Result of ``dd.analysis.position.attribution`` for one pair of surfaces.
     currency
-        Which of its two.
+        Currency of the P&L.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        A bar per term, from where the terms before it ended; then the residual, grey, and the P&L.
+        A bar per term that starts at the end of the previous one; then the residual, grey, and the P&L.
 
     Raises
     ------
     ValueError
-        Several pairs of surfaces, or a P&L that is NaN.
+        There are several pairs of surfaces, or the P&L is NaN.
     """
     require_variables(
         attribution, "attribution", ("contribution", "residual", "pnl"), dims=("term", "currency")
     )
-    part = attribution.sel(currency=currency)
-    if part["contribution"].ndim != 1:
-        raise ValueError(f"attribution has dims {part['contribution'].dims}: select one pair of surfaces")
-    names = [*map(str, part["term"].to_numpy()), "residual"]
-    steps = np.r_[part["contribution"].to_numpy(), float(part["residual"])]
+    terms = attribution.sel(currency=currency)
+    if terms["contribution"].ndim != 1:
+        raise ValueError(f"attribution has dims {terms['contribution'].dims}: select one pair of surfaces")
+    names = [*map(str, terms["term"].to_numpy()), "residual"]
+    steps = np.r_[terms["contribution"].to_numpy(), float(terms["residual"])]
     if not np.isfinite(steps).all():
         raise ValueError("attribution has a leg without a value at one of its ends: its P&L is NaN")
     ax, place = style.rows(ax, [*names, "P&L"], 0.3)
     starts = np.r_[0.0, np.cumsum(steps)[:-1], 0.0]
-    widths = np.r_[steps, float(part["pnl"])]
+    widths = np.r_[steps, float(terms["pnl"])]
     colours = [LONG if width >= 0.0 else SHORT for width in widths]
     colours[-2] = GREY
     ax.barh(place, widths, left=starts, color=colours, height=0.62)
     ends = starts + widths
     ax.vlines(ends[:-2], place[:-2] - 0.31, place[1:-1] + 0.31, color=GREY, lw=0.7)
     span = float(np.ptp(np.r_[starts, ends])) or 1.0
-    rounded = widths.round() + 0.0 if span >= 1000.0 else widths  # no −0
+    rounded = widths.round() + 0.0 if span >= 1000.0 else widths  # + 0.0 removes -0
     written = [f"{w:,.0f}" if span >= 1000.0 else style.number(w) for w in rounded.tolist()]
     for at, edge in enumerate(np.maximum(starts, ends)):
         ax.text(edge + 0.012 * span, at, written[at], va="center", fontsize=8)

@@ -1,4 +1,4 @@
-"""Figures of what a pair of venues earns: gross and net, by holding time, and accrued."""
+"""Figures of the carry of venue pairs: forecasts, forecasts by holding time, and accrued funding."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def carry(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw what pairs are forecast to earn before and after their costs, or one pair by holding time.
+    """Draw forecast carry of pairs before and after costs, or of one pair by holding time.
 
     Parameters
     ----------
     forecast
-        What ``dd.analysis.funding.forecast_carry`` gave, or several of them.
+        Result of ``dd.analysis.funding.forecast_carry``, or several results.
     kind
-        ``"pairs"``: one row per pair, the highest net mean at the top; a ring for the mean before costs, a
-        dot for the one after them with the interval of outcomes, all as simple APR of one leg's notional over
-        the holding time. The colour is the probability that the outcome exceeds the costs.
-        ``"hold"``: one pair at several holding times; the mean after costs with the interval of outcomes,
-        that before them, and where the former first rises above zero.
+        ``"pairs"``: one row per pair, highest net mean first. A ring is the mean before costs, a dot the mean
+        after costs with the interval of outcomes, all as simple APR of one leg's notional over the holding
+        time. The colour is the probability that the outcome exceeds the costs.
+        ``"hold"``: one pair at several holding times: the mean after costs with the interval of outcomes, the
+        mean before costs, and the holding time at which the mean after costs rises above zero.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Title, legend and label say what the outcomes are of: funding only, or funding and prices where the
-        forecasts were given `prices`. Pairs without a forecast (NaN) are left out.
+        Title, legend and label state the outcomes: funding only, or funding and prices for forecasts with
+        `prices`. Pairs without a forecast (NaN) are omitted.
 
     Raises
     ------
@@ -65,14 +65,15 @@ def carry(
         time, there are several pairs or only one time.
     """
     rows = _forecasts(forecast)
-    outcomes = {of_what(one) for one in _each(forecast)}
+    results = _results(forecast)
+    outcomes = {of_what(result) for result in results}
     if len(outcomes) > 1:
         raise ValueError(
             "some forecasts are of funding only, others of funding and prices: pass prices= to all of them, "
             "or to none"
         )
     [of] = outcomes
-    levels = {one.attrs.get("level") for one in _each(forecast)}
+    levels = {result.attrs.get("level") for result in results}
     level = levels.pop() if len(levels) == 1 else None
     share = style.share(level) if level is not None else "interval"
     if kind == "hold":
@@ -81,7 +82,7 @@ def carry(
     else:
         rows = rows.sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
         ax = _by_pair(rows, of, share, ax)
-    return finish(ax, rows.drop(columns="name"), *_each(forecast), source=source)
+    return finish(ax, rows.drop(columns="name"), *results, source=source)
 
 
 def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
@@ -109,7 +110,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
 
 def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     if rows["name"].nunique() != 1 or rows["hold_hours"].nunique() < 2:
-        raise ValueError("pass one pair at two holding times or more: forecast_carry(..., hold=h) for each")
+        raise ValueError("pass one pair at two or more holding times: forecast_carry(..., hold=h) for each")
     ax = style.axes(ax)
     days = rows["hold_hours"].to_numpy() / 24.0
     net = rows["net_bps"].to_numpy()
@@ -143,9 +144,9 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
 
 
 def breakeven_days(days: Floats, net: Floats) -> float:
-    """Return the holding time [days] at which the mean after costs first rises to zero, NaN if at none.
+    """Return the holding time at which the mean after costs first rises to zero [days]; NaN without one.
 
-    It is interpolated between two holding times; if the shortest is above zero already, it is that one.
+    It is interpolated between two holding times; if the shortest is above zero already, it is the shortest.
     """
     above = np.flatnonzero(net >= 0.0)
     if not above.size:
@@ -167,7 +168,7 @@ def cumulative_funding(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw the funding that a long has paid: the integral of samples and the sum of settlements.
+    """Draw the funding paid by a long: the integral of samples and the sum of settlements.
 
     Parameters
     ----------
@@ -176,18 +177,18 @@ def cumulative_funding(
     settled
         Table ``funding_settlements`` of the same window, or None.
     venue, symbol
-        Which venue; which symbol, where there are several.
+        The venue; the symbol, if there are several.
     naive
-        Also draw the samples added up as if each were a payment, which counts an hourly sample eight times:
-        to show the mistake.
+        Also draw the sum of the samples as if each were a payment, which counts an hourly sample eight times,
+        to show this mistake.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        The upper ones; the lower ones show integral minus payments, if payments are given.
-        Holes are left out of all lines. The naive sum may leave the axes.
+        The upper axes; with payments, the lower axes show integral minus payments. Gaps are skipped in all
+        lines. The naive sum may exceed the limits of the axes.
 
     Raises
     ------
@@ -213,7 +214,7 @@ def cumulative_funding(
         added = rates.cumsum("time").where(rates.notnull())
         most = float(accrued.max())
         excess = f" ({float(added.max()) / most:.2g} × as much)" if most > 0 else ""
-        low, high = upper.get_ylim()  # of the right lines: the wrong one leaves the axes
+        low, high = upper.get_ylim()  # the limits of the correct lines; the naive sum may exceed them
         label = f"naive sum, not money: {_last(added):+.1f}{excess}"
         upper.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
         upper.set_ylim(low, high + 0.15 * (high - low))
@@ -233,10 +234,10 @@ def cumulative_funding(
 
 
 def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
-    """Draw by how much the integral of samples differs from the sum of payments, when each was made."""
+    """Draw the integral of samples minus the sum of payments, at the times of payments."""
     both = pd.concat(lines, axis=1, sort=True).dropna()
-    apart = both["integral_bps"] - both["payments_bps"]
-    ax.plot(apart.index, apart, color=PALETTE[2], lw=1.2)
+    difference = both["integral_bps"] - both["payments_bps"]
+    ax.plot(difference.index, difference, color=PALETTE[2], lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
     style.dress(ax, y="difference\n[bps]", form="number")
 
@@ -265,26 +266,27 @@ def _last(line: xr.DataArray) -> float:
     return float(finite.isel(time=-1)) if finite.size else float("nan")
 
 
-def _each(forecast: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
-    """Return the results one by one, checked to be those of `forecast_carry`."""
-    each = [forecast] if isinstance(forecast, xr.Dataset) else list(forecast)
-    for one in each:
-        require_variables(one, "forecast", _NUMBERS)
-        lost = [name for name in ("long", "short") if name not in one.coords]
-        if lost:
-            raise ValueError(f"forecast has no coordinate {lost[0]!r}: pass the result of forecast_carry")
-    return each
+def _results(forecast: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    """Return the forecasts as a list, checked to be results of `forecast_carry`."""
+    results = [forecast] if isinstance(forecast, xr.Dataset) else list(forecast)
+    for result in results:
+        require_variables(result, "forecast", _NUMBERS)
+        missing = [name for name in ("long", "short") if name not in result.coords]
+        if missing:
+            raise ValueError(f"forecast has no coordinate {missing[0]!r}: pass the result of forecast_carry")
+    return results
 
 
 def _forecasts(forecast: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
-    """Return one row per pair and holding time that has a net figure."""
-    # Numbers one by one: a frame of xarray's takes a hundred times as long for one row.
-    frames = [
-        one.drop_attrs().to_dataframe().reset_index()
-        if one.dims
-        else pd.DataFrame({name: [variable.values[()]] for name, variable in one.variables.items()})
-        for one in _each(forecast)
-    ]
+    """Return one row per pair and holding time with a net forecast."""
+    frames = []
+    for result in _results(forecast):
+        if result.dims:
+            frames.append(result.drop_attrs().to_dataframe().reset_index())
+        else:
+            # `to_dataframe` takes a hundred times as long for a single row.
+            row = {name: [variable.values[()]] for name, variable in result.variables.items()}
+            frames.append(pd.DataFrame(row))
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
     rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
     if rows.empty:

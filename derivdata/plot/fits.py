@@ -1,4 +1,4 @@
-"""What the figures of options share: fits as given or made from a chain, expiries chosen, and their axis."""
+"""Shared functions of option figures: fits of chains, selected expiries, and the axis of expiries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPIRY = "expiry [UTC], time to expiry [days]"
 
 
 def is_fit(data: Any) -> bool:
-    """Return whether this is the result of a smile or surface fit."""
+    """Return whether data is the result of a smile or surface fit."""
     return isinstance(data, xr.Dataset) and {"k_min", "k_max", "status"} <= set(data.data_vars)
 
 
@@ -41,7 +41,7 @@ def quotes_of(data: Chain) -> xr.Dataset:
 
 
 def single(data: xr.Dataset, what: str) -> xr.Dataset:
-    """Return the slices of one surface or smile that have a time to expiry, in that order; refuse several."""
+    """Return the slices of one surface or smile, sorted by time to expiry; raise if there are several."""
     if "year_fraction" not in data.variables:
         raise ValueError(f"{what} needs a fit or a surface: the data has no 'year_fraction'")
     for dim in [str(d) for d in data["year_fraction"].dims if d != "expiry"]:
@@ -57,18 +57,18 @@ def single(data: xr.Dataset, what: str) -> xr.Dataset:
         data = data.assign_coords(expiry=(pd.Timestamp(0) + span).to_datetime64())
     if "expiry" not in data.dims:
         data = data.expand_dims("expiry")
-        bare = [n for n in ("year_fraction", "forward") if n in data.coords]
-        data = data.assign_coords({n: ("expiry", np.atleast_1d(data[n].values)) for n in bare})
+        scalars = [name for name in ("year_fraction", "forward") if name in data.coords]
+        data = data.assign_coords({n: ("expiry", np.atleast_1d(data[n].values)) for n in scalars})
     order = np.argsort(np.asarray(data["year_fraction"]))
     return data.isel(expiry=order).dropna("expiry", subset=["year_fraction"])
 
 
 def fitted(fit: xr.Dataset) -> xr.Dataset:
-    """Return the slices that have a smile; refuse a fit without any."""
-    alive = np.isfinite(smile.total_variance(fit, 0.0, extrapolate=True))
-    usable = fit.isel(expiry=np.flatnonzero(alive))
+    """Return the slices with a smile; raise if there are none."""
+    has_smile = np.isfinite(smile.total_variance(fit, 0.0, extrapolate=True))
+    usable = fit.isel(expiry=np.flatnonzero(has_smile))
     if not usable.sizes["expiry"]:
-        raise ValueError("no expiry has a fit: its status has the reason")
+        raise ValueError("no expiry has a fit; the variable 'status' has the reason")
     return usable
 
 
@@ -78,39 +78,41 @@ def days(data: xr.Dataset) -> Array:
 
 
 def instant_of(fit: xr.Dataset) -> pd.Timestamp:
-    """Return the instant that a fit is of: an expiry less the time to it."""
+    """Return the time of a fit: an expiry minus its time to expiry."""
     return (pd.Timestamp(fit["expiry"].to_numpy()[0]) - pd.Timedelta(float(days(fit)[0]), "D")).round("min")
 
 
 def at_the_money(fit: xr.Dataset) -> xr.DataArray:
-    """Return volatility at the forward of each slice [per √year], inside the quotes or not."""
+    """Return volatility at the forward of each slice [per √year], also beyond the quotes."""
     return smile.iv(fit, 0.0, extrapolate=True)
 
 
 def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.Timestamp:
-    """Find the one listed expiry of a label, or refuse."""
-    found = nearest_listed(pd.DatetimeIndex(np.atleast_1d(listed)), requested, argument)
-    stamp: pd.Timestamp = naive_utc(found)
+    """Return the listed expiry of a label; raise if there is none."""
+    expiry = nearest_listed(pd.DatetimeIndex(np.atleast_1d(listed)), requested, argument)
+    stamp: pd.Timestamp = naive_utc(expiry)
     return stamp
 
 
 def chosen_expiries(listed: pd.DatetimeIndex, requested: Expiries | None, limit: int) -> Indices:
-    """Return the places of the expiries requested; of None up to `limit`, spread over those listed."""
+    """Return the positions of the requested expiries; for None up to `limit` of them, evenly spread."""
     if limit < 1:
-        raise ValueError(f"{limit=} must be a positive number of expiries")
+        raise ValueError(f"limit must be a positive number of expiries, got {limit}")
     if requested is None:
         return np.unique(np.linspace(0, len(listed) - 1, min(limit, len(listed))).round().astype(np.intp))
-    given: Any = requested
-    many = [given] if isinstance(given, str) or np.ndim(given) == 0 else list(given)
-    if not many:
-        raise ValueError("expiries must name at least one, or be None")
-    return np.array([listed.get_loc(listed_expiry(listed, one, "expiries")) for one in many], dtype=np.intp)
+    labels: Any = requested
+    is_single = isinstance(labels, str) or np.ndim(labels) == 0
+    labels = [labels] if is_single else list(labels)
+    if not labels:
+        raise ValueError("expiries must be at least one expiry or None, got an empty list")
+    places = [listed.get_loc(listed_expiry(listed, label, "expiries")) for label in labels]
+    return np.array(places, dtype=np.intp)
 
 
 def expiry_axis(ax: Axes, days: Any, expiries: Any) -> None:
     """Make x a logarithmic axis of time to expiry, labelled at listed expiries by date and days.
 
-    Expiries too close to one another for their labels have a tick without one.
+    Expiries that are too close together get a tick without a label.
     """
     limits, ticks = expiry_ticks(days, expiries, style.cell_width(ax))
     ax.set_xscale("log")
@@ -123,35 +125,42 @@ def expiry_axis(ax: Axes, days: Any, expiries: Any) -> None:
 def expiry_ticks(days: Any, expiries: Any, width: float) -> tuple[tuple[float, float], dict[float, str]]:
     """Return the limits of a logarithmic axis [days], and the labels that fit into a figure's width [points].
 
-    A label takes about 36 points of the axes, which are some three quarters of the figure wide.
+    A label is about 36 points wide, and the axes are about three quarters of the figure wide.
     """
     days = np.asarray(days, dtype=np.float64)
     dates = pd.DatetimeIndex(np.asarray(expiries))
     low = float(days.min() / 1.15)
     high = float(days.max() * 1.15)
-    chosen = apart(np.log(days), np.log(high / low) * 36.0 / (0.72 * width))
-    return (low, high), {
-        float(days[place]): expiry_label(dates[place], float(days[place])) for place in chosen
-    }
+    labelled = apart(np.log(days), np.log(high / low) * 36.0 / (0.72 * width))
+    ticks = {float(days[place]): expiry_label(dates[place], float(days[place])) for place in labelled}
+    return (low, high), ticks
 
 
-def apart(places: Any, least: float) -> list[int]:
-    """Return which of ascending places lie `least` apart or more, from the last: short expiries crowd."""
-    chosen: list[int] = []
-    for place in range(len(places) - 1, -1, -1):
-        if not chosen or places[chosen[-1]] - places[place] >= least:
-            chosen.append(place)
-    return chosen
+def apart(positions: Any, min_distance: float) -> list[int]:
+    """Return the indices of ascending positions that are at least `min_distance` apart.
+
+    The selection starts at the last, because short expiries are close together.
+    """
+    selected: list[int] = []
+    for index in range(len(positions) - 1, -1, -1):
+        if not selected or positions[selected[-1]] - positions[index] >= min_distance:
+            selected.append(index)
+    return selected
 
 
 def expiry_label(date: pd.Timestamp, days: float) -> str:
-    """Write a date and the time that is left: ``26 Jun, 2026, 14 d`` in three lines."""
-    length = f"{24.0 * days:.0f} h" if days < 1.0 else f"{days:.1f} d" if days < 10.0 else f"{days:.0f} d"
-    return f"{date.day} {date:%b}\n{date:%Y}\n{length}"
+    """Format a date and the remaining time in three lines: ``26 Jun, 2026, 14 d``."""
+    if days < 1.0:
+        remaining = f"{24.0 * days:.0f} h"
+    elif days < 10.0:
+        remaining = f"{days:.1f} d"
+    else:
+        remaining = f"{days:.0f} d"
+    return f"{date.day} {date:%b}\n{date:%Y}\n{remaining}"
 
 
 def verdicts(fit: xr.Dataset) -> list[str]:
-    """Describe each expiry: its status, the arbitrage found, or that it is free of arbitrage."""
+    """Describe each expiry in words: its status and its arbitrage."""
     butterfly = smile.butterfly_check(fit)["ok"].values
     calendar = surface.calendar_check(fit)["ok"].values
     return [
@@ -165,19 +174,23 @@ _WORDS = {
     Status.FALLBACK_USED: "simpler method used",
     Status.FLAT: "flat within the noise",
 }
-"""What names of bits alone do not say."""
+"""Descriptions of bits whose names are not clear enough."""
 
 
-def _verdict(status: int, butterfly: bool, calendar: bool) -> str:
+def _verdict(status: int, is_free_of_butterfly: bool, is_free_of_calendar: bool) -> str:
+    """Describe one expiry."""
     words = [_WORDS.get(bit, str(bit.name).lower().replace("_", " ")) for bit in Status if status & bit]
     if "too few strikes" not in words or Status.FALLBACK_USED & status:
-        words += [
-            w for w, free in (("butterfly", butterfly), ("calendar", calendar)) if not free and w not in words
-        ]
+        for kind, is_free in (("butterfly", is_free_of_butterfly), ("calendar", is_free_of_calendar)):
+            if not is_free and kind not in words:
+                words.append(kind)
     return ", ".join(words) or "free of arbitrage"
 
 
 def name_of(data: xr.Dataset) -> str:
-    """Return symbol and venue as a title, as far as the data states them."""
-    symbol, venue = (str(data[c].item()) if c in data.coords else "" for c in ("symbol", "exchange"))
-    return f"{symbol or 'options'} on {venue}" if venue else symbol or "options"
+    """Return symbol and venue for a title, if the data has them."""
+    symbol = str(data["symbol"].item()) if "symbol" in data.coords else ""
+    venue = str(data["exchange"].item()) if "exchange" in data.coords else ""
+    if venue:
+        return f"{symbol or 'options'} on {venue}"
+    return symbol or "options"

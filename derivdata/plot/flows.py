@@ -1,4 +1,4 @@
-"""Figures of flows: positioning, taker volume, option trades; and deliveries against implied densities."""
+"""Figures of positioning, taker volume and option trades, and of deliveries against implied densities."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_MOST = 8
+_MAX_VENUES = 8
 _MILLION = 1e6
 
 
@@ -49,19 +49,19 @@ def positioning(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw longs against shorts of each venue: level, change and, next to them, the funding rate.
+    """Draw long/short ratios of venues, their changes and, optionally, the funding rate.
 
     Parameters
     ----------
     data
-        Table ``positioning_history`` of one kind, or its panel of ``long_short_ratio`` [1]; eight venues at
-        most.
+        Table ``positioning_history`` of one kind, or its panel of ``long_short_ratio`` [1]; at most eight
+        venues.
     symbol
-        Which symbol, where there are several.
+        The symbol, if there are several.
     funding
-        Table ``funding_history`` or its panel [bps/8h], whose venues' median is drawn. None leaves it out.
+        Table ``funding_history`` or its panel [bps/8h], whose median over venues is drawn. None omits it.
     change
-        Length of time over which the ratio's change is taken.
+        Length of time for the ratio's change.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
@@ -69,20 +69,19 @@ def positioning(
     -------
     Axes
         A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
-        rate if it is given. Labels have the newest ratio, its percentile among those before it in the data,
-        and its change.
+        rate. Labels have the newest ratio, its percentile among earlier ratios, and its change.
 
     Raises
     ------
     ValueError
-        The symbol is not in the data, there are over eight venues, no ratio is above 0, or `change` is
+        The symbol is not in the data, there are more than eight venues, no ratio is above 0, or `change` is
         shorter than a step.
     """
     ratios, symbol = style.one_symbol(style.panel_of(data, "long_short_ratio"), symbol)
     ratios = ratios.where(ratios > 0.0).dropna("exchange", how="all").dropna("time", how="all")
     venues = [str(name) for name in ratios["exchange"].values]
-    if not 0 < len(venues) <= _MOST:
-        fix = f"choose one to {_MOST}, by venues= of the fetcher or data[data['exchange'].isin([...])]"
+    if not 0 < len(venues) <= _MAX_VENUES:
+        fix = f"select 1 to {_MAX_VENUES} with venues= of the fetcher or data[data['exchange'].isin([...])]"
         raise ValueError(f"data has {len(venues)} venues with a ratio: {fix}")
     length, _ = _length(change, ratios["time"].values, "change")
     ratio: pd.DataFrame = ratios.transpose("time", "exchange").to_pandas()
@@ -97,15 +96,17 @@ def positioning(
     )
     labels = []
     for venue in venues:
-        known = ratios.sel(exchange=venue).dropna("time")
-        above = float(places.sel(exchange=venue, time=known["time"][-1]))
-        change_of = moved[venue].loc[known["time"].values[-1]]
-        words = [f"{venue} {style.number(float(known[-1]))}"]
-        words += [] if np.isnan(above) else [f"percentile {100 * above:.0f}"]
-        words += [] if np.isnan(change_of) else [f"{100 * change_of:+.0f} % in {_written(change)}"]
+        history = ratios.sel(exchange=venue).dropna("time")
+        rank = float(places.sel(exchange=venue, time=history["time"][-1]))
+        relative_change = moved[venue].loc[history["time"].values[-1]]
+        words = [f"{venue} {style.number(float(history[-1]))}"]
+        if not np.isnan(rank):
+            words.append(f"percentile {100 * rank:.0f}")
+        if not np.isnan(relative_change):
+            words.append(f"{100 * relative_change:+.0f} % in {_written(change)}")
         labels.append("\n".join(words))
     logs = np.log(ratio)
-    limits = lane_limits(logs.to_numpy(dtype=np.float64), least=0.1, base=0.0)
+    limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
     marks = {0.0: "1", **_ratio_mark(limits)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
@@ -116,22 +117,22 @@ def positioning(
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
     if rate is not None:
-        middle = rate.median("exchange") if "exchange" in rate.dims else rate
-        middle = middle.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
-        strip[1].plot(middle["time"], middle, color=PALETTE[0], lw=1.2)
+        median = rate.median("exchange") if "exchange" in rate.dims else rate
+        median = median.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
+        strip[1].plot(median["time"], median, color=PALETTE[0], lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
         style.dress(strip[1], y="funding\n[bps per 8 h]", form="number")
-        table["rate_bps_8h"] = table["time"].map(middle.to_series())
+        table["rate_bps_8h"] = table["time"].map(median.to_series())
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
 
 
 def _ratio_mark(limits: tuple[float, float]) -> dict[float, str]:
-    """Return a ratio to label at the side of 1 that lanes reach further to, by its logarithm."""
+    """Return a ratio to label on the side of 1 with more space in the lanes, by its logarithm."""
     low, high = limits
-    further = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+    candidates = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
     reach = high if high >= -low else -low
-    fitting = [value for value in further if np.log(value) <= 0.98 * reach]
+    fitting = [value for value in candidates if np.log(value) <= 0.98 * reach]
     if not fitting:
         return {}
     value = fitting[-1] if high >= -low else 1.0 / fitting[-1]
@@ -139,7 +140,7 @@ def _ratio_mark(limits: tuple[float, float]) -> dict[float, str]:
 
 
 def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:
-    """Return a length of time and the step of the data, which is at most as long."""
+    """Return a length of time and the step of the data; raise if the step is longer."""
     length = times.length(text, name)
     step = pd.Timedelta(np.median(np.diff(stamps))) if stamps.size > 1 else pd.Timedelta(0)
     if not step or length < step:
@@ -163,44 +164,44 @@ def taker_volume(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw what takers bought less what they sold: added up, and next to all that they traded.
+    """Draw the cumulative volume delta of takers by venue, and their imbalance.
 
     Parameters
     ----------
     data
-        Table ``volume_taker``; eight venues at most.
+        Table ``volume_taker``; at most eight venues.
     symbol
-        Which symbol, where there are several.
+        The symbol, if there are several.
     window
-        Length of time that the imbalance is of.
+        Length of time for the imbalance.
     price
-        Prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median is drawn. None
-        leaves it out.
+        Prices [USD] with a dim ``time``, or the table ``prices_history``, whose median over venues is drawn.
+        None omits it.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        The upper ones of two or three strips: the cumulative volume delta of each venue from the first step
-        on, and the imbalance of all of them together, over the `window` before each step's end. A step that a
-        venue lacks is a gap.
+        The upper axes of two or three strips: the cumulative volume delta of each venue from the first step
+        on, and the imbalance of all venues together, over the `window` before the end of each step. A missing
+        step of a venue is a gap.
 
     Raises
     ------
     ValueError
-        The symbol is not in the data, there are over eight venues, or `window` is shorter than a step.
+        The symbol is not in the data, there are more than eight venues, or `window` is shorter than a step.
     """
-    both = {side: style.one_symbol(panel(data, f"{side}_usd"), symbol) for side in ("buy", "sell")}
-    (buy, symbol), (sell, _) = both["buy"], both["sell"]
-    if buy.sizes["exchange"] > _MOST:
-        raise ValueError(f"data has {buy.sizes['exchange']} venues: choose one to {_MOST}")
+    buy, symbol = style.one_symbol(panel(data, "buy_usd"), symbol)
+    sell, _ = style.one_symbol(panel(data, "sell_usd"), symbol)
+    if buy.sizes["exchange"] > _MAX_VENUES:
+        raise ValueError(f"data has {buy.sizes['exchange']} venues: select 1 to {_MAX_VENUES}")
     stamps = buy["time"].values
     length, step = _length(window, stamps, "window")
     delta: pd.DataFrame = taker.cumulative_delta(buy, sell).transpose("time", "exchange").to_pandas()
     steps = int(length / step)
     sums = [side.sum("exchange", skipna=False).rolling(time=steps).sum() for side in (buy, sell)]
-    recent = taker.imbalance(*(one.assign_attrs(units="USD") for one in sums)).to_series()
+    recent = taker.imbalance(*(side.assign_attrs(units="USD") for side in sums)).to_series()
     strip = style.strips(ax, *[2.2, 1.2, 1.2][: 2 + (price is not None)], size=(8.0, 6.0))
     for place, venue in enumerate(delta):
         strip[0].plot(delta.index, delta[venue] / _MILLION, lw=1.3, label=str(venue), **style.look(place))
@@ -234,54 +235,54 @@ def option_flow(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw what takers bought and sold of options, by strike.
+    """Draw options bought and sold by takers, by strike.
 
     Parameters
     ----------
     trades
-        The table ``options_trades`` of one symbol; venues are added up.
+        The table ``options_trades`` of one symbol; venues are summed.
     expiry
-        Which expiry; None adds all up.
+        The expiry; None sums all expiries.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Bought upwards, sold downwards [coins], calls and puts stacked; diamonds are what was bought less what
-        was sold. Blocks and legs of packages are counted in the title alone. Strikes that hold 99.5 % of all,
-        more than 45 of them added up in bins.
+        Bought upwards, sold downwards [coins], calls and puts stacked; diamonds are bought minus sold. Blocks
+        and legs of packages are only in the title. The strikes with 99.5 % of the total are shown, in bins if
+        there are more than 45.
 
     Raises
     ------
     ValueError
-        Several symbols, an expiry without a trade, or nothing was traded in the book.
+        There are several symbols, the expiry has no trades, or no option was traded in the book.
     """
     if trades["symbol"].nunique() != 1:
-        raise ValueError(f"trades has {trades['symbol'].nunique()} symbols: choose one")
+        raise ValueError(f"trades must be of one symbol, got {trades['symbol'].nunique()}: select one")
     symbol = str(trades["symbol"].iloc[0])
     if expiry is not None:
         trades = trades[trades["expiry"] == listed_expiry(trades["expiry"].unique(), expiry)]
     rows = trades.drop(columns="exchange")
     sums = option_trades.flow(rows, by=("strike", "side"))
-    found = sums.reset_coords(drop=True).to_dataframe().reset_index().fillna({"bought": 0.0, "sold": 0.0})
-    totals = (found["bought"] + found["sold"]).groupby(found["strike"]).sum()
+    flows = sums.reset_coords(drop=True).to_dataframe().reset_index().fillna({"bought": 0.0, "sold": 0.0})
+    totals = (flows["bought"] + flows["sold"]).groupby(flows["strike"]).sum()
     if not totals.sum() > 0:
-        raise ValueError("no option was traded in the book")
+        raise ValueError("trades: no option was traded in the book")
     middles, binned = strike_bins(totals)
-    found["strike"] = found["strike"].map(middles)
-    table = found.groupby(["strike", "side"], as_index=False)[["bought", "sold", "net"]].sum()
+    flows["strike"] = flows["strike"].map(middles)
+    table = flows.groupby(["strike", "side"], as_index=False)[["bought", "sold", "net"]].sum()
     wide = table.pivot(index="strike", columns="side", values=["bought", "sold"]).fillna(0.0)
     ax = style.axes(ax)
     ax.use_sticky_edges = False
-    look = bar_width(wide.index[wide.sum(axis=1) > 0].to_numpy())
+    width = bar_width(wide.index[wide.sum(axis=1) > 0].to_numpy())
     for name, sign in (("bought", 1.0), ("sold", -1.0)):
         below = np.zeros(len(wide))
         for side, color in (("call", LONG), ("put", SHORT)):
             coins = wide[name].get(side, pd.Series(0.0, wide.index)).to_numpy()
             label = f"{side}s {name}: {style.number(float(coins.sum()))} {symbol}"
             shade = 0.9 if sign > 0 else 0.5
-            ax.bar(wide.index, sign * coins, look, sign * below, color=color, alpha=shade, label=label)
+            ax.bar(wide.index, sign * coins, width, sign * below, color=color, alpha=shade, label=label)
             below += coins
     net = table.groupby("strike")["net"].sum()
     ax.plot(net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="net")
@@ -307,43 +308,43 @@ def calibration(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw how often deliveries fell in each tenth of the densities that options implied before them.
+    """Draw the number of deliveries in each decile of the densities that options implied before.
 
     Parameters
     ----------
     probability
-        Of ``dd.analysis.delivery.probabilities``, any dims.
+        Result of ``dd.analysis.delivery.probabilities``, of any dims.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        A bar for each tenth; the line is a tenth of them, which each bar would hold if the densities were
-        right, and the band 90 % of what chance then leaves, for independent deliveries.
+        A bar for each decile. The line is a tenth of the deliveries, the expected number if the densities are
+        right; the band is its 90 % interval for independent deliveries.
 
     Raises
     ------
     ValueError
         There is no probability.
     """
-    from scipy.stats import binom  # takes long to import, and this figure alone needs it
+    from scipy.stats import binom  # slow to import, and needed only here
 
-    held = delivery.calibration(probability)
-    count = int(held["count"])
+    result = delivery.calibration(probability)
+    count = int(result["count"])
     if not count:
-        raise ValueError("probability has no value: no delivery has a density before it")
+        raise ValueError("probability has no finite value: no delivery has an earlier density")
     values = probability.to_numpy()
     counts, edges = np.histogram(values[np.isfinite(values)], np.linspace(0.0, 1.0, 11))
     ax = style.axes(ax)
     ax.bar(10 * edges[:-1] + 0.5, counts, 0.9, color=PALETTE[0])
-    low, high = (float(binom.ppf(each, count, 0.1)) for each in (0.05, 0.95))
+    low, high = (float(binom.ppf(quantile, count, 0.1)) for quantile in (0.05, 0.95))
     ax.axhspan(low, high, color=GREY, alpha=0.2, lw=0, label="90 % of what chance gives")
     ax.axhline(count / 10, color=GREY, lw=1.0, ls="--", label="expected")
     ax.set_xlim(0, 10)
     ax.locator_params(axis="y", integer=True)
-    inside = 100 * float(held["inside"].sel(interval=0.8))
-    chance = f"test of uniformity p = {float(held['p_value']):.2g}"
+    inside = 100 * float(result["inside"].sel(interval=0.8))
+    chance = f"test of uniformity p = {float(result['p_value']):.2g}"
     title = f"{inside:.0f} % of {count} deliveries in the central 80 %; {chance}"
     place = "place in the distribution [tenths, from the lowest prices]"
     style.dress(ax, title=title, x=place, y="deliveries [1]", form="number")

@@ -1,6 +1,6 @@
-"""Shared parts of figures: kinds of data, argument checks, the data drawn, lanes, and figures by plotly.
+"""Shared functions of figures: types of data, argument checks, drawn data, lanes, and plotly figures.
 
-Text and background have the colours of plotly's template, so that a dark one can be chosen.
+Text and background of plotly figures have the colours of plotly's template, so that dark ones work.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Chain: TypeAlias = pd.DataFrame | xr.Dataset
 """Options as a table or a surface, or a fit to them."""
 
 Expiries: TypeAlias = Instant | Sequence[Instant] | pd.DatetimeIndex
-"""One listed expiry or several: an instant, or the day."""
+"""One or several listed expiries, as times or days."""
 
 Source: TypeAlias = pd.DataFrame | xr.DataArray | xr.Dataset | str
-"""Whatever may carry a provenance, or words for the data, its licence and window."""
+"""Data with a provenance, or a text with the data, its licence and window."""
 
 Size: TypeAlias = tuple[float, float]
 """Width and height of a new figure [inches]."""
@@ -49,11 +49,11 @@ Engine: TypeAlias = Literal["matplotlib", "plotly"]
 """The library that draws."""
 
 _FRAME = "_derivdata_frame"
-"""Attribute of what a figure returns: the data that it draws."""
+"""Attribute of the returned axes or figure that has the drawn data."""
 
 
 def figure_function(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function of a figure with its arguments checked.
+    """Decorate a figure function: check its arguments and apply ``figsize``.
 
     ``ax`` is an Axes or None. ``figsize`` makes a new figure of that size [inches], as in xarray.
     """
@@ -69,10 +69,11 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
             kind = type(ax).__name__
             raise TypeError(f"ax must be the Axes of a matplotlib figure or None, not {kind}")
         if ax is not None and _is_plotly(kwargs.get("engine")):
-            raise ValueError("ax is of matplotlib; engine='plotly' makes a figure of its own: leave ax out")
-        if (figsize := kwargs.get("figsize")) is not None:
+            raise ValueError("ax is only for matplotlib; engine='plotly' makes a new figure: omit ax")
+        figsize = kwargs.get("figsize")
+        if figsize is not None:
             kwargs["ax"] = _sized(ax, figsize, kwargs.get("engine"))
-        # A symbol or a venue may hold "$", which matplotlib would read as mathematics.
+        # A symbol or a venue may contain "$", which matplotlib would parse as mathematics.
         with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
             warnings.filterwarnings("ignore", "Attempting to set identical low and high", UserWarning)
             return checked(*args, **kwargs)
@@ -91,7 +92,9 @@ def _sized(ax: Axes | None, figsize: Any, engine: Any) -> Axes:
     if ax is not None:
         raise ValueError("figsize is the size of a new figure: pass ax or figsize, not both")
     if _is_plotly(engine):
-        raise ValueError("figsize is of matplotlib; use figure.update_layout(width=, height=) of plotly")
+        raise ValueError(
+            "figsize is only for matplotlib; for plotly use figure.update_layout(width=, height=)"
+        )
     is_pair = isinstance(figsize, tuple | list) and len(figsize) == 2
     if not is_pair or not all(isinstance(side, int | float) and 0 < side <= 100 for side in figsize):
         raise ValueError(f"figsize must be width and height [inches], (8, 4.5), got {figsize!r}")
@@ -100,32 +103,32 @@ def _sized(ax: Axes | None, figsize: Any, engine: Any) -> Axes:
 
 
 def only_for(kind: str, owners: tuple[str, ...], **options: Any) -> None:
-    """Refuse options that another `kind` of the figure has, by name."""
-    given = [name for name, value in options.items() if value is not None]
-    if given and kind not in owners:
-        whose = " and ".join(map(repr, owners))
-        raise ValueError(f"{given[0]} is an option of kind={whose}; kind={kind!r} has none of that name")
+    """Raise for options that only another `kind` of the figure has."""
+    passed = [name for name, value in options.items() if value is not None]
+    if passed and kind not in owners:
+        kinds = " and ".join(map(repr, owners))
+        raise ValueError(f"{passed[0]} is an option of kind={kinds}, got kind={kind!r}; omit {passed[0]}")
 
 
 @typed
 def data(ax: Any) -> pd.DataFrame:
-    """Return the data that a figure draws, for a table, a CSV file or a figure of your own.
+    """Return the data of a figure, for a table, a CSV file or another figure.
 
     Parameters
     ----------
     ax
-        What a figure of `derivdata.plot` returned, by either engine.
+        Axes or figure returned by a function of `derivdata.plot`, with either engine.
 
     Returns
     -------
     DataFrame
-        One row per mark, what is drawn outside the axes included; times are UTC. Units are those of the
-        figure's axes or are in the names of columns.
+        One row per mark, including marks outside the axes' limits; times are UTC. Units are as on the
+        figure's axes or in the names of columns.
 
     Raises
     ------
     ValueError
-        The axes are not what a figure of `derivdata.plot` returned.
+        `ax` was not returned by a function of `derivdata.plot`.
 
     Examples
     --------
@@ -135,7 +138,9 @@ def data(ax: Any) -> pd.DataFrame:
     """
     frame = getattr(ax, _FRAME, None)
     if not isinstance(frame, pd.DataFrame):
-        raise ValueError("ax is not what a figure of derivdata.plot returned")
+        raise ValueError(
+            f"ax must be returned by a function of derivdata.plot, got {type(ax).__name__} without its data"
+        )
     return frame.copy()
 
 
@@ -146,13 +151,13 @@ def finish(
     source: Any = None,
     lowest: Axes | None = None,
 ) -> Axes:
-    """Write the footer below the `lowest` axes, keep the table for `data`, and return `ax`."""
+    """Write the footer below the `lowest` axes, store the table for `data`, and return `ax`."""
     style.footer(ax if lowest is None else lowest, *drawn, source=source)
     return keep_frame(ax, table)
 
 
 def keep_frame(drawn: T, table: pd.DataFrame | dict[str, Any]) -> T:
-    """Return what was drawn, with the table for `data`."""
+    """Store the table for `data` in the axes or figure, and return it."""
     table = pd.DataFrame(table).reset_index(drop=True)
     for name in ("time", "expiry", "entry", "exit"):
         if name in table and table[name].dtype.kind == "M" and getattr(table[name].dt, "tz", None) is None:
@@ -162,7 +167,7 @@ def keep_frame(drawn: T, table: pd.DataFrame | dict[str, Any]) -> T:
 
 
 def long_table(wide: pd.DataFrame, row: str, column: str, value: str) -> pd.DataFrame:
-    """Return one row per cell that has a value, of a table with labels on both sides."""
+    """Return a table with labels on both axes in long form: one row per cell with a value."""
     labelled = wide.set_axis(wide.columns.astype(str), axis=1).rename_axis(index=row, columns=column)
     return labelled.stack(future_stack=True).dropna().rename(value).reset_index()
 
@@ -170,15 +175,15 @@ def long_table(wide: pd.DataFrame, row: str, column: str, value: str) -> pd.Data
 ABOVE = "#b35806"
 BELOW = "#542788"
 _BELOW_ON_DARK = "#a98bd8"
-"""Colours above and below the base: those of the heat maps, orange where longs pay and purple otherwise."""
+"""Colours above and below the base, as in the heat maps: orange where longs pay, else purple."""
 _GAP = 0.18
 """Space between two lanes as a fraction of their height."""
 _FAR = 1.5
-"""Times the range of 98 % of the values up to which lanes hold all of them."""
+"""Lanes show all values if their range is at most this multiple of the range of 98 % of them."""
 
 
 def lane_height(count: int) -> float:
-    """Return the height [inches] of a figure with so many lanes."""
+    """Return the height of a figure with `count` lanes [inches]."""
     return 1.3 + max(0.52 * count, 2.0)
 
 
@@ -193,11 +198,11 @@ def draw_lanes(
     usual: pd.Series | None = None,
     signed: bool = True,
 ) -> int:
-    """Draw a lane for each column, the first at the top, and return how many values lie outside `limits`.
+    """Draw a lane for each column, the first at the top; return the number of values outside `limits`.
 
-    Each lane is filled from `base` to its line, in the colours of rates if `signed`, else in those of longs
-    and shorts. `marks` are the values that are labelled at the right of a lane; `usual` is a series that is
-    drawn in every lane for comparison. An arrowhead at the edge of a lane marks a value outside the limits.
+    Each lane is filled from `base` to its line, in the colours of rates if `signed`, else of longs and
+    shorts. `marks` are the values labelled at the right of a lane; `usual` is a series drawn in all lanes for
+    comparison. An arrowhead at the edge of a lane marks a value outside the limits.
     """
     low, high = limits
     step = (high - low) * (1.0 + _GAP)
@@ -241,9 +246,9 @@ def draw_lanes(
 def _mark_outside(
     ax: Axes, x: Array, values: Floats, edges: tuple[float, float], limits: tuple[float, float]
 ) -> int:
-    """Put an arrowhead at the edge of a lane for each run of values outside it, and write the furthest value.
+    """Draw an arrowhead at a lane's edge for each run of values outside it, and label the furthest value.
 
-    Return how many values lie outside.
+    Return the number of values outside.
     """
     total = 0
     for beyond, edge, marker, furthest in (
@@ -263,23 +268,23 @@ def _mark_outside(
     return total
 
 
-def lane_limits(values: Floats, *, least: float, base: float) -> tuple[float, float]:
-    """Return limits of every lane: of all values, or of 98 % of them where the rest lie far out."""
-    known = values[np.isfinite(values)]
-    low, high = (float(end) for end in np.percentile(known, [1.0, 99.0]))
+def lane_limits(values: Floats, *, min_range: float, base: float) -> tuple[float, float]:
+    """Return the limits of all lanes: of all values, or of 98 % of them if the rest is far outside."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(end) for end in np.percentile(finite, [1.0, 99.0]))
     low = min(low, base)
     high = max(high, base)
-    all_low = min(float(np.min(known)), base)
-    all_high = max(float(np.max(known)), base)
-    if all_high - all_low <= _FAR * max(high - low, least):
+    all_low = min(float(np.min(finite)), base)
+    all_high = max(float(np.max(finite)), base)
+    if all_high - all_low <= _FAR * max(high - low, min_range):
         low = all_low
         high = all_high
-    margin = max(0.08 * (high - low), least / 10.0)
+    margin = max(0.08 * (high - low), min_range / 10.0)
     return low - margin, high + margin
 
 
 def lane_marks(limits: tuple[float, float], base: float) -> dict[float, str]:
-    """Return the values to label in a lane: the base and a round number near the end that is further away."""
+    """Return the values to label in a lane: the base, and a round number near the end further from it."""
     low, high = limits
     end = high if high - base >= base - low else low
     size = abs(end - base)
@@ -290,18 +295,18 @@ def lane_marks(limits: tuple[float, float], base: float) -> dict[float, str]:
 
 
 _ACROSS = 52
-"""Letters of a line that a narrow screen shows."""
+"""Maximum length of a line on a narrow screen [letters]."""
 _ABOVE: dict[str, Any] = {"font_size": 15, "subtitle_font": {"size": 11, "color": GREY}}
 _ABOVE |= {"x": 0.02, "y": 1.0, "yanchor": "top", "pad_t": 14}
 _BELOW: dict[str, Any] = {"orientation": "h", "x": 0, "font_size": 11, "traceorder": "normal"}
 _DASHES = {"-": "solid", "--": "dash", ":": "dot"}
 
 AT_TIME = "%{x|%Y-%m-%d %H:%M} UTC"
-"""Of a hover text: the instant of a mark."""
+"""Time of a mark in hover texts."""
 
 
 class Strip(NamedTuple):
-    """Traces that share a y axis, its label, its part of the height, and what else is set of the axis."""
+    """Traces that share a y axis, with its label, share of the height, and other settings."""
 
     traces: list[Any]
     label: str
@@ -320,49 +325,51 @@ def plotly_figure(
     label: str = "time [UTC]",
     **x: Any,
 ) -> Any:
-    """Return a figure of strips below one another with one x axis, dressed like those of matplotlib.
+    """Return a plotly figure of strips with a common x axis, styled like the matplotlib figures.
 
-    `height` is in inches; `data` and `source` are what the line below the title names; `label` and `x` are of
-    that axis.
+    `height` is in inches; the line below the title states the source of `data` or `source`; `label` and `x`
+    are settings of the x axis.
     """
     heights = [strip.height for strip in strips]
     rows = {"rows": len(strips), "row_heights": heights, "shared_xaxes": True, "vertical_spacing": 0.06}
-    made = import_extra("plotly.subplots", "plotly", "engine='plotly'").make_subplots(**rows)
+    figure = import_extra("plotly.subplots", "plotly", "engine='plotly'").make_subplots(**rows)
     for row, strip in enumerate(strips, start=1):
-        made.add_traces(strip.traces, rows=row, cols=1)
-        made.update_yaxes(strip.axis, title_text=plotly_text(strip.label), title_font_size=12, row=row)
-    made.update_xaxes(**x)
-    made.update_xaxes(title_text=label, title_font_size=12, title_standoff=4, row=len(strips))
+        figure.add_traces(strip.traces, rows=row, cols=1)
+        figure.update_yaxes(strip.axis, title_text=plotly_text(strip.label), title_font_size=12, row=row)
+    figure.update_xaxes(**x)
+    figure.update_xaxes(title_text=label, title_font_size=12, title_standoff=4, row=len(strips))
     lines = title_lines(title, _ACROSS)
     words, url = stated(*data, source=source)
-    below = [line for each in words.split("\n") for line in textwrap.wrap(each, _ACROSS + 8)]
-    origin = plotly_text("\n".join(below))
+    source_lines: list[str] = []
+    for paragraph in words.split("\n"):
+        source_lines += textwrap.wrap(paragraph, _ACROSS + 8)
+    origin = plotly_text("\n".join(source_lines))
     if url:
         origin = f'<a href="{html.escape(url)}">{origin}</a>'
-    made.update_layout(
+    figure.update_layout(
         title=_ABOVE | {"text": plotly_text("\n".join(lines)), "subtitle_text": origin},
         legend=_BELOW | {"y": -1.35 / height},
         legend_title={"text": plotly_text(textwrap.fill(legend, _ACROSS)), "side": "top"},
-        margin={"t": 34 + 20 * len(lines) + 15 * len(below), "l": 10, "r": 10, "b": 10},
+        margin={"t": 34 + 20 * len(lines) + 15 * len(source_lines), "l": 10, "r": 10, "b": 10},
         height=96 * height,
     )
-    return keep_frame(made, table)
+    return keep_frame(figure, table)
 
 
 def plotly_text(words: str) -> str:
-    """Return words that plotly shows as they are: no tags, and no formula between two "$"."""
+    """Escape words for plotly, which would interpret tags and formulas between two "$"."""
     return html.escape(words, quote=False).replace("$", "&#36;").replace("\n", "<br>")
 
 
 def plotly_line(x: Any, y: Any, name: str, hover: str, place: int = 0, **options: Any) -> Any:
-    """Return a line in the colour and stroke of the n-th of several."""
+    """Return a line trace in the n-th colour and stroke."""
     style = look(place)
     stroke = {"color": style["color"], "dash": _DASHES[style["ls"]], "width": 1.6}
     return plotly_trace("Scatter", name, hover, **{"x": x, "y": y, "mode": "lines", "line": stroke} | options)
 
 
 def plotly_heat_map(cells: Any, unit: str, hover: str, **options: Any) -> Any:
-    """Return cells in colours, with the scale that says their unit."""
+    """Return a heat map trace, with a colour scale labelled with the unit."""
     scale = {"title": {"text": plotly_text(unit), "side": "right"}, "thickness": 12}
     return plotly_trace("Heatmap", "", hover, z=cells, colorbar=scale, **options)
 

@@ -95,7 +95,7 @@ def funding_history(
     others = f"80 % of {len(means)} venues"
     names = {venue: f"{venue} ({means[venue]:+.2f})" for venue in chosen}
     lines = cells[chosen]
-    limits = lane_limits(lines.to_numpy(dtype=np.float64), least=0.5, base=0.0)
+    limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
     title = f"{symbol} funding: {_ends(means)}"
     unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()

@@ -26,7 +26,7 @@ def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:
 def test_carry_by_hold_is_of_one_pair_at_several_holding_times() -> None:
     one, other = made.carry("low", "middle", "7d"), made.carry("low", "high", "1d")
     for wrong in ([one], [one, other]):
-        with pytest.raises(ValueError, match="pass one pair at two holding times or more"):
+        with pytest.raises(ValueError, match="pass one pair at two or more holding times"):
             plot.carry(wrong, "hold")
 
 

@@ -68,14 +68,14 @@ def test_a_figure_draws_the_same_data(name: str) -> None:
     ("figure", "data", "kind", "option", "message"),
     [
         (plot.strikes, made.chain, "gamma", {"expiry": "2026-02-04"}, "expiry is an option of kind='open_"),
-        (plot.strikes, made.chain, "open_interest", {"dealer": {"call": 1.0}}, "dealer .*'gamma'; kind="),
+        (plot.strikes, made.chain, "open_interest", {"dealer": {"call": 1.0}}, "dealer .*'gamma', got kind="),
         (plot.open_interest, made.holdings, "share", {"price": made.price()}, "option of kind='level'"),
         (plot.open_interest, made.holdings, "level", {"top": 3}, "top is an .* kind='share' and 'trend'"),
         (plot.open_interest, made.holdings, "level", {"window": "7d"}, "window is an option of kind='trend'"),
         (plot.volatility, made.index_history, "history", {"implied": {7.0: 0.5}}, "implied .*kind='cone'"),
         (plot.volatility, lambda: made.volatility(0.5), "history", {}, "an array, .* draws a Dataset"),
-        (plot.backtest, made.swept, "equity", {}, "backtest.carry returned, .*'equity' draws"),
-        (plot.backtest, made.backtested, "sweep", {}, "not what backtest.sweep returned"),
+        (plot.backtest, made.swept, "equity", {}, "'equity' draws the result of backtest.carry"),
+        (plot.backtest, made.backtested, "sweep", {}, "draws the result of backtest.sweep"),
     ],
 )
 def test_an_option_or_a_result_of_another_kind_is_refused(
@@ -104,7 +104,7 @@ def test_axes_have_units_and_say_utc(name: str) -> None:
 
 
 def test_data_is_of_the_axes_that_a_figure_returned() -> None:
-    with pytest.raises(ValueError, match="ax is not what a figure of derivdata"):
+    with pytest.raises(ValueError, match="ax must be returned by a function of derivdata"):
         plot.data(Figure().subplots())
     ax = plot.open_interest(made.holdings(), price=made.price())
     changed = plot.data(ax)

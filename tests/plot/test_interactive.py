@@ -136,5 +136,5 @@ def test_an_engine_is_matplotlib_or_plotly_and_takes_no_axes() -> None:
     with pytest.raises(ValueError, match="engine='plotli' is not one of matplotlib, plotly; did you mean"):
         plot.surface(made.chain(), engine="plotli")  # type: ignore[arg-type]
     ax = plot.surface(made.chain())
-    with pytest.raises(ValueError, match="ax is of matplotlib; engine='plotly' makes a figure of its own"):
+    with pytest.raises(ValueError, match="ax is only for matplotlib; engine='plotly' makes a new figure"):
         plot.surface(made.chain(), ax=ax, engine="plotly")

@@ -169,7 +169,7 @@ def test_a_change_of_positioning_is_over_a_step_or_more() -> None:
         with pytest.raises(ValueError, match=reason):
             plot.positioning(made.positioned(), change=change)
     many = dd.panel(made.positioned(), "long_short_ratio").isel(exchange=[0] * 9)
-    with pytest.raises(ValueError, match="data has 9 venues with a ratio: choose one to 8, by venues="):
+    with pytest.raises(ValueError, match="data has 9 venues with a ratio: select 1 to 8 with venues="):
         plot.positioning(many.assign_coords(exchange=list("abcdefghi")))
 
 
