@@ -149,8 +149,6 @@ def test_the_hosted_service_does_not_have_it(status: int) -> None:
 
     with serving(hosted) as server:
         dd.connect(server.url, api_key="a-key")
-        with pytest.raises(
-            NotFound, match=r"the sample, archives and the venues do.*dd\.connect\('venues'\)"
-        ):
+        with pytest.raises(NotFound, match=r"the sample, archives and venues do.*dd\.connect\('venues'\)"):
             dd.prices.history("BTC", "2026-06-01", "2026-06-02")
         dd.disconnect()
