@@ -38,7 +38,7 @@ _COLUMNS = 400
 USUAL_BPS = 1.0
 """The fixed part of most venues' rate: 0.01 % per 8 hours."""
 _LINE = 8.0
-"""Height of a name of a row [points]."""
+"""Height of the name of a row [points]."""
 _NEAR = 0.05
 _KINDS = {"CEX": "Centralised venues", "DEX": "Decentralised venues", "OTHER": "Other venues"}
 
@@ -56,21 +56,21 @@ def funding_history(
     figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
-    """Draw the funding rate over time of the venues that pay most and least, a lane for each.
+    """Draw the funding rates over time of the venues with the highest and lowest mean, a lane for each.
 
     Parameters
     ----------
     data
         Table ``funding_history`` or ``funding_settlements``, or a panel of ``rate_bps_8h`` [bps/8h].
     symbol
-        Which symbol, where there are several.
+        The symbol, if there are several.
     venues
-        The venues that are drawn; None takes the first and last `highlight` by mean rate.
+        Venues to draw; None selects the first and last `highlight` by mean rate.
     highlight
-        How many venues from either end of the ranking are drawn.
+        Number of venues drawn from each end of the ranking.
     step
-        Length of time over which rates are averaged; None takes the finest that is no finer than the rates
-        of any venue and leaves at most 120 points.
+        Length of time over which rates are averaged. None selects the shortest step that is not shorter than
+        the interval of any venue and gives at most 120 points.
     source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
@@ -78,23 +78,23 @@ def funding_history(
     -------
     Axes, or a plotly Figure
         A lane per venue, all at one scale, labelled with the mean of the window; the dotted line is the
-        median of all venues. A step without a rate is a gap. Arrowheads mark values outside a lane, where a
-        few are more than three times as far out as the rest. Plotly draws lines over a band between the 10th
-        and the 90th percentile.
+        median of all venues. A step without a rate is a gap. Arrowheads mark outliers outside a lane. Plotly
+        draws lines over a band between the 10th and the 90th percentile.
 
     Raises
     ------
     ValueError
-        The symbol or a venue is not in the data, no venue has a rate, or `step` has no length.
+        The symbol or a venue is not in the data, no venue has a rate, or `step` is 0.
     """
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     cells, hours = _averaged(rates, step, _POINTS)
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
-    chosen = _chosen(means, venues, highlight)
-    ends = cells.quantile([0.1, 0.9] if len(means) > len(chosen) else [], axis=1)
+    drawn_venues = _drawn_venues(means, venues, highlight)
+    has_others = len(means) > len(drawn_venues)
+    ends = cells.quantile([0.1, 0.9] if has_others else [], axis=1)
     others = f"80 % of {len(means)} venues"
-    names = {venue: f"{venue} ({means[venue]:+.2f})" for venue in chosen}
-    lines = cells[chosen]
+    names = {venue: f"{venue} ({means[venue]:+.2f})" for venue in drawn_venues}
+    lines = cells[drawn_venues]
     limits = lane_limits(lines.to_numpy(dtype=np.float64), min_range=0.5, base=0.0)
     title = f"{symbol} funding: {_ends(means)}"
     unit = f"venue (mean) [bps per 8 h], means over {_written(hours)}"
@@ -111,15 +111,17 @@ def funding_history(
             traces.append(frames.plotly_line(cells.index, cells[venue], name, hover, place))
         strip = frames.Strip(traces, _RATE, axis={"range": limits})
         return frames.plotly_figure([strip], title, table, data, source=source, legend=unit)
-    ax = style.axes(ax, size=(8.0, lane_height(len(chosen))))
-    usual = cells.median(axis=1) if len(means) > len(chosen) else None
-    labels = [f"{venue}\n{means[venue]:+.2f}" for venue in chosen]
+    ax = style.axes(ax, size=(8.0, lane_height(len(drawn_venues))))
+    usual = cells.median(axis=1) if has_others else None
+    labels = [f"{venue}\n{means[venue]:+.2f}" for venue in drawn_venues]
     marks = lane_marks(limits, 0.0)
     outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
     style.dress(ax, title=title, y="venue, mean rate [bps per 8 h]", grid="x")
     key = [f"means over {_written(hours)}"]
-    key += [] if usual is None else [f"dotted: median of {len(means)} venues"]
-    key += [f"▲▼: {outside:,} outside"] if outside else []
+    if usual is not None:
+        key.append(f"dotted: median of {len(means)} venues")
+    if outside:
+        key.append(f"▲▼: {outside:,} outside")
     style.note(ax, "; ".join(key))
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
@@ -139,25 +141,24 @@ def funding_heatmap(
     figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
-    """Draw the funding rate by venue and time as colours: who pays, who is paid, and when that changed.
+    """Draw funding rates by venue and time as a heat map.
 
     Parameters
     ----------
     data
         Table ``funding_history`` or ``funding_settlements``, or a panel of ``rate_bps_8h`` [bps/8h].
     symbol
-        Which symbol, where there are several.
+        The symbol, if there are several.
     step
-        Width of a column, over which rates are averaged; None takes the finest that is no finer than the
-        rates of any venue and leaves at most 400 columns.
+        Width of a column, over which rates are averaged. None selects the shortest step that is not shorter
+        than the interval of any venue and gives at most 400 columns.
     reach
-        Distance from `centre` [bps/8h] at which the colours end on both sides; None takes the 98th
-        percentile.
+        Distance from `centre` to both ends of the colour scale [bps/8h]; None uses the 98th percentile.
     centre
-        Rate [bps/8h] between the two colours. None takes 1, the usual 0.01 % per 8 hours, if the median rate
-        is within 0.05 of it, and 0 otherwise.
+        Rate between the two colours [bps/8h]. None uses 1, the usual 0.01 % per 8 hours, if the median rate
+        is within 0.05 of it, else 0.
     by_kind
-        Put centralised and decentralised venues under a heading of their own.
+        Group venues under headings: centralised and decentralised.
     source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
@@ -170,27 +171,27 @@ def funding_heatmap(
     Raises
     ------
     ValueError
-        The symbol is not in the data, no venue has a rate, or `step`, `reach` or `centre` is none.
+        The symbol is not in the data, no venue has a rate, or `step`, `reach` or `centre` is not valid.
     """
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
     if reach is not None and not 0 < reach < np.inf:
-        raise ValueError(f"{reach=} is not a rate at which colours could end")
+        raise ValueError(f"reach must be a positive finite rate [bps/8h], got {reach}")
     if centre is not None and not np.isfinite(centre):
-        raise ValueError(f"{centre=} is not a rate at which colours could meet")
+        raise ValueError(f"centre must be a finite rate [bps/8h], got {centre}")
     cells, hours = _averaged(rates, step, _COLUMNS)
     means = rates.mean("time").to_series().dropna().sort_values()
     rows = _rows(list(means.index), by_kind=by_kind)
     shown = cells.reindex(columns=rows).to_numpy().T
-    known = shown[~np.isnan(shown)]
+    finite = shown[~np.isnan(shown)]
     if centre is None:
-        centre = USUAL_BPS if abs(float(np.median(known)) - USUAL_BPS) < _NEAR else 0.0
+        centre = USUAL_BPS if abs(float(np.median(finite)) - USUAL_BPS) < _NEAR else 0.0
     reach = reach or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
-    paid, received = (style.share(float(np.mean(side))) for side in (known > 0.0, known < 0.0))
+    paid = style.share(float(np.mean(finite > 0.0)))
+    received = style.share(float(np.mean(finite < 0.0)))
     title = f"{symbol} funding: longs paid in {paid} and shorts in {received} of cells"
     if centre:
-        more, less = (
-            style.share(float(np.mean(side))) for side in (known > centre + _NEAR, known < centre - _NEAR)
-        )
+        more = style.share(float(np.mean(finite > centre + _NEAR)))
+        less = style.share(float(np.mean(finite < centre - _NEAR)))
         title = f"{symbol} funding: above the usual {centre:g} bp in {more} of cells, below it in {less}"
     title += f" (venue × {_written(hours)})"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
@@ -225,9 +226,9 @@ def funding_heatmap(
     style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
-    lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
+    lack = "\ngrey: no rate" if finite.size < cells[list(means.index)].size else ""
     ends = ("neither", "min", "max", "both")
-    beyond = ends[bool(known.min() < centre - reach) + 2 * bool(known.max() > centre + reach)]
+    beyond = ends[bool(finite.min() < centre - reach) + 2 * bool(finite.max() > centre + reach)]
     usual = f"\nwhite: {centre:+g}" if centre else ""
     style.colorbar(ax, drawn, _RATE + usual + lack.replace("\n", ", " if usual else "\n"), extend=beyond)
     style.utc_axis(ax)
@@ -235,7 +236,7 @@ def funding_heatmap(
 
 
 def _thin_names(ax: Axes) -> None:
-    """Leave out names of rows that are lower than a line of text, evenly from the top."""
+    """Remove names of rows evenly from the top if rows are lower than a line of text."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     height = 72.0 * ax.get_position().height * figure.get_figheight()
@@ -247,35 +248,37 @@ def _thin_names(ax: Axes) -> None:
 
 
 def _rows(venues: list[str], *, by_kind: bool) -> list[str]:
-    """Return the rows from below, with a heading above the venues of each kind where there are several."""
+    """Return the rows from the bottom up, with a heading above the venues of each kind if several."""
     kinds = [_kind(name) for name in venues]
     if not by_kind or len(set(kinds)) < 2:
         return venues
     rows: list[str] = []
     for kind in sorted(set(kinds), reverse=True):
-        rows += [*(name for name, of in zip(venues, kinds, strict=True) if of == kind), kind]
+        rows += [venue for venue, venue_kind in zip(venues, kinds, strict=True) if venue_kind == kind]
+        rows.append(kind)
     return rows
 
 
 def _kind(venue: str) -> str:
-    """Return the kind of a venue in capitals, which no name of a venue is."""
+    """Return the kind of a venue in capitals, so that it cannot equal the name of a venue."""
     return (tables.VENUES[venue].kind if venue in tables.VENUES else "other").upper()
 
 
 def _ends(means: pd.Series) -> str:
-    """Describe who pays most and least: ``alpha pays most (+2.00), gamma least (-1.00)``."""
+    """Describe the venues with the highest and the lowest mean rate."""
     top, bottom = (f"({means.iloc[place]:+.2f})" for place in (0, -1))
     if len(means) == 1:
         return f"{means.index[0]} pays {top}"
     return f"longs on {means.index[0]} pay most {top}, on {means.index[-1]} least {bottom}"
 
 
-def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[str]:
+def _drawn_venues(means: pd.Series, venues: list[str] | None, highlight: int) -> list[str]:
+    """Return the requested venues, or those at both ends of the ranking by mean rate."""
     if venues is None:
         return list(dict.fromkeys([*means.index[:highlight], *means.index[len(means) - highlight :]]))
     if not len(venues):
-        raise ValueError("venues must name at least one, or be None")
-    absent = [v for v in venues if v not in means.index]
+        raise ValueError("venues must be at least one venue or None, got an empty list")
+    absent = [venue for venue in venues if venue not in means.index]
     if absent:
         raise ValueError(
             f"venues: {absent[0]!r} has no rate here; there are {', '.join(means.index)} in data"
@@ -284,24 +287,26 @@ def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[
     return venues
 
 
-def _averaged(rates: xr.DataArray, step: str | pd.Timedelta | None, most: int) -> tuple[pd.DataFrame, float]:
+def _averaged(
+    rates: xr.DataArray, step: str | pd.Timedelta | None, max_steps: int
+) -> tuple[pd.DataFrame, float]:
     """Return rates by time and venue, averaged over equal steps, and the length of a step [hours].
 
-    Venues pay at different hours: a step is as long as the usual interval of the slowest, so that a cell
-    without a rate is one that is missing.
+    A step is at least as long as the longest usual interval of a venue, so that an empty cell means a missing
+    rate.
     """
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     if not frame.notna().any(axis=None):
         raise ValueError("no venue has a rate")
     if step is None:
         hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")
-        apart = [frame.index[frame[venue].notna()].to_series().diff().median() for venue in frame]
-        slowest = pd.Series(apart, dtype="timedelta64[ns]").max() / pd.Timedelta(1, "h")
-        fitting = [n for n, width in STEPS.items() if hours <= most * width and width >= 0.99 * slowest]
+        intervals = [frame.index[frame[venue].notna()].to_series().diff().median() for venue in frame]
+        longest = pd.Series(intervals, dtype="timedelta64[ns]").max() / pd.Timedelta(1, "h")
+        fitting = [n for n, width in STEPS.items() if hours <= max_steps * width and width >= 0.99 * longest]
         step = fitting[0] if fitting else "1D"
     width = times.length(step, "step")
     if not width:
-        raise ValueError(f"{step=} has no length")
+        raise ValueError(f"step must be longer than 0, got {step!r}")
     return frame.resample(width).mean(), width / pd.Timedelta(1, "h")
 
 

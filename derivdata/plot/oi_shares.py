@@ -1,4 +1,4 @@
-"""Figure of open interest: how much, who holds it, and whose share grows."""
+"""Figure of open interest: level, shares of venues, and changes of share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from derivdata.support.arrays import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LEAST_POINTS = 24
+_MIN_POINTS = 24
 _BILLION = 1e9
 
 
@@ -36,46 +36,46 @@ def open_interest(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw how much open interest there is, who holds it, or whose share grows.
+    """Draw open interest: its level, the shares of venues, or the changes of their shares.
 
     Parameters
     ----------
     data
-        Table ``oi_history`` or its panel of ``oi_usd`` [USD]; for ``"trend"`` also what
-        ``dd.analysis.oi.share_trend`` gave.
+        Table ``oi_history`` or its panel of ``oi_usd`` [USD]; for ``"trend"`` also the result of
+        ``dd.analysis.oi.share_trend``.
     kind
-        ``"level"``: of all venues together in USD; with prices, the changes of USD, coins and price since
-        the first value. ``"share"``: of each venue, stacked; the title has their concentration. ``"trend"``:
-        share that each venue gained or lost, as bars, solid where its trend is significant.
+        ``"level"``: total of all venues in USD; with prices, the changes of USD, coins and price since the
+        first value. ``"share"``: stacked shares of venues, with their concentration in the title.
+        ``"trend"``: change of share of each venue as bars, solid if the trend is significant.
     symbol
-        Which symbol, where there are several.
+        The symbol, if there are several.
     price
-        Of the level: prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median
-        is taken. None draws USD alone.
+        For levels: prices [USD] with a dim ``time``, or the table ``prices_history``, whose median over
+        venues is used. None draws only USD.
     top
-        Of shares: how many venues are named, 7 if None; the others are one band. Of trends: how many are
-        drawn, the steepest, 15 if None.
+        For shares: number of named venues, 7 if None; all others are one band. For trends: number of venues
+        drawn, with the largest changes, 15 if None.
     window
-        Of trends: length of time that the changes are of. None takes the window of a table or panel, and a
-        day for trends, which do not say from which window they are.
+        For trends: length of time of the changes. None uses the window of a table or panel, and a day for
+        trends, which do not state their window.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Levels and shares are of the venues that are present in 95 % of the window (see
+        Levels and shares are of the venues with data in 95 % of the window (see
         ``dd.analysis.oi.market_share``); a time at which one of them is missing for long is a gap. Open
-        interest in USD moves with the price though no one trades; in coins it does not. Concentration is the
-        Herfindahl–Hirschman index. A change of share is the mean of the last day less that of the first, of a
-        table or panel, or the slope times `window`, of trends. A bar is solid where the interval of the trend
-        excludes zero. Trends of a table are of means over 1 to 24 hours.
+        interest in USD moves with the price even without trades; in coins it does not. Concentration is the
+        Herfindahl–Hirschman index. A change of share is the mean of the last day minus the mean of the first
+        day for a table or panel, or the slope times `window` for trends. A bar is solid if the interval of
+        the trend excludes zero. Trends of a table are of means over 1 to 24 hours.
 
     Raises
     ------
     ValueError
-        The symbol is not in the data, no venue is present for long enough or has a trend, or an option is of
-        another `kind`.
+        The symbol is not in the data, no venue has enough data or a trend, or an option belongs to another
+        `kind`.
     """
     only_for(kind, ("level",), price=price)
     only_for(kind, ("share", "trend"), top=top)
@@ -83,7 +83,7 @@ def open_interest(
     if kind == "trend":
         lowest, main, table = _trends(data, symbol, 15 if top is None else top, window, ax)
     elif isinstance(data, xr.Dataset):
-        raise ValueError(f"data holds trends; kind={kind!r} needs the table oi_history or its panel")
+        raise ValueError(f"kind={kind!r} needs the table oi_history or its panel, got a Dataset of trends")
     elif kind == "share":
         lowest, main, table = _bands(data, symbol, 7 if top is None else top, ax)
     else:
@@ -92,7 +92,7 @@ def open_interest(
 
 
 def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[Axes, Axes, pd.DataFrame]:
-    """Draw the venues' shares, stacked, and their concentration below."""
+    """Draw the shares of venues, stacked, with their concentration in the title."""
     share, symbol = _shares(data, symbol)
     ax = style.axes(ax)
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
@@ -105,10 +105,10 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
     last = bands.ffill().iloc[-1]
     _label_bands(ax, last, colors)
     hhi = analysis.hhi(share)["hhi_10000"].to_series()
-    known = hhi.dropna()
+    finite = hhi.dropna()
     concentration = ""
-    if len(known):
-        concentration = f"; concentration (HHI) {known.iloc[-1]:,.0f}, {known.iloc[0]:,.0f} at the start"
+    if len(finite):
+        concentration = f"; concentration (HHI) {finite.iloc[-1]:,.0f}, {finite.iloc[0]:,.0f} at the start"
     title = f"{symbol}: {last.index[0]} holds {style.share(last.iloc[0])} of the open interest{concentration}"
     style.dress(ax, title=title, y="share of open interest [%]", form="percent", grid="")
     ax.set(ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
@@ -118,7 +118,7 @@ def _bands(data: Rates, symbol: str | None, top: int, ax: Axes | None) -> tuple[
 
 
 def gain_look(change: Array, is_sure: bool) -> dict[str, Any]:
-    """Return the colours of bars of changes: full if a trend is significant, else pale with an edge."""
+    """Return the colours of bars: full if the trend is significant, else pale with an edge."""
     from matplotlib.colors import to_rgba
 
     colors = [LONG if value >= 0 else SHORT for value in change]
@@ -130,35 +130,48 @@ def gain_look(change: Array, is_sure: bool) -> dict[str, Any]:
 def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
     """Write each venue and its latest share next to its band, at least a line apart."""
     middle = (last.cumsum() - last / 2.0).to_numpy()
-    least = 0.075
+    line = 0.075
+    # 1. Move labels up until they are a line apart.
     places = middle.copy()
     for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + least)
-    places -= max(places[-1] - (1.0 - least / 2), 0.0)
-    for i in range(len(places) - 2, -1, -1):  # what was moved down may now be too close to its neighbour
-        places[i] = min(places[i], places[i + 1] - least)
+        places[i] = max(places[i], places[i - 1] + line)
+    # 2. Shift all down so that the highest is inside the axes, and keep them a line apart.
+    places -= max(places[-1] - (1.0 - line / 2), 0.0)
+    for i in range(len(places) - 2, -1, -1):
+        places[i] = min(places[i], places[i + 1] - line)
     for name, share, place, color in zip(last.index, last, places, colors, strict=True):
         for x, words, ink in ((1.01, "■", color), (1.05, f"{name} {style.share(share)}", style.ink())):
             ax.text(x, place, words, transform=ax.transAxes, va="center", fontsize=8, color=ink)
 
 
-def _trends(
-    data: Rates | xr.Dataset, symbol: str | None, top: int, window: str | pd.Timedelta | None, ax: Axes | None
-) -> tuple[Axes, Axes, pd.DataFrame]:
-    """Draw how much share each venue gained or lost, a bar per venue."""
+def _share_trends(
+    data: Rates | xr.Dataset, symbol: str | None, window: str | pd.Timedelta | None
+) -> tuple[xr.Dataset, str, float]:
+    """Return the trends of shares with their status, the symbol, and the length of the changes [days]."""
     days = None if window is None else times.length(window, "window") / pd.Timedelta(1, "D")
     if days == 0.0:
-        raise ValueError(f"{window=} has no length")
+        raise ValueError(f"window must be longer than 0, got {window!r}")
     if isinstance(data, xr.Dataset):
-        (trend, symbol), whole = style.one_symbol(data, symbol), None
+        trend, symbol = style.one_symbol(data, symbol)
+        data_days = None
     else:
         share, symbol = _shares(data, symbol)
         stamps = share["time"].values
         trend = trend_of(share)
-        whole = float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))
-        trend = trend if days else trend.assign(change=share_change(share))
-    trend = trend if "status" in trend else trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
-    length = days or whole or 1.0
+        data_days = float((stamps[-1] - stamps[0]) / np.timedelta64(1, "D"))
+        if not days:
+            trend = trend.assign(change=share_change(share))
+    if "status" not in trend:
+        trend = trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
+    return trend, symbol, days or data_days or 1.0
+
+
+def _trends(
+    data: Rates | xr.Dataset, symbol: str | None, top: int, window: str | pd.Timedelta | None, ax: Axes | None
+) -> tuple[Axes, Axes, pd.DataFrame]:
+    """Draw the change of share of each venue as bars."""
+    # 1. The largest changes, in percentage points.
+    trend, symbol, length = _share_trends(data, symbol, window)
     changes = trend["change"] if "change" in trend else length * trend["slope"]
     columns = ["slope", "low", "high", "status"]
     frame = (
@@ -175,15 +188,15 @@ def _trends(
     shown = largest.sort_values("change", ascending=False, kind="stable")
     sure = ((shown["low"] > 0) | (shown["high"] < 0)) & (shown["status"] == 0)
     ax, place = style.rows(ax, list(shown.index), 0.26)
-    for chosen, is_sure, words in (
+    # 2. Bars with their numbers.
+    for rows, is_sure, words in (
         (sure.to_numpy(), True, "significant trend (95 %)"),
         (~sure.to_numpy(), False, "no significant trend"),
     ):
-        change = shown["change"].to_numpy()[chosen]
+        change = shown["change"].to_numpy()[rows]
         if change.size:
-            style.bars(
-                ax, place[chosen], change, 0.66, horizontal=True, label=words, **gain_look(change, is_sure)
-            )
+            colours = gain_look(change, is_sure)
+            style.bars(ax, place[rows], change, 0.66, horizontal=True, label=words, **colours)
     reach = float(shown["change"].abs().max()) or 1.0
     for row, (change, is_sure) in enumerate(zip(shown["change"], sure, strict=True)):
         text = f"{change:+.2f}{' *' if is_sure else ''}"
@@ -192,8 +205,9 @@ def _trends(
     ax.axvline(0, color=GREY, lw=1.0)
     low = min(float(shown["change"].min()), 0.0)
     high = max(float(shown["change"].max()), 0.0)
-    room = 0.22 * (high - low)  # for the numbers at the ends of bars
-    ax.set_xlim(low - room, high + room)
+    margin = 0.22 * (high - low)  # space for the numbers at the ends of bars
+    ax.set_xlim(low - margin, high + margin)
+    # 3. Title and labels.
     gain = shown["change"].iloc[0]
     loss = shown["change"].iloc[-1]
     moved = [f"{shown.index[0]} gained {gain:.2g} points of share"] if gain > 0 else []
@@ -212,11 +226,11 @@ def _trends(
 
 
 def share_change(share: xr.DataArray) -> xr.DataArray:
-    """Return the mean share of the last day less that of the first; of thirds in windows under three days."""
+    """Return the mean share of the last day minus the first day; thirds in windows under three days."""
     stamps = share["time"].values
-    part = min(np.timedelta64(1, "D"), (stamps[-1] - stamps[0]) / 3)
-    first = share.sel(time=slice(None, stamps[0] + part)).mean("time")
-    last = share.sel(time=slice(stamps[-1] - part, None)).mean("time")
+    span = min(np.timedelta64(1, "D"), (stamps[-1] - stamps[0]) / 3)
+    first = share.sel(time=slice(None, stamps[0] + span)).mean("time")
+    last = share.sel(time=slice(stamps[-1] - span, None)).mean("time")
     return last - first
 
 
@@ -251,7 +265,7 @@ def _levels(
 
 
 def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> None:
-    """Draw each line as its change since its first value, named with its latest level."""
+    """Draw each line as its change since its first value, labelled with its latest level."""
     words = ("open interest: {} B USD", f"open interest: {{}} {symbol}", "price: {} USD")
     looks: tuple[dict[str, Any], ...] = (
         {"color": PALETTE[0], "lw": 1.3},
@@ -259,19 +273,20 @@ def _draw_changes(ax: Axes, lines: dict[str, xr.DataArray], symbol: str) -> None
         {"color": GREY, "lw": 1.2, "ls": "--"},
     )
     for (name, line), text, look in zip(lines.items(), words, looks, strict=True):
-        known = line.dropna("time")
-        if not known.sizes["time"] or not float(known[0]) > 0:
+        finite = line.dropna("time")
+        if not finite.sizes["time"] or not float(finite[0]) > 0:
             continue
-        last = float(known[-1]) / (_BILLION if name == "oi_usd" else 1.0)
-        ax.plot(line["time"], line / float(known[0]) - 1.0, label=text.format(style.number(last)), **look)
+        last = float(finite[-1]) / (_BILLION if name == "oi_usd" else 1.0)
+        ax.plot(line["time"], line / float(finite[0]) - 1.0, label=text.format(style.number(last)), **look)
     ax.axhline(0, color=GREY, lw=0.8)
 
 
 def _change(line: xr.DataArray) -> str:
-    known = line.dropna("time")
-    if known.sizes["time"] < 2 or not float(known[0]) > 0:
+    """Format the change from the first to the last value; empty text without two values."""
+    finite = line.dropna("time")
+    if finite.sizes["time"] < 2 or not float(finite[0]) > 0:
         return ""
-    return f"{float(known[-1] / known[0] - 1.0):+.1%}".replace("%", " %")
+    return f"{float(finite[-1] / finite[0] - 1.0):+.1%}".replace("%", " %")
 
 
 def trend_of(share: xr.DataArray) -> xr.Dataset:
@@ -283,17 +298,17 @@ def trend_of(share: xr.DataArray) -> xr.Dataset:
     Parameters
     ----------
     share
-        What ``dd.analysis.oi.market_share`` gave, dims ``exchange`` and ``time``.
+        Result of ``dd.analysis.oi.market_share``, dims ``exchange`` and ``time``.
 
     Returns
     -------
     Dataset
-        What ``dd.analysis.oi.share_trend`` gives of the longest of 1, 2, 4, 8 and 24 hours that leaves 24
-        points or more.
+        Result of ``dd.analysis.oi.share_trend``, with the longest step of 1, 2, 4, 8 and 24 hours that gives
+        at least 24 points.
     """
     stamps = share["time"].values
     hours = (stamps[-1] - stamps[0]) / np.timedelta64(1, "h")
-    fitting = [name for name, width in STEPS.items() if hours / width >= _LEAST_POINTS]
+    fitting = [name for name, width in STEPS.items() if hours / width >= _MIN_POINTS]
     return analysis.share_trend(share.resample(time=fitting[-1] if fitting else "1h").mean())
 
 

@@ -1,4 +1,4 @@
-"""Figures of orders: liquidations with the coverage of the feed, and the depth of order books."""
+"""Figures of liquidations, with the coverage of their feed, and of order book depth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PRICE = "price\n[USD]"
 _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 _STEPS = ((1.0, 1), (3.0, 5), *((170.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
-"""Up to so many hours of window: the step of bars in minutes, for 170 of them at most."""
+"""Maximum length of the window [h] and step of the bars [minutes], for at most 170 bars."""
 
 
 @figure_function
@@ -50,31 +50,30 @@ def liquidations(
         Table ``liquidations_events``, or ``liquidations_history``, whose sums by venue, side and step are
         drawn as one dot each.
     coverage
-        Spans that were watched, columns ``start`` and ``end`` (UTC). None takes those that a frame of
-        ``dd.liquidations.poll`` brings along, and else says that no one knows.
+        Observed spans, columns ``start`` and ``end`` (UTC). None uses the spans in a frame of
+        ``dd.liquidations.poll``; without them the coverage is drawn as not stated.
     price
-        Prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median is taken; of
-        one symbol. None draws no strip of the price.
+        Prices [USD] of one symbol with a dim ``time``, or the table ``prices_history``, whose median over
+        venues is used. None omits the price.
     start, end
-        The span that is drawn; the events' own without them.
+        Span to draw; None uses the first and the last event.
     top
-        How many venues have a row of their own, those with the most value; the others share one.
+        Number of venues with a separate row, by value; all others share one row.
     source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes, or a plotly Figure
-        That of the raster, where the area of a dot grows as the square root of the order's value. Above it
-        stands the price; below it the value of longs (down) and shorts (up) per hour, or per so many hours
-        that 170 bars or fewer are left (a minute in windows under an hour, five under three hours), and the
-        coverage: blank where no one watched. Feeds are throttled on some venues, so that levels do not
-        compare across venues.
+        The axes of the dots, whose area grows as the square root of the order's value. Above them is the
+        price; below them the value of longs (down) and shorts (up) per hour, or per longer step so that there
+        are at most 170 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
+        for unobserved times. Some venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
     ------
     ValueError
-        The table is neither of the two, or it is empty and no span is given.
+        `events` is neither table, or it is empty and `start` or `end` is missing.
     """
     events = _orders(events)
     first, last = _span(events, start, end)
@@ -95,12 +94,12 @@ def liquidations(
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
         hover = f"{frames.AT_TIME}<br>%{{y:,.2f}} USD"
-        drawn = [
-            frames.plotly_line(each["time"], each, "price", hover, 4, showlegend=False) for each in lines
-        ]
-        strips = [frames.Strip([each], _PRICE) for each in drawn]
+        strips = []
+        for line in lines:
+            trace = frames.plotly_line(line["time"], line, "price", hover, 4, showlegend=False)
+            strips.append(frames.Strip([trace], _PRICE))
         strips += [_raster_of(names, dots), _sums_of(*sums), _coverage_of(coverage, limits)]
-        strips = [strip._replace(height=part) for strip, part in zip(strips, heights, strict=True)]
+        strips = [strip._replace(height=share) for strip, share in zip(strips, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
     *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=0.08)
@@ -124,7 +123,7 @@ def liquidations(
 
 
 def _orders(events: pd.DataFrame) -> pd.DataFrame:
-    """Return orders, or the sums of the table ``liquidations_history`` with a row for each side."""
+    """Return orders unchanged, or the table ``liquidations_history`` with one row per side."""
     if "long_usd" not in events.columns:
         others = ("time", "symbol", "exchange", "side")
         if "value_usd" not in events.columns or not set(others) <= set(events.columns):
@@ -150,7 +149,7 @@ def _span(
     events: pd.DataFrame, start: times.Instant | None, end: times.Instant | None
 ) -> tuple[pd.Timestamp, pd.Timestamp]:
     if events.empty and (start is None or end is None):
-        raise ValueError("no events: pass start and end of the span")
+        raise ValueError("events is empty: pass start and end of the span to draw")
     first = events["time"].min() if start is None else times.instant(start, "start")
     last = events["time"].max() if end is None else times.instant(end, "end")
     if last < first:
@@ -163,7 +162,7 @@ def _naive(when: pd.Timestamp) -> pd.Timestamp:
 
 
 def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
-    """Return the rows of venues, and one dot per order: the largest first so that small ones stay on top."""
+    """Return the rows of venues, and one dot per order, largest first so that small dots are on top."""
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
     names = [str(name) for name in total.index[:top]]
     if len(total) > top:
@@ -181,8 +180,8 @@ def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
 def _raster(ax: Axes, dots: pd.DataFrame) -> None:
     """Draw one row of dots per venue, and a key of their sizes."""
     for (side, color), shift in _SHIFTS.items():
-        mine = dots[dots["side"] == side]
-        where = mine["time"].to_numpy(), mine["row"] + shift, mine["area"]
+        of_side = dots[dots["side"] == side]
+        where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
         ax.scatter(*where, color=color, alpha=0.55, lw=0, rasterized=True)
     largest = float(dots["value_usd"].max()) if len(dots) else 1.0
     for value in [size for size in _SIZES if size <= largest][-3:]:
@@ -191,29 +190,29 @@ def _raster(ax: Axes, dots: pd.DataFrame) -> None:
 
 
 def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.timedelta64, str]:
-    """Sum value per hour, or a step that suits the window: by label, longs below 0; step, and axis label."""
-    minutes = next((each for most, each in _STEPS if hours <= most), 24 * 60)
+    """Sum the value per step of the window: sums by label, longs below 0; the step; the axis label."""
+    minutes = next((step for max_hours, step in _STEPS if hours <= max_hours), 24 * 60)
     count, unit = (minutes, "minute") if minutes < 60 else (minutes // 60, "hour")
     step = np.timedelta64(minutes, "m")
     place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
     sums = {}
     for (side, _), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
-        mine = (events["side"] == side).to_numpy()
-        value = events.loc[mine, "value_usd"].groupby(place[mine]).sum() / 1e6
+        of_side = (events["side"] == side).to_numpy()
+        value = events.loc[of_side, "value_usd"].groupby(place[of_side]).sum() / 1e6
         sums[f"{side}s: {value.sum():,.1f} M USD"] = sign * value
     per = unit if count == 1 else f"{count} {unit}s"
     return sums, step, f"per {per}\n[million USD]"
 
 
 def _raster_of(names: list[str], dots: pd.DataFrame) -> frames.Strip:
-    """Return the dots as plotly draws them; the text over one has its venue and value."""
+    """Return the dots as a plotly strip, with venue and value in the hover texts."""
     traces = []
     for (side, color), shift in _SHIFTS.items():
-        mine = dots[dots["side"] == side]
-        # Plotly takes a diameter in pixels, where matplotlib takes an area in square points.
-        marker = {"color": color, "opacity": 0.55, "size": 4 / 3 * np.sqrt(mine["area"]), "line_width": 0}
+        rows = dots[dots["side"] == side]
+        # Plotly needs a diameter in pixels, matplotlib an area in square points.
+        marker = {"color": color, "opacity": 0.55, "size": 4 / 3 * np.sqrt(rows["area"]), "line_width": 0}
         hover = f"%{{customdata[0]}}<br>{frames.AT_TIME}<br>%{{customdata[1]:,.0f}} USD"
-        where: Any = {"x": mine["time"], "y": mine["row"] + shift, "customdata": mine[["venue", "value_usd"]]}
+        where: Any = {"x": rows["time"], "y": rows["row"] + shift, "customdata": rows[["venue", "value_usd"]]}
         look = {"mode": "markers", "marker": marker, "showlegend": False}
         traces.append(frames.plotly_trace("Scatter", side, hover, **where, **look))
     axis: Any = {"tickvals": list(range(len(names))), "range": (len(names) - 0.4, -0.6)}
@@ -222,7 +221,7 @@ def _raster_of(names: list[str], dots: pd.DataFrame) -> frames.Strip:
 
 
 def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> frames.Strip:
-    """Return the bars as plotly draws them."""
+    """Return the bars as a plotly strip."""
     traces = []
     for (_, color), (name, value) in zip(_SIDES, sums.items(), strict=True):
         hover = f"from {frames.AT_TIME}<br>%{{customdata:.3~f}} million USD"
@@ -233,7 +232,7 @@ def _sums_of(sums: dict[str, pd.Series], step: np.timedelta64, label: str) -> fr
 
 
 def _coverage_of(coverage: pd.DataFrame | None, limits: tuple[pd.Timestamp, ...]) -> frames.Strip:
-    """Return what was watched as plotly draws it; a grey bar where no one knows."""
+    """Return the coverage as a plotly strip; a grey bar if it is not stated."""
     spans = [limits] if coverage is None else [*zip(*map(coverage.get, ("start", "end")), strict=True)]
     name, color = ("not stated", NO_DATA) if coverage is None else ("watched", PALETTE[2])
     x = [when for start, end in spans for when in (_naive(start), _naive(end), None)]
@@ -263,7 +262,7 @@ def _times(events: pd.DataFrame) -> Array:
 def orderbook_depth(
     data: pd.DataFrame, *, source: Source | None = None, ax: Axes | None = None, figsize: Size | None = None
 ) -> Axes:
-    """Draw the value bid and offered by distance from the mid price, of one book or over time.
+    """Draw bid and ask depth by distance from the mid price, of one book or over time.
 
     Parameters
     ----------
@@ -275,21 +274,20 @@ def orderbook_depth(
     Returns
     -------
     Axes
-        Of a book: cumulative value [USD] by distance from mid [bps], bids to the left. Of a history: depth
-        within each distance over time, asks above the line and bids below it.
+        For a book: cumulative value [USD] by distance from mid [bps], bids to the left. For a history: depth
+        within each distance over time, asks upwards and bids downwards.
 
     Raises
     ------
     ValueError
-        `data` is neither table, is empty, is of several books, or a book lacks one of its sides.
+        `data` is neither table, is empty, has several books, or a book with one side only.
     """
     if data.empty:
         raise ValueError("the table of the book is empty; pass a table with rows")
     require_columns(data, "data", others=("symbol", "exchange", "time"))
     require_instants(data, "data", ["time"])
-    of_one = data.groupby(["symbol", "exchange"], observed=True).ngroups == 1
-    if not of_one:
-        raise ValueError("the table holds several books: choose one symbol and one venue")
+    if data.groupby(["symbol", "exchange"], observed=True).ngroups != 1:
+        raise ValueError("data has several books: select one symbol and one venue")
     ax = style.axes(ax)
     name = f"{data['symbol'].iloc[0]} on {data['exchange'].iloc[0]}"
     if "depth_bps" in data:
@@ -303,20 +301,22 @@ def orderbook_depth(
 
 def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     if data["time"].nunique() > 1:
-        raise ValueError("the table holds several books: choose one time")
+        raise ValueError("data has several books: select one time")
     sides = {str(side): rows.sort_values("level") for side, rows in data.groupby("side", observed=True)}
     if set(sides) != {"bid", "ask"}:
-        raise ValueError(f"a book has bids and asks; this one has {', '.join(sides)}")
+        raise ValueError(f"data must have bids and asks, got only {', '.join(sides)}")
     best = {side: float(rows["price_usd"].iloc[0]) for side, rows in sides.items()}
     mid = (best["bid"] + best["ask"]) / 2
     tables = []
     for side, color in (("bid", LONG), ("ask", SHORT)):
         rows = sides[side]
-        away = BPS * (rows["price_usd"] / mid - 1.0)
+        distance = BPS * (rows["price_usd"] / mid - 1.0)
         depth = (rows["price_usd"] * rows["size"]).cumsum() / 1e6
         label = f"{side}s: {style.number(depth.iloc[-1])} M USD"
-        tables.append(pd.DataFrame({"side": side, "distance_bps": away, "cumulative_usd": 1e6 * depth}))
-        ax.step(np.r_[away.iloc[0], away], np.r_[0.0, depth], where="post", color=color, lw=1.5, label=label)
+        tables.append(pd.DataFrame({"side": side, "distance_bps": distance, "cumulative_usd": 1e6 * depth}))
+        # From 0 at the best price.
+        x = np.r_[distance.iloc[0], distance]
+        ax.step(x, np.r_[0.0, depth], where="post", color=color, lw=1.5, label=label)
     ax.axvline(0, color=GREY, lw=0.8)
     spread = BPS * (best["ask"] - best["bid"]) / mid
     title = f"{name}: mid price {style.number(mid)} USD, spread {spread:.2g} bps"
@@ -330,9 +330,9 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     distances = sorted(data["depth_bps"].unique())
     for color, distance in zip(style.shades(len(distances)), distances, strict=True):
         rows = data[data["depth_bps"] == distance].sort_values("time")
-        instants = _times(rows)
-        ax.plot(instants, rows["ask_depth_usd"] / 1e6, color=color, lw=1.2, label=f"{distance:g} bps")
-        ax.plot(instants, -rows["bid_depth_usd"] / 1e6, color=color, lw=1.2)
+        x = _times(rows)
+        ax.plot(x, rows["ask_depth_usd"] / 1e6, color=color, lw=1.2, label=f"{distance:g} bps")
+        ax.plot(x, -rows["bid_depth_usd"] / 1e6, color=color, lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
     near = data[data["depth_bps"] == distances[0]].sort_values("time")
     both = (near["bid_depth_usd"] + near["ask_depth_usd"]) / 1e6

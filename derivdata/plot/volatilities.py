@@ -1,4 +1,4 @@
-"""Figures of volatility over time and next to its past: implied, realised, an index, skew."""
+"""Figures of volatility over time: implied, realised, an index, skew, and cones."""
 
 from __future__ import annotations
 
@@ -35,64 +35,63 @@ def volatility(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw volatility over time: an index with skew, implied next to realised, or realised next to its past.
+    """Draw volatility over time: an index with skew, implied and realised volatility, or a cone.
 
     Parameters
     ----------
     data
-        For ``"history"``: what ``dd.analysis.surface.history`` gave, of one symbol and venue, with the points
-        ``atm`` and ``rr25``, and ``bf25`` if it is to be drawn. For ``"realised"``: implied volatility
-        [1/√year] with a dim ``time`` alone; a scalar coordinate ``tenor`` [days] is named. For
-        ``"published"``: an index that a venue publishes [1/√year], of the same form. For ``"cone"``:
-        what ``dd.analysis.volatility.cone`` gave, of one symbol and venue.
+        For ``"history"``: result of ``dd.analysis.surface.history`` for one symbol and venue, with the points
+        ``atm`` and ``rr25``, and optionally ``bf25``. For ``"realised"``: implied volatility [1/√year] with
+        the dim ``time`` only; a scalar coordinate ``tenor`` [days] appears in the labels. For
+        ``"published"``: a venue's published index [1/√year], in the same form. For ``"cone"``: result of
+        ``dd.analysis.volatility.cone`` for one symbol and venue.
     kind
-        ``"history"``: a volatility index with volatility at the forward; below it call less put volatility at
-        25 delta and, dotted, the butterfly, in points, one line per time to expiry. A time without a fit is
-        a gap.
-        ``"realised"``: implied and realised volatility; shaded where implied lies above (options were
-        expensive against the past) and below.
-        ``"published"``: the same of a published index and one's own.
-        ``"cone"``: how volatility over each length of window was distributed, shaded between the outermost
-        quantiles and, darker, between the next ones where there are four or more; a line for the middle one;
-        dots for the latest window, diamonds for implied volatility.
+        ``"history"``: a volatility index and volatility at the forward; below them call minus put volatility
+        at 25 delta and, dotted, the butterfly, in points, one line per time to expiry. A time without a fit
+        is a gap.
+        ``"realised"``: implied and realised volatility, shaded by which is higher.
+        ``"published"``: a published index and an index computed from chains, in the same way.
+        ``"cone"``: distribution of volatility by length of window, shaded between the outermost quantiles
+        and, darker, between the next ones if there are four or more; a line for the median; dots for the
+        latest window, diamonds for implied volatility.
     realised
-        For ``"realised"``: the realised volatility, of the same form, labelled by its window's end. The
-        length of the windows is named where it is what ``dd.analysis.volatility`` gave.
+        For ``"realised"``: realised volatility in the same form, labelled with the end of its window. The
+        length of the windows appears in the labels for results of ``dd.analysis.volatility``.
     own
-        For ``"published"``: the index computed from chains, of the same form.
+        For ``"published"``: the index computed from chains, in the same form.
     implied
         For ``"cone"``: implied volatility [1/√year] by days to expiry.
     symbol
-        Whose, for the title; that of a cone names none.
+        Symbol for the title; not used for cones.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Those of volatility: of several strips, the upper ones.
+        The axes of volatility; the upper ones of several strips.
 
     Raises
     ------
     ValueError
-        `data` or `realised` is not what the `kind` draws, is of several symbols or venues, or has no value;
-        or an option is of another `kind`.
+        `data` or `realised` does not fit the `kind`, has several symbols or venues, or only missing values;
+        or an option belongs to another `kind`.
     """
     only_for(kind, ("realised",), realised=realised)
     only_for(kind, ("published",), own=own)
     only_for(kind, ("cone",), implied=implied)
     if kind == "realised":
-        return _beside(data, realised, symbol, source, ax)
+        return _two_lines(data, realised, symbol, source, ax)
     if kind == "published":
-        return _beside(data, own, symbol, source, ax, names=("published", "own"))
+        return _two_lines(data, own, symbol, source, ax, names=("published", "own"))
     if not isinstance(data, xr.Dataset):
-        raise ValueError(f"data is an array, but kind={kind!r} draws a Dataset")
+        raise ValueError(f"kind={kind!r} needs a Dataset, got a DataArray")
     if kind == "cone":
         return _cone(data, implied or {}, source, ax)
     return _over_time(data, symbol, source, ax)
 
 
-def _beside(
+def _two_lines(
     implied: Any,
     realised: Any,
     symbol: str,
@@ -103,11 +102,11 @@ def _beside(
     for name, line in (("data", implied), (names[1], realised)):
         if getattr(line, "dims", ()) != ("time",) or not line.notnull().any():
             others = [f"{dim}=..." for dim in getattr(line, "dims", ()) if dim != "time"]
-            fix = f": choose with {name}.sel({', '.join(others)})" if others else ""
+            fix = f": select with {name}.sel({', '.join(others)})" if others else ""
             raise ValueError(f"{name} must be an array with one dim, time, and a value{fix}")
     ax = style.axes(ax)
     above, below = xr.align(implied, realised, join="inner")
-    # The lines may have different times: the shading follows both as they are drawn, by straight lines.
+    # The lines may have different times: interpolate, so that the shading follows both drawn lines.
     drawn = pd.DataFrame({"upper": implied.to_series(), "lower": realised.to_series()})
     drawn = drawn.interpolate("time", limit_area="inside").dropna()
     for sign, color in ((1.0, PALETTE[0]), (-1.0, PALETTE[1])):
@@ -123,9 +122,11 @@ def _beside(
     for name, line, color in ((first, implied, PALETTE[0]), (second, realised, PALETTE[1])):
         last = float(line.dropna("time")[-1])
         ax.plot(line["time"].values, line.values, color=color, lw=1.5, label=f"{name}: {100 * last:.1f} %")
-    apart = 100 * (above - below).mean().item() if above.size else np.nan
-    words = f"{first} {abs(apart):.1f} points {'above' if apart > 0 else 'below'} {second} on average"
-    words = words if np.isfinite(apart) else f"{first} and {second}"
+    difference = 100 * (above - below).mean().item() if above.size else np.nan
+    words = f"{first} and {second}"
+    if np.isfinite(difference):
+        side = "above" if difference > 0 else "below"
+        words = f"{first} {abs(difference):.1f} points {side} {second} on average"
     title = f"{symbol or 'Volatility'}: {words}"
     style.dress(ax, title=title, y="volatility [% annualised]", form="percent")
     style.legend(ax, "above")
@@ -172,7 +173,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
 
 
 def _rank(value: float, levels: Array, quantiles: Array) -> str:
-    """Describe where a value lies among quantiles; below the lowest it lies below the rest."""
+    """Describe the rank of a value among quantiles."""
     if value < levels[0]:
         return f"below {100 * (1.0 - quantiles[0]):.0f} % of its past"
     rank = np.interp(value, levels, quantiles)
@@ -186,12 +187,12 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
         [dim for dim in history.dims if dim not in ("time", "tenor") and history.sizes[dim] == 1], drop=True
     )
     if set(seen.dims) - {"time", "tenor"}:
-        raise ValueError(f"data has dims {tuple(map(str, seen.dims))}: choose one symbol and one venue")
+        raise ValueError(f"data has dims {tuple(map(str, seen.dims))}: select one symbol and one venue")
     tenors = seen["tenor"].to_numpy()
     lines = {f"{name}_{days:g}d": seen[name].sel(tenor=days) for name in points for days in tenors}
     table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
-        raise ValueError("data has no time with a value: its status has the reason")
+        raise ValueError("data has only missing values; its variable 'status' has the reason")
     upper, lower = style.strips(ax, 2.0, 1.4, size=(8.0, 5.0))
     index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
     upper.plot(table["time"], table["strip_index"], color=style.ink(), lw=1.8, label=index)
@@ -213,13 +214,13 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
 
 
 def _finding(table: pd.DataFrame, index: str) -> str:
-    """Describe the last index, what changed over the window, and who pays for skew."""
-    known = table[["time", "strip_index"]].dropna()
+    """Describe the last index, its change over the window, and the sign of the skew."""
+    rows = table[["time", "strip_index"]].dropna()
     words = "no index: no two expiries lie around it"
-    if len(known):
-        now = 100 * known["strip_index"].iloc[-1]
-        first = 100 * known["strip_index"].iloc[0]
-        span = (known["time"].iloc[-1] - known["time"].iloc[0]) / pd.Timedelta(1, "D")
+    if len(rows):
+        now = 100 * rows["strip_index"].iloc[-1]
+        first = 100 * rows["strip_index"].iloc[0]
+        span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
         length = f"{span:.3g} days" if span >= 1.0 else f"{24.0 * span:.0f} hours"
         words = f"{index} {now:.1f} %, {now - first:+.1f} points in {length}"
     skews = [name for name in table if str(name).startswith("rr25")]

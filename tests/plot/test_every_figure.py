@@ -73,7 +73,7 @@ def test_a_figure_draws_the_same_data(name: str) -> None:
         (plot.open_interest, made.holdings, "level", {"top": 3}, "top is an .* kind='share' and 'trend'"),
         (plot.open_interest, made.holdings, "level", {"window": "7d"}, "window is an option of kind='trend'"),
         (plot.volatility, made.index_history, "history", {"implied": {7.0: 0.5}}, "implied .*kind='cone'"),
-        (plot.volatility, lambda: made.volatility(0.5), "history", {}, "an array, .* draws a Dataset"),
+        (plot.volatility, lambda: made.volatility(0.5), "history", {}, "needs a Dataset, got a DataArray"),
         (plot.backtest, made.swept, "equity", {}, "'equity' draws the result of backtest.carry"),
         (plot.backtest, made.backtested, "sweep", {}, "draws the result of backtest.sweep"),
     ],

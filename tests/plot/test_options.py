@@ -187,7 +187,7 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
         (
             plot.volatility,
             lambda: made.index_history().expand_dims(symbol=["BTC", "ETH"]),
-            "choose one symbol",
+            "select one symbol",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_price_stands_above_the_dots_and_venues_beyond_the_first_share_a_row
     rows = np.concatenate([c.get_offsets()[:, 1].round() for c in ax.collections if len(c.get_offsets())])
     assert (rows == 1).sum() == 8
     none = made.liquidated().iloc[:0]
-    with pytest.raises(ValueError, match="no events: pass start and end"):
+    with pytest.raises(ValueError, match="events is empty: pass start and end"):
         plot.liquidations(none)
     ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
     assert ax.get_title(loc="left") == "no order: no liquidation"
@@ -115,9 +115,9 @@ def test_what_nobody_watched_is_blank_and_a_feed_brings_its_own_coverage() -> No
     ("data", "message"),
     [
         (made.book().iloc[:0], "the table of the book is empty; pass a table with rows"),
-        (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: choose one symbol"),
-        (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: choose one time"),
-        (made.book().query("side == 'bid'"), "a book has bids and asks; this one has bid"),
+        (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: select one symbol"),
+        (pd.concat([made.book(), made.book().assign(time=made.QUOTED)]), "several books: select one time"),
+        (made.book().query("side == 'bid'"), "data must have bids and asks, got only bid"),
         (made.liquidated().query("exchange == 'alpha'"), "pass the table of dd.orderbook.book"),
     ],
 )
@@ -151,7 +151,7 @@ def test_implied_against_realised_says_how_far_apart() -> None:
     with pytest.raises(ValueError, match="realised must be an array with one dim, time"):
         plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(np.nan))
     several = made.volatility(0.5).expand_dims(symbol=["BTC", "ETH"])
-    with pytest.raises(ValueError, match=r"time, and a value: choose with data.sel\(symbol=...\)$"):
+    with pytest.raises(ValueError, match=r"time, and a value: select with data.sel\(symbol=...\)$"):
         plot.volatility(several, "published", own=made.volatility(0.5))
 
 
