@@ -178,7 +178,7 @@ def test_past_prices_are_the_truth_and_candles_are_asked_where_unconfirmed_reque
     done = fill("prices_history", venue, **window)
     if not is_confirmed:
         assert done.notices == [
-            f"{venue} has no confirmed request for the past of prices_history: only what is polled is there"
+            f"{venue} has no confirmed request for the past of prices_history: only polled rows are there"
         ]
         assert archive.requests().empty
         done = fill("prices_history", venue, **window, unconfirmed=True)

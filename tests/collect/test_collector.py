@@ -293,7 +293,7 @@ def test_a_user_is_told_which_request_got_no_answer(archive, fakes, clock) -> No
     said = [text for text in store.take_notices() if "dapi" in text]
     store.close()
     assert len(said) == 1
-    assert said[0].startswith("binance: no answer to /dapi/v1/premiumIndex: ")
+    assert said[0].startswith("binance: no response to /dapi/v1/premiumIndex: ")
 
 
 def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
@@ -321,7 +321,7 @@ def test_a_field_that_is_gone_leaves_its_column_empty_and_is_named_once_a_day(
     failed = asked[~asked["answered"]]
     assert set(failed["symbol"]) == {"/v5/market/tickers?category=linear"}
     assert failed["error"].str.startswith("1 left out: ").all()
-    gone = "; no longer tells change_pct: these columns stay empty"
+    gone = "; no longer sends change_pct: these columns are empty"
     assert [why.endswith(gone) for why in said] == [True, False, False]
     rows = archive.read("markets_symbol_exchanges", clock.utc() - pd.Timedelta(1, "min"))
     assert rows["price_24h_change_pct"].isna().all()
@@ -357,7 +357,7 @@ def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
     clock.wait(3600)
     collector.once()
     assert (
-        "it is believed, since the venue has told it for an hour" in collector.failed["hyperliquid figures"]
+        "it is accepted, since the venue has sent it for an hour" in collector.failed["hyperliquid figures"]
     )
     assert (
         archive.read("oi_history", clock.utc() - pd.Timedelta(1, "min"))["oi_usd"].tolist() == [300_000.0] * 6

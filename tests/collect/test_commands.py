@@ -245,7 +245,7 @@ def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(facto
     rows = _checked(fakes, clock, "binance", "hyperliquid", "gateio", "okx")
     binance = rows.loc[("binance", "/fapi/v1/premiumIndex")]
     assert binance["verdict"] == ("confirms" if factor == 1 else "contradicts")
-    wrong = f"the rate is {factor} times the one that hyperliquid predicts"
+    wrong = f"the rate is {factor} times the prediction of hyperliquid"
     assert binance["error"] == ("" if factor == 1 else wrong)
     assert rows.loc[("hyperliquid", "/info metaAndAssetCtxs"), "verdict"] == "confirms"
     assert rows.loc[("gateio", "/futures/usdt/tickers"), "verdict"] == "confirms"

@@ -138,6 +138,7 @@ def test_a_list_whose_full_name_is_not_that_of_the_venue_is_refused(
     session = VenueSession(VENUES["hyperliquid"], clock, address=fakes.addresses["hyperliquid"])
     poll = VenueState(session).poll()
     assert (
-        "expected the dex xyz of the venue tradexyz, got 'Another Exchange'" in poll.parts["/info perpDexs"]
+        "expected the dex xyz of the venue tradexyz, got 'Another Exchange'"
+        in poll.problems["/info perpDexs"]
     )
     assert set(pd.unique(poll.frames["funding_history"]["symbol"])) == {"BTC", "ETH"}

@@ -435,7 +435,7 @@ def _told(
             if not feed._queue:
                 feed.close()
     coverage = _of(updates, "coverage")
-    assert len(caught) == coverage["error"].str.contains("read in time|nothing was heard").any()
+    assert len(caught) == coverage["error"].str.contains("read in time|nothing was received").any()
     ends = [((coverage[name] - _at(0)).dt.total_seconds()).tolist() for name in ("start", "end")]
     rates = _of(updates, "funding_history")["rate_bps_8h"].tolist()
     return rates, list(zip(*ends, coverage["error"], strict=True))
@@ -467,14 +467,14 @@ def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest
     drains: list[Any] = [(None, []) for _ in range(120)]
     drains[0], drains[69], drains[119] = (1.0, []), (None, [(0, 10)]), (None, [(10, 120)])
     _, windows = _told(monkeypatch, drains, 1000)
-    assert windows == [(0, 60, "nothing was heard of the channel"), (60, 120, "")]
+    assert windows == [(0, 60, "nothing was received from the channel"), (60, 120, "")]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((["positioning_history"], "okx"), "none of okx tells 'positioning_history' of now"),
-        ((["nope"], "okx"), "there is no table 'nope'"),
+        ((["positioning_history"], "okx"), "'positioning_history' is not published live by okx"),
+        ((["nope"], "okx"), "unknown table 'nope'"),
         (([], "okx"), "tables: name at least one"),
         ((RATES, "nope"), "nope"),
         ((["orderbook_book"], "okx"), r"pass some, symbols=\['BTC'\]"),
@@ -515,7 +515,7 @@ def test_a_book_is_polled_for_its_symbol(fakes: Fakes, clock: SimulatedClock) ->
         table, rows = next(iter(feed))
     with pytest.raises(ValueError, match=r"call dd\.live again"):
         next(iter(feed))
-    with pytest.raises(ValueError, match="most: 0 is less than 1"):
+    with pytest.raises(ValueError, match="most: expected at least 1, got 0"):
         dd.live(RATES, "okx", most=0)
     assert table == "orderbook_book"
     assert rows[["symbol", "side", "price_usd"]].iloc[0].tolist() == ["BTC", "ask", 101.0]

@@ -131,7 +131,7 @@ def test_a_minute_is_a_line_of_json_and_a_line_of_text() -> None:
     minute = Minute(
         START, {FUNDING: 1200, "oi_history": 0}, {"okx oi_history": "HTTP 503"}, {"bybit": "HTTP 451"}
     )
-    minute.changed, minute.dropped = {"okx instruments": "BTC-USDT-SWAP is listed no more"}, 7
+    minute.changed, minute.dropped = {"okx instruments": "BTC-USDT-SWAP is no longer listed"}, 7
     told = json.loads(minute.json())
     assert told["rows"] == {FUNDING: 1200, "oi_history": 0}
     assert told["time"] == "2026-01-20 10:30:30+00:00"

@@ -351,7 +351,7 @@ def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(archive, fak
         ({"size": 10.0}, ["X: size 10.0 after 1.0"], []),
         ({"tick": 0.1}, [], ["X: tick 0.1 after None"]),
         ({"active": False}, [], ["X: active False after True"]),
-        ({"name": "Y"}, [], ["X is listed no more"]),
+        ({"name": "Y"}, [], ["X is no longer listed"]),
         ({}, [], []),
     ],
 )
@@ -378,7 +378,7 @@ def test_a_liquidation_far_from_the_last_price_or_of_no_contract_is_left_out() -
     sound, left_out = polls.sound_fills(pd.concat([rows, late]), at, {"X"})
     assert sound["order_price_usd"].tolist() == [190.0]
     assert len(left_out) == 4
-    assert "no list of contracts names it" in left_out[2]
+    assert "it is not in a list of contracts" in left_out[2]
 
 
 def _path(first: float, last: float, minutes: int) -> list[float]:

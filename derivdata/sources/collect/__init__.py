@@ -1,6 +1,7 @@
-"""Collecting from the venues: what `derivdata.sources.venues` says to ask is asked, and kept in an archive.
+"""Collection from the venues: send the requests of `derivdata.sources.venues`, and store rows in an archive.
 
-Only this package asks venues, and only `derivdata.sources.collect.session` reads the machine's clock.
+Only this package sends requests to venues, and only `derivdata.sources.collect.session` reads the machine's
+clock.
 """
 
 from derivdata.sources.collect.collector import Collector

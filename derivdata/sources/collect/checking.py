@@ -1,11 +1,12 @@
-"""Check live responses of venues: shape, units, and figures in two responses; and redact their bodies.
+"""Check live responses of venues: shape, units, and equal figures in two responses; redact their bodies.
 
-Redaction is for bug reports: no key is ever sent, but a response may name the address that sent the request,
+Redaction is for bug reports. Requests have no key, but a response may have the address that sent the request,
 or accounts whose trades it lists.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +34,9 @@ __all__ = ["REDACTED", "redacted"]
 
 REDACTED = "[redacted]"
 _ROWS = 20
-"""Rows of a list that are kept, so that a report stays small."""
+"""Maximum rows of a list in a report."""
 _TEXT = 2_000
-"""Characters that are kept of a body that is not JSON."""
+"""Maximum characters of a body that is not JSON."""
 
 _PRIVATE = re.compile(
     r"((client|remote|source|your)[-_]?)?(account|address|client|cookie|device|email|ip|liquidator|maker|nick|owner|password|secret|session"
@@ -43,7 +44,7 @@ _PRIVATE = re.compile(
     r"(s|_?(id|ids|name|addr|address|hash|key|order_?id))?",
     re.IGNORECASE,
 )
-"""Names of fields whose text is removed; numbers and flags of these names, such as ``maker: true``, stay."""
+"""Names of fields whose text is removed; their numbers and flags, such as ``maker: true``, are kept."""
 _REQUEST = re.compile(r"(x-)?(request|trace|correlation|ray|span|cf-?ray)[-_]?(id|no)?", re.IGNORECASE)
 _PATTERNS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -61,17 +62,17 @@ _PATTERNS = tuple(
 
 
 def redacted(body: bytes) -> tuple[Any, list[str]]:
-    """Return a body without private values, and what was removed or cut.
+    """Return a body without private values, and notes about removed or cut values.
 
     Parameters
     ----------
     body
-        An answer as it came: JSON, or a page.
+        A response body: JSON or other text.
 
     Returns
     -------
     tuple
-        The body as JSON has it, or its text; and one note per kind of change.
+        The parsed JSON, or the text; and one note per kind of change.
     """
     notes: dict[str, int] = {}
 
@@ -79,18 +80,19 @@ def redacted(body: bytes) -> tuple[Any, list[str]]:
         notes[kind] = notes.get(kind, 0) + 1
 
     try:
-        found = json.loads(body)
+        parsed = json.loads(body)
     except ValueError:
         text = body.decode(errors="replace")
         if len(text) > _TEXT:
             count(f"a text of {len(text)} characters was cut")
-        found = _without(text[:_TEXT], count)
+        cleaned: Any = _without(text[:_TEXT], count)
     else:
-        found = _cleaned(found, "", count)
-    return found, [kind if times == 1 else f"{kind} ({times} times)" for kind, times in notes.items()]
+        cleaned = _cleaned(parsed, "", count)
+    return cleaned, [kind if times == 1 else f"{kind} ({times} times)" for kind, times in notes.items()]
 
 
 def _cleaned(value: Any, name: str, count: Callable[[str], None]) -> Any:
+    """Remove private values from the JSON value of the field `name`."""
     if isinstance(value, dict):
         return {_without(key, count): _cleaned(inner, key, count) for key, inner in value.items()}
     if isinstance(value, list):
@@ -106,10 +108,11 @@ def _cleaned(value: Any, name: str, count: Callable[[str], None]) -> Any:
 
 
 _LARGEST_FIGURE = 9_999
-"""A larger number in a field of a private name is an identifier, and no share or count."""
+"""A larger number in a field with a private name is an identifier, not a share or a count."""
 
 
 def _without(text: str, count: Callable[[str], None]) -> str:
+    """Replace addresses, keys and accounts in a text."""
     for pattern in _PATTERNS:
         text, times = pattern.subn(REDACTED, text)
         for _ in range(times):
@@ -120,20 +123,20 @@ def _without(text: str, count: Callable[[str], None]) -> str:
 _DAY = pd.Timedelta(24, "h")
 _PREDICTED = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hyperliquid"}
 _RATE_FACTOR = 3.0
-"""Two answers about a running rate may be some minutes apart; a wrong interval is a factor of 8 or 4."""
+"""Tolerance of running rates, which may be minutes apart; a wrong interval is a factor of 8 or 4."""
 _MEDIAN_FACTOR = 5.0
-"""The median contract of a venue against that of the others: a factor of 8 or 100 stands out."""
+"""Tolerance of a venue's median rate relative to other venues; a wrong unit is a factor of 8 or 100."""
 _SAME_FACTOR = 1.3
-"""Open interest or marks of one contract in two answers: both sides for one side is a factor of 2."""
+"""Tolerance of open interest and marks in two responses; counting both sides is a factor of 2."""
 
 _PATIENCE_SECONDS = 20.0
-"""The longest time for one venue in all: a check should end soon."""
+"""Maximum waiting time for one venue in a check."""
 
 _Key = tuple[str, str, str]
 
 
 class _Answer(NamedTuple):
-    """What a request was answered with: records, or an error that is about the request or the moment."""
+    """Response to a request: records, or an error, which is final if it is about the request itself."""
 
     endpoint: VenueEndpoint
     records: Records | None
@@ -155,17 +158,17 @@ def check_venues(
     progress: Callable[[str], None] | None = None,
     bodies: Path | None = None,
 ) -> pd.DataFrame:
-    """Ask every request of some venues once, side by side, and compare what came with what is expected.
+    """Send every request of some venues once, venues in parallel, and compare the responses.
 
-    A row per request: the ``verdict`` on it is ``confirms``; ``contradicts``: the body has another shape, or
-    its figures another unit than those of other answers; ``no rows``; ``no answer``. Figures are compared
-    between two answers of a venue, between venues, and with the rates that Hyperliquid predicts of three.
-    The answers are written to the folder `bodies`, without what tells who asked.
+    Returns a row per request. Its ``verdict`` is ``confirms``; ``contradicts``, if the body has another shape
+    or its figures another unit than other responses; ``no rows``; or ``no answer``. Figures are compared
+    between two responses of a venue, between venues, and with the rates that Hyperliquid predicts for three
+    venues. The redacted bodies are written to the folder `bodies`.
     """
-    tell = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     with ThreadPoolExecutor(max(len(sessions), 1)) as threads:
-        found = list(threads.map(lambda session: _answers(session, symbol, tell), sessions))
-    answers = [answer for some in found for answer in some]
+        by_venue = list(threads.map(lambda session: _answers(session, symbol, report), sessions))
+    answers = list(itertools.chain.from_iterable(by_venue))
     troubles = {**_between_venues(answers, symbol), **_within_venues(answers), **_predicted(answers)}
     rows = [_row(answer, troubles.get(answer.key, "")) for answer in answers]
     if bodies is not None:
@@ -181,7 +184,7 @@ def write_bodies(folder: Path, answers: Sequence[_Answer], rows: Sequence[Mappin
             continue
         body, removed = redacted(answer.body)
         error, _ = redacted(str(row["error"]).encode())
-        told = {
+        report = {
             "exchange": row["exchange"],
             "request": answer.endpoint.path,
             "method": answer.endpoint.method,
@@ -195,28 +198,29 @@ def write_bodies(folder: Path, answers: Sequence[_Answer], rows: Sequence[Mappin
         }
         name = re.sub(r"[^a-z0-9]+", "-", answer.endpoint.label.lower()).strip("-")
         path = folder / f"{row['exchange']}-{answer.endpoint.what}-{name[:80]}.json"
-        path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _answers(session: VenueSession, symbol: str, tell: Callable[[str], None]) -> list[_Answer]:
+def _answers(session: VenueSession, symbol: str, report: Callable[[str], None]) -> list[_Answer]:
+    """Send all requests of a venue about a symbol."""
     session.patience = _PATIENCE_SECONDS
     answers: list[_Answer] = []
     try:
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
         endpoint = session.venue.endpoints[0]
-        tell(f"{endpoint.exchange} {endpoint.path}: {str(problem)[:200]}")
+        report(f"{endpoint.exchange} {endpoint.path}: {str(problem)[:200]}")
         at = f"{session.clock.utc():%Y-%m-%dT%H:%M:%SZ}"
         return [_Answer(endpoint, None, str(problem), _is_final(problem), session.last_body, at=at)]
     for endpoint in dict.fromkeys(session.venue.endpoints):
         if endpoint.method != "WS" and (item is None or endpoint.covers(item)):
             answers.append(_answer(session, endpoint, item, symbol))
-            tell(f"{endpoint.exchange} {endpoint.path}: {answers[-1].error[:200] or 'answered'}")
+            report(f"{endpoint.exchange} {endpoint.path}: {answers[-1].error[:200] or 'answered'}")
     return answers
 
 
 def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str) -> _Answer:
-    """Ask once, of a history the last day, or as much of it as one request may ask for."""
+    """Send a request once; for a history, about the last day or as much of it as one request may cover."""
     name = symbol if item is None else item.name
     params = dict.fromkeys(endpoint.pattern.groupindex, name)
     if endpoint.symbol:
@@ -238,22 +242,22 @@ def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | N
 
 
 def _is_final(problem: DerivdataError) -> bool:
-    """Return whether an error is about the request itself, and not about the moment or the address."""
+    """Return whether an error is about the request itself, not temporary and not about the address."""
     is_refused = isinstance(problem, VenueError) and problem.reason == "refused"
     return is_refused or isinstance(problem, SchemaError)
 
 
 def verdicts_of_tables(checks: pd.DataFrame) -> pd.DataFrame:
-    """Return of each venue and table the best verdict of the requests that return it, and the request."""
+    """Return the best verdict for each venue and table, and its request."""
     order = ["confirms", "no rows", "contradicts", "no answer"]
-    found = {(row.exchange, row.path_or_channel): row.verdict for row in checks.itertuples()}
-    rows = [
-        (order.index(verdict), name, table, verdict, endpoint.path)
-        for name in dict.fromkeys(checks["exchange"])
-        for endpoint in VENUES[name].endpoints
-        for table in endpoint.tables
-        if (verdict := found.get((name, endpoint.path))) is not None
-    ]
+    verdicts = {(row.exchange, row.path_or_channel): row.verdict for row in checks.itertuples()}
+    rows = []
+    for name in dict.fromkeys(checks["exchange"]):
+        for endpoint in VENUES[name].endpoints:
+            verdict = verdicts.get((name, endpoint.path))
+            if verdict is not None:
+                rank = order.index(verdict)
+                rows += [(rank, name, table, verdict, endpoint.path) for table in endpoint.tables]
     columns = ["exchange", "table", "verdict", "path_or_channel"]
     frame = pd.DataFrame([row[1:] for row in sorted(rows)], columns=columns)
     return frame.drop_duplicates(["exchange", "table"]).sort_values(columns[:2], ignore_index=True)
@@ -263,9 +267,12 @@ def _row(answer: _Answer, trouble: str) -> dict[str, object]:
     records = answer.records
     lists = {} if records is None else {k: v for k, v in vars(records).items() if k != "times"}
     count = sum(len(rows) for rows in lists.values() if isinstance(rows, list))
-    verdict = "contradicts" if trouble else "confirms" if count else "no rows"
     if records is None:
         verdict = "contradicts" if answer.is_final else "no answer"
+    elif trouble:
+        verdict = "contradicts"
+    else:
+        verdict = "confirms" if count else "no rows"
     return {
         "exchange": answer.endpoint.exchange,
         "path_or_channel": answer.endpoint.path,
@@ -290,14 +297,14 @@ _QUANTITIES: tuple[tuple[str, Callable[[State], float | None], float], ...] = (
 
 
 def _figures(answer: _Answer, of: Callable[[State], float | None], *, by_symbol: bool) -> dict[str, float]:
-    """Return one figure of every contract of an answer that has it, by the contract's name or symbol."""
+    """Return a figure of the contracts in a response, by name or symbol, without missing values."""
     states = [] if answer.records is None else answer.records.states
     pairs = ((s.instrument.symbol if by_symbol else s.instrument.name, of(s)) for s in states)
     return {name: value for name, value in pairs if value}
 
 
 def _ratio(ours: Mapping[str, float], theirs: Mapping[str, float]) -> float | None:
-    """Return how many times as large the figures of the common names are, of the middle one; None of none."""
+    """Return the median ratio of figures with common names, or None without common names."""
     ratios = [abs(value / theirs[name]) for name, value in ours.items() if theirs.get(name)]
     return median(ratios) if ratios else None
 
@@ -307,23 +314,23 @@ def _is_off(ratio: float | None, factor: float) -> bool:
 
 
 def _within_venues(answers: Sequence[_Answer]) -> dict[_Key, str]:
-    """Compare what two answers of one venue say of the same contracts."""
+    """Compare the figures of the same contracts in two responses of a venue."""
     troubles: dict[_Key, str] = {}
-    for what, of, factor in _QUANTITIES:
+    for quantity, of, factor in _QUANTITIES:
         first: dict[str, tuple[_Answer, dict[str, float]]] = {}
         for answer in answers:
             mine = _figures(answer, of, by_symbol=False)
             before, theirs = first.setdefault(answer.endpoint.exchange, (answer, mine))
             ratio = _ratio(mine, theirs)
             if _is_off(ratio, factor):
-                troubles[answer.key] = f"{what} is {ratio:.3g} times that of {before.endpoint.path}"
+                troubles[answer.key] = f"{quantity} is {ratio:.3g} times that of {before.endpoint.path}"
             if not theirs:
                 first[answer.endpoint.exchange] = answer, mine
     return troubles
 
 
 def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
-    """Compare each venue's median rate and its mark of the symbol with those of the others."""
+    """Compare each venue's median rate and its mark of the symbol with other venues."""
     rates: dict[_Key, float] = {}
     marks: dict[_Key, float] = {}
     for answer in answers:
@@ -336,19 +343,21 @@ def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
     )
 
 
-def _far_from_others(what: str, figures: Mapping[_Key, float], least: float, most: float) -> dict[_Key, str]:
-    """Name the figures that are too far from the median of other venues'; small rates are a quiet market."""
+def _far_from_others(
+    quantity: str, figures: Mapping[_Key, float], least: float, most: float
+) -> dict[_Key, str]:
+    """Return texts about figures whose ratio to the median of other venues is out of bounds."""
     troubles = {}
     for key, value in figures.items():
         others = [other for (name, *_), other in figures.items() if name != key[0]]
         ratio = value / median(others) if len(others) > 1 else 1.0
         if not least <= ratio <= most:
-            troubles[key] = f"{what} is {ratio:.3g} times that of the other venues"
+            troubles[key] = f"{quantity} is {ratio:.3g} times that of the other venues"
     return troubles
 
 
 def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
-    """Compare running rates with those that Hyperliquid predicts for itself and for two other venues."""
+    """Compare running rates with Hyperliquid's predictions for itself and two other venues."""
     source = next((a for a in answers if a.endpoint.path == "/info predictedFundings" and a.body), None)
     if source is None:
         return {}
@@ -364,5 +373,5 @@ def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
     for answer in answers:
         ratio = _ratio(_figures(answer, _bps, by_symbol=True), predictions.get(answer.endpoint.exchange, {}))
         if _is_off(ratio, _RATE_FACTOR):
-            troubles[answer.key] = f"the rate is {ratio:.3g} times the one that hyperliquid predicts"
+            troubles[answer.key] = f"the rate is {ratio:.3g} times the prediction of hyperliquid"
     return troubles

@@ -1,4 +1,4 @@
-"""Collecting for months: a thread a venue polls each minute, and a minute is written at a time."""
+"""Continuous collection: one thread per venue polls each minute, and each minute is written at once."""
 
 from __future__ import annotations
 
@@ -28,57 +28,56 @@ from derivdata.sources.venues.registry import VENUES
 _WEEK = pd.Timedelta(7, "D")
 _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
-"""How long of a minute a venue is asked for what it tells of one contract a request."""
+"""Seconds of a minute for requests about single contracts of a venue."""
 _PUSHED_SECONDS = 10.0
-"""How often what is pushed is appended."""
+"""Seconds between writes of pushed rows."""
 _HUNG = pd.Timedelta(10, "min")
-"""How long a poll may be under way before the ledger has it that the venue does not answer."""
+"""Duration of a poll after which the ledger records that the venue does not respond."""
 _OWN = pd.Timedelta(1, "h")
-"""How long ids are remembered of what came by a path: longer than a poll reaches back."""
+"""How long IDs of fills are remembered by path, longer than a poll reaches back."""
 
 
 class Collector:
-    """Polls venues and appends their answers to an archive.
+    """Polls venues and appends their rows to an archive.
 
     Parameters
     ----------
     archive
-        Where rows go; rows are acknowledged when it has them on disk.
+        Archive for the rows, which are acknowledged when they are on disk.
     venues
-        None is all but those that must be named (derive).
+        None is all venues except those that must be named (derive).
     symbols
-        Assets whose histories are refilled every hour; the state is kept of all contracts.
+        Assets whose histories are refilled every hour; polls are about all contracts.
     names
-        Tables to keep; None is all that polls give.
+        Tables to store; None is all tables of the polls.
     depth
-        Symbols whose order books and depth are kept, each minute.
+        Symbols whose order books and depth are stored each minute.
     streams
-        Venues whose liquidations are listened to though they have a list of them to ask for, which is the
-        default there: a venue is collected by one path, since the two do not name the same row alike.
+        Venues whose liquidations are streamed although they have a list of them, which is the default there.
+        A venue is collected by one path, since the two have different IDs for the same row.
     since
-        How far back refills reach; where the archive's ledger begins before, they reach back to there.
+        How far back refills reach, or to the start of the archive's ledger if that is earlier.
     push
-        Whether to keep what venues push of `symbols` too, of each second, next to the polls.
+        Whether to store the pushed rows of `symbols` too, one per second, in addition to the polls.
     keep
-        What is older goes, in whole months or days; None keeps all.
+        Maximum age of rows, in complete months or days; None keeps all.
     share_seconds
-        How long of a poll a venue is asked for what it tells of one contract a request; None: for all that
-        is due.
+        Seconds of a poll for requests about single contracts; None sends all that are due.
     all_contracts
-        Whether to request open interest of every contract of a symbol where it takes a request for each
-        contract (Binance and others): without it, the sum over all contracts is missing there.
+        Whether to request open interest of every contract of a symbol if a venue needs a request for each
+        contract (Binance and others). Without it, the sum over all contracts is missing there.
     clock, addresses, unconfirmed
         As in `derivdata.sources.collect.backfill`.
     sockets
-        Where venues' WebSockets are instead of their own addresses.
+        Addresses of WebSockets to use instead of the venues' own.
     fail_after
-        `run` ends with a `NetworkError` when no venue answered for so long; None goes on indefinitely.
+        `run` ends with a `NetworkError` if all venues fail for so long; None continues indefinitely.
     log
         Called with each minute.
     alerts
         Checked after each minute.
     progress
-        Called with a line for each venue that was asked: requests done of how many, and the slowest ones.
+        Called with a line after each venue's poll: requests done and expected, and the slowest venues.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Collector:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         if keep is not None and keep < since:
-            raise ValueError(f"keep: {keep} is less than the {since} that refills reach back")
+            raise ValueError(f"keep must be at least the {since} that refills reach back, got {keep}")
         self.archive = archive
         self.symbols = list(symbols)
         self.since = since
@@ -116,7 +115,7 @@ class Collector:
         self._log = log
         self._progress = progress or (lambda _: None)
         self._alerts = alerts
-        self._asked = VenuePolls(
+        self._venues = VenuePolls(
             venues,
             self.clock,
             symbols=self.symbols,
@@ -131,21 +130,21 @@ class Collector:
             quarantine=Quarantine(archive.path / QUARANTINE),
             open_interest=_last_open_interest(archive, self.clock.utc()),
         )
-        self.shared = self._asked.shared
-        self.gone = self._asked.gone
-        self._states = self._asked.states
+        self.shared = self._venues.shared
+        self.gone = self._venues.gone
+        self._states = self._venues.states
         self._streams: dict[str, VenueStream] = {}
-        self._pushed = self._asked.state_streams(self.symbols) if push else []
+        self._pushed = self._venues.state_streams(self.symbols) if push else []
         self._push_troubles: dict[str, str] = {}  # by venue and channel, since the last minute
         self._ended = threading.Event()
         self._running: dict[str, pd.Timestamp] = {}  # venues that are being polled, and since when
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
-        self.refills = Refills(archive, self._asked, self.symbols, since=since, keep=keep)
+        self.refills = Refills(archive, self._venues, self.symbols, since=since, keep=keep)
         self._own: dict[str, dict[str, pd.Timestamp]] = {}  # ids of fills of each venue with two paths
         self._dropped: pd.Timestamp | None = None
 
     def ask_book(self, exchange: str, symbol: str) -> None:
-        """Ask a venue for the order book of a symbol, and write it with its depth."""
+        """Request the order book of a symbol from a venue, and write it with its depth."""
         poll = self._states[exchange].begin()
         try:
             self._states[exchange].add_book(poll, symbol)
@@ -155,30 +154,35 @@ class Collector:
 
     @property
     def venues(self) -> list[str]:
-        """Return the venues that it asks."""
+        """Return the collected venues."""
         return [*self._states]
 
     def venues_without(self, table: str) -> list[str]:
-        """Return the venues whose polls return funding, but nothing of a table."""
+        """Return the venues whose polls have funding, but not a table."""
         polled = {name: state.tables for name, state in self._states.items()}
         return [
             name for name, tables in polled.items() if "funding_history" in tables and table not in tables
         ]
 
     def shares_of_open_interest(self) -> dict[str, tuple[int, int]]:
-        """Return of how many contracts of how many open interest is known, of venues that tell it singly."""
-        shares = {name: state.by_contract for name, state in self._states.items()}
-        return {name: (one.covered, one.wanted) for name, one in shares.items() if one.endpoints}
+        """Return the numbers of contracts with known and with wanted open interest.
+
+        Only for venues that need a request for each contract.
+        """
+        by_contract = {name: state.by_contract for name, state in self._states.items()}
+        return {
+            name: (states.covered, states.wanted) for name, states in by_contract.items() if states.endpoints
+        }
 
     @property
     def terms(self) -> list[str]:
-        """Return what the terms of venues that must be named say, a line each."""
+        """Return a line with the terms of each venue that must be named."""
         return [f"{name}: {VENUES[name].terms}" for name in self._states if VENUES[name].named_only]
 
     def once(self) -> dict[str, int]:
         """Poll every venue once, refill the histories, and return the rows written per table.
 
-        A venue that did not even list its contracts is not asked for histories: each would only time out.
+        Histories of a venue that did not list its contracts are not requested, since each would time out.
 
         Raises
         ------
@@ -186,7 +190,7 @@ class Collector:
             The archive cannot be written.
         """
         minute = self._minute(deadline=None)
-        self.refills.once([name for name in self._asked.here() if self.shared[name].listing is not None])
+        self.refills.once([name for name in self._venues.here() if self.shared[name].listing is not None])
         self.refills.count(minute)
         return minute.rows
 
@@ -196,11 +200,12 @@ class Collector:
         Raises
         ------
         ArchiveError
-            The archive cannot be written: a full disk, say. What was acknowledged before is there.
+            The archive cannot be written, for example on a full disk. Acknowledged rows are stored.
         NetworkError
-            No venue answered for `fail_after`.
+            All venues failed for `fail_after`.
         """
-        self._streams = {name: self._asked.stream(name, one) for name, one in self._asked.listened.items()}
+        streams = self._venues.listened.items()
+        self._streams = {name: self._venues.stream(name, stream) for name, stream in streams}
         for stream in (*self._streams.values(), *self._pushed):
             stream.start()
         pusher = threading.Thread(target=self._keep_pushed, name="derivdata-pushed", daemon=True)
@@ -220,28 +225,28 @@ class Collector:
             self.refills.count(last)
 
     def _keep_pushed(self) -> None:
-        """Append what is pushed, every few seconds, to the end."""
+        """Append pushed rows every few seconds, until collecting ends."""
         try:
             while not (self._ended.is_set() or self.clock.wait(_PUSHED_SECONDS)):
                 self._write_pushed()
-        except BaseException as problem:  # reaches the collector's own thread
+        except BaseException as problem:  # raised in the collector's own thread
             self._polls.put(problem)
 
     def _write_pushed(self) -> None:
-        """Append the rows of channels of the state; the ledger has the polls next to them."""
+        """Append the pushed rows of the state; the ledger has entries of the polls only."""
         frames: dict[str, list[pd.DataFrame]] = {}
         for stream in self._pushed:
             rows, _, error = stream.drain()
             if why := error or stream.left_out:
                 self._push_troubles[f"{stream.venue.exchange} {stream.channel}"] = why
             for table, frame in rows.items():
-                if len(frame) and self._asked.keeps(table):
+                if len(frame) and self._venues.keeps(table):
                     frames.setdefault(table, []).append(frame)
-        for table, parts in frames.items():
-            self.archive.merge(table, tables.TABLES[table].conform(pd.concat(parts, ignore_index=True)))
+        for table, pushed in frames.items():
+            self.archive.merge(table, tables.TABLES[table].conform(pd.concat(pushed, ignore_index=True)))
 
     def _write_liquidations(self, minute: Minute) -> None:
-        """Append what was pushed, with the windows that were listened to."""
+        """Append pushed liquidations, with the windows of the streams."""
         frames = []
         requests = []
         for name, stream in self._streams.items():
@@ -266,9 +271,9 @@ class Collector:
     def _accepted(
         self, minute: Minute, name: str, table: str, rows: pd.DataFrame, requests: list[LedgerEntry]
     ) -> tuple[pd.DataFrame, list[LedgerEntry]]:
-        """Return a venue's rows and their requests; where rows cannot be, none, and the requests failed.
+        """Return a venue's rows and their ledger entries; for impossible rows, failed entries only.
 
-        The archive would refuse them with the rows of all other venues.
+        The archive would reject such rows together with the rows of all other venues.
         """
         try:
             refuse_impossible(tables.TABLES[table], rows)
@@ -283,7 +288,7 @@ class Collector:
         return rows, requests
 
     def _of_one_path(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
-        """Leave out what is stored by the venue's other path: of before a restart, or of a gap."""
+        """Drop fills that are stored by the venue's other path, before a restart or in a gap."""
         if rows.empty or not has_two_paths(VENUES[name]):
             return rows
         last = rows["time"].max()
@@ -294,6 +299,7 @@ class Collector:
         return rows
 
     def _run(self) -> None:
+        """Collect minute by minute until the clock is stopped."""
         answered = self.clock.utc()
         while True:
             if self.clock.wait(until_next_minute(self.clock.utc())):
@@ -303,7 +309,7 @@ class Collector:
             minute = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(minute)
             self.refills.count(minute)
-            self.refills.start_due(self._asked.here())
+            self.refills.start_due(self._venues.here())
             troubles = self._push_troubles
             self._push_troubles = {}
             minute.failed |= troubles
@@ -312,14 +318,14 @@ class Collector:
             if self._log is not None:
                 minute.gone = dict(self.gone)
                 self._log(minute)
-            if any(minute.rows.values()) or (self._asked.here() and not minute.failed):
+            if any(minute.rows.values()) or (self._venues.here() and not minute.failed):
                 answered = minute.time
             if self._fail_after is not None and minute.time - answered >= self._fail_after:
                 why = next(iter([*minute.failed.values(), *self.gone.values()]), "nothing came")
                 raise NetworkError("venues", f"nothing was collected since {answered:%Y-%m-%d %H:%M}: {why}")
 
     def _drop_old(self, minute: Minute) -> None:
-        """Remove what is older than is to be kept, once a day."""
+        """Remove rows older than `keep`, once a day."""
         today = minute.time.floor("D")
         if self.keep is not None and (self._dropped is None or self._dropped < today):
             self._dropped = today
@@ -337,39 +343,40 @@ class Collector:
         """Deliver the last alerts, and close every connection."""
         if self._alerts is not None:
             self._alerts.close()
-        self._asked.close()
+        self._venues.close()
 
     def _minute(self, *, deadline: float | None) -> Minute:
-        """Poll the venues that are not still busy, and write what came before the deadline.
+        """Poll the venues that are not busy, and write the polls that finish before the deadline.
 
-        What comes later is written with the next minute: a slow venue delays no other.
+        Later polls are written with the next minute, so a slow venue does not delay others.
         """
         if self.clock.utc().minute == 0:
-            self._asked.ask_again()
+            self._venues.ask_again()
         hung = self._start_polls()
         polls: list[Poll] = []
         ends = None if deadline is None else self.clock.utc() + pd.Timedelta(deadline, "s")
         while self._running:
             left = None if ends is None else (ends - self.clock.utc()).total_seconds()
-            answer = self.clock.receive(self._polls, left if left is None else max(left, 0.01))
-            if answer is None or isinstance(answer, Stopped):
+            result = self.clock.receive(self._polls, left if left is None else max(left, 0.01))
+            if result is None or isinstance(result, Stopped):
                 break
-            if isinstance(answer, BaseException):
-                raise answer
-            self._running.pop(answer.exchange, None)
-            polls.append(answer)
-            self._progress(self._asked.line(self._running))
+            if isinstance(result, BaseException):
+                raise result
+            self._running.pop(result.exchange, None)
+            polls.append(result)
+            self._progress(self._venues.line(self._running))
         minute = self._write([*polls, *hung])
-        minute.failed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.parts.items()}
-        minute.changed |= {f"{p.exchange} {part}": why for p in polls for part, why in p.changed.items()}
+        for poll in polls:
+            minute.failed |= {f"{poll.exchange} {label}": why for label, why in poll.problems.items()}
+            minute.changed |= {f"{poll.exchange} {label}": why for label, why in poll.changed.items()}
         self.failed = minute.failed
         return minute
 
     def _start_polls(self) -> list[Poll]:
-        """Poll the venues that are not still busy; return a failed poll of each that hangs."""
+        """Poll the venues that are not busy; return a failed poll for each venue that hangs."""
         now = self.clock.utc()
         hung = []
-        for name in self._asked.here():
+        for name in self._venues.here():
             since = self._running.get(name)
             if since is None:
                 title = f"derivdata-poll-{name}"
@@ -377,7 +384,7 @@ class Collector:
                 try:
                     self._running[name] = now
                     thread.start()
-                except BaseException:  # an interrupt: without the thread nothing would ever end this poll
+                except BaseException:  # an interrupt; without its thread the poll would never end
                     if not thread.is_alive():
                         self._running.pop(name, None)
                     raise
@@ -388,16 +395,16 @@ class Collector:
 
     def _poll(self, name: str) -> None:
         try:
-            self._polls.put(self._asked.poll(name))
-        except BaseException as problem:  # reaches the collector's own thread
+            self._polls.put(self._venues.poll(name))
+        except BaseException as problem:  # raised in the collector's own thread
             self._polls.put(problem)
 
     def _write(self, polls: list[Poll]) -> Minute:
-        """Append the venues' rows, each table atomically with the requests that they came from."""
+        """Append the venues' rows, each table atomically with its ledger entries."""
         minute = Minute(self.clock.utc())
         names = {table for poll in polls for table in (*poll.frames, *poll.failed, *poll.requests)}
         for table in sorted(names):
-            if table not in tables.TABLES or not self._asked.keeps(table):
+            if table not in tables.TABLES or not self._venues.keeps(table):
                 continue
             frames = []
             requests = []
@@ -406,8 +413,8 @@ class Collector:
                     minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]
                 entries = self._states[poll.exchange].entries(poll, table)
                 if table in poll.frames:
-                    told = poll.frames[table]
-                    rows, entries = self._accepted(minute, poll.exchange, table, told, entries)
+                    rows = poll.frames[table]
+                    rows, entries = self._accepted(minute, poll.exchange, table, rows, entries)
                     frames.append(changed(self.archive, rows) if table == INSTRUMENTS else rows)
                 requests += entries
             self._merge(minute, table, frames, requests)
@@ -419,6 +426,6 @@ def _last_open_interest(archive: Archive, now: pd.Timestamp) -> dict[str, dict[s
     columns = ["symbol", "exchange", "time", "oi_usd"]
     rows = archive.newest(Query("oi_history", now - _WEEK, now, None, None, columns))
     return {
-        str(exchange): dict(zip(part["symbol"].astype(str), part["oi_usd"], strict=True))
-        for exchange, part in rows.groupby("exchange", observed=True)
+        str(exchange): dict(zip(group["symbol"].astype(str), group["oi_usd"], strict=True))
+        for exchange, group in rows.groupby("exchange", observed=True)
     }

@@ -1,4 +1,4 @@
-"""Years of history from the venues' bulk files: what is planned, fetched, read, and entered in the ledger."""
+"""Years of history from the venues' bulk files: plan, fetch, read, and enter files in the ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import OtherContract, quoted_contracts
 from derivdata.sources.archive.importing.importer import rows_of_file
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
-from derivdata.sources.collect.histories import Backfilled, asked_window, life
+from derivdata.sources.collect.histories import Backfilled, life, requested_window
 from derivdata.sources.collect.session import Clock, MachineClock
 from derivdata.sources.collect.venue_files import (
     FILES,
@@ -34,52 +34,52 @@ from derivdata.sources.venues.record_types import Instrument
 from derivdata.support import times
 
 TABLES = tuple(dict.fromkeys(table for kind in FILES for table in kind.tables))
-"""Tables that files of venues tell."""
+"""Tables that are in files of venues."""
 
 _FLUSH_ROWS = 200_000
 _FLUSH_FILES = 100
 _ASIDE = pd.Timedelta(1, "D")
 _SHOWN = 5
 _PAYMENTS = 3
-"""Rows a day of payments, whose number depends on the interval: fewer say nothing."""
+"""Rows per day of payments; their number depends on the interval, so fewer rows are not a fault."""
 _PLAN = "exchange kind contract first last files missing to_fetch megabytes rows".split()
 
 
 @dataclass
 class FileBackfill(Backfilled):
-    """What was written from files; `plan` has a row for each kind of files and contract, `terms` by venue."""
+    """Result of a backfill from files; `plan` has a row per kind and contract, `terms` is by venue."""
 
     plan: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_PLAN))
     terms: dict[str, str] = field(default_factory=dict)
 
 
 class _Series(NamedTuple):
-    """The files of one kind and contract: those listed, those to fetch, and periods without one."""
+    """The files of one kind and contract: listed files, files to fetch, and periods without a file."""
 
     kind: FileKind
     item: Instrument
     listed: list[ListedFile]
     due: list[ListedFile]
     missing: list[str]
-    read: Mapping[str, Mapping[str, LedgerFile]]  # those that the ledger has, by table wanted and path
+    read: Mapping[str, Mapping[str, LedgerFile]]  # files in the ledger, by wanted table and path
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return f"{self.kind.exchange} {self.kind.label} {self.item.name}"
 
 
 class _Read(NamedTuple):
-    """A file that was read: its window, its mark in the ledger, its rows by table, and what it lacks."""
+    """A file that was read: window, mark in the ledger, rows by table, and a text about missing rows."""
 
     window: times.Window
     mark: LedgerFile
     frames: dict[str, pd.DataFrame]
-    lacking: str
+    incomplete: str
 
 
 class _Unread(DerivdataError):
-    """A file was fetched and cannot be used."""
+    """A file was fetched, but cannot be used."""
 
 
 def backfill_files(
@@ -96,22 +96,24 @@ def backfill_files(
     addresses: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> FileBackfill:
-    """Read the venues' bulk files of a window into an archive, files with rows of the window whole.
+    """Read the venues' bulk files of a window into an archive, with all rows of each file.
 
-    Symbols are assets, also delisted ones, or contracts as the venue names them. Files that the ledger has
-    are not fetched again unless the venue has rewritten them: then their rows are corrected in the archive
-    (`Archive.corrections`). A `dry_run` fetches only the lists; files stay in `folder` if one is named. What
-    could not be read, or is missing, is in `failed` and `notices`. Otherwise as `histories.backfill`.
+    Symbols are assets, including delisted ones, or the venue's names of contracts. Files in the ledger are
+    fetched again only if the venue has rewritten them; then their rows are corrected in the archive
+    (`Archive.corrections`). A `dry_run` fetches only the lists. Files are kept in `folder` if one is given.
+    Unreadable and missing files are in `failed` and `notices`. Otherwise as `histories.backfill`.
     """
     clock = clock or MachineClock()
-    known = list(dict.fromkeys(kind.exchange for kind in FILES))
-    window = asked_window(names, TABLES, start, end, clock)
+    with_files = list(dict.fromkeys(kind.exchange for kind in FILES))
+    window = requested_window(names, TABLES, start, end, clock)
     done = FileBackfill()
-    chosen = list(dict.fromkeys(known if venues is None else venues))
-    unread = "no files of its are known that tell of these tables"
-    done.notices += [f"{name}: {NOT_IN_FILES.get(name, unread)}" for name in chosen if name not in known]
+    exchanges = list(dict.fromkeys(with_files if venues is None else venues))
+    unknown = "files with these tables are not known"
+    done.notices += [
+        f"{name}: {NOT_IN_FILES.get(name, unknown)}" for name in exchanges if name not in with_files
+    ]
     rows = []
-    for exchange in chosen:
+    for exchange in exchanges:
         host = FileHost(clock, (addresses or {}).get(exchange))
         job = _Job(archive, exchange, host, done, progress or (lambda _: None), folder)
         try:
@@ -132,6 +134,7 @@ def backfill_files(
 
 
 def _plan_row(series: _Series) -> list[object]:
+    """Return the row of a series in the plan."""
     kind = series.kind
     due = series.due
     days = sum((w.end - w.start) / _ASIDE for w in (kind.of(f).window(f.start) for f in due))
@@ -145,7 +148,7 @@ def _plan_row(series: _Series) -> list[object]:
 
 @dataclass
 class _Batch:
-    """Rows and files that wait to be written together, by table."""
+    """Rows and ledger entries to be written together, by table."""
 
     frames: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
     entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
@@ -171,41 +174,42 @@ class _Job:
     def planned(
         self, symbols: Sequence[str], names: Sequence[str], window: times.Window
     ) -> Iterator[_Series]:
-        """Yield the series of every symbol; of several markets the first that has the symbol's contract."""
+        """Yield the series of every symbol, from the first market with the symbol's contract."""
         kinds = [kind for kind in FILES if kind.exchange == self.exchange and _wanted(kind, names)]
         if not kinds:
-            self.done.notices.append(f"{self.exchange}: no files are known that tell of {', '.join(names)}")
+            self.done.notices.append(f"{self.exchange}: files with {', '.join(names)} are not known")
         for symbol in symbols:
-            found: set[str] = set()
+            labels: set[str] = set()  # kinds with files of the symbol
             for kind in kinds:
-                items = [] if kind.label in found else self.host.contracts(kind, symbol)
+                items = [] if kind.label in labels else self.host.contracts(kind, symbol)
                 if items:
-                    found.add(kind.label)
+                    labels.add(kind.label)
                 for item in items if kind.dated else items[:1]:
                     if reach := life(item, window):
                         yield self._series(kind, item, _wanted(kind, names), reach)
-            none = dict.fromkeys(kind.label for kind in kinds if kind.label not in found)
-            self.done.notices += [f"{self.exchange} {label}: no files of {symbol}" for label in none]
+            absent = dict.fromkeys(kind.label for kind in kinds if kind.label not in labels)
+            self.done.notices += [f"{self.exchange} {label}: no files of {symbol}" for label in absent]
 
     def _series(self, kind: FileKind, item: Instrument, wanted: list[str], window: times.Window) -> _Series:
+        """Return the files of a contract in a window by month, or by day if a month's file is missing."""
         listed = self.host.files(kind, item.name, window)
         have = {file.start for file in listed}
         periods = [start for start in kind.periods(window) if start not in have]
         missing_kind = kind
-        if kind.days and periods:  # months that are not over or not there: their days
+        if kind.days and periods:  # months that are not over or missing: use their days
             missing_kind = kind.daily
             months = periods
             periods = []
             for start in months:
                 month = kind.window(start)
                 days = times.Window(max(month.start, window.start), min(month.end, window.end))
-                there = self.host.files(kind.daily, item.name, days)
-                have = {file.start for file in there}
-                whole = times.Window(month.start, days.end)
-                periods += [day for day in kind.daily.periods(whole) if day not in have]
-                listed += there
+                daily = self.host.files(kind.daily, item.name, days)
+                have = {file.start for file in daily}
+                until_end = times.Window(month.start, days.end)
+                periods += [day for day in kind.daily.periods(until_end) if day not in have]
+                listed += daily
         listed.sort(key=lambda file: file.start)
-        # Before the first file the contract was not listed, and the newest ones are not there yet.
+        # The contract was not listed before the first file, and the newest files are not published yet.
         inside = [p for p in periods if listed and listed[0].start < p < listed[-1].start]
         missing = [p.strftime(missing_kind.period) for p in inside] if kind.listing else []
         read = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
@@ -213,31 +217,32 @@ class _Job:
         return _Series(kind, item, listed, due, missing, read)
 
     def fill(self, series: _Series) -> None:
-        """Fetch and read the files of a series that are due, and write what they tell in batches.
+        """Fetch and read the due files of a series, and write their rows in batches.
 
-        Where the archive has the symbol of another contract, the series fails alone.
+        If the archive has another contract under the symbol, only this series fails.
         """
         if series.missing:
-            self._note(series, f"no file of {_some(series.missing)}")
+            self._note(series, f"no file of {_listed(series.missing)}")
         batch = _Batch()
-        short = list[str]()
+        incomplete = list[str]()
         try:
             try:
                 for read in self._reads(series):
-                    short += [read.lacking] if read.lacking else []
+                    if read.incomplete:
+                        incomplete.append(read.incomplete)
                     self._enter(series, read, batch)
                     if batch.is_full:
                         self._flush(series, batch)
                         batch = _Batch()
-            finally:  # where the host answers no more, what was read is kept
+            finally:  # also write the rows that were read before an error of the host
                 self._flush(series, batch)
         except OtherContract as problem:
             self.done.failed.append(f"{series.label}: {problem}")
-        if short:
-            self._note(series, f"{len(short)} files lack rows: {_some(short)}")
+        if incomplete:
+            self._note(series, f"{len(incomplete)} files lack rows: {_listed(incomplete)}")
 
     def _reads(self, series: _Series) -> Iterator[_Read]:
-        """Yield each file that can be read; what cannot, and what is not there, is reported."""
+        """Yield each file that can be read, and report unreadable and missing files."""
         absent = []
         with nullcontext(self.folder) if self.folder else tempfile.TemporaryDirectory() as folder:
             for file in series.due:
@@ -251,13 +256,13 @@ class _Job:
                 else:
                     yield read
         if absent:
-            self._note(series, f"the venue has no file of {_some(absent)}")
+            self._note(series, f"the venue lacks the files of {_listed(absent)}")
 
     def _note(self, series: _Series, text: str) -> None:
         self.done.notices.append(f"{series.label}: {text}")
 
     def _read(self, series: _Series, file: ListedFile, folder: Path) -> _Read | None:
-        """Fetch and read a file; None where the venue has no such file."""
+        """Fetch and read a file; return None if the venue does not have it."""
         kind = series.kind.of(file)
         item = series.item
         path = self.host.fetch(kind, file, folder)
@@ -268,7 +273,7 @@ class _Job:
         mark = LedgerFile(name, hashlib.sha256(body).hexdigest(), len(body), file.modified)
         window = kind.window(file.start)
         frames = {}
-        lacking = []
+        incomplete = []
         for table in series.read:
             try:
                 frame, why = self._rows(kind, item, table, path)
@@ -277,7 +282,7 @@ class _Job:
             outside = (frame["time"] < window.start - _ASIDE) | (frame["time"] > window.end + _ASIDE)
             if outside.any():
                 first = times.iso(frame.loc[outside, "time"].iloc[0])
-                raise _Unread(f"{name}: it has a row of {first}: it is of another period")
+                raise _Unread(f"{name}: it has a row of {first}, outside its period")
             expected = round((window.end - window.start) / _ASIDE * kind.tables[table])
             if len(frame) < expected and kind.days:
                 frame = self._with_days(series, table, frame, window, folder)
@@ -285,34 +290,38 @@ class _Job:
             is_short = len(frame) < expected and kind.tables[table] > _PAYMENTS and not kind.dated
             if why or is_short:
                 period = file.start.strftime(kind.period)
-                lacking.append(f"{period} ({len(frame)} of {expected} rows of {table}{why})")
+                incomplete.append(f"{period} ({len(frame)} of {expected} rows of {table}{why})")
         if self.folder is None:
             path.unlink()
-        return _Read(window, mark, frames, "; ".join(lacking))
+        return _Read(window, mark, frames, "; ".join(incomplete))
 
     def _with_days(
         self, series: _Series, table: str, frame: pd.DataFrame, month: times.Window, folder: Path
     ) -> pd.DataFrame:
-        """Fill what a month's file lacks from the files of its days, which often have it."""
+        """Add the rows that are missing in a month's file from the files of its days."""
         daily = series.kind.daily
         counts = frame["time"].dt.floor("D").value_counts()
-        parts = [frame]
+        frames = [frame]
         for start in daily.periods(month):
             if counts.get(start, 0) < daily.tables[table]:
                 day = daily.window(start)
                 for file in self.host.files(daily, series.item.name, day):
                     path = self.host.fetch(daily, file, folder)
+                    if path is None:
+                        continue
                     try:
-                        parts += [] if path is None else [self._rows(daily, series.item, table, path)[0]]
+                        rows, _ = self._rows(daily, series.item, table, path)
                     except ArchiveError as problem:
                         self._note(series, f"{file.name}: {problem}")
-        rows = pd.concat(parts, ignore_index=True)
+                    else:
+                        frames.append(rows)
+        rows = pd.concat(frames, ignore_index=True)
         return rows.drop_duplicates([*tables.TABLES[table].key], ignore_index=True)
 
     def _rows(self, kind: FileKind, item: Instrument, table: str, path: Path) -> tuple[pd.DataFrame, str]:
-        """Return the rows of a file for a table, and why some are left out.
+        """Return the rows of a file for a table, and a text about omitted rows.
 
-        Raises `ArchiveError`: it cannot be read, is of another form, or about another contract.
+        Raises `ArchiveError` for a file that cannot be read, has another form or another contract.
         """
         if not path.stat().st_size:  # a month without a payment
             return tables.TABLES[table].empty(), ""
@@ -323,7 +332,7 @@ class _Job:
         return frame, reason
 
     def _enter(self, series: _Series, read: _Read, batch: _Batch) -> None:
-        """Let a file wait for the next write, or correct what it said before."""
+        """Add a file to the batch; if an older version of it is stored, correct its rows."""
         batch.files += 1
         for table, frame in read.frames.items():
             symbol = series.item.symbol
@@ -335,10 +344,11 @@ class _Job:
             batch.entries.setdefault(table, []).append(entry)
 
     def _flush(self, series: _Series, batch: _Batch) -> None:
+        """Write a batch."""
         for table, frames in batch.frames.items():
             keyed = tables.TABLES[table]
-            full = [frame for frame in frames if len(frame)]
-            rows = pd.concat(full, ignore_index=True) if full else keyed.empty()
+            filled = [frame for frame in frames if len(frame)]
+            rows = pd.concat(filled, ignore_index=True) if filled else keyed.empty()
             if series.kind.dated and len(rows):
                 rows = self._with_index(series, rows)
             rows = keyed.conform(rows.drop_duplicates([*keyed.key], keep="last"))
@@ -349,12 +359,12 @@ class _Job:
                 self._note(
                     series,
                     f"{counts.differing} rows of {table} are stored already with other values, from "
-                    "requests; the stored values stay",
+                    "requests; the stored values are kept",
                 )
             self.progress(f"{series.label}: {table}: {batch.files} files, {counts.written} rows")
 
     def _with_index(self, series: _Series, rows: pd.DataFrame) -> pd.DataFrame:
-        """Set the index of each row's instant next to it, from the archive."""
+        """Add the index price at each row's time, from the archive."""
         window = rows["time"].min(), rows["time"].max() + pd.Timedelta(1, "us")
         prices = self.archive.read(
             "prices_history", *window, symbols=[series.item.symbol], venues=[self.exchange]
@@ -362,13 +372,14 @@ class _Job:
         index = prices[prices["kind"] == "index"].drop_duplicates("time").set_index("time")["price_usd"]
         rows = rows.assign(index_price_usd=rows["time"].map(index))
         if missing := int(rows["index_price_usd"].isna().sum()):
-            self._note(series, f"{missing} rows have no index beside them")
+            self._note(series, f"{missing} rows are without an index price at their time")
         return rows
 
     def _correct(self, series: _Series, table: str, frame: pd.DataFrame, read: _Read) -> pd.DataFrame:
-        """Put a file's rows in the place of those that it had before; return those outside its period.
+        """Replace the stored rows of a file, and return its rows outside its period.
 
-        Rows of other steps stay, and those of windows that requests answered, except those it tells again.
+        Stored rows with other steps are kept, and rows of windows that requests answered, unless the file has
+        them too.
         """
         keyed = tables.TABLES[table]
         symbol = series.item.symbol
@@ -380,12 +391,12 @@ class _Job:
         for name, word in fixed.items():
             stored = stored[stored[name] == word]
         key = [*keyed.key]
-        again = pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(new[key]))
+        in_file = pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(new[key]))
         others = self._answered_by_request(table, symbol, stored["time"])
         if "resolution" in stored:
             others |= ~stored["resolution"].isin(new["resolution"])
-        kept = stored[others & ~again]
-        rows = keyed.conform(pd.concat([kept, new], ignore_index=True)) if len(kept) else new
+        unchanged = stored[others & ~in_file]
+        rows = keyed.conform(pd.concat([unchanged, new], ignore_index=True)) if len(unchanged) else new
         if len(rows) or len(stored):
             where = {"symbol": symbol, "exchange": self.exchange, **fixed}
             reason = f"{self.exchange} rewrote {read.mark.name}"
@@ -397,14 +408,14 @@ class _Job:
             )
         return frame[~is_inside]
 
-    def _answered_by_request(self, table: str, symbol: str, instants: pd.Series) -> pd.Series:
-        """Return which instants lie in windows that a request about the symbol answered."""
-        asked = self.archive.requests()
-        asked = asked[(asked["table"] == table) & (asked["exchange"] == self.exchange) & asked["answered"]]
-        windows = asked[(asked["symbol"] == symbol) & (asked["source"] == "request")]
-        is_answered = pd.Series(False, instants.index)
+    def _answered_by_request(self, table: str, symbol: str, stamps: pd.Series) -> pd.Series:
+        """Return a mask of times in windows that a request about the symbol answered."""
+        ledger = self.archive.requests()
+        is_own = (ledger["table"] == table) & (ledger["exchange"] == self.exchange) & ledger["answered"]
+        windows = ledger[is_own & (ledger["symbol"] == symbol) & (ledger["source"] == "request")]
+        is_answered = pd.Series(False, stamps.index)
         for window in windows[["start", "end"]].itertuples(index=False):
-            is_answered |= instants.between(*window, inclusive="left")
+            is_answered |= stamps.between(*window, inclusive="left")
         return is_answered
 
 
@@ -414,6 +425,7 @@ def _wanted(kind: FileKind, names: Sequence[str]) -> list[str]:
     return [table for table in kind.tables if table in (*names, *more)]
 
 
-def _some(words: Sequence[str]) -> str:
+def _listed(words: Sequence[str]) -> str:
+    """Join the first words, with the number of the others."""
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
     return ", ".join(words[:_SHOWN]) + more

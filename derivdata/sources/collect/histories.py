@@ -1,4 +1,4 @@
-"""Histories of venues into an archive: only what its ledger of requests lacks, each window whole or not."""
+"""Backfill of histories into an archive: request the windows that its ledger lacks."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 
 _LISTED_WITHIN = pd.Timedelta(10, "min")
-"""After an event or a step, until when a venue may still list it: its window is not answered sooner."""
+"""Time after an event or step within which a venue lists it; a window counts as answered only later."""
 _LISTED_AT_MOST = pd.Timedelta(366, "D")  # dated futures
-_NAMED = 3  # contracts that a notice names
+_NAMED = 3  # number of contracts named in a notice
 _LISTED_LATE = ("funding_settlements", "positioning_history", "options_trades", "delivery_prices")
 
 
@@ -65,7 +65,7 @@ class Backfilled:
     requests: int = 0
 
     def add(self, other: Backfilled) -> None:
-        """Add what another backfill did."""
+        """Add the result of another backfill."""
         for key, rows in other.written.items():
             self.count(*key, rows)
         self.failed += other.failed
@@ -73,7 +73,7 @@ class Backfilled:
         self.requests += other.requests
 
     def count(self, exchange: str, table: str, rows: int) -> None:
-        """Add rows that were written."""
+        """Add a number of written rows."""
         self.written[exchange, table] = self.written.get((exchange, table), 0) + rows
 
     def frame(self) -> pd.DataFrame:
@@ -83,7 +83,7 @@ class Backfilled:
 
 
 def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> list[str]:
-    """Return the venues to request: those named, else the default ones of which something is confirmed."""
+    """Return the venues to request: the named ones, else default venues with a confirmed endpoint."""
     if names is None:
         return [
             name
@@ -96,17 +96,17 @@ def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> 
     return list(dict.fromkeys(names))
 
 
-def asked_window(
+def requested_window(
     names: Sequence[str],
-    known: Collection[str],
+    available: Collection[str],
     start: times.Instant,
     end: times.Instant | None,
     clock: Clock,
 ) -> times.Window:
-    """Return the window of a backfill, until now where no end is named; refuse tables that it cannot fill."""
+    """Return the window of a backfill, by default until now; raise `ValueError` for unavailable tables."""
     for name in names:
-        if name not in known:
-            raise ValueError(f"tables: {name!r} is not one of {', '.join(known)}")
+        if name not in available:
+            raise ValueError(f"tables: {name!r} is not one of {', '.join(available)}")
     return times.window(start, clock.utc() if end is None else times.instant(end, "end"))
 
 
@@ -124,53 +124,53 @@ def backfill(
     unconfirmed: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Backfilled:
-    """Fetch what the archive lacks of some histories, one thread a venue.
+    """Fetch the missing windows of some histories, with one thread per venue.
 
     Parameters
     ----------
     symbols
-        Assets, as the venues' bases name them: ``["BTC", "ETH"]``.
+        Base symbols: ``["BTC", "ETH"]``.
     start, end
-        Half-open window; None is now.
+        Half-open window; `end` None is now.
     venues
-        None requests all but those that must be named (derive) and those that closed (bitmex).
+        None requests all venues except those that must be named (derive) and those that closed (bitmex).
     names
         Tables of `TABLES`.
     clock, addresses
-        The time, and where venues answer instead of their own addresses; for tests and mirrors.
+        Clock, and addresses to use instead of the venues' own; for tests and mirrors.
     shared
-        Per venue, what its sessions of this process share: the budget above all.
+        State that the sessions of this process share, by venue; above all the request budget.
     unconfirmed
-        Whether to ask what the specification could not confirm, too.
+        Whether to send requests that the specification does not confirm, too.
     progress
-        Called with a line for each finished window, and of long ones with the requests done of how many.
+        Called with a line for each finished window, and in long windows with the number of requests.
 
     Returns
     -------
     Backfilled
-        A window that failed is in the ledger with its error and in `failed`; the others are whole.
+        A failed window is in the ledger with its error, and in `failed`; other windows are complete.
 
     Raises
     ------
     ValueError
-        No such venue or table.
+        A venue or table is unknown.
     ArchiveError
         The archive cannot be written.
     """
     clock = clock or MachineClock()
-    window = asked_window(names, TABLES, start, end, clock)
+    window = requested_window(names, TABLES, start, end, clock)
     done = Backfilled()
-    chosen = chosen_venues(venues, unconfirmed=unconfirmed)
+    exchanges = chosen_venues(venues, unconfirmed=unconfirmed)
     quarantine = Quarantine(archive.path / QUARANTINE)
-    each = {**shared_by_host((VENUES[name] for name in chosen), quarantine), **(shared or {})}
+    states = {**shared_by_host((VENUES[name] for name in exchanges), quarantine), **(shared or {})}
     wanted = list(dict.fromkeys(symbols))
     jobs = []
-    for name in chosen:
-        session = VenueSession(VENUES[name], clock, address=(addresses or {}).get(name), shared=each[name])
+    for name in exchanges:
+        session = VenueSession(VENUES[name], clock, address=(addresses or {}).get(name), shared=states[name])
         session.progress = progress
-        tell = progress or (lambda _: None)
-        jobs.append(_Job(archive, session, wanted, window, names, unconfirmed, done, tell))
-    # Daemons, as are all threads that ask venues: what a venue takes its time for must not hold up an exit.
+        report = progress or (lambda _: None)
+        jobs.append(_Job(archive, session, wanted, window, names, unconfirmed, done, report))
+    # Daemon threads, as for all requests to venues, so that a slow venue does not delay the exit.
     threads = [
         threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
         for job in jobs
@@ -191,7 +191,7 @@ def backfill(
 
 @dataclass
 class _Job:
-    """The backfill of one venue; a failing venue ends no other."""
+    """The backfill of one venue; its errors do not affect other venues."""
 
     archive: Archive
     session: VenueSession
@@ -202,7 +202,7 @@ class _Job:
     done: Backfilled
     progress: Callable[[str], None]
     fatal: BaseException | None = None
-    _late_starts: list[str] = field(default_factory=list)  # of the table under way
+    _late_starts: list[str] = field(default_factory=list)  # of the current table
 
     @property
     def exchange(self) -> str:
@@ -216,9 +216,9 @@ class _Job:
             self.fatal = problem
         except DerivdataError as problem:
             failure = f"{self.exchange}: {str(problem).removeprefix(f'{self.exchange} ')}"
-            self.done.failed.append(failure)  # to which other venues' threads append, too
+            self.done.failed.append(failure)  # shared with the threads of other venues
             self.progress(failure)
-        except BaseException as problem:  # what is not ours must reach the caller's thread
+        except BaseException as problem:  # raised in the caller's thread
             self.fatal = problem
         finally:
             self.done.notices += self.session.notices
@@ -229,7 +229,7 @@ class _Job:
             table: refilling(self.session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
         }
         self.done.notices += [
-            f"{self.exchange} has no confirmed request for the past of {table}: only what is polled is there"
+            f"{self.exchange} has no confirmed request for the past of {table}: only polled rows are there"
             for table in self.names
             if not requests[table]
         ]
@@ -247,14 +247,17 @@ class _Job:
                 self._liquidations(contracts, endpoints)
                 continue
             for symbol in self.symbols if endpoints else ():
-                one = contracts.by_symbol.get(symbol) or contracts.ended.get(symbol)
-                dated = [item for item in contracts.dated if item.symbol == symbol]
-                for item in dated if table == DATED else filter(None, [one]):
+                perpetual = contracts.by_symbol.get(symbol) or contracts.ended.get(symbol)
+                if table == DATED:
+                    items = [item for item in contracts.dated if item.symbol == symbol]
+                else:
+                    items = [] if perpetual is None else [perpetual]
+                for item in items:
                     self._contract(endpoints, table, item)
             self._name_late_starts(table)
 
     def _name_late_starts(self, table: str) -> None:
-        """Name the contracts whose rows begin after the window, where the venue states no listing."""
+        """Add a notice about contracts whose rows begin late, if the venue does not state their listing."""
         if not self._late_starts:
             return
         shown = "; ".join(self._late_starts[:_NAMED])
@@ -266,7 +269,7 @@ class _Job:
         self._late_starts = []
 
     def _liquidations(self, contracts: Contracts, endpoints: list[VenueEndpoint]) -> None:
-        """Ask for all liquidations where the venue lists them so, else for those of the symbols."""
+        """Request all liquidations if the venue has a list of all, else those of the symbols."""
         scopes: list[str | None] = [None] if any(map(covers_all, endpoints)) else [*self.symbols]
         window = self._reachable(endpoints[0])
         if window is None:
@@ -282,26 +285,27 @@ class _Job:
                     continue
                 rows = fills.rows
                 if has_two_paths(self.session.venue):
-                    # What the stream told before the gap has other ids; a list may cut instants to seconds.
+                    # Streamed rows before the gap have other IDs; a list may cut times to seconds.
                     rows = rows[rows["time"] >= gap.start.floor("s")]
                     rows = without_other_path(self.archive, self.exchange, rows)
                 requests = answered_requests(self.exchange, symbol, gap, fills)
                 self._write(LIQUIDATIONS, symbol, rows, requests)
 
     def _contract(self, endpoints: list[VenueEndpoint], table: str, item: Instrument) -> None:
-        fitting = [endpoint for endpoint in endpoints if endpoint.covers(item)]
+        """Fill the missing windows of one contract's history."""
+        covering = [endpoint for endpoint in endpoints if endpoint.covers(item)]
         if table not in OF_KINDS:
-            fitting = fitting[:1]
-        window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
+            covering = covering[:1]
+        window = self._longest_reach(covering)
         window = window and life(item, window)
         if window is None:
             return
-        if table == "funding_settlements" and item.listed is None:  # since the first payment at least
+        if table == "funding_settlements" and item.listed is None:  # listed since the first payment at least
             paid = self.archive.read(table, symbols=[item.symbol], venues=[self.exchange])["time"]
             item = item._replace(listed=times.us(paid.min()) if len(paid) else None)
-        is_stepped = has_step(table) and not any(e.paging and e.paging.thinned for e in fitting)
-        asked_at = self.session.clock.utc()
-        gaps = self.archive.unanswered(table, self.exchange, item.symbol, *window, now=asked_at)
+        is_stepped = has_step(table) and not any(e.paging and e.paging.thinned for e in covering)
+        now = self.session.clock.utc()
+        gaps = self.archive.unanswered(table, self.exchange, item.symbol, *window, now=now)
         for gap in joined(gaps) if is_stepped else gaps:
             now = self.session.clock.utc()
             end = _complete_until(table, gap, now)
@@ -309,8 +313,8 @@ class _Job:
                 Surroundings(self.archive, self.exchange, table, item.symbol, gap) if is_stepped else None
             )
             try:
-                whole = gap if stored is None else stored.with_next_row()
-                rows, partial, implied = self._rows(fitting, item, table, whole)
+                requested = gap if stored is None else stored.with_next_row()
+                rows, partial, implied = self._rows(covering, item, table, requested)
                 require_plausible(self.session, self.archive, table, rows)
                 usual = self.session.venue.usual_hours(item)
                 self.done.notices += doubts(self.archive, self.exchange, table, rows, usual)
@@ -318,61 +322,69 @@ class _Job:
             except DerivdataError as problem:
                 self._enter_failure(table, item.symbol, gap, problem)
                 continue
-            # Of dated futures those that expired may be listed no more: no window of a symbol is whole
-            is_whole = end > gap.start and table != DATED
-            asked = times.Window(gap.start, end)
-            if is_whole and stored is not None:
-                partial += self._missing(stored, rows, asked, now, item, self._first_of(fitting, item))
-            entered = entries(self.exchange, item.symbol, asked, partial, now) if is_whole else []
-            if is_whole and stored is not None:
-                entered += stored.missing_before(rows, asked, now)
+            # Expired dated futures may not be listed any more, so a window of a symbol is never complete.
+            is_complete = end > gap.start and table != DATED
+            answered = times.Window(gap.start, end)
+            if is_complete and stored is not None:
+                partial += self._missing(stored, rows, answered, now, item, self._first_of(covering, item))
+            entered = entries(self.exchange, item.symbol, answered, partial, now) if is_complete else []
+            if is_complete and stored is not None:
+                entered += stored.missing_before(rows, answered, now)
             self._write(table, item.symbol, rows, entered)
 
     def _missing(
         self,
         stored: Surroundings,
         rows: pd.DataFrame,
-        asked: times.Window,
+        answered: times.Window,
         now: pd.Timestamp,
         item: Instrument,
         listed: int | None,
     ) -> list[PartialPage]:
-        """Return the parts of a window without rows; remember a late start without a listing."""
-        if listed is None and (late := stored.late_start(rows, asked)):
+        """Return the sections of a window without rows, and note a late start without a stated listing."""
+        if listed is None and (late := stored.late_start(rows, answered)):
             self._late_starts.append(late)
-        return stored.missing(rows, asked, now, is_active=item.active, listed=listed)
+        return stored.missing(rows, answered, now, is_active=item.active, listed=listed)
 
     def _rows(
         self, endpoints: list[VenueEndpoint], item: Instrument, table: str, gap: times.Window
     ) -> History:
-        """Return the rows of a window from every request, each as far back as it reaches.
+        """Return the rows of a window from all endpoints, each as far back as it reaches.
 
-        Of two prices of one kind at one instant the first request's counts.
+        Of two prices of one kind at one time, the price of the first endpoint is used.
         """
         keyed = tables.TABLES[table]
-        parts = [keyed.empty()]
+        frames = [keyed.empty()]
         partial = list[PartialPage]()
         doubtful = list[str]()
         for endpoint in endpoints:
             reach = self._reachable(endpoint)
             if reach is not None and reach.start < gap.end:
                 window = times.Window(max(gap.start, reach.start), gap.end)
-                told = history(self.session, endpoint, item, table, window)
-                parts.append(told.rows)
-                partial += told.partial
-                doubtful += told.doubts
-        rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-        rows = keyed.conform(rows if len(parts) == 2 else rows.drop_duplicates([*keyed.key]))
-        return History(rows, partial, doubtful)
+                past = history(self.session, endpoint, item, table, window)
+                frames.append(past.rows)
+                partial += past.partial
+                doubtful += past.doubts
+        filled = [frame for frame in frames if len(frame)] or frames[:1]
+        rows = pd.concat(filled, ignore_index=True)
+        if len(frames) > 2:  # several endpoints
+            rows = rows.drop_duplicates([*keyed.key])
+        return History(keyed.conform(rows), partial, doubtful)
 
     def _first_of(self, endpoints: list[VenueEndpoint], item: Instrument) -> int | None:
-        """Return since when [µs] a contract has rows: its listing, no earlier than its requests reach."""
+        """Return the start [µs] of a contract's rows: its listing, or the reach of its requests if later."""
         windows = [window for window in map(self._reachable, endpoints) if window is not None]
         if item.listed is None or not windows:
             return None
         return max(item.listed, times.us(min(window.start for window in windows)))
 
+    def _longest_reach(self, endpoints: list[VenueEndpoint]) -> times.Window | None:
+        """Return the longest window that one of several endpoints reaches, or None."""
+        windows = [window for window in map(self._reachable, endpoints) if window is not None]
+        return max(windows, key=lambda window: window.end - window.start, default=None)
+
     def _reachable(self, endpoint: VenueEndpoint) -> times.Window | None:
+        """Return the window that an endpoint reaches, or None if it ends before."""
         reach = endpoint.paging.reach_days if endpoint.paging else None
         if reach is None:
             return self.window
@@ -382,15 +394,15 @@ class _Job:
     def _enter_failure(
         self, table: str, symbol: str | None, gap: times.Window, problem: DerivdataError
     ) -> None:
-        """Enter why a window was not answered; what ends all further requests is raised again."""
+        """Enter a failed window in the ledger; raise an error that ends all further requests."""
         if isinstance(problem, Stopped | ArchiveError):
             raise problem
         entry = LedgerEntry(self.exchange, symbol, *gap, str(problem)[:500])
         self._write(table, symbol, tables.TABLES[table].empty(), [entry])
 
     def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[LedgerEntry]) -> None:
-        """Append rows and the requests that gave them in one step, and report both."""
-        # Adapters derive intervals of payments also from rows before the window.
+        """Append rows and their ledger entries in one step, and report them."""
+        # Adapters derive intervals of payments from rows before the window, too: keep stored intervals.
         conformed = tables.TABLES[table].conform(rows)
         counts = self.archive.merge(table, conformed, requests=requests, keeps_intervals=True)
         self.done.count(self.exchange, table, counts.written)
@@ -407,8 +419,8 @@ class _Job:
 def _complete_until(table: str, gap: times.Window, now: pd.Timestamp) -> pd.Timestamp:
     """Return the time until which a response about a window has all rows.
 
-    The venue lists all payments by then, and the step under way is a row when it is over. Payments of the
-    hour under way may follow, and after a halt late ones.
+    The venue has listed all payments before then, and the row of the current step appears when it is over.
+    More payments of the current hour may follow, and late ones after a halt.
     """
     listed = now - _LISTED_WITHIN
     end = gap.end
@@ -422,7 +434,7 @@ def _complete_until(table: str, gap: times.Window, now: pd.Timestamp) -> pd.Time
 
 
 def life(item: Instrument, window: times.Window) -> times.Window | None:
-    """Return the part of a window in which a contract may be listed, a dated one a year before its expiry."""
+    """Return the window in which a contract may be listed, for a dated one a year before its expiry."""
     if not item.is_dated:
         return window
     expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")

@@ -35,13 +35,13 @@ TABLES = {
     "delivery_prices": ("deliveries",),
     "volatility_index_published": ("volatility_index",),
 }
-"""Tables that venues' histories can refill, and the kinds of request that do it.
+"""Tables that venues' histories can refill, and the kinds of request for each.
 
-Some venues tell prices next to open interest or payments, and nowhere else without a doubt; Gate tells all of
-its statistics in one answer.
+Some venues have reliable prices only in responses about open interest or payments; Gate has all of its
+statistics in one response.
 """
 OF_KINDS = ("prices_history", "positioning_history", "delivery_prices")
-"""Tables of which each request tells another kind."""
+"""Tables for which each request returns another kind of rows."""
 
 NAMED_ONLY = (
     "positioning_history",
@@ -51,7 +51,7 @@ NAMED_ONLY = (
     "delivery_prices",
     "volatility_index_published",
 )
-"""Collected only where they are named: each takes several requests of each contract an hour."""
+"""Tables collected only if named, since each takes several requests per contract and hour."""
 
 _BEFORE = {
     "funding_settlements": pd.Timedelta(25, "h"),  # three payments of 8 h confirm the first row's interval
@@ -61,14 +61,14 @@ _BEFORE = {
 }
 _MOST_PAGES = 20_000
 _BESIDE = pd.Timedelta(1, "h")
-_TOLD_EVERY = 5  # requests of one walk: a short one is done before it is read
+_PROGRESS_EVERY = 5  # requests of a walk between progress lines
 _ASIDE_US = times.us(pd.Timedelta(1, "D"))
-"""How far from their window rows may be: a bucket of a day may be stamped at either end."""
+"""Distance of rows from their window: a bucket of a day may be stamped at either end."""
 _ENDS_WITHIN = pd.Timedelta(1, "D")
-"""A contract that trades pays at least each 8 hours: its history ends no longer before the window."""
+"""Maximum time from the last row of a traded contract to the end of a window; it pays every 8 hours."""
 _AHEAD = pd.Timedelta(10, "min")
 _EVENTS = ("options_trades", "delivery_prices")
-"""Tables with a row for each event, of which a symbol may have none for days."""
+"""Tables with a row per event; a symbol may be without events for days."""
 
 
 def pages(
@@ -80,25 +80,25 @@ def pages(
     *,
     context: Mapping[str, Any] | None = None,
 ) -> Iterator[Records]:
-    """Yield every page of a window [µs], or raise; `given` are the parameters that do not change.
+    """Yield every page of a window [µs], or raise; `given` has the parameters that do not change.
 
-    An empty page is asked for once more in each walk: a server behind the others has it for a moment.
+    The first empty page of a walk is requested again, because one of the venue's servers may be behind.
     """
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
     is_sure = endpoint.paging is None
-    for asked in range(1, _MOST_PAGES + 1):
+    for number in range(1, _MOST_PAGES + 1):
         page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
         if not page.times and not is_sure:
             page, _, _ = session.ask(endpoint, {**params, **given}, context=context)
             is_sure = True
         _require_window(endpoint, page, first, last)
-        if asked % _TOLD_EVERY == 0 and session.progress is not None and page.times:
+        if number % _PROGRESS_EVERY == 0 and session.progress is not None and page.times:
             is_back = endpoint.paging is not None and endpoint.paging.descending
             walked = last - min(page.times) if is_back else max(page.times) - first
             share = min(max(walked / max(last - first, 1), 0.001), 1.0)
             named = " ".join([endpoint.exchange, endpoint.place, *given.values()])
-            session.progress(f"{named}: {asked} of about {max(asked, round(asked / share))} requests")
+            session.progress(f"{named}: {number} of about {max(number, round(number / share))} requests")
         yield page
         try:
             params = steps.send(page)
@@ -110,7 +110,7 @@ def pages(
 
 
 def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: int) -> None:
-    """Refuse a page whose rows all lie outside of the window [µs] that the request names."""
+    """Raise `SchemaError` if all rows of a page are outside of the requested window [µs]."""
     paging = endpoint.paging
     if paging is None or not (paging.start and paging.end and page.times):
         return
@@ -118,13 +118,13 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
     newest = max(page.times)
     if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
         days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
-        asked = f"{days[0]} to {days[1]}"
-        told = f"{days[2]} to {days[3]}"
-        raise SchemaError(f"{endpoint.where}: requested {asked}, rows are of {told}")
+        raise SchemaError(
+            f"{endpoint.where}: requested {days[0]} to {days[1]}, rows are of {days[2]} to {days[3]}"
+        )
 
 
 def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -> None:
-    """Refuse a page about another contract than the one that the request names."""
+    """Raise `SchemaError` if a page is about another contract than requested."""
     pasts = (page.payments, page.oi, page.prices, page.positioning, page.taken, page.books)
     contracts = {row.instrument.name: row.instrument.symbol for rows in pasts for row in rows}
     named = {*contracts.values()}
@@ -139,7 +139,7 @@ def require_contract(endpoint: VenueEndpoint, page: Records, item: Instrument) -
 
 
 def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
-    """Return the requests that refill a table, in the order of preference."""
+    """Return the requests that refill a table, in order of preference."""
     return [
         endpoint
         for what in TABLES[table]
@@ -149,10 +149,10 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpo
 
 
 class PartialPage(NamedTuple):
-    """A page of which rows were left out: the part of the window that it is about, and why.
+    """An incomplete page: the affected window, and the reason.
 
-    With `missing`, so many rows of this part are missing at the step of the series; with `is_open`
-    no row follows them.
+    `missing` is the number of rows that are missing at the step of the series. With `is_open` the last rows
+    are missing.
     """
 
     window: times.Window
@@ -162,13 +162,13 @@ class PartialPage(NamedTuple):
 
     @classmethod
     def of(cls, page: Records, window: times.Window) -> PartialPage | None:
-        """Return the page where it is one, cut to a window; None where no row was left out."""
+        """Return a page with omitted rows, cut to a window; None if it is complete."""
         if not page.left_out:
             return None
         start, end = window
         if page.times:
             stamps = pd.to_datetime([min(page.times), max(page.times)], unit="us", utc=True)
-            # A row that was left out may be at an edge of the page
+            # An omitted row may be at an edge of the page.
             start = max(start, stamps[0] - _BESIDE)
             end = min(end, stamps[1] + _BESIDE)
         error = f"{len(page.left_out)} rows left out: {page.left_out[0]}"
@@ -176,7 +176,7 @@ class PartialPage(NamedTuple):
 
 
 class History(NamedTuple):
-    """The rows of a window, and the pages of which some were left out."""
+    """The rows of a window, and its incomplete pages."""
 
     rows: pd.DataFrame
     partial: list[PartialPage]
@@ -190,26 +190,26 @@ def entries(
     partial: Iterable[PartialPage],
     at: pd.Timestamp | None = None,
 ) -> list[LedgerEntry]:
-    """Return what the ledger says of a window: answered, except for rows that were left out or are missing.
+    """Return the ledger entries of a window: answered, except where rows were omitted or are missing.
 
-    `at` is the time of the answer.
+    `at` is the time of the response.
     """
-    found = list[LedgerEntry]()
+    result = list[LedgerEntry]()
     start = window.start
     for page in sorted(partial, key=lambda page: page.window.start):
         first = max(page.window.start, start)
         last = min(page.window.end, window.end)
         if first < last:
             if start < first:
-                found.append(LedgerEntry(exchange, symbol, start, first))
+                result.append(LedgerEntry(exchange, symbol, start, first))
             incomplete_at = at if page.missing else None
-            found.append(
+            result.append(
                 LedgerEntry(exchange, symbol, first, last, page.error, None, incomplete_at, page.is_open)
             )
             start = last
     if start < window.end:
-        found.append(LedgerEntry(exchange, symbol, start, window.end))
-    return found
+        result.append(LedgerEntry(exchange, symbol, start, window.end))
+    return result
 
 
 def history(
@@ -217,7 +217,7 @@ def history(
 ) -> History:
     """Walk one history of one contract and return the rows of the window.
 
-    A page that fails is an error. Rows of a page that fail alone are left out, and the page is named.
+    A page that fails raises. Single rows that fail are omitted, and their page is in `History.partial`.
     """
     first = times.us(window.start - _BEFORE.get(table, pd.Timedelta(0)))
     last = times.us(window.end)
@@ -227,8 +227,8 @@ def history(
     marks = endpoint.marks
     if marks is not None and (table == DATED if DATED in endpoint.tables else not item.inverse):
         prices = Records()
-        asked = {marks.symbol: contract_name(marks, item)}
-        for page in pages(session, marks, first, last, asked, context=context):
+        of_contract = {marks.symbol: contract_name(marks, item)}
+        for page in pages(session, marks, first, last, of_contract, context=context):
             require_contract(marks, page, item)
             prices.add(page)
         prices.prices = list({row.time: row for row in prices.prices}.values())  # pages overlap by a row
@@ -240,8 +240,8 @@ def history(
     for page in pages(session, endpoint, first, last, given, context=context):
         require_contract(endpoint, page, item)
         records.add(page)
-        if (lacking := PartialPage.of(page, window)) is not None:
-            partial.append(lacking)
+        if (incomplete := PartialPage.of(page, window)) is not None:
+            partial.append(incomplete)
     _require_past(endpoint, records, session.clock.utc())
     frame = _of_window(endpoint, records, item, table, window)
     if table not in _EVENTS:
@@ -258,10 +258,10 @@ def _require_whole(
     table: str,
     window: times.Window,
 ) -> None:
-    """Refuse rows of a contract that trades which end long before the window, or are some of them only.
+    """Raise `SchemaError` if rows of a traded contract end long before the window, or are too sparse.
 
-    An empty one may lie before the listing, or be of a new contract, while others have rows until now; but
-    one of payments not while the contract is listed and others are paid.
+    An empty history may be before the listing, or of a new contract, if other contracts have rows until now.
+    Payments of a listed contract may not be empty while others are paid.
     """
     where = f"{endpoint.where}: {item.name}"
     now = session.clock.utc()
@@ -269,9 +269,10 @@ def _require_whole(
     is_recent = end >= now - _ENDS_WITHIN
     first = window.end if item.listed is None else pd.Timestamp(item.listed, unit="us", tz="UTC")
     is_due = table == "funding_settlements" and max(first, window.start) < end - _ENDS_WITHIN
-    newest = frame["time"].max() if len(frame) else window.start if is_recent or is_due else end
+    empty_end = window.start if is_recent or is_due else end  # how far an empty history reaches
+    newest = frame["time"].max() if len(frame) else empty_end
     is_short = item.active and newest < end - _ENDS_WITHIN
-    others = is_short and frame.empty and _tells_of_another(session, endpoint, item, table, end)
+    others = is_short and frame.empty and _has_rows_of_another(session, endpoint, item, table, end)
     if is_short and (len(frame) or (is_due if others else is_recent)):
         raise SchemaError(
             f"{where} is traded, and its rows end at {times.iso(newest)}, in a window until {times.iso(end)}"
@@ -287,7 +288,7 @@ def _require_whole(
 
 
 def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) -> None:
-    """Refuse a history with rows of the future: its times are of another zone or unit."""
+    """Raise `SchemaError` for rows in the future, whose times have another zone or unit."""
     pasts: tuple[Sequence[Any], ...] = (
         records.payments,
         records.oi,
@@ -302,7 +303,7 @@ def _require_past(endpoint: VenueEndpoint, records: Records, now: pd.Timestamp) 
 
 
 def _require_grid(frame: pd.DataFrame, step: int, where: str) -> None:
-    """Refuse rows that are off the grid of their step [µs]: of a finer step, or between two steps."""
+    """Raise `SchemaError` for rows that are not on the grid of their step [µs]."""
     stamps = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
     is_off = is_off_grid(stamps, step)
     if is_off.any():
@@ -311,13 +312,13 @@ def _require_grid(frame: pd.DataFrame, step: int, where: str) -> None:
         raise SchemaError(f"{where}: {count} rows are off the {step_text(step)} grid, first {first}")
 
 
-def _tells_of_another(
+def _has_rows_of_another(
     session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, end: pd.Timestamp
 ) -> bool:
-    """Return whether a request has rows of the last day of BTC, or of the first contract that it is about."""
+    """Return whether an endpoint has rows of the last day for BTC, or for its first contract."""
     listing = session.shared.listing
     listed = [] if listing is None else listing.contracts.by_symbol.values()
-    other = min(filter(endpoint.covers, listed), key=lambda one: one.symbol != "BTC", default=item)
+    other = min(filter(endpoint.covers, listed), key=lambda contract: contract.symbol != "BTC", default=item)
     last_day = times.Window(end - _ENDS_WITHIN, end)
     return other.symbol != item.symbol and len(history(session, endpoint, other, table, last_day).rows) > 0
 
@@ -325,6 +326,7 @@ def _tells_of_another(
 def _of_window(
     endpoint: VenueEndpoint, records: Records, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
+    """Return the rows of a table in a window; of rows in two pages the last one."""
     records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
     records.taken = list({row.time: row for row in records.taken}.values())
     records.positioning = list({(row.time, row.kind): row for row in records.positioning}.values())
@@ -338,6 +340,6 @@ def _of_window(
     if table == "volume_taker":
         unvalued = frame.loc[inside, "buy_usd"].isna().tolist()
     if table in ("oi_history", "volume_taker") and any(unvalued):
-        why = f"{table} of {item.name} is in coins, and no price of the same minutes is at hand"
+        why = f"{table} of {item.name} is in coins, without prices of the same minutes"
         raise SchemaError(f"{endpoint.where}: {why}")
     return tables.TABLES[table].conform(frame[inside])

@@ -1,7 +1,7 @@
-"""Liquidations by request: from a venue's public list of them, or from the trades that they are among.
+"""Liquidations by request: from a venue's public list of liquidations, or from its list of all trades.
 
-A stream tells the same event by another id, price and clock. Where the path of a venue changes, one that came
-by both agrees in contract, side and coins, and in the instant to a second.
+A stream has another ID, price and clock for the same event. If a venue's path changes between stream and
+requests, the same event has equal contract, side and coins in both, and times within a second.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from derivdata.support import times
 from derivdata.support.times import Window
 
 LIQUIDATIONS = "liquidations_fills"
-_OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation a little after it
-_LONGEST = pd.Timedelta(1, "h")  # of a poll; what is older is left to the refills
+_OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation some seconds later
+_LONGEST = pd.Timedelta(1, "h")  # maximum window of a poll; refills request older ones
 _APART = pd.Timedelta(1, "s")
 _SAME_COINS = 1e-6
 
 
 class ListWalk(NamedTuple):
-    """One list to walk: a request, the value of its parameter `symbol`, and the contract if it is of one."""
+    """A list to walk: request, value of its parameter `symbol`, and the contract if it is about one."""
 
     endpoint: VenueEndpoint
     name: str
@@ -41,84 +41,84 @@ class ListWalk(NamedTuple):
 
 
 class WalkedRows(NamedTuple):
-    """The liquidations of a window, and the instant from which on none is missing."""
+    """The liquidations of a window, and the time from which they are complete."""
 
     rows: pd.DataFrame
-    whole_from: pd.Timestamp
-    partial: list[PartialPage]  # pages of which rows were left out
+    complete_from: pd.Timestamp
+    partial: list[PartialPage]  # pages with omitted rows
 
 
 def covers_all(endpoint: VenueEndpoint) -> bool:
-    """Whether a request is about all contracts, or those of a currency, and not about one."""
+    """Return whether a request is about all contracts, or those of a currency, and not about one."""
     return not endpoint.symbol or bool(endpoint.each)
 
 
 def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[ListWalk]:
-    """Return the lists that hold the liquidations of a symbol, of all its contracts; of all (None)."""
+    """Return the lists with the liquidations of all contracts of a symbol, or of all symbols (None)."""
     if symbol is None:
         return [ListWalk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]
     walks = []
     for item in contracts.items:
         if item.symbol == symbol and item.perpetual and item.active:
-            fitting = [e for e in endpoints if not covers_all(e) and e.covers(item)]
-            walks += [ListWalk(e, contract_name(e, item), item) for e in fitting[:1]]
+            covering = [e for e in endpoints if not covers_all(e) and e.covers(item)]
+            walks += [ListWalk(e, contract_name(e, item), item) for e in covering[:1]]
     return walks
 
 
 def liquidations(session: VenueSession, walks: Sequence[ListWalk], window: Window) -> WalkedRows:
-    """Walk some lists over a window; rows of shortly before it come along, and have the ids they had."""
+    """Walk lists over a window, with the rows shortly before it; their IDs do not depend on the window."""
     first = times.us(window.start - _OVERLAP)
     last = times.us(window.end)
     rows: list[Liquidation] = []
-    whole = first
+    complete_from = first
     partial = list[PartialPage]()
-    for one in walks:
-        listed, reached, lacking = _walked(session, one, first, last)
-        partial += lacking
+    for walk in walks:
+        listed, reached, incomplete = _walked(session, walk, first, last)
+        partial += incomplete
         rows += [row for row in listed if first <= row.time < last]
-        whole = max(whole, reached)
+        complete_from = max(complete_from, reached)
     name = session.venue.exchange
     frame = frames(name, Records(liquidations=rows), [LIQUIDATIONS])[LIQUIDATIONS]
-    since = pd.Timestamp(whole, unit="us", tz="UTC").as_unit("us")
+    since = pd.Timestamp(complete_from, unit="us", tz="UTC").as_unit("us")
     return WalkedRows(frame, max(window.start, since), partial)
 
 
 def _walked(
-    session: VenueSession, one: ListWalk, first: int, last: int
+    session: VenueSession, walk: ListWalk, first: int, last: int
 ) -> tuple[list[Liquidation], int, list[PartialPage]]:
-    """Return the rows of all pages, from when on [µs] they are whole, and pages that lack rows.
+    """Return the rows of all pages, the time [µs] from which they are complete, and incomplete pages.
 
-    Equal rows of one instant are different fills. Pages by time overlap: of each row the most that one page
-    shows count, since the page that an edge does not cut shows all of them. Pages by cursor do not.
+    Equal rows with one time are different fills. Pages by time overlap, so the maximum count of a row in one
+    page is used: a page whose edge does not cut the rows has all of them. Pages by cursor do not overlap.
     """
-    endpoint = one.endpoint
+    endpoint = walk.endpoint
     rows = Counter[Liquidation]()
-    context = None if one.item is None else {"instrument": one.item.name}
+    context = None if walk.item is None else {"instrument": walk.item.name}
     limit = endpoint.paging.limit if endpoint.paging else 0
     by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
     page = Records()
     partial = list[PartialPage]()
     window = Window(*pd.to_datetime([first, last], unit="us", utc=True).as_unit("us"))
-    given = {endpoint.symbol: one.name} if one.name else {}
+    given = {endpoint.symbol: walk.name} if walk.name else {}
     for page in pages(session, endpoint, first, last, given, context=context):
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
-            why = f"a page of {limit} rows is of one instant, which may have more"
+            why = f"all {limit} rows of a page have the same time, so more may be missing"
             raise SchemaError(f"{endpoint.where}: {why}")
-        if (lacking := PartialPage.of(page, window)) is not None:
-            partial.append(lacking)
-        shown = Counter(page.liquidations)
-        rows = rows + shown if by_cursor else rows | shown
+        if (incomplete := PartialPage.of(page, window)) is not None:
+            partial.append(incomplete)
+        counts = Counter(page.liquidations)
+        rows = rows + counts if by_cursor else rows | counts  # | is the maximum of counts
     descending = endpoint.paging is not None and endpoint.paging.descending
     is_cut = descending and limit and len(page.times) >= limit and min(page.times) > first
-    # The end of a list may cut equal rows of its oldest instant.
+    # The end of a list may cut equal rows with its oldest time, so rows begin after it.
     rows = Counter({row: 1 if row.order_id else count for row, count in rows.items()})
     return [*rows.elements()], min(page.times) + 1 if is_cut else first, partial
 
 
 class LiquidationPolls:
-    """The liquidations of one venue, asked for again from where the last poll that was answered ended.
+    """The liquidations of one venue, requested from the end of the last answered poll.
 
-    Where a venue has no list of all, `symbols` are asked for one by one.
+    If a venue does not list all liquidations, each of `symbols` is requested.
     """
 
     def __init__(self, session: VenueSession, symbols: Sequence[str], *, unconfirmed: bool) -> None:
@@ -130,14 +130,14 @@ class LiquidationPolls:
         self._answered: dict[str | None, pd.Timestamp] = {}
 
     @property
-    def is_told(self) -> bool:
-        """Whether there is anything to ask for."""
+    def is_available(self) -> bool:
+        """Whether the venue has requests for liquidations."""
         return bool(self._endpoints and self._scopes)
 
     def poll(
         self, contracts: Contracts, now: pd.Timestamp
     ) -> tuple[list[pd.DataFrame], list[LedgerEntry], str]:
-        """Return the rows since the last poll, what was asked for them, and the last error."""
+        """Return the rows since the last poll, ledger entries, and the last error."""
         rows: list[pd.DataFrame] = []
         requests: list[LedgerEntry] = []
         error = ""
@@ -164,19 +164,19 @@ class LiquidationPolls:
 def answered_requests(
     exchange: str, symbol: str | None, window: Window, fills: WalkedRows
 ) -> list[LedgerEntry]:
-    """Return the ledger's entries for a window that was answered from an instant on."""
-    whole_from = fills.whole_from
-    if whole_from >= window.end:
+    """Return the ledger entries of a window that was answered from some time on."""
+    complete_from = fills.complete_from
+    if complete_from >= window.end:
         return [LedgerEntry(exchange, symbol, *window, "the venue's list begins later")]
-    answered = entries(exchange, symbol, Window(whole_from, window.end), fills.partial)
-    if whole_from > window.start:
-        lost = f"the venue's list begins at {whole_from:%Y-%m-%d %H:%M:%S}"
-        answered.append(LedgerEntry(exchange, symbol, window.start, whole_from, lost))
+    answered = entries(exchange, symbol, Window(complete_from, window.end), fills.partial)
+    if complete_from > window.start:
+        error = f"the venue's list begins at {complete_from:%Y-%m-%d %H:%M:%S}"
+        answered.append(LedgerEntry(exchange, symbol, window.start, complete_from, error))
     return answered
 
 
 def has_two_paths(venue: Venue) -> bool:
-    """Return whether a venue tells its liquidations both by a stream and by request."""
+    """Return whether a venue has liquidations both by a stream and by request."""
     return venue.stream is not None and any(
         endpoint.what == "liquidations" and endpoint.method != "WS" for endpoint in venue.endpoints
     )
@@ -185,10 +185,10 @@ def has_two_paths(venue: Venue) -> bool:
 def without_other_path(
     archive: Archive, exchange: str, rows: pd.DataFrame, own: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Return the fills of one venue except those that the archive has by the venue's other path.
+    """Return the fills of one venue without those that the archive has by the venue's other path.
 
-    `own` are ids of what came by the same path before: such a row is another event, however alike. Each
-    stored row represents one of `rows` at most: equal fills of one instant are different events.
+    `own` has the IDs of earlier fills by the same path, which are other events even if they look equal. Each
+    stored row matches at most one of `rows`, since equal fills with one time are different events.
     """
     if rows.empty:
         return rows
@@ -204,16 +204,18 @@ def without_other_path(
         return rows
     is_new = []
     for row in rows.itertuples():
-        twins = others[str(row.symbol), str(row.side)]
-        twin = None if row.order_id in stored_ids else next((t for t in twins if _is_twin(row, *t)), None)
-        if twin is not None:
-            twins.remove(twin)
-        is_new.append(twin is None)
+        candidates = others[str(row.symbol), str(row.side)]
+        match = None
+        if row.order_id not in stored_ids:
+            match = next((candidate for candidate in candidates if _is_same(row, *candidate)), None)
+        if match is not None:
+            candidates.remove(match)
+        is_new.append(match is None)
     return rows[is_new]
 
 
-def _is_twin(row: object, time: pd.Timestamp, quantity: float) -> bool:
-    """Return whether a stored row may be the same event: some venues count what is ordered, others fills."""
+def _is_same(row: object, time: pd.Timestamp, quantity: float) -> bool:
+    """Return whether a stored row may be the same event; its quantity is of the order or of the fill."""
     coins = (row.quantity, row.filled_quantity)  # type: ignore[attr-defined]
     near = abs(row.time - time) <= _APART  # type: ignore[attr-defined]
-    return near and any(isclose(each, quantity, rel_tol=_SAME_COINS) for each in coins)
+    return near and any(isclose(count, quantity, rel_tol=_SAME_COINS) for count in coins)

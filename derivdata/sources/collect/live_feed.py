@@ -1,4 +1,4 @@
-"""Tables as they come from the venues: pushed where a channel has them, else polled."""
+"""Live tables from the venues, pushed by a channel if it has them, else polled."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
 _DRAIN_SECONDS = 1.0
 _END_SECONDS = 30.0
 _MINUTE = pd.Timedelta(1, "min")
-_UNHEARD = "nothing was heard of the channel"
+_UNHEARD = "nothing was received from the channel"
 _CONNECTING = "the channel was not connected yet"
 _UNREAD = "it was not read in time: the reader is slower than the venues"
 
 
 class Update(NamedTuple):
-    """Rows of a table as they came; of ``"coverage"`` the windows that were answered, and gaps."""
+    """New rows of a table; rows of ``"coverage"`` are answered windows and gaps."""
 
     table: str
     rows: pd.DataFrame
 
 
 def _enter(entries: list[LedgerEntry], entry: LedgerEntry) -> None:
-    """Add a window, to the one before it where that is of the same kind."""
+    """Add a window, or extend the window before it if both are of the same kind."""
     for place, before in enumerate(entries):
         if before._replace(start=entry.start, end=entry.end) == entry and before.end == entry.start:
             entries[place] = before._replace(end=entry.end)
@@ -56,9 +56,9 @@ def _enter(entries: list[LedgerEntry], entry: LedgerEntry) -> None:
 
 @dataclass
 class _Batch:
-    """What one poll or one channel brought: rows and entries by table.
+    """Result of one poll or one channel: rows and ledger entries by table.
 
-    The rows of a channel came within `span`; the windows that they are of may be told later.
+    The rows of a channel arrived within `span`; their windows may be reported later.
     """
 
     rows: dict[str, pd.DataFrame]
@@ -78,34 +78,34 @@ class _Batch:
 
 @dataclass
 class _Channel:
-    """A channel that is listened to, and until when it was told whether it was heard."""
+    """A channel, and the end of its reported windows."""
 
     stream: VenueStream
     reached: pd.Timestamp
     drained: pd.Timestamp
     error: str = ""
-    is_told: bool = False
+    is_reported: bool = False
     is_broken: bool = False
     entries: list[LedgerEntry] = field(default_factory=list)
 
     @property
     def is_due(self) -> bool:
-        """Whether to tell the windows: of a gap, or of a minute."""
+        """Whether to report windows: there is a gap, or a window of a minute."""
         lengths = (pd.Timestamp(e.end) - pd.Timestamp(e.start) for e in self.entries)
         return any(e.error for e in self.entries) or any(length >= _MINUTE for length in lengths)
 
     def hear(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
-        """Add a window that was heard, or a gap, except the part that was told of before."""
+        """Add a window, or a gap with an `error`, without the time that was reported before."""
         start = max(start, self.reached)
         if start >= end:
             return
         self.reached = end
-        self.is_told = True
+        self.is_reported = True
         _enter(self.entries, LedgerEntry(self.stream.venue.exchange, None, start, end, error))
 
 
 class Live:
-    """Iterates over tables as they come: once, by ``for`` or ``async for``; see `live`."""
+    """An iterator over new rows of tables, by ``for`` or ``async for``, only once; see `live`."""
 
     def __init__(
         self,
@@ -122,27 +122,27 @@ class Live:
         self._clock = clock
         self._most = most
         self._listing: dict[str, threading.Lock] = {}
-        channels = ((name, stream) for name, those in streams.items() for stream in those)
+        channels = ((name, stream) for name, of_venue in streams.items() for stream in of_venue)
         now = clock.utc()
         self._channels = [_Channel(self._stream(*pair), now, now) for pair in channels]
         self._wanted = {
-            n: [t for t in names if state.gives(t) and t not in polls.pushed[n]]
-            for n, state in polls.states.items()
+            name: [table for table in names if state.gives(table) and table not in polls.pushed[name]]
+            for name, state in polls.states.items()
         }
-        # Liquidations that are pushed are compared with the prices that are polled.
+        # Pushed liquidations are compared with polled prices, so these venues are polled, too.
         self._polled = [n for n, wanted in self._wanted.items() if wanted or LIQUIDATIONS in polls.pushed[n]]
         self._status = StatusLine()
         self._first = {*self._polled}
         self._hours: dict[str, pd.Timestamp] = {}
         self._queue: deque[_Batch] = deque()
-        self._lost: list[tuple[str, str, Window]] = []  # table and venue of rows that went unread
+        self._lost: list[tuple[str, str, Window]] = []  # table and venue of dropped rows
         self._problem: BaseException | None = None
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         self._broken: dict[str, set[str]] = {}  # by venue, the tables whose channels cannot be read
-        self._standing_in: set[str] = set()  # venues that are polled for that
-        self._told: set[tuple[str, str]] = set()
+        self._fallbacks: set[str] = set()  # venues that are polled instead
+        self._warned: set[tuple[str, str]] = set()
 
     def __iter__(self) -> Iterator[Update]:
         self._start()
@@ -168,7 +168,7 @@ class Live:
         self.close()
 
     def close(self) -> None:
-        """End the polls, the channels and the iteration; no thread is left."""
+        """End the polls, the channels, the iteration and all threads."""
         self._is_closed = True
         self._clock.stop()
         with self._changed:
@@ -188,7 +188,8 @@ class Live:
             hour = self._clock.utc().floor("h")
             with lock:
                 if name not in self._polled and self._hours.get(name) != hour:
-                    self._hours[name], state.contracts = hour, None  # no poll lists them again
+                    self._hours[name] = hour
+                    state.contracts = None  # list them again, since polls of this venue do not
                 items, context = state.listed()
             return chosen_contracts(items, self._symbols, is_state=is_state), context
 
@@ -204,18 +205,18 @@ class Live:
             self._threads.append(threading.Thread(target=self._work, args=(name,), name=title, daemon=True))
             self._threads[-1].start()
 
-    def _work(self, name: str, is_instead: bool = False) -> None:
-        """Poll a venue, poll it instead of its channels, or listen to them, until the clock is stopped."""
+    def _work(self, name: str, is_fallback: bool = False) -> None:
+        """Poll a venue, poll it instead of its channels, or read the channels, until the clock is stopped."""
         try:
-            if is_instead:
-                self._stand_in(name)
+            if is_fallback:
+                self._poll_instead(name)
             elif name:
                 self._poll(name)
             else:
                 self._listen()
         except Stopped:
             pass
-        except BaseException as problem:  # reaches the thread that iterates
+        except BaseException as problem:  # raised in the iterating thread
             with self._changed:
                 self._problem = problem
                 self._changed.notify_all()
@@ -235,7 +236,7 @@ class Live:
                 return
 
     def _put_poll(self, name: str, state: VenueState, wanted: Sequence[str]) -> None:
-        """Poll a venue once, and hand on what came."""
+        """Poll a venue once, and add the result to the queue."""
         poll = self._polls.poll(name, state)
         rows = {table: poll.frames[table] for table in wanted if table in poll.frames}
         entries = {table: state.entries(poll, table) for table in wanted}
@@ -244,14 +245,14 @@ class Live:
         self._put(self._batch(rows, entries))
 
     def _listen(self) -> None:
-        """Take what the channels brought, each second; report windows each minute, and gaps at once."""
+        """Read the channels each second; report windows each minute, and gaps at once."""
         while not self._clock.wait(_DRAIN_SECONDS):
             for channel in self._channels:
                 since = self._clock.utc()
                 rows, covered, error = channel.stream.drain()
                 channel.error = error or channel.error
                 for window in covered:
-                    why = channel.error or (_UNHEARD if channel.is_told else _CONNECTING)
+                    why = channel.error or (_UNHEARD if channel.is_reported else _CONNECTING)
                     channel.hear(channel.reached, window.start, why)
                     channel.hear(window.start, window.end)
                 now = self._clock.utc()
@@ -273,21 +274,21 @@ class Live:
                     self._put(batch)
 
     def _look_after(self, channel: _Channel, now: pd.Timestamp) -> None:
-        """Have the tables of a channel that cannot be read polled until it can."""
+        """Poll the tables of an unreadable channel until it can be read again."""
         name = channel.stream.venue.exchange
         channel.is_broken = channel.stream.is_broken(now)
         broken = [c for c in self._channels if c.is_broken and c.stream.venue.exchange == name]
         self._broken[name] = {table for c in broken for table in c.stream.tables if table in self._names}
-        if self._broken[name] and name not in self._standing_in:
-            self._standing_in.add(name)
+        if self._broken[name] and name not in self._fallbacks:
+            self._fallbacks.add(name)
             title = f"derivdata-live-{name}-instead"
             self._threads.append(
                 threading.Thread(target=self._work, args=(name, True), name=title, daemon=True)
             )
             self._threads[-1].start()
 
-    def _stand_in(self, name: str) -> None:
-        """Poll the tables of a venue whose channels cannot be read, at once and then each minute."""
+    def _poll_instead(self, name: str) -> None:
+        """Poll the tables of a venue's unreadable channels, at once and then each minute."""
         state: VenueState | None = None
         wanted: set[str] = set()
         while self._broken[name]:
@@ -296,34 +297,36 @@ class Live:
                 if state is not None:
                     state.session.close()
                 state = self._polls.stand_in(name, sorted(wanted))
-            told = [table for table in sorted(wanted) if state.gives(table)]
-            if told:
-                self._put_poll(name, state, told)
+            available = [table for table in sorted(wanted) if state.gives(table)]
+            if available:
+                self._put_poll(name, state, available)
             if self._clock.wait(until_next_minute(self._clock.utc())):
                 break
         if state is not None:
             state.session.close()
-        self._standing_in.discard(name)
+        self._fallbacks.discard(name)
 
     def _leave_out(self, name: str, rows: dict[str, pd.DataFrame], now: pd.Timestamp) -> str:
-        """Leave out liquidations far from the last prices of the venue, and return which."""
+        """Drop liquidations far from the venue's last prices, and return a text about them."""
         if LIQUIDATIONS not in rows:
             return ""
         rows[LIQUIDATIONS], why = self._polls.states[name].sound_fills(rows[LIQUIDATIONS], now)
         return why
 
     def _batch(self, rows: Mapping[str, pd.DataFrame], entries: dict[str, list[LedgerEntry]]) -> _Batch:
-        """Return the rows of the chosen tables and symbols, without tables that have none."""
-        kept = {}
+        """Return the rows of the wanted tables and symbols, without empty tables."""
+        wanted = {}
         for table, frame in rows.items():
-            if table in self._names:
-                chosen = frame if self._symbols is None else frame[frame["symbol"].isin(self._symbols)]
-                if len(chosen):
-                    kept[table] = chosen.reset_index(drop=True)
-        return _Batch(kept, {table: windows for table, windows in entries.items() if windows})
+            if table not in self._names:
+                continue
+            if self._symbols is not None:
+                frame = frame[frame["symbol"].isin(self._symbols)]
+            if len(frame):
+                wanted[table] = frame.reset_index(drop=True)
+        return _Batch(wanted, {table: windows for table, windows in entries.items() if windows})
 
     def _put(self, batch: _Batch) -> None:
-        """Add to the queue; where it is full, the oldest rows go, and their windows become gaps."""
+        """Add to the queue; if it is full, drop the oldest rows, whose windows become gaps."""
         with self._changed:
             self._mark_lost(batch)
             self._queue.append(batch)
@@ -340,12 +343,12 @@ class Live:
                 if old.span is not None:
                     for table, rows in old.rows.items():
                         self._lost.append((table, str(rows["exchange"].iloc[0]), old.span))
-                    for one in self._queue:
-                        self._mark_lost(one)
+                    for queued in self._queue:
+                        self._mark_lost(queued)
             self._changed.notify_all()
 
     def _mark_lost(self, batch: _Batch) -> None:
-        """Make gaps of the windows of a batch in which rows of a channel came that went unread."""
+        """Turn the windows of a batch into gaps where dropped rows of a channel arrived."""
         for loss in [*self._lost]:
             table, exchange, span = loss
             for place, entry in enumerate(batch.entries.get(table, [])):
@@ -364,9 +367,10 @@ class Live:
             if self._problem is not None:
                 raise self._problem
             batch = self._queue.popleft() if self._queue else _Batch({}, {})
-        for table, entry in ((table, e) for table, entries in batch.entries.items() for e in entries):
-            if entry.error not in ("", _CONNECTING) and (entry.exchange, table) not in self._told:
-                self._told.add((entry.exchange, table))
+        pairs = [(table, entry) for table, entries in batch.entries.items() for entry in entries]
+        for table, entry in pairs:
+            if entry.error not in ("", _CONNECTING) and (entry.exchange, table) not in self._warned:
+                self._warned.add((entry.exchange, table))
                 warn_caller(f"{entry.exchange} {table}: {entry.error}; later gaps are rows of coverage")
         return list(batch.updates())
 
@@ -383,76 +387,84 @@ def live(
     addresses: Mapping[str, str] | None = None,
     sockets: Mapping[str, str] | None = None,
 ) -> Live:
-    """Return an iterator of tables as the venues tell them, in the units and columns of every other source.
+    """Return an iterator over live tables of venues, with the units and columns of every other source.
 
     Parameters
     ----------
     tables
-        Tables to follow: ``"funding_history"``, ``["oi_history", "liquidations_fills"]``, or those of the
-        order book, which are asked for each symbol.
+        Tables to follow: ``"funding_history"``, ``["oi_history", "liquidations_fills"]``, or the tables of
+        the order book, which take a request per symbol.
     venues
-        None is all but those that must be named (derive) and those that closed (bitmex).
+        None is all venues except those that must be named (derive) and those that closed (bitmex).
     symbols
         Assets; None is all contracts.
     most
-        How many polls and frames wait to be read; beyond that the oldest rows are dropped, and become gaps.
+        Maximum number of unread polls and frames; beyond it the oldest rows are dropped, and become gaps.
     unconfirmed
-        Whether to ask what the specification could not confirm, too.
+        Whether to send requests that the specification does not confirm, too.
     clock, addresses, sockets
-        The time, and where venues answer instead of their own addresses; for tests and mirrors.
+        Clock, and addresses to use instead of the venues' own; for tests and mirrors.
 
     Returns
     -------
     Live
         An iterable, also by ``async for``, of pairs of a table's name and its new rows. Pairs named
         ``"coverage"`` have a row for each window of time: ``table``, ``exchange``, ``symbol`` (None: all),
-        ``start``, ``end``, whether it was ``answered``, and the ``error`` if not; where the symbol is
-        ``"figures"``, doubtful ones were left out. It ends with ``break``,
-        `close` or the end of a ``with`` block, and leaves no thread.
+        ``start``, ``end``, whether it was ``answered``, and the ``error`` if not; if the symbol is
+        ``"figures"``, doubtful figures were left out. Iteration and all threads end with ``break``, `close`
+        or the end of a ``with`` block.
 
     Raises
     ------
     ValueError
-        No such table or venue; a table that no venue here tells of now; order books without symbols; no
-        table at all; or `most` below 1.
+        A table or venue is unknown; the venues do not publish a table live; order books without symbols;
+        `tables` is empty; or `most` is below 1.
 
     Notes
     -----
-    A venue's channel is listened to where it pushes a table (package websockets), once a second at most for
-    each contract; of all others a poll each minute asks, within a quarter of the venue's published limit. A
-    venue that fails is a notice, the first time of each table, and rows of coverage: the others go on. Rows
-    repeat nothing that the same channel told before, but after a break a venue may tell the newest again.
+    If a venue pushes a table, its channel is used (package websockets), with at most one row per second and
+    contract. Other tables are polled each minute, within a quarter of the venue's published limit. If a venue
+    fails, a notice is given the first time for each table, with rows of coverage; other venues continue.
+    Rows are not repeated within a channel, but after a break a venue may send the newest rows again.
     """
     names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
-    wanted = None if symbols is None else [symbols] if isinstance(symbols, str) else list(symbols)
+    assets = [symbols] if isinstance(symbols, str) else symbols
+    wanted = None if assets is None else list(assets)
     listed = venues.split(",") if isinstance(venues, str) else venues
-    chosen = None if listed is None else [venue_of(name, "venues") for name in listed]
-    if not names or most < 1:
-        raise ValueError("tables: name at least one" if not names else f"most: {most} is less than 1")
+    exchanges = None if listed is None else [venue_of(name, "venues") for name in listed]
+    if not names:
+        raise ValueError("tables: name at least one")
+    if most < 1:
+        raise ValueError(f"most: expected at least 1, got {most}")
     if {*names} & {*BOOKS} and not wanted:
         raise ValueError("symbols: order books need symbols: pass some, symbols=['BTC']")
     ticking: Clock = clock or MachineClock()
     streams: dict[str, list[Stream]] = {}
-    for name in chosen_venues(chosen, unconfirmed=unconfirmed):
-        known = STATE_STREAMS.get(name, ()) if find_spec("websockets") else ()
+    for name in chosen_venues(exchanges, unconfirmed=unconfirmed):
+        available = list(STATE_STREAMS.get(name, ())) if find_spec("websockets") else []
         own = VENUES[name].stream
-        told = (*known, own) if own is not None and LIQUIDATIONS in names else known
-        streams[name] = [one for one in told if {*_tables_of(name, one)} & {*names}]
+        if own is not None and LIQUIDATIONS in names:
+            available.append(own)
+        streams[name] = [stream for stream in available if {*_tables_of(name, stream)} & {*names}]
     polls = VenuePolls(
-        chosen,
+        exchanges,
         ticking,
         symbols=wanted or (),
         names=names,
         depth=wanted or (),
-        streams=[name for name, those in streams.items() if VENUES[name].stream in those],
+        streams=[name for name, of_venue in streams.items() if VENUES[name].stream in of_venue],
         addresses=addresses,
         sockets=sockets,
         unconfirmed=unconfirmed,
-        pushed={n: {t for one in those for t in _tables_of(n, one)} for n, those in streams.items()},
+        pushed={
+            name: {table for stream in of_venue for table in _tables_of(name, stream)}
+            for name, of_venue in streams.items()
+        },
     )
     for name in names:
         if not any(state.gives(name) or name in polls.pushed[n] for n, state in polls.states.items()):
-            raise ValueError(f"tables: none of {', '.join(polls.states)} tells {name!r} of now")
+            listed_venues = ", ".join(polls.states)
+            raise ValueError(f"tables: {name!r} is not published live by {listed_venues}")
     return Live(names, wanted, polls, streams, ticking, most)
 
 

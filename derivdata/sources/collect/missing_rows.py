@@ -1,7 +1,7 @@
-"""Rows that a history lacks at the step of its series, and notices about histories that are rarely right.
+"""Missing rows of a history at the step of its series, and notices about histories that are rarely right.
 
-The step is the resolution of the rows, of payments the interval that each row has. A window without such rows
-is incomplete: it is requested again, until a second answer lacks the same ones (see the ledger).
+The step is the resolution of the rows, or the interval of each payment. A window with missing rows is
+incomplete: it is requested again, until a second response lacks the same rows (see the ledger).
 
 `derivdata.sources.collect.questions` refuses rows that cannot be right. Rows that stand still, are 0, or are
 unlike those of other venues are stored, and named in a notice.
@@ -26,16 +26,16 @@ from derivdata.support import times
 from derivdata.tables.payments import confirmed_runs, is_valid
 
 INCOMPLETE = "incomplete"
-"""How the text begins of a window whose rows are missing at its step."""
+"""First word of the text about a window with missing rows."""
 
 _PAYMENTS = "funding_settlements"
 _REACH = pd.Timedelta(2, "D")
-"""How far around a window stored rows are read: two of the longest steps."""
+"""Time around a window in which stored rows are read: two of the longest steps."""
 _JOINED_WITHIN = pd.Timedelta(1, "D")
 _LISTED_WITHIN = pd.Timedelta(1, "D")
-"""Within what time venues list a row, at the latest."""
+"""Maximum time until venues list a row."""
 _FIRST_STEPS = 2
-"""Steps after its listing until a contract has its first row."""
+"""Steps after the listing of a contract within which its first row is due."""
 _MICROSECOND = pd.Timedelta(1, "us")
 _HOUR_US = 3_600_000_000
 
@@ -46,7 +46,7 @@ def has_step(table: str) -> bool:
 
 
 def joined(windows: Sequence[times.Window]) -> list[times.Window]:
-    """Join windows that are less than a day apart: one request answers them."""
+    """Join windows that are less than a day apart, so that one request covers them."""
     result: list[times.Window] = []
     for window in windows:
         if result and window.start - result[-1].end < _JOINED_WITHIN:
@@ -70,14 +70,14 @@ class Surroundings:
         self._symbol = symbol
         self._groups = [name for name in keyed.key if name not in ("symbol", "exchange", "time")]
         self._groups += ["resolution"] if table != _PAYMENTS and "resolution" not in self._groups else []
-        step = ["interval_hours", "interval_source"] if table == _PAYMENTS else []
-        self._columns = ["time", *step, *self._groups]
+        step_columns = ["interval_hours", "interval_source"] if table == _PAYMENTS else []
+        self._columns = ["time", *step_columns, *self._groups]
         start = window.start - _REACH
         end = window.end + _REACH
         self._rows = archive.rows(Query(table, start, end, [symbol], [exchange], self._columns))
 
     def with_next_row(self) -> times.Window:
-        """Return the window until the stored row that follows it: an answer must have this row, too."""
+        """Return the window extended to the next stored row, which a response must have, too."""
         following = self._rows.loc[self._rows["time"] >= self.window.end, "time"]
         if following.empty:
             return self.window
@@ -92,27 +92,27 @@ class Surroundings:
         is_active: bool,
         listed: int | None = None,
     ) -> list[PartialPage]:
-        """Return the parts of a window in which neither an answer nor the archive has rows.
+        """Return the sections of a window in which neither a response nor the archive has rows.
 
-        After the last row, rows of a contract that trades are missing until the end of the window; before the
-        first row, since the contract was `listed` [µs].
+        After the last row, rows of a traded contract are missing until the end of the window; before the
+        first row, they are missing since the contract was `listed` [µs].
         """
-        known = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
-        parts: dict[times.Window, PartialPage] = {}
-        if known.empty:  # the contract has paid nothing
+        present = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
+        sections: dict[times.Window, PartialPage] = {}
+        if present.empty:  # a contract without rows may be without payments
             return []
-        groups = known.groupby(self._groups, observed=True) if self._groups else [((), known)]
+        groups = present.groupby(self._groups, observed=True) if self._groups else [((), present)]
         for _, group in groups:
-            for part in self._of_series(group, window, now, is_active=is_active, listed=listed):
-                parts.setdefault(part.window, part)
-        return list(parts.values())
+            for section in self._of_series(group, window, now, is_active=is_active, listed=listed):
+                sections.setdefault(section.window, section)
+        return list(sections.values())
 
     def late_start(self, rows: pd.DataFrame, window: times.Window) -> str:
-        """Return since when a series has rows, and how many steps of the window are before; else no text."""
-        known = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
-        if known.empty:
+        """Return a text with the first row of a series that begins late in a window, else an empty text."""
+        present = pd.concat([self._rows, rows[self._columns]], ignore_index=True)
+        if present.empty:
             return ""
-        first = known.loc[known["time"].idxmin()]
+        first = present.loc[present["time"].idxmin()]
         if self.table == _PAYMENTS:
             hours = first["interval_hours"]
             step = None if pd.isna(hours) else pd.Timedelta(float(hours), "h")
@@ -128,24 +128,25 @@ class Surroundings:
     def missing_before(
         self, rows: pd.DataFrame, window: times.Window, now: pd.Timestamp
     ) -> list[LedgerEntry]:
-        """Return entries for rows that are missing before a window, where the ledger says answered.
+        """Return ledger entries for rows that are missing before a window in windows marked as answered.
 
-        An interval that later payments confirm tells that payments before them are missing.
+        An interval that later payments confirm may show that earlier payments are missing.
         """
         before = times.Window(window.start - _REACH, window.start)
-        parts = self.missing(rows, before, now, is_active=False)
-        if not parts:
+        sections = self.missing(rows, before, now, is_active=False)
+        if not sections:
             return []
         ledger = self._archive.requests()
         is_own = (ledger["table"] == self.table) & (ledger["exchange"] == self._exchange)
         is_own &= ledger["answered"] & (ledger["source"] == "request")
         is_own &= ledger["symbol"].isna() | (ledger["symbol"] == self._symbol)
         answered = ledger[is_own]
-        return [
-            LedgerEntry(self._exchange, self._symbol, *part.window, part.error, None, now)
-            for part in parts
-            if ((answered["start"] <= part.window.start) & (answered["end"] >= part.window.end)).any()
-        ]
+        result = []
+        for section in sections:
+            start, end = section.window
+            if ((answered["start"] <= start) & (answered["end"] >= end)).any():
+                result.append(LedgerEntry(self._exchange, self._symbol, start, end, section.error, None, now))
+        return result
 
     def _of_series(
         self,
@@ -156,24 +157,27 @@ class Surroundings:
         is_active: bool,
         listed: int | None,
     ) -> Iterable[PartialPage]:
+        """Yield the sections of a window with missing rows of one series."""
         series = series.drop_duplicates("time").sort_values("time")
         stamps = series["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
         if self.table == _PAYMENTS:
             steps = _known_hours(series, stamps) * _HOUR_US
         else:
             length = times.RESOLUTIONS.get(str(series["resolution"].iloc[0]))
-            if length is None:  # polls
+            if length is None:  # rows of polls
                 return
             steps = np.full(len(stamps), float(times.us(length)))
         first = times.us(window.start)
         end = times.us(window.end)
         last = int(stamps[-1])
         step = float(steps[-1])
+        # 1. Gaps between rows, with the number of missing rows in each.
         befores = stamps[:-1]
         afters = stamps[1:]
         of_gaps = steps[1:]
-        counts = np.rint((afters - befores) / of_gaps) - 1.0  # NaN where the step is not known
-        # A payment is listed by the end of the window, another row up to a step later.
+        counts = np.rint((afters - befores) / of_gaps) - 1.0  # NaN where the step is unknown
+        # 2. The gap after the last row. A payment is listed by the end of the window, other rows up to a step
+        # later.
         within = step if self.table == _PAYMENTS else 2.0 * step
         is_sure = self.table != _PAYMENTS or len(stamps) == 1 or stamps[-1] - stamps[-2] == step
         if is_active and is_sure and end > last + within:
@@ -181,15 +185,18 @@ class Surroundings:
             afters = np.append(afters, end)
             of_gaps = np.append(of_gaps, step)
             counts = np.append(counts, np.ceil((end - last) / step) - 1.0)
+        # 3. The gap before the first row.
         due = max(first, first if listed is None else listed)
         lead = float(steps[0])
-        absent = 0.0 if listed is None or lead != lead else np.floor((int(stamps[0]) - due) / lead)
-        if absent >= 1.0 + _FIRST_STEPS:  # the first step may be a part of one
+        absent = 0.0
+        if listed is not None and not np.isnan(lead):
+            absent = np.floor((int(stamps[0]) - due) / lead)
+        if absent >= 1.0 + _FIRST_STEPS:  # the first step may be partial
             text = (
-                f"{int(absent)} rows missing before {times.iso(_instant(int(stamps[0])))} "
+                f"{int(absent)} rows missing before {times.iso(_time(int(stamps[0])))} "
                 f"at a step of {_length(lead)}"
             )
-            yield PartialPage(times.Window(_instant(due), _instant(int(stamps[0]))), text, int(absent))
+            yield PartialPage(times.Window(_time(due), _time(int(stamps[0]))), text, int(absent))
         for place in np.flatnonzero(counts >= 1.0).tolist():
             before = int(befores[place])
             count = int(counts[place])
@@ -197,18 +204,18 @@ class Surroundings:
             stop = min(int(afters[place]), end)
             if start < stop:
                 text = (
-                    f"{count} rows missing after {times.iso(_instant(before))} "
+                    f"{count} rows missing after {times.iso(_time(before))} "
                     f"at a step of {_length(float(of_gaps[place]))}"
                 )
                 is_open = place == len(stamps) - 1 and window.end > now - _LISTED_WITHIN
-                yield PartialPage(times.Window(_instant(start), _instant(stop)), text, count, is_open)
+                yield PartialPage(times.Window(_time(start), _time(stop)), text, count, is_open)
 
 
 def _known_hours(series: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the interval of each payment, NaN where the gap before it may be a new interval.
+    """Return the interval of each payment; NaN where the gap before it may be a new interval.
 
-    The interval is known where it is stated, where later payments confirm it, or where the gap is not an
-    interval that venues use.
+    The interval is known if it is stated, if later payments confirm it, or if the gap is not an interval that
+    venues use.
     """
     hours = series["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
     gaps = np.append(np.nan, np.rint(np.diff(stamps) / _HOUR_US))
@@ -220,7 +227,7 @@ def _known_hours(series: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.
 
 
 def summary(incomplete: Iterable[LedgerEntry]) -> list[str]:
-    """Return one text for all incomplete windows of an answer."""
+    """Return one text for all incomplete windows of a response."""
     texts = [entry.error for entry in incomplete]
     if not texts:
         return []
@@ -228,7 +235,7 @@ def summary(incomplete: Iterable[LedgerEntry]) -> list[str]:
     return [f"{INCOMPLETE}: {texts[0]}{more}"]
 
 
-def _instant(micros: int) -> pd.Timestamp:
+def _time(micros: int) -> pd.Timestamp:
     return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")
 
 
@@ -251,18 +258,18 @@ _OPPOSITE_SHARE = 0.95
 def doubts(
     archive: Archive, exchange: str, table: str, rows: pd.DataFrame, usual_hours: float | None
 ) -> list[str]:
-    """Return a sentence for each doubt about the rows of one contract; the first row in doubt is named."""
+    """Return a sentence, with the first doubtful row, for each doubt about the rows of one contract."""
     if rows.empty:
         return []
-    found = list(series_doubts(exchange, table, rows, usual_hours))
+    texts = list(series_doubts(exchange, table, rows, usual_hours))
     if table == _PAYMENTS:
         ordered = rows.sort_values("time")
-        found += _unlike_peers(archive, exchange, ordered)
-    return [f"{exchange} {table} {rows['symbol'].iloc[0]}: {text}" for text in found]
+        texts += _unlike_peers(archive, exchange, ordered)
+    return [f"{exchange} {table} {rows['symbol'].iloc[0]}: {text}" for text in texts]
 
 
 def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[str]:
-    """Return a doubt about rates that are unlike those of other venues at the same times and intervals."""
+    """Return a doubt about rates that differ from other venues at the same times and intervals."""
     if not set(archive.exchanges(_PAYMENTS)) - {exchange}:
         return []
     start = rows["time"].iloc[0]
@@ -298,9 +305,9 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
     return []
 
 
-def _sentence(rows: pd.DataFrame, place: int, what: str) -> str:
+def _sentence(rows: pd.DataFrame, place: int, relation: str) -> str:
     return (
-        f"{_RATE} is {what} the median of other venues from {_shown(rows, place)} on "
+        f"{_RATE} is {relation} the median of other venues from {_shown(rows, place)} on "
         f"({rows[_RATE].iloc[place]:g} against {rows['peer'].iloc[place]:g})"
     )
 

@@ -1,4 +1,4 @@
-"""The venues that are polled in parallel, their streams, and the workers that refill histories each hour."""
+"""Venues polled in parallel, their streams, and the workers that refill histories each hour."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SHOWN = 3
 
 
 def _listened_to(venues: Sequence[str], named: Sequence[str]) -> dict[str, Stream]:
-    """Return the streams of liquidations of those venues where they are the default, or that are named."""
+    """Return the streams of liquidations that are a venue's default, or whose venue is in `named`."""
     for name in named:
         if name not in VENUES or VENUES[name].stream is None:
-            raise ValueError(f"streams: {name!r} has no stream of liquidations that is known")
+            raise ValueError(f"streams: a stream of liquidations is not known for {name!r}")
     streams = {name: stream for name in venues if (stream := VENUES[name].stream) is not None}
     return {name: stream for name, stream in streams.items() if stream.is_default or name in named}
 
@@ -49,16 +49,16 @@ def until_next_minute(now: pd.Timestamp) -> float:
 def chosen_contracts(
     items: list[Instrument], symbols: Sequence[str] | None, *, is_state: bool = True
 ) -> list[Instrument]:
-    """Return the contracts of some symbols or all; of the state one represents a symbol, as in polls."""
+    """Return the contracts of some symbols or all; with `is_state` only the preferred one of each symbol."""
     items = [*Contracts(items).by_symbol.values()] if is_state else items
     return [item for item in items if symbols is None or item.symbol in symbols]
 
 
 class VenuePolls:
-    """The state of each venue, and which of them refuse this address; options as of `Collector`.
+    """The state of each venue, and the venues that refuse this address; options as of `Collector`.
 
-    Tables that are `pushed`, by venue, are not asked for. `open_interest` is that of before the first poll,
-    by venue and symbol in USD.
+    Tables in `pushed`, by venue, are not polled. `open_interest` is from before the first poll, by venue and
+    symbol in USD.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class VenuePolls:
     ) -> None:
         for name in names or ():
             if name not in tables.TABLES:
-                raise ValueError(f"tables: there is no table {name!r}{did_you_mean(name, tables.TABLES)}")
+                raise ValueError(f"tables: unknown table {name!r}{did_you_mean(name, tables.TABLES)}")
         self.names = names
         self.gone = dict[str, str]()
         self._symbols = symbols
@@ -90,13 +90,13 @@ class VenuePolls:
         self.unconfirmed = unconfirmed
         self._sockets = sockets or {}
         self.pushed = pushed or {}
-        chosen = chosen_venues(venues, unconfirmed=unconfirmed)
-        self.listened = _listened_to(chosen, streams) if self.keeps(LIQUIDATIONS) else {}
-        self.shared = shared_by_host((VENUES[name] for name in chosen), quarantine)
-        needed = {name: {*(names or ())} - {*self.pushed.get(name, ())} for name in chosen}
-        for name in chosen if self.keeps(LIQUIDATIONS) else ():
+        exchanges = chosen_venues(venues, unconfirmed=unconfirmed)
+        self.listened = _listened_to(exchanges, streams) if self.keeps(LIQUIDATIONS) else {}
+        self.shared = shared_by_host((VENUES[name] for name in exchanges), quarantine)
+        needed = {name: {*(names or ())} - {*self.pushed.get(name, ())} for name in exchanges}
+        for name in exchanges if self.keeps(LIQUIDATIONS) else ():
             if any(LIQUIDATIONS in endpoint.tables for endpoint in VENUES[name].endpoints):
-                needed[name].add("prices_history")  # with which liquidations are compared
+                needed[name].add("prices_history")  # liquidations are compared with prices
         self.states = {
             name: VenueState(
                 VenueSession(VENUES[name], clock, address=self.addresses.get(name), shared=shared),
@@ -114,7 +114,7 @@ class VenuePolls:
         }
 
     def keeps(self, table: str) -> bool:
-        """Return whether a table is asked for."""
+        """Return whether a table is collected."""
         return self.names is None or table in self.names
 
     def here(self) -> list[str]:
@@ -122,13 +122,13 @@ class VenuePolls:
         return [name for name in self.states if name not in self.gone]
 
     def ask_again(self) -> None:
-        """Forget what refused this address: it is asked, and named where it still refuses."""
+        """Forget which venues and requests refused this address, so that they are tried again."""
         self.gone.clear()
         for shared in self.shared.values():
             shared.refused.clear()
 
     def stand_in(self, name: str, names: Sequence[str]) -> VenueState:
-        """Return what polls some tables of a venue while its channels cannot be read."""
+        """Return a state that polls some tables of a venue while its channels cannot be read."""
         session = VenueSession(
             VENUES[name], self.clock, address=self.addresses.get(name), shared=self.shared[name]
         )
@@ -138,33 +138,34 @@ class VenuePolls:
         )
 
     def poll(self, name: str, state: VenueState | None = None) -> Poll:
-        """Ask a venue for what is due; an error of an adapter loses this venue's poll alone.
+        """Poll a venue; an error of its adapter affects only this poll.
 
-        Raises `Stopped` or `ArchiveError`, which end all.
+        Raises `Stopped` or `ArchiveError`, which end all polls.
         """
         state = state or self.states[name]
         try:
             poll = state.poll()
         except (Stopped, ArchiveError):
             raise
-        except Exception as problem:  # of an adapter: named in the poll and in the ledger
+        except Exception as problem:  # an adapter's error is stored in the poll and in the ledger
             poll = state.lost(problem)
-        state.session.expected = 0  # more than it made
+        state.session.expected = 0  # only the requests made count from now on
         if poll.gone:
             self.gone[name] = next(iter(poll.failed.values()), "it refuses this address")
         return poll
 
     def line(self, running: Collection[str]) -> str:
-        """Return how many venues and requests are done of how many, and which are slowest to answer."""
+        """Return a line with finished and expected venues and requests, and the slowest venues."""
         sessions = {name: state.session for name, state in self.states.items()}
         done = sum(session.requests for session in sessions.values())
-        of = sum(max(session.requests, session.expected) for session in sessions.values())
+        expected = sum(max(session.requests, session.expected) for session in sessions.values())
         slowest = sorted(running, key=lambda name: -sessions[name].answer_seconds())[:_SHOWN]
-        said = f"; waiting for {', '.join(slowest)}" if slowest else ""
-        return f"{len(sessions) - len(running)} of {len(sessions)} venues, {done} of {of} requests{said}"
+        waiting = f"; waiting for {', '.join(slowest)}" if slowest else ""
+        finished = len(sessions) - len(running)
+        return f"{finished} of {len(sessions)} venues, {done} of {expected} requests{waiting}"
 
     def stream(self, name: str, stream: Stream, contracts: Listed | None = None) -> VenueStream:
-        """Return a channel of a venue, to be started, about some contracts or all."""
+        """Return a channel of a venue about some contracts or all; it is not started."""
         state = self.states[name]
         return VenueStream(
             state.session.venue,
@@ -176,17 +177,19 @@ class VenuePolls:
         )
 
     def state_streams(self, symbols: Sequence[str]) -> list[VenueStream]:
-        """Return the channels of the state of some symbols, to be started: of those tables that are kept."""
-        found = []
-        for name, state in self.states.items() if find_spec("websockets") else ():
+        """Return the channels of collected tables about some symbols; they are not started."""
+        if not find_spec("websockets"):
+            return []
+        collected = []
+        for name, state in self.states.items():
 
             def contracts(state: VenueState = state) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
                 items, context = state.listed()
                 return chosen_contracts(items, symbols), context
 
-            streams = [self.stream(name, one, contracts) for one in STATE_STREAMS.get(name, ())]
-            found += [stream for stream in streams if any(map(self.keeps, stream.tables))]
-        return found
+            streams = [self.stream(name, stream, contracts) for stream in STATE_STREAMS.get(name, ())]
+            collected += [stream for stream in streams if any(map(self.keeps, stream.tables))]
+        return collected
 
     def close(self) -> None:
         """Close every connection."""
@@ -197,16 +200,16 @@ class VenuePolls:
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 _REFILLED = ("funding_settlements", "oi_history")
 _DAY = pd.Timedelta(1, "D")
-"""How far back liquidations are refilled: some stand among all trades, which take many requests."""
+"""Reach of refills of liquidations: lists of all trades take many requests."""
 END_SECONDS = 30.0
-"""How long the end waits for refills that are in the middle of a request; what they had written stays."""
+"""Seconds to wait at the end for refills in the middle of a request; written rows are kept."""
 _MINUTE = pd.Timedelta(1, "min")
 
 
 class Refills:
-    """Workers that ask for the histories of the chosen symbols, one of each venue.
+    """Workers that request the histories of some symbols, one worker per venue.
 
-    Histories are to be whole for `since`, or since where the archive's ledger begins, but not beyond `keep`.
+    Histories are completed for `since`, or from the start of the archive's ledger, but not beyond `keep`.
     """
 
     def __init__(
@@ -225,16 +228,16 @@ class Refills:
         self._clock = polls.clock
         self._since = since
         self._keep = keep
-        known = _REFILLED if polls.names is None else (*_REFILLED, *NAMED_ONLY)
-        self._tables = [name for name in known if polls.keeps(name)]
+        available = _REFILLED if polls.names is None else (*_REFILLED, *NAMED_ONLY)
+        self._tables = [name for name in available if polls.keeps(name)]
         self._started: dict[str, pd.Timestamp] = {}
-        self._told: dict[str, pd.Timestamp] = {}
+        self._reported: dict[str, pd.Timestamp] = {}
         self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
         self._running: set[str] = set()
         self._ended = threading.Condition()
 
     def start_due(self, venues: Sequence[str]) -> None:
-        """Start the workers of an hour, except venues whose refill before is still under way."""
+        """Start the workers of an hour, except for venues whose previous refill is still running."""
         now = self._clock.utc()
         hour = now.floor("h")
         if now - hour < _REFILL_AT:
@@ -244,12 +247,12 @@ class Refills:
             if last < hour and name not in self._running:
                 self._started[name] = hour
                 self._start(name)
-            elif last < hour and self._told.get(name) != hour:
-                self._told[name] = hour
-                self._tell_slow(name, last, hour)
+            elif last < hour and self._reported.get(name) != hour:
+                self._reported[name] = hour
+                self._enter_slow(name, last, hour)
 
-    def _tell_slow(self, name: str, started: pd.Timestamp, hour: pd.Timestamp) -> None:
-        """Enter an hour that a venue's worker did not get to as not answered."""
+    def _enter_slow(self, name: str, started: pd.Timestamp, hour: pd.Timestamp) -> None:
+        """Enter an hour in the ledger as not answered because the venue's worker was busy."""
         why = f"the refill of {started:%Y-%m-%d %H:%M} is still under way"
         self._done.put(Backfilled(failed=[f"{name}: {why}"]))
         for table in self._tables:
@@ -264,32 +267,33 @@ class Refills:
             self._ended.wait_for(lambda: not self._running)
 
     def end(self) -> None:
-        """Wait for the workers a while: their waits have ended with the clock's."""
+        """Wait some time for the workers, whose own waits end when the clock is stopped."""
         with self._ended:
             self._ended.wait_for(lambda: not self._running, END_SECONDS)
 
     def count(self, minute: Minute) -> None:
-        """Add to a minute what was refilled since the last one, or raise why a refill could not write."""
+        """Add the refills since the last call to a minute; raise `ArchiveError` of a failed write."""
         while not self._done.empty():
             done = self._done.get()
             if isinstance(done, ArchiveError):
                 raise done
             for (_, table), rows in done.written.items():
                 minute.rows[table] = minute.rows.get(table, 0) + rows
-            told = sum(part.startswith("history ") for part in minute.failed)
-            minute.failed.update({f"history {told + i}": text for i, text in enumerate(done.failed)})
+            count = sum(label.startswith("history ") for label in minute.failed)
+            for number, text in enumerate(done.failed, count):
+                minute.failed[f"history {number}"] = text
 
     def _start(self, name: str) -> None:
         if not self._symbols:
             return
-        # Daemons, as are all threads that ask venues: a dead one must not hold up an exit.
+        # Daemon threads, as for all requests to venues, so that a slow venue does not delay the exit.
         title = f"derivdata-refill-{name}"
         worker = threading.Thread(target=self._run, args=(name,), name=title, daemon=True)
         self.workers[name] = worker
         self._running.add(name)  # before the start: the worker may be done when it returns
         try:
             worker.start()
-        except RuntimeError:  # no more threads: no one else would take the name out
+        except RuntimeError:  # without a thread, nothing else would remove the name
             with self._ended:
                 self._running.discard(name)
                 self._ended.notify_all()
@@ -303,7 +307,7 @@ class Refills:
             pass
         except ArchiveError as problem:  # ends the collector, in its own thread
             self._done.put(problem)
-        except Exception as problem:  # of an adapter: the polls go on, and the next hour asks again
+        except Exception as problem:  # an adapter's error: polls continue, and the next hour retries
             self._done.put(Backfilled(failed=[f"{name}: {problem!r}"]))
         finally:
             with self._ended:
@@ -311,11 +315,11 @@ class Refills:
                 self._ended.notify_all()
 
     def _refilled(self, name: str) -> Backfilled:
-        """Ask a venue for the histories that the ledger lacks, of the symbols that were chosen."""
+        """Request the missing histories of the symbols from a venue."""
         now = self._clock.utc()
         hour = now.floor("h")
         first = self._first(now)
-        # A payment bears the full hour, and a window ends before its end.
+        # Payments are stamped at the full hour, and the end of a window is exclusive.
         listed = (now - _REFILL_AT).floor("h") + _MINUTE
         windows = {t: (first, listed if t == "funding_settlements" else hour) for t in self._tables}
         if self._polls.keeps(LIQUIDATIONS):
@@ -337,10 +341,10 @@ class Refills:
         return done
 
     def _first(self, now: pd.Timestamp) -> pd.Timestamp:
-        """Return since when histories are to be whole: a restart after a month finds the gap of a month."""
+        """Return the start of the histories to complete, which includes the gap of a long interruption."""
         ledger = self._archive.requests()
-        asked = ledger["table"].isin(self._tables) & ledger["answered"] & (ledger["source"] == "request")
-        earliest = ledger.loc[asked, "start"].min()
+        answered = ledger["table"].isin(self._tables) & ledger["answered"] & (ledger["source"] == "request")
+        earliest = ledger.loc[answered, "start"].min()
         first = now.floor("h") - self._since
         if earliest is not pd.NaT:
             first = min(first, earliest)

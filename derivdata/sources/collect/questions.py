@@ -1,7 +1,7 @@
-"""Questions to rows of venues that are well-formed and may be wrong: too old, in another unit, of other size.
+"""Checks of well-formed rows of venues that may be wrong: too old, in another unit, of another size.
 
-An import asks the person who imports (`derivdata.sources.archive.audit`); here no one is there to answer, so
-that what is doubtful is left out or fails, named, and is asked for again.
+An import asks the user (`derivdata.sources.archive.audit`). The collector cannot ask, so doubtful figures are
+left out or raise an error, and are requested again.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ _AGE = pd.Timedelta(10, "min")
 _AGE_US = times.us(_AGE)
 _SEVERAL = 5
 _JUMP = 3.0
-"""Contracts from which the median counts, and the factor between two polls that no market makes."""
+"""Minimum number of contracts for a median, and the factor between two polls that markets do not reach."""
 _FACTORS = {**dict.fromkeys(("mark", "index_price", "last", "underlying"), 5.0), "change_pct": 1.05}
-"""The same of prices, and of a change, which is compared by the price of 24 hours ago that it tells."""
+"""Factors for prices, and for a change, which is compared by the price 24 hours ago that it implies."""
 _HELD = ("mark", "index_price", "last", "oi_usd", "oi_coins", "volume_usd")
 _HELD_OF_OPTIONS = ("iv", "underlying")
 _HELD_IN_LISTS = ("symbol", "quote", "size", "inverse", "perpetual", "strike", "expiry")
 _FILL_FACTOR = 2.0
-"""How many times the last mark the price of a liquidation may be."""
-_BELIEVED_AFTER = pd.Timedelta(1, "h")
+"""Maximum ratio of a liquidation's price to the last mark, or the inverse."""
+_ACCEPTED_AFTER = pd.Timedelta(1, "h")
 _USUAL_BPS = 1.0
-"""Rates below it count as it: they pass through 0."""
+"""Smaller rates count as this rate, because rates cross 0."""
 _NEAR_USD = 1.25
-"""Factor within which coins × price are the USD next to them: the price may be of another second."""
+"""Tolerance of coins × price relative to USD, since the price may be of another second."""
 _MOST_USD = 1e11
+_UNLISTED = "it is not in a list of contracts"
 OF_SERIES = {"funding_settlements": "rate_bps_8h", "oi_history": "oi_usd", "prices_history": "price_usd"}
 _SERIES = pd.Timedelta(7, "D")
 _MICROSECOND = pd.Timedelta(1, "us")
@@ -48,9 +49,13 @@ _SERIES_ROWS = 50
 
 
 def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp) -> None:
-    """Refuse an answer about the present whose newest own instant is 10 minutes from the clock."""
-    parts: tuple[Sequence[State | Option | OrderBook], ...] = (records.states, records.options, records.books)
-    stamps = [row.time for rows in parts for row in rows if row.time is not None]
+    """Raise `SchemaError` if the newest time in a response about the present is 10 minutes off the clock."""
+    present: tuple[Sequence[State | Option | OrderBook], ...] = (
+        records.states,
+        records.options,
+        records.books,
+    )
+    stamps = [row.time for rows in present for row in rows if row.time is not None]
     if endpoint.every is None and endpoint.what != "book":
         return
     apart = max(stamps, default=times.us(at)) - times.us(at)
@@ -60,35 +65,36 @@ def require_current(endpoint: VenueEndpoint, records: Records, at: pd.Timestamp)
 
 
 class LastPolls:
-    """The last figures of a venue, with which each poll is compared; `open_interest` is by symbol, in USD."""
+    """The last figures of a venue, for comparison with each poll; `open_interest` is by symbol in USD."""
 
     def __init__(self, exchange: str, open_interest: Mapping[str, float] | None = None) -> None:
         self._exchange = exchange
         self._open = dict(open_interest or {})
         self._stored = dict(open_interest or {})
-        # Since when the median is far off, and how far
+        # Time since which the median is far off, and its ratio
         self._jumped: tuple[pd.Timestamp, float] | None = None
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
         self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
-        self._named: set[str] = set()  # contracts that a poll told of
-        self.withheld: Records | None = None  # of the last poll, as they were told, that lost a figure
+        self._named: set[str] = set()  # contracts that were in a poll
+        self.withheld: Records | None = None  # original states of the last poll that lost a figure
         self.prices: dict[str, float] = {}  # the last price of each symbol
 
     def hold(
         self, states: list[State], now: pd.Timestamp, listed: Collection[str] = ()
     ) -> tuple[list[State], dict[str, str], list[str]]:
-        """Return states without the doubtful figures, why tables fail, and what else is to be known.
+        """Return states without doubtful figures, errors by table, and notes.
 
-        A jump of the median contract fails the table, one of a single contract leaves its figure out, until
-        the venue has told it for an hour; so long a contract is left out that no list and no poll named.
+        A jump of the median contract is an error of the table. A jump of a single contract removes its
+        figure, until the venue has sent it for an hour. A contract that is in neither a list nor an earlier
+        poll is removed for an hour, too.
         """
         left_out = list[str]()
-        told = states
+        original = states
         failed = {}
         notes = list[str]()
         if why := self._jump(states, now):
             if self._jumped is None:
-                notes.append(f"{why}; it is believed, since the venue has told it for an hour")
+                notes.append(f"{why}; it is accepted, since the venue has sent it for an hour")
             else:
                 failed["oi_history"] = why
                 states = [row._replace(oi_usd=None, oi_coins=None) for row in states]
@@ -96,62 +102,64 @@ class LastPolls:
         self._named.update(row.instrument.name for row in states)
         states = [self._sound(row, left_out, now) for row in states]
         notes += self._above_caps(states, now)
-        kept = {(row.instrument.name, row.time): row for row in states}
-        lost = [row for row in told if kept.get((row.instrument.name, row.time)) != row]
-        self.withheld = Records(states=lost) if lost else None
-        # Replaced whole: another thread reads it.
+        accepted = {(row.instrument.name, row.time): row for row in states}
+        changed = [row for row in original if accepted.get((row.instrument.name, row.time)) != row]
+        self.withheld = Records(states=changed) if changed else None
+        # A new dictionary, because another thread reads the old one.
         prices = ((row.instrument.symbol, row.mark or row.price or row.last) for row in states)
         self.prices = self.prices | {symbol: price for symbol, price in prices if price}
-        notes += [f"{len(left_out)} left out: {left_out[0]}"] if left_out else []
+        if left_out:
+            notes.append(f"{len(left_out)} left out: {left_out[0]}")
         return states, failed, notes
 
     def _above_caps(self, states: list[State], now: pd.Timestamp) -> list[str]:
-        """Return which rates are above the cap that the venue stated: it may have changed since."""
-        found = list[str]()
+        """Return a note about rates above the venue's stated cap, which may have changed since."""
+        above = list[str]()
         for row in states:
             cap = stated_cap(self._exchange, row.instrument.symbol)
             is_of_interval = row.period_h == row.settle_h
             if cap is not None and is_of_interval and cap.is_broken_by(row.rate, row.period_h, now):
                 bps = (row.rate or 0.0) * units.BPS
-                found.append(f"{row.instrument.name}: rate {bps:g} bps, the cap was {cap.bps:g} on {cap.day}")
-        return [f"{len(found)} rates above the cap: {found[0]}"] if found else []
+                above.append(f"{row.instrument.name}: rate {bps:g} bps, the cap was {cap.bps:g} on {cap.day}")
+        return [f"{len(above)} rates above the cap: {above[0]}"] if above else []
 
     def hold_chain(self, options: list[Option], now: pd.Timestamp) -> tuple[list[Option], list[str]]:
-        """Return options without the figures that jump, and what is left out; as `hold`."""
+        """Return options without figures that jump, and texts about these figures; as `hold`."""
         left_out: list[str] = []
         sound = []
         for row in options:
             figures = {figure: getattr(row, figure) for figure in _HELD_OF_OPTIONS}
             sound.append(row._replace(**self._doubtful(row.name, figures, left_out, now)))
-        self.withheld = Records(options=[a for a, b in zip(options, sound, strict=True) if a != b])
+        self.withheld = Records(
+            options=[row for row, checked in zip(options, sound, strict=True) if row != checked]
+        )
         return sound, left_out
 
     def sound_fills(
         self, rows: pd.DataFrame, now: pd.Timestamp, listed: Iterable[str]
     ) -> tuple[pd.DataFrame, list[str]]:
-        """Return liquidations of `listed` symbols near their last prices, and what is left out."""
+        """Return liquidations of `listed` symbols near their last prices, and texts about the others."""
         listed = set(listed)
-        known = rows["symbol"].astype(object).map(self.prices).to_numpy(dtype="float64")
-        told = rows["fill_price_usd"].fillna(rows["order_price_usd"]).to_numpy(dtype="float64")
-        is_far = (told > _FILL_FACTOR * known) | (told * _FILL_FACTOR < known)
+        marks = rows["symbol"].astype(object).map(self.prices).to_numpy(dtype="float64")
+        prices = rows["fill_price_usd"].fillna(rows["order_price_usd"]).to_numpy(dtype="float64")
+        is_far = (prices > _FILL_FACTOR * marks) | (prices * _FILL_FACTOR < marks)
         is_far |= (rows["time"] > now + _AGE).to_numpy() | ~rows["symbol"].isin(listed).to_numpy()
-        left_out = [
-            f"a liquidation of {row.symbol} at {price:g} on {times.iso(row.time)}: "
-            + (f"the last price is {last:g}" if row.symbol in listed else "no list of contracts names it")
-            for row, price, last in zip(rows[is_far].itertuples(), told[is_far], known[is_far], strict=True)
-        ]
+        left_out = []
+        for row, price, mark in zip(rows[is_far].itertuples(), prices[is_far], marks[is_far], strict=True):
+            reason = f"the last price is {mark:g}" if row.symbol in listed else _UNLISTED
+            left_out.append(f"a liquidation of {row.symbol} at {price:g} on {times.iso(row.time)}: {reason}")
         return rows[~is_far], left_out
 
     def _is_named(self, name: str, listed: Collection[str], left_out: list[str], now: pd.Timestamp) -> bool:
         if not self._named or name in self._named or name in listed:
             return True
-        if now - self._since.setdefault((name, ""), now) >= _BELIEVED_AFTER:
+        if now - self._since.setdefault((name, ""), now) >= _ACCEPTED_AFTER:
             return True
-        left_out.append(f"{name}: no list of contracts names it")
+        left_out.append(f"{name}: {_UNLISTED}")
         return False
 
     def _sound(self, row: State, left_out: list[str], now: pd.Timestamp) -> State:
-        """Return the state of a contract without the figures that others contradict."""
+        """Return the state of a contract without figures that contradict its other figures."""
         name = row.instrument.name
         price = row.mark or row.price or row.last
         doubtful: dict[str, Any] = {}
@@ -173,17 +181,17 @@ class LastPolls:
     def _doubtful(
         self, name: str, figures: dict[str, float | None], left_out: list[str], now: pd.Timestamp
     ) -> dict[str, Any]:
-        """Return the figures of a contract, as None, that are not like those that it told last."""
+        """Return None for each figure of a contract that is far from its last value."""
         doubtful: dict[str, Any] = {}
         for figure, value in figures.items():
             if not value:
                 continue
             key = name, figure
             last = self._last.get(key, value)
-            # A rate may fall at once: with a payment, or with its interval
+            # A rate may fall in one step: with a payment, or with its interval.
             factor = _FACTORS.get(figure, FACTOR)
             is_like = (figure == "rate" or value >= last / factor) and value <= last * factor
-            if not is_like and now - self._since.setdefault(key, now) < _BELIEVED_AFTER:
+            if not is_like and now - self._since.setdefault(key, now) < _ACCEPTED_AFTER:
                 left_out.append(f"{name}: {figure} {value:g} after {last:g}")
                 doubtful[figure] = None
             else:
@@ -192,46 +200,50 @@ class LastPolls:
         return doubtful
 
     def _jump(self, rows: list[State], now: pd.Timestamp) -> str:
-        """Return why open interest is in another unit or of other sides, by the median; "" if not.
+        """Return an error text if the median open interest has another unit or counts other sides, else "".
 
-        It is no longer `_jumped`, and what later polls are compared with, once polls agreed for an hour.
+        Once polls have agreed for an hour, the new values are accepted and `_jumped` is None.
         """
-        told = {r.instrument.symbol: r.oi_usd for r in rows if r.oi_usd and r.instrument.perpetual}
-        ratios = [usd / self._open[symbol] for symbol, usd in told.items() if symbol in self._open]
+        current = {r.instrument.symbol: r.oi_usd for r in rows if r.oi_usd and r.instrument.perpetual}
+        ratios = [usd / self._open[symbol] for symbol, usd in current.items() if symbol in self._open]
         jump = median(ratios) if len(ratios) >= _SEVERAL else 1.0
         if 1 / _JUMP < jump < _JUMP:
-            self._open |= told
+            self._open |= current
             self._jumped = None
             return ""
         since, first = self._jumped or (now, jump)
         agrees = 1 / _JUMP < jump / first < _JUMP
         self._jumped = (since, first) if agrees else (now, jump)
-        if now - self._jumped[0] >= _BELIEVED_AFTER:
-            self._open = told
+        if now - self._jumped[0] >= _ACCEPTED_AFTER:
+            self._open = current
             self._jumped = None
         return (
-            f"{self._exchange}: open interest is {jump:.3g} times that of the last poll, of the median of "
+            f"{self._exchange}: open interest is {jump:.3g} times that of the last poll, by the median of "
             f"{len(ratios)} contracts: not the unit that the venue is known to use"
         )
 
 
-def hold_list(before: Records, told: Records, doubted: dict[str, Instrument]) -> tuple[list[str], list[str]]:
-    """Leave contracts as a venue listed them before where the list now says that they are others.
+def hold_list(
+    before: Records, listed: Records, doubted: dict[str, Instrument]
+) -> tuple[list[str], list[str]]:
+    """Keep the earlier state of contracts that have changed into other contracts in a venue's list.
 
-    Returns those changes, and the ones that are accepted: what was `doubted` in the list before, and
-    contracts that ended or whose steps changed.
+    Returns these changes, and accepted changes: those `doubted` in the list before, contracts that ended, and
+    changed steps.
     """
     earlier = {item.name: item for item in before.instruments}
-    gone = earlier.keys() - {item.name for item in told.instruments}
+    gone = earlier.keys() - {item.name for item in listed.instruments}
     held = list[str]()
-    news = [f"{name} is listed no more" for name in sorted(gone)]
-    then, now = ({row.instrument.name: row.hours for row in one.intervals} for one in (before, told))
+    news = [f"{name} is no longer listed" for name in sorted(gone)]
+    then, now = (
+        {row.instrument.name: row.hours for row in records.intervals} for records in (before, listed)
+    )
     news += [
         f"{name}: interval {now.get(name)} after {then.get(name)}"
         for name in sorted(then.keys() | now.keys() if then else ())
         if now.get(name) != then.get(name)
     ]
-    for place, item in enumerate(told.instruments):
+    for place, item in enumerate(listed.instruments):
         last = earlier.get(item.name, item)
         changes = [
             f"{item.name}: {name} {now} after {then}"
@@ -241,7 +253,7 @@ def hold_list(before: Records, told: Records, doubted: dict[str, Instrument]) ->
         is_other = any(getattr(item, name) != getattr(last, name) for name in _HELD_IN_LISTS)
         if is_other and doubted.get(item.name) != item:
             doubted[item.name] = item
-            told.instruments[place] = last
+            listed.instruments[place] = last
             held += changes
         else:
             doubted.pop(item.name, None)
@@ -250,12 +262,12 @@ def hold_list(before: Records, told: Records, doubted: dict[str, Instrument]) ->
 
 
 def require_plausible(session: VenueSession, archive: Archive, table: str, rows: pd.DataFrame) -> None:
-    """Refuse rows of a history that an import would ask about, or 20 times the series' own last rows.
+    """Raise `SchemaError` for rows that an import would ask about, or 20 times the series' last rows.
 
-    What is refused goes to the quarantine. Raises `ArchiveError` where the archive itself cannot be read.
+    Rejected rows go to the quarantine. Raises `ArchiveError` if the archive cannot be read.
     """
     exchange = session.venue.exchange
-    held = archive.exchanges(table)
+    stored = archive.exchanges(table)
 
     def read(
         symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp, venues: Sequence[str] | None = None
@@ -263,31 +275,31 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         return archive.read(table, start, end + _MICROSECOND, symbols=[*symbols], venues=venues)
 
     try:
-        audit(tables.TABLES[table], rows, held, read, accept=("future", "schedule"))
-        if table in OF_SERIES and len(rows) and held:
+        audit(tables.TABLES[table], rows, stored, read, accept=("future", "schedule"))
+        if table in OF_SERIES and len(rows) and stored:
             first = rows["time"].min()
-            for symbol, part in rows.groupby("symbol", observed=True):
+            for symbol, own in rows.groupby("symbol", observed=True):
                 last = read([str(symbol)], first - _SERIES, first - _MICROSECOND, [exchange])
-                require_like(table, last.tail(_SERIES_ROWS), part.head(_SERIES_ROWS))
+                require_like(table, last.tail(_SERIES_ROWS), own.head(_SERIES_ROWS))
         for text in row_faults(table, rows):
             raise SchemaError(text)
     except (Question, SchemaError) as problem:
         why = f"{exchange} {table}: {problem.finding if isinstance(problem, Question) else problem}"
-        part = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
-        kept = session.shared.quarantine.keep_rows(exchange, table, rows, part)
-        raise SchemaError(f"{why} ({kept})") from None
+        symbol = re.sub(r"\W", "_", str(rows["symbol"].iloc[0]))
+        file = session.shared.quarantine.keep_rows(exchange, table, rows, symbol)
+        raise SchemaError(f"{why} ({file})") from None
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Refuse rows whose median figure is 20 times that of the last rows before them, or the largest rate."""
+    """Raise `SchemaError` if the median is 20 times that of the last rows, or 20 times the largest rate."""
     name = OF_SERIES[table]
     if last.empty or rows.empty:
         return
     before, now = (float(frame[name].abs().median()) for frame in (last, rows))
-    if name == "rate_bps_8h":  # rates may fall, and rise to where they were
+    if name == "rate_bps_8h":  # rates may fall, and rise to earlier values
         before = max(float(last[name].abs().max()), _USUAL_BPS)
         now = max(now, before)
-    if not (before > 0 and now >= 0):  # no figure to hold to: a contract that no one held, or no rate
+    if not (before > 0 and now >= 0):  # nothing to compare with: open interest or rates are 0 or NaN
         return
     if not before / FACTOR <= now <= before * FACTOR:
         raise SchemaError(

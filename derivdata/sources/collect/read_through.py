@@ -1,4 +1,4 @@
-"""An archive that asks the venues for what it lacks: the source of ``dd.connect("venues")``."""
+"""An archive that requests missing rows from the venues: the source of ``dd.connect("venues")``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAMPLED = "funding_history"
 _SOON = pd.Timedelta(2, "h")
 _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
 _SHARE_SECONDS = 10.0
-"""How long a user waits for open interest that takes a request for each contract; the next state has more."""
+"""Seconds for requests of open interest by contract while the user waits; later polls add more."""
 _FIRST = pd.Timestamp("2019-01-01", tz="UTC")
 _FILLED = (*(name for name in HISTORIES if name not in (_SAMPLED, DATED)), LIQUIDATIONS)
 
@@ -39,14 +39,14 @@ _FILLED = (*(name for name in HISTORIES if name not in (_SAMPLED, DATED)), LIQUI
 def open_venues(
     archive: str | os.PathLike[str] | None = None, venues: Sequence[str] | None = None
 ) -> ReadThrough:
-    """Return a source over an archive, the one in the user's data folder unless another is named."""
+    """Return a source over an archive, by default in the user's data folder."""
     return ReadThrough(open_archive(data_folder() / "venues" if archive is None else archive), venues=venues)
 
 
 class ReadThrough:
-    """A store for the service: reads are answered from the archive, after what it lacks was fetched.
+    """A store for the service that fetches missing rows into an archive before it reads them.
 
-    A forked child asks nothing and writes nothing. The fork lock is held while notices change, and in forks.
+    A forked child neither sends requests nor writes. Notices change under the fork lock.
     """
 
     synthetic = False
@@ -75,7 +75,7 @@ class ReadThrough:
         )
         self._polled: pd.Timestamp | None = None
         self._books: dict[tuple[str, str], pd.Timestamp] = {}
-        self._told: set[str] = set()
+        self._given: set[str] = set()
         self._partial: set[str] = set()
         self._notices: list[str] = []
         self._poll_lock = threading.Lock()
@@ -95,75 +95,78 @@ class ReadThrough:
 
     @property
     def identity(self) -> str:
-        """Return the hash of all that was collected."""
+        """Return the hash of all collected rows."""
         return self.archive.identity
 
     @property
     def start(self) -> pd.Timestamp:
-        """Return the first instant that histories may reach."""
+        """Return the earliest time of histories."""
         return _FIRST
 
     @property
     def now(self) -> pd.Timestamp:
-        """Return the first whole second after the newest state, before it the clock's: all rows are past."""
+        """Return the end of the second of the newest state, or the clock's second; all rows are before it."""
         polled = self._polled
         return self.clock.utc().floor("s") if polled is None else polled.ceil("s")
 
     def is_stale(self) -> bool:
-        """Return whether the newest state is older than a minute, or there is none."""
+        """Return whether the newest state is older than a minute or missing."""
         polled = self._polled
         return not self._inherited and (polled is None or self.clock.utc() - polled >= _FRESH)
 
     def refresh(self) -> None:
-        """Ask all venues for their state if the newest is older than a minute; one must have been reached."""
+        """Poll all venues if the newest state is older than a minute; raise if all are unreachable."""
         if not self.is_stale():
             return
         with self._poll_lock:
-            if self.is_stale():  # no other thread has asked in between
+            if self.is_stale():  # another thread may have polled meanwhile
                 self._collector.once()
                 self._status.end()
                 self._require_some_venue()
                 self._polled = self.clock.utc()
-                self._tell_failures()
+                self._warn_of_failures()
 
     def _require_some_venue(self) -> None:
+        """Raise `NetworkError` if all venues are unreachable."""
         shared = self._collector.shared
-        if any(one.answered for one in shared.values()):
+        if any(state.answered for state in shared.values()):
             return
-        reasons = [f"{name} {next(iter(one.list_errors.values()), '')}" for name, one in shared.items()]
+        reasons = [f"{name} {next(iter(state.list_errors.values()), '')}" for name, state in shared.items()]
         more = f"; and {len(reasons) - 2} more" if len(reasons) > 2 else ""
         raise NetworkError(
             "venues",
             f"none of {len(shared)} could be reached: {'; '.join(reasons[:2])}{more}. Check the network and "
-            "the proxy (HTTPS_PROXY); what was collected before is read with "
+            "the proxy (HTTPS_PROXY); read the rows that were collected before with "
             f"dd.connect({str(self.archive.path)!r})",
         )
 
     def take_notices(self) -> list[str]:
-        """Return what the user must know, once: venues that could not be reached, and why."""
+        """Return new notices about unreachable venues and missing tables."""
         with self._fork_lock:
             notices = self._notices
             self._notices = []
         return notices
 
     def _after_fork(self) -> None:
-        """Stop asking in a forked child: its parent continues with the same sockets and archive."""
+        """Stop requests in a forked child, because its parent uses the same sockets and archive."""
         self._poll_lock = threading.Lock()
         self._fork_lock = threading.Lock()
         self._notices = []  # the parent reports them
         self._inherited = True
 
     def tables(self) -> frozenset[str]:
-        """Return the tables that venues fill, if any of them answers, and what else the archive holds."""
-        answers = self._polled is None or any(each.listing for each in self._collector.shared.values())
-        return self.archive.tables() | ({*STATE, *CHAINS, *BOOKS, *_FILLED} if answers else set())
+        """Return the archive's tables, and the tables that venues fill if a venue can be reached."""
+        shared = self._collector.shared.values()
+        if self._polled is not None and not any(state.listing for state in shared):
+            return self.archive.tables()
+        return self.archive.tables() | {*STATE, *CHAINS, *BOOKS, *_FILLED}
 
     def requests(self) -> pd.DataFrame:
         """Return the archive's ledger."""
         return self.archive.requests()
 
     def symbols(self, table: str) -> tuple[str, ...]:
-        """Return the symbols of a table: all that the venues list."""
+        """Return the symbols of a table, including all symbols that the venues list."""
         listed = set(self.archive.symbols(table))
         if table in (*_FILLED, *BOOKS):
             listed |= set(self.archive.symbols("markets_symbol_exchanges"))
@@ -177,22 +180,22 @@ class ReadThrough:
         return tuple(sorted(listed))
 
     def rows(self, query: Query) -> pd.DataFrame:
-        """Return the rows of a query, after what the ledger lacks of it was asked.
+        """Return the rows of a query, after its missing windows were requested.
 
-        Open interest of all symbols is that of polls alone, which cover a venue whole: of the past only the
-        symbols that somebody asked for were fetched, and a total of these would not be the venue's.
-        Liquidations of the past are asked of venues that are named: some stand among all trades.
+        Open interest of all symbols comes from polls only, which cover all symbols of a venue. Backfilled
+        histories have only the symbols of earlier queries, so their total would not be the venue's. Past
+        liquidations are requested only from named venues, because some lists are of all trades.
         """
         table = query.table
         failed = list[str]()
-        self._tell_of_lacking(table)
+        self._warn_of_missing_venues(table)
         named = query.venues is not None if table == LIQUIDATIONS else query.symbols is not None
         if table in _FILLED and named and not self._inherited:
             failed = self._fill(query)
         if table != "oi_history" or query.symbols is not None:
             rows = self.archive.rows(query)
             if table == _SAMPLED:
-                self._tell_of_beginning(query, rows)
+                self._warn_of_late_start(query, rows)
             return self._noted(rows, query, failed)
         columns = query.columns and tuple(dict.fromkeys((*query.columns, "resolution")))
         rows = self.archive.rows(replace(query, columns=columns))
@@ -200,34 +203,36 @@ class ReadThrough:
         return self._noted(polled if query.columns is None else polled[list(query.columns)], query)
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
-        """Add up what `rows` returns of all symbols: of open interest what was polled."""
-        self._tell_of_lacking(query.table)
+        """Add up the rows of all symbols; of open interest only polled rows, as `rows` does."""
+        self._warn_of_missing_venues(query.table)
         sums = self.archive.sums(query, value)
-        return self._noted(sums[sums["resolution"] == "raw"] if query.table == "oi_history" else sums, query)
+        if query.table == "oi_history":
+            sums = sums[sums["resolution"] == "raw"]
+        return self._noted(sums, query)
 
     def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
-        """Return what the archive has of each venue: nothing is fetched for it."""
+        """Return the archive's extents of a table by venue, without requests."""
         return self.archive.extents(table, until)
 
     def newest(self, query: Query) -> pd.DataFrame:
-        """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
+        """Return the newest rows of the last `refresh`; an order book is requested first."""
         table = query.table
         symbols = query.symbols
         venues = query.venues
-        self._tell_of_lacking(table)
+        self._warn_of_missing_venues(table)
         if table == BOOKS[0] and symbols and venues and not self._inherited:
             self._ask_books(symbols, venues)
             query = replace(query, end=max(query.end, self.clock.utc().ceil("s") + pd.Timedelta(1, "us")))
         return self._noted(self.archive.newest(query), query)
 
     def _noted(self, rows: pd.DataFrame, query: Query, failed: Sequence[str] = ()) -> pd.DataFrame:
-        """Add to the provenance of rows which venues they lack, and why, however often it was told."""
+        """Add to the provenance of rows the missing venues with their errors, in each call."""
         gone = self._collector.gone
         lost = self._collector.failed
-        asked = self._collector.venues if query.venues is None else query.venues
-        texts = [f"{name} is left out: {gone[name]}" for name in asked if name in gone]
-        lacking = {name: lost.get(f"{name} {query.table}") for name in asked if name not in gone}
-        texts += [f"{name}: no {query.table}: {why}" for name, why in lacking.items() if why]
+        requested = self._collector.venues if query.venues is None else query.venues
+        texts = [f"{name} is left out: {gone[name]}" for name in requested if name in gone]
+        errors = {name: lost.get(f"{name} {query.table}") for name in requested if name not in gone}
+        texts += [f"{name}: no {query.table}: {why}" for name, why in errors.items() if why]
         origin = rows.attrs.get("provenance", {})
         notices = dict.fromkeys([*origin.get("notices", []), *texts, *failed])
         rows.attrs["provenance"] = {**origin, "notices": list(notices)}
@@ -238,7 +243,7 @@ class ReadThrough:
         self._collector.close()
 
     def _ask_books(self, symbols: Sequence[str], venues: Sequence[str]) -> None:
-        """Ask for the order books that are older than a minute."""
+        """Request the order books that are older than a minute."""
         with self._poll_lock:
             for symbol, exchange in product(symbols, venues):
                 now = self.clock.utc()
@@ -248,25 +253,25 @@ class ReadThrough:
                 if last_request is None or now - last_request >= _FRESH:
                     self._collector.ask_book(exchange, symbol)
                     self._books[symbol, exchange] = now
-                    self._tell_failures()
+                    self._warn_of_failures()
 
     def _fill(self, query: Query) -> list[str]:
-        """Ask for what the ledger lacks of a query, and return what did not come and why."""
-        asked = [
+        """Request the missing windows of a query, and return texts about failed windows."""
+        exchanges = [
             name
             for name in self._collector.venues
             if name not in self._collector.gone and (query.venues is None or name in query.venues)
         ]
         last = min(query.end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
         first = max(query.start, _FIRST)
-        if query.table not in HISTORIES or not asked or first >= last:
+        if query.table not in HISTORIES or not exchanges or first >= last:
             return []
         done = backfill(
             self.archive,
             query.symbols or (),
             first,
             last,
-            venues=asked,
+            venues=exchanges,
             names=[query.table],
             clock=self.clock,
             addresses=self._addresses,
@@ -276,23 +281,23 @@ class ReadThrough:
         self._status.end()
         texts = [text if INCOMPLETE in text else f"{text}: left out" for text in done.failed]
         texts += done.notices
-        self._tell(texts)
+        self._warn(texts)
         return texts
 
-    def _tell_failures(self) -> None:
-        """Add a notice, once, for each table that a venue does not give, and why."""
+    def _warn_of_failures(self) -> None:
+        """Add a notice, once, for each missing table of a venue, with its error."""
         gone = self._collector.gone
-        parts: dict[tuple[str, str], list[str]] = {}
-        for part, why in self._collector.failed.items():
-            exchange, _, what = part.partition(" ")
+        by_error: dict[tuple[str, str], list[str]] = {}
+        for label, why in self._collector.failed.items():
+            exchange, _, subject = label.partition(" ")
             if exchange not in gone:
-                words = f"no answer to {what}" if what.startswith("/") else f"no {what}"
-                parts.setdefault((exchange, why), []).append(words)
-        self._tell([f"{name} is left out: {why}" for name, why in gone.items()])
-        self._tell([f"{name}: {', '.join(words)}: {why}" for (name, why), words in parts.items()])
+                words = f"no response to {subject}" if subject.startswith("/") else f"no {subject}"
+                by_error.setdefault((exchange, why), []).append(words)
+        self._warn([f"{name} is left out: {why}" for name, why in gone.items()])
+        self._warn([f"{name}: {', '.join(words)}: {why}" for (name, why), words in by_error.items()])
 
-    def _tell_of_lacking(self, table: str) -> None:
-        """Add a notice, once, for each venue whose open interest is not polled, or not yet of all."""
+    def _warn_of_missing_venues(self, table: str) -> None:
+        """Add a notice, once, for each venue whose open interest is not polled, or incomplete."""
         if table != "oi_history" or self._inherited:
             return
         texts = [
@@ -306,19 +311,21 @@ class ReadThrough:
                     f"{name}: open interest of {collected} of {wanted} contracts yet, the largest first: it "
                     "takes a request for each, and totals and shares lack the others until later polls"
                 )
-        self._tell(texts)
+        self._warn(texts)
 
-    def _tell_of_beginning(self, query: Query, rows: pd.DataFrame) -> None:
-        """Say where polls begin, of a window that begins before them."""
+    def _warn_of_late_start(self, query: Query, rows: pd.DataFrame) -> None:
+        """Add a notice if a window begins before the first poll."""
         if "time" not in rows or rows.empty or self._inherited:
             return
         first = rows["time"].min()
         if first - query.start > _SOON:
-            said = f"sampled rates begin with the first poll, {first:%Y-%m-%d %H:%M}, after the window asked"
-            self._tell([f"{said}: before it nothing is there; dd.funding.settlements has what was paid"])
+            begin = f"sampled rates begin with the first poll, {first:%Y-%m-%d %H:%M}"
+            self._warn(
+                [f"{begin}, after the start of the window; dd.funding.settlements has earlier payments"]
+            )
 
-    def _tell(self, texts: Sequence[str]) -> None:
-        """Keep each notice once."""
+    def _warn(self, texts: Sequence[str]) -> None:
+        """Add each notice once."""
         with self._fork_lock:
-            self._notices += [text for text in texts if text not in self._told]
-            self._told.update(texts)
+            self._notices += [text for text in texts if text not in self._given]
+            self._given.update(texts)

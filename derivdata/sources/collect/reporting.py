@@ -39,12 +39,12 @@ _GAUGES = {
 }
 _STATUS = "exchange table last_row rows_last_hour lag_minutes holes failed last_error".split()
 _REFILLED_WITHIN = pd.Timedelta(75, "min")
-"""How old the last answer of an hourly refill gets: an hour, and the minutes that it may take."""
-_WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before windows lasted until the next one
+"""Maximum age of the last response of an hourly refill: an hour, and the minutes that it may take."""
+_WINDOW_SECONDS = 60.0  # window of each poll in older ledgers; now windows last until the next poll
 
 
 class StatusLine:
-    """A line at the bottom of a terminal, or under a notebook's cell, that each text replaces."""
+    """A line at the bottom of a terminal or under a notebook's cell that is replaced by each text."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -54,7 +54,7 @@ class StatusLine:
     def show(self, text: str) -> None:
         """Replace the line; may be called by any thread."""
         stream = self._stream or sys.stderr
-        # What goes to a file, a pipe or a journal is not seen at once.
+        # Files, pipes and journals cannot replace a line.
         if stream is None or not (stream.isatty() or type(stream).__module__.startswith("ipykernel")):
             return
         words = escape_controls(text)[: max(shutil.get_terminal_size().columns - 1, 20)]
@@ -66,7 +66,7 @@ class StatusLine:
             self._width = len(words)
 
     def end(self, *, keep: bool = False) -> None:
-        """Leave the line: empty it, or `keep` what it says and go to the next."""
+        """End the line: clear it, or with `keep` leave its text and go to the next line."""
         stream = self._stream or sys.stderr
         with self._lock:
             if self._width:
@@ -77,15 +77,15 @@ class StatusLine:
 
 @dataclass
 class Minute:
-    """What was written at an instant, and what failed."""
+    """Rows written in a minute, and errors."""
 
     time: pd.Timestamp
     rows: dict[str, int] = field(default_factory=dict)  # rows written, by table
-    # Why some tables of some venues were not answered, by ``"venue table"``
+    # Errors of tables or requests of venues, by ``"venue table"``
     failed: dict[str, str] = field(default_factory=dict)
-    gone: dict[str, str] = field(default_factory=dict)  # venues that refuse this address, and why
-    changed: dict[str, str] = field(default_factory=dict)  # what is new in a venue's list, by request
-    dropped: int = 0  # rows that were older than is to be kept
+    gone: dict[str, str] = field(default_factory=dict)  # venues that refuse this address, with the error
+    changed: dict[str, str] = field(default_factory=dict)  # changes of a venue's list, by request
+    dropped: int = 0  # removed old rows
 
     def json(self) -> str:
         """Return it as one line of JSON."""
@@ -94,16 +94,16 @@ class Minute:
     def line(self) -> str:
         """Return it as one line of text."""
         rows = ", ".join(f"{count:,} {table}" for table, count in sorted(self.rows.items()) if count)
-        parts = [f"{self.time:%Y-%m-%d %H:%M:%S}", rows or "no rows"]
-        told = {"failed": self.failed, "unavailable": self.gone, "lists changed": self.changed}
-        parts += [f"{what}: {', '.join(sorted(names))}" for what, names in told.items() if names]
+        texts = [f"{self.time:%Y-%m-%d %H:%M:%S}", rows or "no rows"]
+        groups = {"failed": self.failed, "unavailable": self.gone, "lists changed": self.changed}
+        texts += [f"{title}: {', '.join(sorted(names))}" for title, names in groups.items() if names]
         if self.dropped:
-            parts.append(f"{self.dropped:,} old rows dropped")
-        return "; ".join(parts)
+            texts.append(f"{self.dropped:,} old rows dropped")
+        return "; ".join(texts)
 
 
 def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
-    """Return per venue and table what was collected, holes between answered windows, and what failed."""
+    """Return collected rows, holes between answered windows, and failed windows by venue and table."""
     rows = []
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
@@ -129,24 +129,24 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
 
 
 def late(archive: Archive, now: pd.Timestamp, limit: pd.Timedelta) -> list[str]:
-    """Return the venues and tables that are collected and whose last answer is older than a limit.
+    """Return the collected venues and tables whose last response is older than a limit.
 
-    What is asked symbol by symbol is refilled once an hour, and has 75 minutes more. What is no longer asked,
-    since that much longer than the archive's newest request, was dropped on purpose or backfilled once.
+    Tables requested by symbol are refilled once an hour, and have 75 more minutes. If the last request is
+    that much older than the archive's newest request, the table was dropped on purpose or backfilled once.
     """
-    found = []
+    overdue = []
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
         allowed = limit if requests["symbol"].isna().any() else limit + _REFILLED_WITHIN
         answered = requests.loc[requests["answered"], "end"].max()
-        is_asked = requests["end"].max() >= min(ledger["end"].max(), now) - limit - _REFILLED_WITHIN
-        if is_asked and not (answered >= now - allowed):
-            found.append(f"{exchange} {table}")
-    return found
+        is_collected = requests["end"].max() >= min(ledger["end"].max(), now) - limit - _REFILLED_WITHIN
+        if is_collected and not (answered >= now - allowed):  # NaT is overdue, too
+            overdue.append(f"{exchange} {table}")
+    return overdue
 
 
 def prometheus(rows: pd.DataFrame) -> str:
-    """Return what `status` found in Prometheus' text format, a gauge for each figure."""
+    """Return the rows of `status` in Prometheus' text format, with a gauge for each figure."""
     lines = []
     for name, words in _GAUGES.items():
         lines += [f"# HELP derivdata_{name} {words}", f"# TYPE derivdata_{name} gauge"]
@@ -157,24 +157,25 @@ def prometheus(rows: pd.DataFrame) -> str:
 
 
 def _between_polls(exchange: str, table: str) -> pd.Timedelta:
-    """Return what lies between the windows of two polls of the slowest endpoint of a table."""
+    """Return the gap between the windows of two polls of a table's slowest endpoint."""
     endpoints = VENUES[exchange].endpoints if exchange in VENUES else ()
-    cadences = [one.every for one in endpoints if table in one.tables and one.every is not None]
+    cadences = [e.every for e in endpoints if table in e.tables and e.every is not None]
     return pd.Timedelta(max([0.0, *(every - _WINDOW_SECONDS for every in cadences)]), "s")
 
 
 def _holes(answered: pd.DataFrame, usual: pd.Timedelta) -> int:
-    """Count what lies between answered windows of one symbol, or of all, and is longer than usual."""
-    return sum(
-        int((one["start"] - one["end"].cummax().shift() > usual).sum())
-        for _, one in answered.sort_values("start").groupby("symbol", dropna=False)
-    )
+    """Count the gaps between answered windows of each symbol that are longer than usual."""
+    count = 0
+    for _, windows in answered.sort_values("start").groupby("symbol", dropna=False):
+        gaps = windows["start"] - windows["end"].cummax().shift()
+        count += int((gaps > usual).sum())
+    return count
 
 
 SIGNATURE = "X-Derivdata-Signature"
 """Header with ``sha256=`` and the HMAC of timestamp, a dot and the body, under the user's secret."""
 TIMESTAMP = "X-Derivdata-Timestamp"
-"""Header with the Unix time in seconds that is part of what is signed."""
+"""Header with the Unix time in seconds, which is part of the signed text."""
 
 _TRIES = 6
 _RECENT = pd.Timedelta(1, "h")
@@ -198,7 +199,7 @@ _FORMS = (
 
 
 class Breach(NamedTuple):
-    """One series or venue for which a rule holds: its name, the value, and the time of its last row."""
+    """A series or venue that breaks a rule: name, value, and time of its last row."""
 
     series: str
     value: float | None
@@ -212,16 +213,16 @@ class AlertRule:
     Attributes
     ----------
     text
-        The rule as the user wrote it.
+        The rule as written by the user.
     kind
         ``threshold``: the newest value of a series satisfies a comparison. ``gap``: the last row of a series
         is older than a length. ``silent``: the last answered request of a venue is older than a length.
     table, column, comparison, limit, absolute
-        Of a threshold; `table` also of a gap.
+        Fields of a threshold; a gap has `table`, too.
     length
-        Of a gap and of silence.
+        Length of a gap or of silence.
     symbols, venues
-        Series that the rule is restricted to; None is all.
+        Symbols and venues of the rule; None is all.
     """
 
     text: str
@@ -236,7 +237,7 @@ class AlertRule:
     venues: tuple[str, ...] | None = None
 
     def breaches(self, archive: Archive, now: pd.Timestamp) -> list[Breach]:
-        """Return the series or venues for which the rule holds."""
+        """Return the series or venues that break the rule."""
         if self.kind == "silent":
             return list(self._silent(archive, now))
         start = now - _RECENT if self.kind == "threshold" else _BITCOIN_GENESIS
@@ -275,16 +276,16 @@ def parse_rule(text: str) -> AlertRule:
     """
     filters = {name: tuple(values.split(",")) for name, values in _FILTER.findall(text)}
     body = " ".join(_FILTER.sub(" ", text).split())
-    chosen: dict[str, Any] = {
+    common: dict[str, Any] = {
         "text": text,
         "symbols": filters.get("symbol"),
         "venues": filters.get("exchange"),
     }
     if match := _SILENT.fullmatch(body):
-        return AlertRule(kind="silent", length=times.length(match[1], "silent"), **chosen)
+        return AlertRule(kind="silent", length=times.length(match[1], "silent"), **common)
     if match := _GAP.fullmatch(body):
         table = _table(match[1])
-        return AlertRule(kind="gap", table=table, length=times.length(match[2], "gap"), **chosen)
+        return AlertRule(kind="gap", table=table, length=times.length(match[2], "gap"), **common)
     match = _THRESHOLD.fullmatch(body)
     if match is None:
         raise ValueError(f"alert rule {text!r}: expected {_FORMS}")
@@ -302,7 +303,7 @@ def parse_rule(text: str) -> AlertRule:
         comparison=comparison,
         limit=float(limit),
         absolute=absolute is not None,
-        **chosen,
+        **common,
     )
 
 
@@ -327,15 +328,15 @@ class Alerts:
     Parameters
     ----------
     rules
-        What is checked.
+        Rules to check.
     url, secret
-        Where alerts are posted, and the key of their signature.
+        Address for alerts, and the key of their signature.
     failed
-        File to which alerts are appended, one JSON object a line, that could not be delivered.
+        File for undelivered alerts, one JSON object per line.
     clock
-        Whose time is signed, and that waits between tries.
+        Clock for the signed time and for waiting between tries.
     tries
-        How often one alert is posted: after 1, 2, 4 … seconds, at most a minute.
+        Maximum number of tries per alert, after 1, 2, 4 … seconds, at most a minute.
     log
         Called with a line about each alert that could not be delivered.
     """
@@ -360,7 +361,7 @@ class Alerts:
             )
 
     def check(self, archive: Archive, now: pd.Timestamp) -> None:
-        """Compare the archive with the rules; post each series that began or ceased to break one."""
+        """Check the archive against the rules, and post each series that begins or ceases to break a rule."""
         current: dict[tuple[str, str], Breach] = {}
         for rule in self.rules:
             for breach in rule.breaches(archive, now):
@@ -374,7 +375,7 @@ class Alerts:
         self._firing = current
 
     def close(self) -> None:
-        """Deliver what is queued, or write it to the file of failed deliveries, and end."""
+        """Deliver the queued alerts, or write them to the file of failed deliveries, and end."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
@@ -414,7 +415,7 @@ class Alerts:
             raise refusal("alerts", reply)
 
     def _keep(self, alert: Mapping[str, Any], why: str) -> None:
-        """Append an alert that could not be delivered to the file; the URL may be secret and is left out."""
+        """Append an undelivered alert to the file, without the URL, which may be secret."""
         line = json.dumps({**alert, "error": why}, ensure_ascii=False)
         with self.failed.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
@@ -423,7 +424,7 @@ class Alerts:
 
 
 def _pause(problem: VenueError | NetworkError, usual: float) -> float | None:
-    """Return the seconds to the next try; none after a refusal that another try would not change."""
+    """Return the seconds to the next try, or None if another try would fail in the same way."""
     if isinstance(problem, VenueError) and problem.reason == "refused":
         return None
     stated = problem.retry_after if isinstance(problem, VenueError) else None

@@ -1,4 +1,4 @@
-"""Requests to one venue: paced by its budget, repeated where that helps; and the clock of collecting."""
+"""Requests to one venue, paced by its budget and repeated after temporary errors; clock of the collector."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.support import times
 
-_LOOK_SECONDS = 0.2  # how soon waiting for another thread notices that collecting was stopped
+_LOOK_SECONDS = 0.2  # delay until a wait for another thread notices that collecting was stopped
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Clock(Protocol):
     """Interface of the clock that collecting uses."""
 
     def utc(self) -> pd.Timestamp:
-        """Return the instant now, UTC."""
+        """Return the current time in UTC."""
         ...
 
     def wait(self, seconds: float) -> bool:
@@ -53,7 +53,7 @@ class Clock(Protocol):
         ...
 
     def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
-        """Wait for what another thread has for us; None: nothing came in time, or collecting should stop."""
+        """Wait for an item of another thread; None after `seconds`, or if collecting should stop."""
         ...
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class MachineClock:
         self._stopped = threading.Event()
 
     def utc(self) -> pd.Timestamp:
-        """Return the instant now, UTC."""
+        """Return the current time in UTC."""
         return pd.Timestamp(times.machine_now()).as_unit("us")
 
     def wait(self, seconds: float) -> bool:
@@ -76,7 +76,7 @@ class MachineClock:
         return self._stopped.wait(max(seconds, 0.0))
 
     def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
-        """Wait for what another thread has for us; None: nothing came in time, or collecting should stop."""
+        """Wait for an item of another thread; None after `seconds`, or if collecting should stop."""
         ends = None if seconds is None else time.monotonic() + seconds
         while not self._stopped.is_set():
             left = _LOOK_SECONDS if ends is None else min(_LOOK_SECONDS, ends - time.monotonic())
@@ -94,8 +94,8 @@ class MachineClock:
     def stop_on(self, signals: Sequence[signal.Signals]) -> None:
         """Stop when the process gets one of some signals; call it in the main thread."""
         for number in signals:
-            # A handler runs between any two steps of the main thread, which may hold the very lock that
-            # `stop` needs: another thread takes it, started without any lock of `threading`.
+            # A handler runs between two steps of the main thread, which may have acquired the lock that
+            # `stop` needs. So another thread calls `stop`; `_thread` starts it without a lock of `threading`.
             signal.signal(number, lambda *_: _thread.start_new_thread(self.stop, ()))
 
 
@@ -106,86 +106,86 @@ _PASSING = ("limit", "busy")
 
 
 class Stopped(DerivdataError):
-    """Collecting was asked to end."""
+    """Collecting was stopped."""
 
 
 class Contracts:
-    """Contracts of a venue that trade: the preferred perpetual of each symbol, and dated futures."""
+    """Traded contracts of a venue: the preferred perpetual of each symbol, and dated futures."""
 
     def __init__(self, items: list[Instrument]) -> None:
         self.items = items
         self.by_symbol: dict[str, Instrument] = {}
-        self.ended: dict[str, Instrument] = {}  # what trades no more, of which histories tell
+        self.ended: dict[str, Instrument] = {}  # delisted contracts, which have histories
         for item in sorted(items, key=lambda i: (i.rank, i.name)):
             if item.perpetual:
                 (self.by_symbol if item.active else self.ended).setdefault(item.symbol, item)
         preferred = {item.name for item in self.by_symbol.values()}
-        # Perpetuals of a symbol in other currencies: they count in the symbol's open interest alone.
+        # Perpetuals of a symbol in other currencies count only in the symbol's total open interest.
         self.others = [i for i in items if i.perpetual and i.active and i.name not in preferred]
         self.dated = [i for i in items if i.is_dated]
         self.collected = [*self.by_symbol.values(), *(i for i in self.dated if i.active)]
 
 
 class ContractList(NamedTuple):
-    """Contracts of a venue and their intervals; `frames` are the context of its other answers."""
+    """Contracts of a venue and their intervals; `frames` are the context for reading its responses."""
 
     contracts: Contracts
     frames: dict[str, Any]
 
 
 def shared_by_host(venues: Iterable[Venue], quarantine: Quarantine | None = None) -> dict[str, Shared]:
-    """Return what the sessions with each venue share; venues of one host take turns together."""
+    """Return the shared state of the sessions with each venue; venues on one host share its turns."""
     turns: dict[str, Turns] = {}
     return {v.exchange: Shared(quarantine, turns.setdefault(v.host, Turns())) for v in venues}
 
 
 class Shared:
-    """State shared by all sessions with one venue, which counts them together: polls, and each history."""
+    """State shared by all sessions with one venue, whose limits count polls and histories together."""
 
     def __init__(self, quarantine: Quarantine | None = None, turns: Turns | None = None) -> None:
-        # Held by the thread that asks for a history: one at a time, so that no window is asked twice.
+        # One thread at a time requests histories, so that a window is not requested twice.
         self.history_lock = threading.Lock()
-        self.turn = (turns or Turns()).take  # of the venue's host
-        self.listing: ContractList | None = None  # contracts and intervals as they were listed last
-        # What each list said last and when, and why it could not be asked for again, by its request.
+        self.turn = (turns or Turns()).take  # next turn of the venue's host
+        self.listing: ContractList | None = None  # contracts and intervals of the last lists
+        # Last records of each list with their time, and errors of later requests by label.
         self.lists: dict[VenueEndpoint, tuple[pd.Timestamp, Records]] = {}
         self.list_errors: dict[str, str] = {}
-        # When the venue listed its dexes last, their names, and the contracts of the other ones.
+        # Time of the last list of dexes, their names, and the contracts of other dexes.
         self.dexes: tuple[pd.Timestamp, Records] | None = None
-        self.doubted: dict[str, Instrument] = {}  # contracts of the last lists that were others before
+        self.doubted: dict[str, Instrument] = {}  # contracts that changed in the last list, not yet accepted
         self._list_news: dict[str, str] = {}
-        self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, and why
-        self.answered = False  # whether anything ever came back
-        self.quarantine = quarantine or Quarantine()  # for what is not as expected
+        self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, with the error
+        self.answered = False  # whether the venue has sent any response
+        self.quarantine = quarantine or Quarantine()  # for unreadable bodies and doubtful rows
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
 
     def add_list_news(self, label: str, news: list[str]) -> None:
-        """Note what changed in a list, to be told once."""
+        """Add the changes of a list, which are reported once."""
         if news:
             self._list_news[label] = f"{len(news)} changes: {news[0]}"
 
     def take_list_news(self) -> dict[str, str]:
-        """Return what changed in the lists since the last time."""
+        """Return the changes of lists since the last call."""
         news = self._list_news
         self._list_news = {}
         return news
 
     def close_for(self, now: pd.Timestamp, seconds: float) -> None:
-        """Ask nothing for a while: a limit that one session was told of holds for all."""
+        """Send no requests for some time; a limit in one session applies to all."""
         with self._lock:
             until = now + pd.Timedelta(seconds, "s")
             self._closed_until = until if self._closed_until is None else max(until, self._closed_until)
 
     def closed_for(self, now: pd.Timestamp) -> float:
-        """Return for how long the venue refuses requests [s]; 0 where it answers."""
+        """Return for how long no requests are sent [s]; 0 if they may be sent."""
         with self._lock:
             until = self._closed_until
         return 0.0 if until is None else max(float((until - now).total_seconds()), 0.0)
 
 
 class VenueSession:
-    """One venue's connection, at its own address or another `address`: a mirror or a test."""
+    """A connection to one venue, at its own address or at `address`, for mirrors and tests."""
 
     def __init__(
         self, venue: Venue, clock: Clock, *, address: str | None = None, shared: Shared | None = None
@@ -193,22 +193,22 @@ class VenueSession:
         self.venue = venue
         self.clock = clock
         self.shared = shared or Shared()
-        self.requests = self.expected = 0  # of a poll, and how many it takes as far as is known
-        self.waited = 0.0  # for its answers [s]
-        self._asked_at: pd.Timestamp | None = None  # of the request that is under way
-        self.patience = math.inf  # how much longer it may wait: to ask again, for a limit, for silence [s]
-        self.progress: Callable[[str], None] | None = None  # called with how far a long walk is
+        self.requests = self.expected = 0  # requests of a poll, made and expected
+        self.waited = 0.0  # time that the poll has waited for responses [s]
+        self._sent_at: pd.Timestamp | None = None  # time of the current request
+        self.patience = math.inf  # remaining time for retries, limits and timeouts [s]
+        self.progress: Callable[[str], None] | None = None  # called with the progress of a long walk
         self.context: dict[str, Any] = {}
         self._read_context: tuple[dict[str, Any], Context] | None = None
         self._waited_for_ban = False
         self._address = address
-        self.last_body = b""  # of the last answer, also of one that cannot be read
+        self.last_body = b""  # body of the last response, also if it cannot be read
         self._http = KeylessSession(venue.headers)
         self.notices: list[str] = []
 
     def answer_seconds(self) -> float:
-        """Return how long an answer of a poll takes on average, with the one that is waited for."""
-        since = self._asked_at
+        """Return the mean response time in a poll [s], including the current request."""
+        since = self._sent_at
         now = self.clock.utc()
         return (self.waited + float((now - (since or now)).total_seconds())) / max(self.requests, 1)
 
@@ -219,18 +219,18 @@ class VenueSession:
         *,
         context: Mapping[str, Any] | None = None,
     ) -> tuple[Records, str, bytes]:
-        """Ask an endpoint once; return what its body says, the request as text, and the body.
+        """Send a request; return the records of its body, the request as text, and the body.
 
-        Raises `VenueError` or `NetworkError` after every try, `SchemaError`, or `Stopped`: the clock was.
+        Raises `VenueError` or `NetworkError` after all tries, `SchemaError`, or `Stopped` with the clock.
         """
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
-        part = endpoint.host or endpoint.path
-        if part in self.shared.refused:
-            raise VenueError(endpoint.where, self.shared.refused[part], reason="region")
+        target = endpoint.host or endpoint.path
+        if target in self.shared.refused:
+            raise VenueError(endpoint.where, self.shared.refused[target], reason="region")
 
         def ask() -> tuple[Records, str, bytes]:
             self._pace(endpoint)
-            self._asked_at = sent = self.clock.utc()
+            self._sent_at = sent = self.clock.utc()
             try:
                 return self._once(endpoint, given, context)
             except (VenueError, NetworkError):
@@ -238,18 +238,18 @@ class VenueSession:
                 raise
             finally:
                 self.waited = self.waited + (self.clock.utc() - sent).total_seconds()
-                self._asked_at = None
+                self._sent_at = None
 
-        self._waited_for_ban = False  # once for each request: a firewall may refuse an address for good
+        self._waited_for_ban = False  # at most one wait per request, since a ban may be permanent
         try:
-            return persist(ask, partial(self._pause, part), self._be_patient, tries=_TRIES)
+            return persist(ask, partial(self._pause, target), self._be_patient, tries=_TRIES)
         except VenueError as problem:
             if problem.reason in _PASSING:
                 raise self._advised(endpoint, problem) from None
             raise
 
     def _advised(self, endpoint: VenueEndpoint, problem: VenueError) -> VenueError:
-        """Return an error that says which limit was met and what to do."""
+        """Return an error with the limit and advice."""
         text = str(problem).removeprefix(f"{problem.path}: ")
         if problem.reason == "busy":
             advice = "the venue is busy: the next poll requests it again"
@@ -268,8 +268,8 @@ class VenueSession:
         advised.code = problem.code
         return advised
 
-    def _pause(self, part: str, problem: VenueError | NetworkError, delay: float) -> float | None:
-        """Return how long to wait before asking again [s]; None: not again. Limits hold for all sessions."""
+    def _pause(self, target: str, problem: VenueError | NetworkError, delay: float) -> float | None:
+        """Return the seconds until the next try, or None; limits are shared with all sessions."""
         wait = problem.retry_after if problem.retry_after is not None else delay
         passing = True
         if isinstance(problem, VenueError):
@@ -278,17 +278,17 @@ class VenueSession:
                 self.shared.close_for(self.clock.utc(), wait)
             elif problem.reason == "region":
                 why = str(problem).partition(": ")[2]
-                advice = "leave it out (venues=), or ask from another network"
-                self.shared.refused[part] = f"refuses this address: {why}; {advice}"
+                advice = "leave it out (venues=), or use another network"
+                self.shared.refused[target] = f"refuses this address: {why}; {advice}"
         elif isinstance(problem, Unreachable) and not self.shared.answered:
-            passing = math.isinf(self.patience)  # a poll does not insist on a venue that never said a word
+            passing = math.isinf(self.patience)  # a poll does not retry a venue that never responded
         is_limit = isinstance(problem, VenueError) and problem.reason == "limit"
         longest = self._longest(is_limit=is_limit and not self._waited_for_ban)
         self._waited_for_ban |= wait > LONGEST_WAIT
         return wait if passing and wait <= longest else None
 
     def _longest(self, *, is_limit: bool) -> float:
-        """Return how long to wait at most [s]: a history waits for the end of a ban, a poll does not."""
+        """Return the maximum wait [s]: a history waits for the end of a ban, a poll does not."""
         if is_limit and math.isinf(self.patience):
             return LONGEST_BAN
         return min(LONGEST_WAIT, self.patience)
@@ -308,10 +308,11 @@ class VenueSession:
     def _once(
         self, endpoint: VenueEndpoint, given: Mapping[str, str], context: Mapping[str, Any] | None
     ) -> tuple[Records, str, bytes]:
+        """Send a request once, check the response, and read its body."""
         place = endpoint.place
         query = dict(given)
-        for part in endpoint.pattern.groupindex:
-            place = place.replace(f"{{{part}}}", query.pop(part))
+        for name in endpoint.pattern.groupindex:
+            place = place.replace(f"{{{name}}}", query.pop(name))
         base = self._address or endpoint.host or self.venue.host
         base += "" if place[:1] == "/" else "/"
         self.requests += 1
@@ -342,7 +343,7 @@ class VenueSession:
         return records, text, reply.body
 
     def _refuse(self, place: str, reply: KeylessReply) -> None:
-        """Raise the error of a response by the venue's own code, which says more than the status."""
+        """Raise the error of a response by the venue's own code, which is more precise than the status."""
         if reply.status in (403, 418, 429, 451):
             return
         name = self.venue.exchange
@@ -357,7 +358,7 @@ class VenueSession:
             raise
 
     def _context(self, more: Mapping[str, Any]) -> Context:
-        """Return what is known of the contracts, read once for all bodies until they are listed again."""
+        """Return the context for reading bodies, which is made once per list of contracts."""
         if more.keys() - {"instrument"}:
             return Context({**self.context, **more}, self.venue.exchange)
         last = self._read_context
@@ -370,7 +371,7 @@ class VenueSession:
         return context
 
     def _pace(self, endpoint: VenueEndpoint) -> None:
-        """Wait until the budget allows another request, never a burst; a stop ends it, however short."""
+        """Wait until the budget allows the next request; stopping the clock ends even a short wait."""
         while True:
             self._wait(self.shared.turn(self.clock.utc(), self.venue.seconds(endpoint), endpoint.pool))
             closed = self.shared.closed_for(self.clock.utc())
@@ -384,18 +385,18 @@ class VenueSession:
                     retry_after=closed,
                 )
             self._be_patient(closed)
-            # Another turn: those that waited for the venue together must not ask together.
+            # Take another turn, so that sessions that waited together do not send together.
 
     def _check(self, where: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
-        """Compare the venue's clock with ours, as rows of two clocks would not join; raise a refusal."""
+        """Raise the error of a response, or of a venue's clock that differs from this machine's."""
         theirs = http_date(reply.headers.get("Date"))
         if theirs is not None:
             apart = max((sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds())
-            said = f"its clock and this machine's are {apart:.0f} s apart"
+            skew = f"its clock and this machine's are {apart:.0f} s apart"
             if apart > _SKEW_STOP:
-                raise VenueError(where, f"{said}: set the clock", code="clock")
+                raise VenueError(where, f"{skew}: set the clock", code="clock")
             if apart > _SKEW_NOTICE and not self.notices:
-                self.notices.append(f"{where}: {said}")
+                self.notices.append(f"{where}: {skew}")
         if reply.status != 200:
             raise refusal(where, reply)
 
@@ -404,10 +405,10 @@ _LONGEST_NUMBER = 19
 
 
 def _typed(params: Mapping[str, str]) -> dict[str, Any]:
-    """Return parameters as JSON: numbers and flags, which are not text there.
+    """Convert parameters to JSON values: text of numbers and flags becomes numbers and flags.
 
-    A name such as ``interval.count`` is that of a parameter within another; one that ends with ``[]`` is of a
-    list. Nanoseconds stay text: not every reader of JSON keeps 19 digits.
+    A name such as ``interval.count`` is a parameter within another; a name that ends with ``[]`` is a list.
+    Nanoseconds remain text, because some readers of JSON do not keep 19 digits.
     """
     words: dict[str, Any] = {"true": True, "false": False}
 
@@ -417,8 +418,11 @@ def _typed(params: Mapping[str, str]) -> dict[str, Any]:
     post: dict[str, Any] = {}
     for name, text in params.items():
         *outer, last = name.removesuffix("[]").split(".")
-        place = post
-        for part in outer:
-            place = place.setdefault(part, {})
-        place[last] = [typed(one) for one in text.split(",")] if name.endswith("[]") else typed(text)
+        target = post
+        for key in outer:
+            target = target.setdefault(key, {})
+        if name.endswith("[]"):
+            target[last] = [typed(item) for item in text.split(",")]
+        else:
+            target[last] = typed(text)
     return post

@@ -1,6 +1,6 @@
-"""What venues push: the WebSockets of a channel, connected again when one breaks off.
+"""Pushed rows of venues: WebSockets of a channel, reconnected when one breaks.
 
-States of contracts are completed, thinned to seconds, and compared with the last ones.
+States of contracts are completed, thinned to one per second, and compared with earlier ones.
 """
 
 from __future__ import annotations
@@ -39,43 +39,43 @@ _SECOND_US = 1_000_000
 
 
 class PushedStates:
-    """The newest state of each contract and second, of frames that may tell only what changed."""
+    """The newest state of each contract and second; frames may have only changed figures."""
 
     def __init__(self, exchange: str, quarantine: Quarantine) -> None:
         self._exchange = exchange
         self._quarantine = quarantine
-        self._last: dict[str, State] = {}  # all that was told of each contract, by this connection
+        self._last: dict[str, State] = {}  # complete state of each contract in this connection
         self._new: dict[tuple[str, int], State] = {}  # by contract and second
         self._left_out: list[str] = []  # rows that contradict themselves
-        self._held = LastPolls(exchange)
+        self._last_figures = LastPolls(exchange)
 
     def forget(self) -> None:
-        """Complete nothing from before: another connection begins, and tells all."""
+        """Forget the states, because a new connection sends complete states first."""
         self._last = {}
 
     def add(self, records: Records, names: Collection[str], at: pd.Timestamp) -> None:
-        """Add what a frame tells of some contracts, completed; `at` is the time of rows that have none."""
+        """Add the states of some contracts in a frame, completed; `at` is the time of rows without one."""
         self._left_out += records.left_out
         for row in records.states:
             if row.instrument.name not in names:
                 continue
             name = row.instrument.name
             time = times.us(at) if row.time is None else row.time
-            whole = State(*filled(row, self._last.get(name, row)))._replace(time=time)
-            price = whole.mark or whole.price
+            state = State(*filled(row, self._last.get(name, row)))._replace(time=time)
+            price = state.mark or state.price
             is_valued = row.oi_usd is not None or row.instrument.inverse
-            if not is_valued and whole.oi_coins is not None and price:
-                whole = whole._replace(oi_usd=whole.oi_coins * price)
-            self._last[name] = self._new[name, time // _SECOND_US] = whole
+            if not is_valued and state.oi_coins is not None and price:
+                state = state._replace(oi_usd=state.oi_coins * price)
+            self._last[name] = self._new[name, time // _SECOND_US] = state
 
     def take(self, names: Sequence[str], now: pd.Timestamp) -> tuple[dict[str, pd.DataFrame], str, str]:
-        """Return the rows since the last time, why tables have none, and which figures are left out."""
+        """Return the rows since the last call, errors of tables, and texts about omitted figures."""
         new = self._new
         self._new = {}
         left_out = self._left_out
         self._left_out = []
-        states, failed, notes = self._held.hold([*new.values()], now)
-        self._quarantine.keep_records(self._exchange, names, self._held.withheld, now)
+        states, failed, notes = self._last_figures.hold([*new.values()], now)
+        self._quarantine.keep_records(self._exchange, names, self._last_figures.withheld, now)
         rows = dict[str, pd.DataFrame]()
         for name in names:
             try:
@@ -90,27 +90,27 @@ _OPEN_SECONDS = 10.0
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
 _CONNECTION_WINDOW = pd.Timedelta(5, "min")
-_HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
+_STABLE = pd.Timedelta(1, "min")  # duration of a connection after which failures are counted anew
 _PING = pd.Timedelta(10, "s")
 _UNREAD = pd.Timedelta(20, "s")
-"""How long a channel may be without a readable frame, from its start or after a bad frame."""
+"""Maximum time without a readable frame, from the start of a channel or after a bad frame."""
 _SILENT = pd.Timedelta(2, "min")
-"""How long a channel of states may be silent: OKX sends a rate every 30 to 90 seconds (its page, 2026-07)."""
-LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
+"""Maximum silence of a channel of states; OKX sends a rate every 30 to 90 s (its page, 2026-07)."""
+LOOK_SECONDS = 5.0  # interval of checks of the list of contracts
 _LARGEST = 8 * 2**20
 _AGENT = f"derivdata/{version('derivdata')}"
 _GZIP = b"\x1f\x8b"
 
 
 Listed: TypeAlias = Callable[[], tuple[Sequence[Instrument], dict[str, pd.DataFrame]]]
-"""What returns contracts, and the context of their sizes."""
+"""Function that returns contracts and the context for reading their sizes."""
 
 
 class VenueStream:
-    """What one channel of a venue pushes about some contracts.
+    """Rows that one channel of a venue pushes about some contracts.
 
-    A window counts from when all subscriptions were acknowledged up to the last sign of life of all
-    connections: a frame, or a ping that was answered. Needs the package websockets.
+    A window begins when all subscriptions are acknowledged, and ends with the last sign of life of all
+    connections: a frame, or an answered ping. Needs the package websockets.
     """
 
     def __init__(
@@ -139,16 +139,16 @@ class VenueStream:
         self._frames: list[Mapping[str, pd.DataFrame]] = []
         is_state = bool({*self.tables} & {*STATE_TABLES})
         self._states = PushedStates(venue.exchange, self._quarantine) if is_state else None
-        self.left_out = ""  # figures of states that are doubtful, of the last time that it was drained
+        self.left_out = ""  # doubtful figures of the last drain
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
-        self._opened: list[pd.Timestamp] = []  # when connections were opened, those of the last minutes
-        self._heard: list[pd.Timestamp] = []  # the last sign of life of each connection
+        self._opened: list[pd.Timestamp] = []  # openings of connections in the last minutes
+        self._heard: list[pd.Timestamp] = []  # last sign of life of each connection
         self._unacknowledged: list[int] = []  # subscriptions of each connection
-        self._names: set[str] = set()  # of the contracts that are listened to
+        self._names: set[str] = set()  # names of subscribed contracts
         self._error = ""
-        self._started = self._read_at = clock.utc()  # when a frame with rows could be read last
-        self._unreadable_at: pd.Timestamp | None = None  # when a frame came that cannot be read
+        self._started = self._read_at = clock.utc()  # time of the last readable frame with rows
+        self._unreadable_at: pd.Timestamp | None = None  # time of the last unreadable frame
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"derivdata-{venue.exchange}-ws", daemon=True)
 
@@ -157,14 +157,14 @@ class VenueStream:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the connection; what came is still to be drained."""
+        """End the connection; received rows can still be drained."""
         self._stopping.set()
         self._thread.join(_OPEN_SECONDS + 5)
 
     def is_broken(self, now: pd.Timestamp) -> bool:
-        """Return whether nothing could be read for so long that requests are to stand in for the channel.
+        """Return whether the channel has been unreadable for so long that requests should replace it.
 
-        A channel of which no frame was read yet is broken at the first frame that cannot be read.
+        Before its first readable frame, a channel is broken at the first unreadable frame.
         """
         with self._lock:
             if self._unreadable_at is not None and self._unreadable_at > self._read_at:
@@ -175,10 +175,10 @@ class VenueStream:
             return self._states is not None and bool(now - max(self._read_at, self._since) > _SILENT)
 
     def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
-        """Return the rows since the last time, the windows listened to (none where rows fail), and why."""
+        """Return the rows since the last call, their windows (none if rows failed), and the last error."""
         with self._lock:
             self._close_window()
-            parts = self._frames
+            received = self._frames
             self._frames = []
             covered = self._covered
             self._covered = []
@@ -186,30 +186,32 @@ class VenueStream:
             self._error = ""
             if self._states is not None:
                 rows, why, self.left_out = self._states.take(self.tables, self._clock.utc())
-                parts.append(rows)
-                covered, error = ([], why) if why else (covered, error)
+                received.append(rows)
+                if why:
+                    covered = []
+                    error = why
         rows = {}
         for name in self.tables:
             table = tables.TABLES[name]
-            full = [part[name] for part in parts if name in part and len(part[name])]
-            whole = pd.concat(full, ignore_index=True) if full else table.empty()
-            rows[name] = table.conform(whole.drop_duplicates([*table.key]))
+            filled_frames = [frames[name] for frames in received if name in frames and len(frames[name])]
+            joined = pd.concat(filled_frames, ignore_index=True) if filled_frames else table.empty()
+            rows[name] = table.conform(joined.drop_duplicates([*table.key]))
         return rows, covered, error
 
     def _run(self) -> None:
         wait = _FIRST_WAIT
         while not self._stopping.is_set():
             try:
-                if self._connected() >= _HELD:
+                if self._connected() >= _STABLE:
                     wait = _FIRST_WAIT
             except self._trouble as problem:
-                self._tell(problem)
+                self._set_error(problem)
             if self._stopping.wait(wait):
                 return
             wait = min(2 * wait, _LONGEST_WAIT)
 
     def _connected(self) -> pd.Timedelta:
-        """Listen to every connection that the venue needs, until one ends; return how long they held."""
+        """Connect and listen until a connection ends; return how long the connections lasted."""
         items, context = self._contracts()
         now = int(self._clock.utc().timestamp())
         needed = self._stream.connections([item.name for item in items], now)
@@ -221,7 +223,7 @@ class VenueStream:
             options["additional_headers"] = dict(self.venue.headers)
             sockets: list[ClientConnection] = []
             for address, messages in needed:
-                self._keep_to_connections()
+                self._wait_for_connection()
                 socket = opened.enter_context(self._client.connect(self._address or address, **options))
                 for place, message in enumerate(messages):
                     if place:
@@ -238,7 +240,7 @@ class VenueStream:
             self._listen_together(sockets, Context(context, self.venue.exchange))
             return self._clock.utc() - now
 
-    def _keep_to_connections(self) -> None:
+    def _wait_for_connection(self) -> None:
         """Wait until the venue's limits allow another connection."""
         now = self._clock.utc()
         recent = [at for at in self._opened if now - at < _CONNECTION_WINDOW]
@@ -250,13 +252,13 @@ class VenueStream:
         self._opened = [*recent, self._clock.utc()]
 
     def _wait_for(self, limit: str) -> None:
-        """Wait for as long as one message or connection takes at a limit of the venue."""
+        """Wait for the interval of messages or connections at a limit of the venue."""
         allowed = fact_value(self.venue.exchange, limit)
         if allowed:
             self._stopping.wait(1 / allowed)
 
     def _listen_together(self, sockets: list[ClientConnection], context: Context) -> None:
-        """Listen until a connection ends, or the venue lists other contracts than those subscribed to."""
+        """Listen until a connection ends, or the venue's list of contracts changes."""
         ended = threading.Event()
         listeners = [
             threading.Thread(target=self._listen, args=(place, socket, context, ended), daemon=True)
@@ -285,7 +287,9 @@ class VenueStream:
             while not (self._stopping.is_set() or ended.is_set()):
                 try:
                     message = socket.recv(timeout=0.5)
-                except TimeoutError:  # all that came before the pong was read
+                except (
+                    TimeoutError
+                ):  # all earlier frames were read, so the pong confirms the time of the ping
                     now = self._clock.utc()
                     if pong is not None and pong.is_set():
                         self._hear(place, pinged)
@@ -299,32 +303,32 @@ class VenueStream:
                 body = message.encode() if isinstance(message, str) else message
                 self._take(place, socket, body, context)
         except self._trouble as problem:
-            self._tell(problem)
+            self._set_error(problem)
         finally:
             ended.set()
 
     def _take(self, place: int, socket: ClientConnection, body: bytes, context: Context) -> None:
-        """Read one frame; one that cannot be read costs its instant, and not the connection."""
+        """Read one frame; an unreadable frame is a gap in the window, but the connection continues."""
         now = self._clock.utc()
         try:
             if self._read(socket, body, context, now):
                 self._acknowledge(place, now)
         except SchemaError as problem:
-            self._tell(problem)
+            self._set_error(problem)
             with self._lock:
                 self._unreadable_at = now
             self._break_window(now)
         self._hear(place, now)
 
     def _break_window(self, now: pd.Timestamp) -> None:
-        """End the window before a frame of which rows are missing, and begin the next one after it."""
+        """End the window before an incomplete frame, and begin the next window after it."""
         with self._lock:
             if self._since is not None:
                 self._close_window()
                 self._since = now
 
     def _read(self, socket: ClientConnection, body: bytes, context: Context, now: pd.Timestamp) -> bool:
-        """Keep the rows of a frame, or answer it; return whether it shows that a subscription holds."""
+        """Store the rows of a frame, or reply to it; return whether it confirms a subscription."""
         try:
             body = gzip.decompress(body) if body[:2] == _GZIP else body
             if not _is_text(body):
@@ -342,12 +346,12 @@ class VenueStream:
             channel = self.channel
             raise SchemaError(self._quarantine.keep(exchange, channel, body, str(problem), now)) from None
         if body != b"pong":
-            with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
+            with contextlib.suppress(ValueError, msgspec.DecodeError):  # text other than JSON is ignored
                 reply = self._stream.answer(body)
                 if reply is not None:
                     socket.send(reply)
                     return False
-                venues.read(self.venue.exchange, "any", body)  # a refused subscription
+                venues.read(self.venue.exchange, "any", body)  # raises for a rejected subscription
                 return True
         return False
 
@@ -355,39 +359,39 @@ class VenueStream:
         raise SchemaError(f"{self.venue.exchange} {self.channel}: {why}")
 
     def _keep(self, body: bytes, context: Context, now: pd.Timestamp) -> None:
-        """Keep the rows of a frame."""
+        """Store the rows of a frame."""
         exchange = self.venue.exchange
         records = venues.records(exchange, self._stream.channel, body, at=now, context=context)
         self._quarantine.keep_records(exchange, self.tables, records.withheld, now)
         if self._states is None:
-            told = frames(exchange, records, self.tables, at=times.us(now))
+            rows = frames(exchange, records, self.tables, at=times.us(now))
             with self._lock:
-                self._frames.append(told)
+                self._frames.append(rows)
             if records.left_out:
-                self._tell(SchemaError(f"{len(records.left_out)} left out: {records.left_out[0]}"))
+                self._set_error(SchemaError(f"{len(records.left_out)} left out: {records.left_out[0]}"))
                 self._break_window(now)
         else:
             with self._lock:
                 self._states.add(records, self._names, now)
 
     def _acknowledge(self, place: int, at: pd.Timestamp) -> None:
-        """Begin the window when every subscription was acknowledged; nothing was told of before."""
+        """Begin the window when all subscriptions are acknowledged; earlier rows may be missing."""
         with self._lock:
             self._unacknowledged[place] = max(self._unacknowledged[place] - 1, 0)
             if self._since is None and not any(self._unacknowledged):
                 self._since = at
 
     def _hear(self, place: int, at: pd.Timestamp) -> None:
-        """Note a sign of life of one connection; that of a ping is when it was sent."""
+        """Note a sign of life of a connection; for an answered ping, the time at which it was sent."""
         with self._lock:
             self._heard[place] = max(self._heard[place], at)
 
-    def _tell(self, problem: BaseException) -> None:
+    def _set_error(self, problem: BaseException) -> None:
         with self._lock:
             self._error = f"{type(problem).__name__}: {problem}"[:300]
 
     def _close_window(self) -> None:
-        """Note the window up to the last sign of life of every connection as listened to; start the next."""
+        """Store the window up to the last sign of life of all connections, and begin the next one."""
         if self._since is not None and self._heard:
             until = min(self._heard)
             if until > self._since:

@@ -1,4 +1,4 @@
-"""The state of a venue now: all its bulk answers as one row a contract."""
+"""The current state of a venue: all its bulk responses as one row per contract."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ OPEN_INTEREST = "oi_history"
 INSTRUMENTS = "instruments"
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 RECENT = ("options_trades", "delivery_prices")
-"""Tables of which some venues list the newest rows alone; polled where they are named."""
+"""Tables for which some venues list only the newest rows; polled if named."""
 STATED_RATES = "funding_rates"
-"""Rates by kind and settlement; polled where they are named: `funding_history` has the running rates."""
+"""Rates by kind and settlement; polled if named, since `funding_history` has the running rates."""
 _LEVELS = 100
-"""Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
+"""Stored levels per side of a book; the depth uses all levels that the venue sent."""
 _PATIENCE_SECONDS = 20.0
-"""How long one poll waits in all to ask again: the next minute asks again, and histories wait longer."""
+"""Maximum time of a poll for retries; the next minute retries, too, and histories wait longer."""
 _MINUTE = pd.Timedelta(1, "min")
-_STILL = pd.Timedelta(5, "min")
-"""How often lists are asked for again at most because the figures of some contracts stand still."""
+_UNCHANGED = pd.Timedelta(5, "min")
+"""Minimum time between repeated lists because some contracts do not change."""
 
 
 class VenueState:
-    """A venue that is polled again and again: it knows which of its requests are due.
+    """A polled venue, with the times at which its requests are due.
 
-    Liquidations are asked for of `symbols` where they are listed by contract (None: of none), and not while
-    they are `is_listened` to by a channel; order books of those in `depth`. Of open interest by contract
-    `first` comes first, for `seconds` at most (None: all due), and with `all_contracts` the contracts that
-    others represent come last. The first poll is compared with `open_interest`, by symbol in USD, as later
-    ones are with the last.
+    Liquidations listed by contract are requested for `symbols` (None: not at all), but not while a channel
+    streams them (`is_listened`); order books are requested for `depth`. Open interest by contract is
+    requested for `first` first, for at most `seconds` (None: all that is due), and with `all_contracts` also
+    for contracts that are not the preferred one of their symbol. The first poll is compared with
+    `open_interest`, by symbol in USD, each later poll with the one before.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class VenueState:
         self._spacing = PaymentSpacing()
         self.held = LastPolls(session.venue.exchange, open_interest)
         self._held_others = LastPolls(session.venue.exchange)
-        self._others: list[State] = []  # of perpetuals that another one represents
-        self._last: dict[str, State] = {}  # what the last poll told of each contract, except its instant
-        self._looked_at: set[str] = set()  # contracts that stand still though the venue lists them
+        self._others: list[State] = []  # states of perpetuals that are not the preferred one of their symbol
+        self._last: dict[str, State] = {}  # state of each contract in the last poll, without its time
+        self._looked_at: set[str] = set()  # listed contracts that do not change
         self._looked: pd.Timestamp | None = None
         is_spot_alone = all(endpoint.every is None for endpoint in session.venue.endpoints)
         self._lists = not is_spot_alone and (names is None or INSTRUMENTS in names)
-        self._told_list: object = None  # the list of the last poll
+        self._stored_list: object = None  # the list of the last poll
         self._with_rates = names is None or bool({*names} & {"funding_history", "markets_symbol_exchanges"})
         polled = [
             endpoint
@@ -96,13 +96,14 @@ class VenueState:
             and endpoint.what not in ("liquidations", "book")
             and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
-        chosen = (
-            {t for e in polled for t in e.tables} - {*RECENT, STATED_RATES} if names is None else set(names)
-        )
-        self._keeps_rate_kinds = STATED_RATES in chosen
+        if names is None:
+            wanted = {table for endpoint in polled for table in endpoint.tables} - {*RECENT, STATED_RATES}
+        else:
+            wanted = set(names)
+        self._keeps_rate_kinds = STATED_RATES in wanted
         if self._keeps_rate_kinds:
-            chosen.add("funding_history")  # whose responses state the coming settlements
-        polled = _needed(polled, chosen)
+            wanted.add("funding_history")  # its responses state the coming settlements
+        polled = _needed(polled, wanted)
         self._bulk = BulkAnswers(session, [endpoint for endpoint in polled if not endpoint.is_of_one])
         of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
         self.by_contract = ContractStates(
@@ -111,58 +112,60 @@ class VenueState:
 
     @property
     def tables(self) -> set[str]:
-        """Return the tables that its polls fill."""
+        """Return the tables of its polls."""
         return {
             t for endpoint in (*self._bulk.endpoints, *self.by_contract.endpoints) for t in endpoint.tables
         }
 
     def gives(self, table: str) -> bool:
-        """Return whether its polls tell of a table."""
+        """Return whether its polls have a table."""
         if table in BOOKS:
             return bool(self.depth and self._books)
         if table == LIQUIDATIONS:
-            return self._liquidations is not None and not self.is_listened and self._liquidations.is_told
+            return self._liquidations is not None and not self.is_listened and self._liquidations.is_available
         return table in self.tables
 
     def cadence(self, table: str) -> pd.Timedelta:
-        """Return how long a poll of a table is valid: until the next one is due."""
+        """Return how long a poll of a table is valid, until the next one is due."""
         seconds = [e.every for e in self._bulk.endpoints if e.every is not None and table in e.tables]
         return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")
 
     def entries(self, poll: Poll, table: str) -> list[LedgerEntry]:
-        """Return what a poll asked for a table, until it is asked for the next time.
+        """Return the ledger entries of a poll for a table, valid until the next request.
 
-        What a request that failed would have told is entered under that request's name. Where such a request
-        is about single contracts, and is not repeated each minute, only those that came were answered.
+        A failed request is entered with its label. If such a request is about single contracts, and is not
+        repeated each minute, only the symbols with rows count as answered.
         """
         if table in poll.requests or not (table in poll.frames or table in poll.failed):
             return poll.requests.get(table, [])
         start = poll.at.floor("min")
         cadence = self.cadence(table)
         again = start + min(cadence, AGAIN)
-        missing = [part for lacking, part in poll.missing if lacking == table]
-        entries = [LedgerEntry(poll.exchange, part, start, again, poll.parts[part][:500]) for part in missing]
+        missing = [label for incomplete, label in poll.missing if incomplete == table]
+        entries = [
+            LedgerEntry(poll.exchange, label, start, again, poll.problems[label][:500]) for label in missing
+        ]
         if table not in poll.frames:
             return [LedgerEntry(poll.exchange, None, start, again, poll.failed[table][:500]), *entries]
         symbols = [None] if not missing or cadence <= AGAIN else poll.frames[table]["symbol"].unique()
         return [LedgerEntry(poll.exchange, symbol, start, start + cadence) for symbol in symbols] + entries
 
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
-        """Return the contracts that trade and what is known of them; they are asked for if need be."""
+        """Return the traded contracts and their context, from a list if they are not known yet."""
         if self.contracts is None:
             self.contracts = list_contracts(self.session)
         items = [item for item in self.contracts.items if item.perpetual and item.active]
         return items, dict(self.session.context)
 
     def begin(self) -> Poll:
-        """Return an empty poll of this instant; its waiting is bounded."""
+        """Return an empty poll of the current time, with a limit on waiting."""
         self.session.patience = _PATIENCE_SECONDS
         self.session.waited = 0.0
         self.session.requests = 0
         return Poll(self.session.venue.exchange, self.session.clock.utc())
 
     def poll(self) -> Poll:
-        """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""
+        """Send the due requests and return one row per contract; an error affects only its own tables."""
         poll = self.begin()
         try:
             due = self.session.expected = self._bulk.count(poll.at, self.contracts)
@@ -173,10 +176,10 @@ class VenueState:
             raise
         except DerivdataError as problem:
             return self._lost(poll, problem)
-        poll.parts |= self.session.shared.list_errors
+        poll.problems |= self.session.shared.list_errors
         poll.changed = self.session.shared.take_list_news()
-        if self._lists and self.session.shared.listing is not self._told_list:
-            self._told_list = self.session.shared.listing
+        if self._lists and self.session.shared.listing is not self._stored_list:
+            self._stored_list = self.session.shared.listing
             rows = self.session.context[INSTRUMENTS].drop(columns="position").assign(time=poll.at)
             poll.frames[INSTRUMENTS] = tables.TABLES[INSTRUMENTS].conform(rows)
         self._tabulate(poll, self._bulk.ask(poll, self.contracts))
@@ -197,7 +200,7 @@ class VenueState:
             poll.failed[LIQUIDATIONS] = error
 
     def add_book(self, poll: Poll, symbol: str) -> None:
-        """Ask for the order book of a symbol, and add it and its depth to a poll."""
+        """Request the order book of a symbol, and add it and its depth to a poll."""
         if self.contracts is None:
             self.contracts = list_contracts(self.session)
         item = self.contracts.by_symbol.get(symbol)
@@ -206,33 +209,35 @@ class VenueState:
             return
         start = poll.at.floor("min")
         error = ""
-        answer = Records()
+        response = Records()
         try:
             params = {endpoint.symbol: contract_name(endpoint, item)}
-            answer, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
-            require_contract(endpoint, answer, item)
-            require_current(endpoint, answer, self.session.clock.utc())
+            response, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
+            require_contract(endpoint, response, item)
+            require_current(endpoint, response, self.session.clock.utc())
         except Stopped:
             raise
         except DerivdataError as problem:
             error = str(problem)
             poll.failed.update(dict.fromkeys(BOOKS, error))
         shortened = Records(
-            books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in answer.books]
+            books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in response.books]
         )
         at = times.us(self.session.clock.utc())
-        for table, records in zip(BOOKS, (shortened, answer), strict=True):
+        for table, records in zip(BOOKS, (shortened, response), strict=True):
             why = error
             try:
                 rows = frames(poll.exchange, records, [table], at=at)[table]
-                parts = [poll.frames[table], rows] if table in poll.frames else [rows]
-                poll.frames[table] = pd.concat(parts, ignore_index=True)
+                if table in poll.frames:
+                    rows = pd.concat([poll.frames[table], rows], ignore_index=True)
+                poll.frames[table] = rows
             except SchemaError as problem:
                 why = poll.failed[table] = self._refused(poll, table, records, problem)
             request = LedgerEntry(poll.exchange, symbol, start, start + _MINUTE, why[:500])
             poll.requests.setdefault(table, []).append(request)
 
     def _tabulate(self, poll: Poll, answered: Mapping[VenueEndpoint, Records]) -> None:
+        """Join the records of a poll to one state per contract, check them, and add their tables."""
         at = times.us(self.session.clock.utc())
         chain = Records()
         state = Records()
@@ -243,7 +248,7 @@ class VenueState:
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
         state.states = [_valued(row) for row in state.states]
-        if fresh & {*STATE} and self._some_stand_still(state.states, poll.at):
+        if fresh & {*STATE} and self._some_unchanged(state.states, poll.at):
             self.contracts = list_contracts(self.session, intervals=self._with_rates, again=True)
             state.states += self._others
             state = self._trading(state)
@@ -264,15 +269,17 @@ class VenueState:
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
-            arrived = max((self._bulk.arrived[o.name] for o in chain.options), default=at)  # one instant
+            arrived = max(
+                (self._bulk.arrived[o.name] for o in chain.options), default=at
+            )  # one time for the chain
             chain.options, left_out = self.held.hold_chain(chain.options, poll.at)
             if left_out:
-                poll.parts["options"] = f"{len(left_out)} left out: {left_out[0]}"
+                poll.problems["options"] = f"{len(left_out)} left out: {left_out[0]}"
                 self._quarantine.keep_records(poll.exchange, CHAINS, self.held.withheld, poll.at)
             self._add_frames(poll, chain, CHAINS, arrived)
 
     def _add_rate_kinds(self, poll: Poll, state: Records, at: int) -> None:
-        """Add the rates whose settlement is stated, of the contract that represents each symbol."""
+        """Add the rates with a stated settlement, for the preferred contract of each symbol."""
         rates = [row for row in state.rates if row.instrument.perpetual]
         records = Records(states=state.states, rates=preferred(rates))
         table = tables.TABLES[STATED_RATES]
@@ -283,7 +290,7 @@ class VenueState:
             poll.failed[STATED_RATES] = self._refused(poll, STATED_RATES, records, problem)
 
     def _add_recent(self, poll: Poll, state: Records, table: str, at: int) -> None:
-        """Add lists of the newest rows: each is whole from its oldest row of a symbol until now."""
+        """Add lists of the newest rows, which are complete from the oldest row of each symbol until now."""
         self._add_frames(poll, state, [table], at)
         rows = poll.frames.get(table)
         if rows is not None and table not in poll.failed:
@@ -294,21 +301,21 @@ class VenueState:
                 if first < poll.at
             ]
 
-    def _some_stand_still(self, states: list[State], now: pd.Timestamp) -> bool:
-        """Return whether some contracts, delisted perhaps, tell what they told while most others moved."""
-        told = {row.instrument.name: row._replace(time=None, next_payment=None) for row in states}
-        still = {name for name, row in told.items() if self._last.get(name) == row}
-        self._last = told
-        self._looked_at &= still
-        waiting = self._looked is not None and now - self._looked < _STILL
-        if waiting or not still - self._looked_at or 2 * len(still) > len(told):
+    def _some_unchanged(self, states: list[State], now: pd.Timestamp) -> bool:
+        """Return whether some contracts, perhaps delisted, are unchanged while most others have changed."""
+        current = {row.instrument.name: row._replace(time=None, next_payment=None) for row in states}
+        unchanged = {name for name, row in current.items() if self._last.get(name) == row}
+        self._last = current
+        self._looked_at &= unchanged
+        waiting = self._looked is not None and now - self._looked < _UNCHANGED
+        if waiting or not unchanged - self._looked_at or 2 * len(unchanged) > len(current):
             return False
         self._looked = now
-        self._looked_at = still
+        self._looked_at = unchanged
         return True
 
     def sound_fills(self, rows: pd.DataFrame, now: pd.Timestamp) -> tuple[pd.DataFrame, str]:
-        """Return liquidations near the last prices of contracts that are listed, and what is left out."""
+        """Return liquidations of listed contracts near their last prices, and a text about the others."""
         listed = rows["symbol"] if self.contracts is None else {i.symbol for i in self.contracts.items}
         sound, left_out = self.held.sound_fills(rows, now, listed)
         if left_out:
@@ -317,12 +324,12 @@ class VenueState:
         return sound, f"{len(left_out)} left out: {left_out[0]}" if left_out else ""
 
     def _hold_to_last_poll(self, poll: Poll, state: Records, names: Iterable[str]) -> None:
-        """Leave out figures that others contradict, or those that the contract told last."""
+        """Remove figures that contradict others, or are far from the contract's last ones."""
         listed = () if self.contracts is None else {item.name for item in self.contracts.items}
         state.states, failed, notes = self.held.hold(self._stamped(state).states, poll.at, listed)
         self._quarantine.keep_records(poll.exchange, names, self.held.withheld, poll.at)
         poll.failed |= failed
-        # A doubtful figure of another contract leaves no sum.
+        # If a figure of another contract is doubtful, the sum is missing.
         others, _, _ = self._held_others.hold(self._others, poll.at, listed)
         usd = self._other_open_interest(others)
         state.states = [
@@ -330,13 +337,10 @@ class VenueState:
             for row in state.states
         ]
         if notes:
-            poll.parts["figures"] = "; ".join(notes)
+            poll.problems["figures"] = "; ".join(notes)
 
     def _other_open_interest(self, states: Iterable[State]) -> dict[str, float | None]:
-        """Return by symbol the open interest [USD] of all perpetuals that another one represents.
-
-        It is None where that of one of them is not known.
-        """
+        """Return the open interest [USD] of the other perpetuals of each symbol; None if one is unknown."""
         usd = {row.instrument.name: row.oi_usd for row in states}
         listed = () if self.contracts is None else self.contracts.others
         items = {item.name: item for item in [*listed, *(row.instrument for row in self._others)]}
@@ -346,7 +350,7 @@ class VenueState:
         return sums
 
     def _open_interest(self, poll: Poll, state: Records) -> list[OiPoint]:
-        """Ask for the open interest of some contracts, which has its own instants."""
+        """Request the open interest of some contracts, which has its own times."""
         if self.contracts is None:
             return []
         by_name = {row.instrument.name: row for row in state.states}
@@ -358,23 +362,25 @@ class VenueState:
         return points
 
     def _add_points(self, poll: Poll, state: Records, points: list[OiPoint]) -> None:
-        """Add the open interest of contracts except what is doubtful, which counts as not answered."""
+        """Add the open interest of contracts; doubtful points count as not answered."""
         sound = {row.instrument.name for row in state.states if row.oi_usd is not None}
-        kept = [point for point in points if point.instrument.name in sound]
-        doubtful = {point.instrument.symbol for point in points if point not in kept}
+        accepted = [point for point in points if point.instrument.name in sound]
+        doubtful = {point.instrument.symbol for point in points if point not in accepted}
         if doubtful:
-            why = poll.failed.get(OPEN_INTEREST) or poll.parts.get("figures", "it is doubtful")
+            why = poll.failed.get(OPEN_INTEREST) or poll.problems.get("figures", "it is doubtful")
             poll.requests[OPEN_INTEREST] = [
                 request._replace(error=why[:500]) if request.symbol in doubtful else request
                 for request in poll.requests.get(OPEN_INTEREST, [])
             ]
         sums = {row.instrument.symbol: row for row in state.states if row.instrument.perpetual}
-        kept = [point._replace(oi_all_usd=sums[point.instrument.symbol].oi_all_usd) for point in kept]
-        if kept:
-            self._add_frames(poll, Records(oi=kept), [OPEN_INTEREST], times.us(poll.at))
+        if accepted:
+            with_sums = [
+                point._replace(oi_all_usd=sums[point.instrument.symbol].oi_all_usd) for point in accepted
+            ]
+            self._add_frames(poll, Records(oi=with_sums), [OPEN_INTEREST], times.us(poll.at))
 
     def _add_frames(self, poll: Poll, records: Records, names: Sequence[str], at: int) -> None:
-        """Add tables of some records; a table that refuses them fails alone."""
+        """Add tables of some records; an error affects only its own table."""
         for table in names:
             try:
                 poll.frames |= frames(poll.exchange, records, [table], at=at)
@@ -382,12 +388,12 @@ class VenueState:
                 poll.failed[table] = self._refused(poll, table, records, problem)
 
     def _refused(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
-        """Keep records that are no rows of a table in the quarantine; return what is wrong with them."""
+        """Put records that do not fit a table into the quarantine; return the error."""
         body = msgspec.json.encode(records)
         return self._quarantine.keep(poll.exchange, table, body, str(problem), poll.at)
 
     def _stamped(self, state: Records) -> Records:
-        """Stamp what has no instant of its own with that at which its contract's last answer arrived."""
+        """Set the time of rows without one to the arrival of the contract's last response."""
         state.states = [
             row if row.time is not None else row._replace(time=self._bulk.arrived.get(row.instrument.name))
             for row in state.states
@@ -395,18 +401,18 @@ class VenueState:
         return state
 
     def _trading(self, state: Records) -> Records:
-        """Leave out contracts that no longer trade, and perpetuals that another one represents.
+        """Remove untraded contracts, and perpetuals that are not the preferred one of their symbol.
 
-        The latter are kept apart: they count in the open interest of their symbol.
-        A contract that no list names counts if it has a price: some venues send rates of coins without one.
+        The latter are stored in `_others`, since they count in the open interest of their symbol. An unlisted
+        contract counts if it has a price; some venues send rates of coins without a contract.
         """
         listed = self.contracts.items if self.contracts is not None else []
         gone = {item.name for item in listed if not item.active}
         gone |= {row.instrument.name for row in state.states if not _has_price(row)} - {
             item.name for item in listed
         }
-        told = [row.instrument for row in state.states if row.instrument.name not in gone]
-        contracts = Contracts([*listed, *told])
+        present = [row.instrument for row in state.states if row.instrument.name not in gone]
+        contracts = Contracts([*listed, *present])
         names = {item.name for item in contracts.collected}
         others = {item.name for item in contracts.others}
         self._others = [_valued(row) for row in state.states if row.instrument.name in others]
@@ -414,13 +420,13 @@ class VenueState:
         return state
 
     def lost(self, problem: Exception) -> Poll:
-        """Return the poll that an unexpected error ended: each table fails, and the error's kind is named."""
+        """Return a failed poll after an unexpected error, with the error's type."""
         error = problem if isinstance(problem, DerivdataError) else DerivdataError(repr(problem))
         return self._lost(self.begin(), error)
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
         poll.failed = dict.fromkeys(sorted(self.tables), str(problem))
-        poll.parts = {}
+        poll.problems = {}
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
         return poll
 
@@ -430,12 +436,12 @@ def _has_price(row: State) -> bool:
 
 
 def _sum(first: float | None, second: float | None) -> float | None:
-    """Return a sum that is missing where one of its terms is."""
+    """Return a sum, or None if one of its terms is None."""
     return None if first is None or second is None else first + second
 
 
 def _valued(row: State) -> State:
-    """Return a contract whose open interest is stated in coins, and its mark in another answer, with both."""
+    """Return a state with open interest in USD, from coins and a mark of another response."""
     if row.oi_usd is None and row.oi_coins is not None and row.mark:
         return row._replace(oi_usd=row.oi_coins * row.mark)
     return row
@@ -443,7 +449,7 @@ def _valued(row: State) -> State:
 
 def _needed(endpoints: Sequence[VenueEndpoint], names: set[str]) -> list[VenueEndpoint]:
     """Return the requests that some tables need."""
-    if "markets_symbol_exchanges" in names:  # it has a figure of every answer about the state
+    if "markets_symbol_exchanges" in names:  # it has figures of all responses about the state
         names = {*names, *STATE}
     of_one = [e for e in endpoints if e.is_of_one and names & {*e.tables}]
     wider = names | ({"prices_history"} if of_one else set())  # a mark, and the volume

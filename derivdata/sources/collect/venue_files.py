@@ -1,4 +1,4 @@
-"""Bulk files that venues publish, as data, and how they are listed, fetched and verified."""
+"""Bulk files of venues as data; listing, fetching and verifying them."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ class FileKind(NamedTuple):
     """One kind of files of a venue."""
 
     exchange: str
-    kind: str  # what the venue calls the files, which is the name of their form
-    source: str  # whose forms those are
-    tables: Mapping[str, int]  # what they tell, with the rows that a whole day has
+    kind: str  # the venue's name of the files, which is the name of their form
+    source: str  # source of the forms
+    tables: Mapping[str, int]  # tables in the files, with the rows of a complete day
     host: str
-    path: str  # names the ``{contract}`` and the ``{period}``
-    period: str  # how the path writes it: ``%Y-%m-%d`` of a day, ``%Y-%m`` of a month
-    listing: str = ""  # where a store of objects lists the files; "": nowhere
-    checksum: str = ""  # added to a file's address for its checksum; "": there is none
-    instrument: Callable[[str], Instrument] = reading.named  # the contract of a name
-    contract: str = ""  # the name for a symbol, where nothing lists the names
-    offset: pd.Timedelta = pd.Timedelta(0)  # how much later than the period in UTC a file's rows are
-    fixed: Mapping[str, str] = {}  # what holds of all rows: the kind of a price
-    dated: bool = False  # the files are those of dated futures
-    days: str = ""  # the same files by day, for months that are not over, not there or not whole
+    path: str  # path with ``{contract}`` and ``{period}``
+    period: str  # format of the period in the path: ``%Y-%m-%d`` for a day, ``%Y-%m`` for a month
+    listing: str = ""  # address of an object store's list of files; "" if files are not listed
+    checksum: str = ""  # suffix of a file's address for its checksum; "" without checksums
+    instrument: Callable[[str], Instrument] = reading.named  # contract of a name
+    contract: str = ""  # format of names by symbol, if names are not listed
+    offset: pd.Timedelta = pd.Timedelta(0)  # delay of a file's rows relative to its period in UTC
+    fixed: Mapping[str, str] = {}  # values of all rows, such as the kind of a price
+    dated: bool = False  # whether the files are of dated futures
+    days: str = ""  # path of the same files by day, for months that are not over, missing or incomplete
 
     @property
     def label(self) -> str:
-        """What messages and plans call it: of prices with their kind, or that they are dated futures'."""
+        """Name in messages and plans: with the kind of prices, and a mark for dated futures."""
         return " ".join([self.kind, *self.fixed.values(), *(["dated"] if self.dated else [])])
 
     @property
     def monthly(self) -> bool:
-        """Whether a file is of a month, and not of a day."""
+        """Whether a file is for a month, not for a day."""
         return "%d" not in self.period
 
     @property
@@ -64,7 +64,7 @@ class FileKind(NamedTuple):
         return self._replace(path=self.days, period="%Y-%m-%d", days="")
 
     def of(self, file: ListedFile) -> FileKind:
-        """Return the kind of one of its files, which may be of a day."""
+        """Return the kind of a file, which may be for a day."""
         return self.daily if file.is_day and self.days else self
 
     def file(self, contract: str, start: pd.Timestamp) -> str:
@@ -86,7 +86,7 @@ class FileKind(NamedTuple):
 
 
 class ListedFile(NamedTuple):
-    """A file that a venue lists: path, start of its period, size [bytes] and when it was written."""
+    """A listed file: path, start of its period, size [bytes] and time of writing."""
 
     path: str
     start: pd.Timestamp
@@ -96,18 +96,18 @@ class ListedFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the ledger calls it: its path, since files of several kinds have one name."""
+        """Name in the ledger: the path, since files of several kinds have equal names."""
         return self.path.lstrip("/")
 
     def is_read(self, marks: Mapping[str, LedgerFile]) -> bool:
-        """Return whether the ledger has it as it is listed now."""
+        """Return whether the ledger has the listed version of the file."""
         mark = marks.get(self.name)
         is_same = mark is not None and (mark.size, mark.modified) == (self.size, self.modified)
         return is_same or (mark is not None and self.size is None)
 
 
 class Mismatch(NetworkError):
-    """A file is not the one that its checksum is of."""
+    """A file does not have its stated checksum or size."""
 
 
 TERMS = {
@@ -116,18 +116,18 @@ TERMS = {
     **dict.fromkeys(("okx", "gateio", "kucoin"), "terms of the files were not read: for the user's own use"),
 }
 NOT_IN_FILES = {
-    "bybit": "its files are of trades: payments and open interest reach back to the listing by request",
-    "hyperliquid": "its files are paid for by the reader, with an account of the store: fetch them with its "
-    "tools, then derivdata import --from hyperliquid",
-    "deribit": "it publishes no files: its requests reach back to the listing",
-    "kraken": "it publishes no files of futures: one request answers all payments of a contract",
-    "dydx": "it publishes no files: its requests reach back to a market's start",
-    "bitget": "its files are of trades and candles: payments are answered by request",
+    "bybit": "its files have trades only: payments and open interest reach back to the listing by request",
+    "hyperliquid": "the reader pays for its files, with an account of the store: fetch them with its tools, "
+    "then derivdata import --from hyperliquid",
+    "deribit": "it does not publish files: its requests reach back to the listing",
+    "kraken": "it does not publish files of futures: one request returns all payments of a contract",
+    "dydx": "it does not publish files: its requests reach back to a market's start",
+    "bitget": "its files have trades and candles only: payments are available by request",
 }
 
 
 def _binance(kind: str, market: str, tables: Mapping[str, int], *, name: str = "", **more: Any) -> FileKind:
-    """Return files of binance: of the linear market ``um`` or the coin-margined one, ``cm``."""
+    """Return files of binance, of the linear market ``um`` or the coin-margined market ``cm``."""
     stem = "{contract}/" + (f"{name}/" if name else "") + "{contract}-" + (name or kind) + "-{period}.zip"
     monthly, daily = (f"/data/futures/{market}/{by}/{kind}/{stem}" for by in ("monthly", "daily"))
     is_daily = kind == "metrics"
@@ -194,52 +194,53 @@ FILES: tuple[FileKind, ...] = (
         ".CHECKSUM",
     ),
 )
-"""Files that are read, in the order of preference where a symbol has contracts in several."""
+"""Files to read, in order of preference if a symbol has contracts in several."""
 
 
 class FileHost:
-    """Where a venue's files lie; an `address` answers instead of its own hosts, a mirror or a test."""
+    """Host of a venue's files; `address` is used instead of its own hosts, for mirrors and tests."""
 
     def __init__(self, clock: Clock, address: str | None = None) -> None:
         self.requests = 0
         self._clock = clock
         self._address = address
         self._http = KeylessSession()
-        self._folders: dict[str, list[str]] = {}  # of contracts, by what they lie in
+        self._folders: dict[str, list[str]] = {}  # names of contracts, by parent folder
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
     def contracts(self, kind: FileKind, symbol: str) -> list[Instrument]:
-        """Return the perpetuals of a symbol that have files, delisted ones too, the preferred one first.
+        """Return the perpetuals of a symbol with files, including delisted ones, the preferred one first.
 
-        Or its dated futures, where files are of these. `symbol` may also be the venue's name of a contract.
+        For files of dated futures, return these. `symbol` may also be the venue's name of a contract.
         """
         if not kind.listing:
             name = kind.contract.format(symbol)
             return [kind.instrument(name)._replace(symbol=symbol)]
         folder = kind.path.partition("{contract}")[0].lstrip("/")
-        found = self._folders.get(folder)
-        if found is None:
+        names = self._folders.get(folder)
+        if names is None:
             pages = self._pages(kind, {"prefix": folder, "delimiter": "/"}, lambda _: True)
             prefixes = [prefix for body in pages for prefix in _FOLDER.findall(body)]
-            found = self._folders[folder] = [name.rstrip("/").rpartition("/")[2] for name in prefixes]
-        if symbol in found:
+            names = [prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes]
+            self._folders[folder] = names
+        if symbol in names:
             return [kind.instrument(symbol)]
-        items = [item for item in map(kind.instrument, found) if item.symbol == symbol]
+        items = [item for item in map(kind.instrument, names) if item.symbol == symbol]
         items = [item for item in items if (item.is_dated if kind.dated else item.perpetual)]
         return sorted(items, key=lambda item: (item.rank, item.name))
 
     def files(self, kind: FileKind, contract: str, window: times.Window) -> list[ListedFile]:
-        """Return the files with rows of a window, by time; where nothing lists them, those that are due."""
+        """Return the files with rows of a window, by time; unlisted files by their finished periods."""
         periods = {kind.file(contract, start): start for start in kind.periods(window)}
         if not kind.listing or not periods:
             now = self._clock.utc()
             over = {path: start for path, start in periods.items() if kind.window(start).end <= now}
             return [ListedFile(path, start, not kind.monthly) for path, start in over.items()]
         last = max(periods).lstrip("/")
-        before = min(periods).lstrip("/").removesuffix(".zip")  # a key that is smaller than the first
+        before = min(periods).lstrip("/").removesuffix(".zip")  # a key before the first one
         prefix = kind.path.partition("{period}")[0].format(contract=contract).lstrip("/")
         listed = []
         for body in self._pages(
@@ -254,31 +255,33 @@ class FileHost:
         return sorted(listed, key=lambda file: file.start)
 
     def fetch(self, kind: FileKind, file: ListedFile, folder: Path) -> Path | None:
-        """Fetch a file into a folder, below its path at the venue, and return where; None: there is none.
+        """Fetch a file into a folder, under its path at the venue; return its path, or None if it is missing.
 
-        A file that is there with the right checksum is not fetched again; one of another checksum, fetched
-        twice, stays as ``.mismatch``. Raises `Mismatch` for it, and `VenueError` or `NetworkError`.
+        A file with the right checksum is not fetched again. A file with another checksum is fetched twice and
+        stored as ``.mismatch``. Raises `Mismatch` for it, and `VenueError` or `NetworkError`.
         """
         path = folder / file.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         stated = self._stated(kind, file)
         if path.exists() and stated is not None and _digest(path.read_bytes(), stated) == stated:
             return path
-        for tried in (1, 2):
+        for attempt in (1, 2):
             reply = self._get(kind.host, file.path, {})
             if reply is None:
                 return None
-            whole = file.size is None or len(reply.body) == file.size
-            if whole and (stated is None or _digest(reply.body, stated) == stated):
+            has_size = file.size is None or len(reply.body) == file.size
+            if has_size and (stated is None or _digest(reply.body, stated) == stated):
                 replace_file(path, reply.body)
                 return path
-            if tried == 2:
+            if attempt == 2:
                 replace_file(path.with_name(path.name + ".mismatch"), reply.body)
-        what = f"checksum {stated}" if stated is not None and whole else f"size of {file.size} bytes"
-        raise Mismatch(file.path, f"it is not the file that is listed: another {what}; it was not read")
+        expected = f"checksum {stated}" if stated is not None and has_size else f"size of {file.size} bytes"
+        raise Mismatch(
+            file.path, f"it differs from the listed file: expected the {expected}; it was not read"
+        )
 
     def _stated(self, kind: FileKind, file: ListedFile) -> str | None:
-        """Return the checksum that the venue states of a file, None without one."""
+        """Return the venue's checksum of a file, or None."""
         reply = self._get(kind.host, file.path + kind.checksum, {}) if kind.checksum else None
         match = None if reply is None else _CHECKSUM.match(reply.body[:500].decode(errors="replace"))
         if match is None or match[2] != file.path.rpartition("/")[2]:
@@ -288,7 +291,7 @@ class FileHost:
     def _pages(
         self, kind: FileKind, params: Mapping[str, str], goes_on: Callable[[list[str]], bool]
     ) -> Iterator[str]:
-        """Yield every page of a list, 1,000 files each; who asks for one page would believe that it ended."""
+        """Yield every page of a list; each has at most 1,000 files."""
         query = dict(params)
         for _ in range(_MOST_PAGES):
             reply = self._get(kind.listing, "", query)
@@ -306,7 +309,7 @@ class FileHost:
         raise VenueError(f"{kind.exchange} {params['prefix']}", "the list of files does not end")
 
     def _get(self, host: str, path: str, params: Mapping[str, str]) -> KeylessReply | None:
-        """Ask until it answers; None is that there is no such file, and nothing else is."""
+        """Send a request with retries; return None only if the file does not exist."""
         url = (self._address or host) + (path if path else "/" if self._address else "")
 
         def ask() -> KeylessReply | None:
@@ -335,6 +338,6 @@ def _field(text: str, name: str) -> str:
 
 
 def _digest(body: bytes, like: str) -> str:
-    """Return the checksum of a file in the kind of another: SHA-256, or MD5 of 32 digits."""
+    """Return the checksum of a file of the same kind as `like`: MD5 for 32 digits, else SHA-256."""
     kind = "md5" if len(like) == 32 else "sha256"
     return hashlib.new(kind, body, usedforsecurity=False).hexdigest()
