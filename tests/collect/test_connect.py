@@ -158,7 +158,7 @@ def test_without_a_network_connect_fails_and_says_why(fakes: Fakes, tmp_path: Pa
 
 def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) -> None:
     dd.connect("venues", venues=["bybit"])
-    first = "begin with the first poll, 2026-01-20 10:30, .*settlements has what"
+    first = "begin with the first poll, 2026-01-20 10:30, .*settlements has earlier payments"
     with few_rows(), pytest.warns(DataNotice, match=first):
         rows = dd.funding.history("BTC", "30d")
     assert rows["time"].nunique() == 1

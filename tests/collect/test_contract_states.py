@@ -192,7 +192,7 @@ def test_without_a_mark_of_the_minute_the_row_is_left_out(collected, fakes, cloc
     collector.once()
     end = clock.utc() + MINUTE
     assert collector.archive.read("oi_history", end - pd.Timedelta(1, "h"), end).empty
-    assert "no mark price of the same minute" in collector.failed["binance oi_history"]
+    assert "without a mark price of the same minute" in collector.failed["binance oi_history"]
 
 
 def test_connect_says_how_much_of_the_open_interest_is_there_until_all_is(tmp_path, fakes, clock) -> None:

@@ -125,7 +125,7 @@ def test_a_file_of_another_checksum_is_not_read(run, bucket, archive, tmp_path) 
     done = run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"], folder=tmp_path / "files")
     assert done.written == {("binance", "oi_history"): 288}
     assert len(done.failed) == 1
-    assert "another checksum 000" in done.failed[0]
+    assert "expected the checksum 000" in done.failed[0]
     kept = sorted(path.name for path in (tmp_path / "files").rglob("*") if path.is_file())
     assert kept == ["BTCUSDT-metrics-2024-01-01.zip", "BTCUSDT-metrics-2024-01-02.zip.mismatch"]
     assert bucket.asked.count(day_file("2024-01-02")) == 2
@@ -234,7 +234,7 @@ def test_a_file_about_another_month_or_contract_is_refused(run: Any, bucket: Buc
     bucket.put_zip(day_file("2022-01-05"), metrics("ETHUSDT", "2022-01-05"))
     done = run("2022-01-01", "2022-02-01", names=["funding_settlements", "oi_history"])
     assert done.written == {}
-    assert ["of another period" in failure for failure in done.failed] == [True, False]
+    assert ["outside its period" in failure for failure in done.failed] == [True, False]
     assert "it has rows of ETHUSDT" in done.failed[1]
 
 
@@ -323,7 +323,7 @@ def test_a_busy_host_is_requested_again_and_a_refusal_is_no_empty_month(run, buc
 
 def test_what_is_in_no_file_is_said(run: Any) -> None:
     done = run("2024-01-01", "2024-02-01", venues=["bybit", "hyperliquid"])
-    assert "bybit: its files are of trades" in done.notices[0]
+    assert "bybit: its files have trades only" in done.notices[0]
     assert "paid for by the reader" in done.notices[1]
     with pytest.raises(ValueError, match=r"'liquidations_fills' is not one of"):
         run("2024-01-01", "2024-02-01", names=["liquidations_fills"])

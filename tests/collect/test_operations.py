@@ -94,7 +94,7 @@ def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(archive
 
     options = {"venues": ["okx"], "symbols": ["BTC"], "names": [FUNDING, "funding_settlements"]}
     week = pd.Timedelta(7, "D")
-    with pytest.raises(ValueError, match="keep: 1 days"):
+    with pytest.raises(ValueError, match="got 1 days"):
         Collector(archive, keep=pd.Timedelta(1, "D"), since=week, **options)  # type: ignore[arg-type]
     Collector(
         archive, keep=week, since=week, clock=clock, addresses=fakes.addresses, log=stop_after_two, **options

@@ -368,7 +368,7 @@ def test_connections_are_opened_within_the_limits_of_the_venue(
 
     monkeypatch.setattr(stream._stopping, "wait", wait)
     for _ in range(connections):
-        stream._keep_to_connections()
+        stream._wait_for_connection()
     assert waited == pytest.approx(waits)
 
 

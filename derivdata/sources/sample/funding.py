@@ -1,14 +1,14 @@
 """Funding, open interest, volume and positioning of the sample.
 
-A pair's premium is its symbol's base rate plus a spread of its own, both Ornstein–Uhlenbeck (the base with
-fat tails and, for smaller symbols, squeezes). A free venue shows the premium; the others
-``p + clamp(1 − p, ±band)``. A payment is the mean rate over its interval.
+A pair's premium p is its symbol's base rate plus the pair's spread, both Ornstein–Uhlenbeck (the base with
+fat tails and, for smaller symbols, squeezes). The rate of a free venue is the premium; the rate of other
+venues is ``p + clamp(1 − p, ±band)``. A payment is the mean rate over its interval.
 
 Open interest has trends, and venues gain and lose share. The logarithm of the long/short ratio is ``mean +
-crowding × x + deviation × z``: x is the unit process behind the symbol's base funding rate, z is that of the
-pair and kind. So accounts are long while longs pay, and large positions are on the other side. The imbalance
-of takers, (bought - sold) / (bought + sold), is ``tanh(impact × r + deviation × z)``, with r the return of
-the hour in standard deviations.
+crowding × x + deviation × z``: x is the unit process of the symbol's base funding rate, z the unit process of
+the pair and kind. So accounts are long while longs pay, and large positions are on the other side. The
+imbalance of takers, (bought - sold) / (bought + sold), is ``tanh(impact × r + deviation × z)``, with r the
+return of the hour in standard deviations.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def formed(chosen: Pairs, first: int, days: int) -> Floats:
 
 
 def premium(chosen: Pairs, first: int, days: int) -> Floats:
-    """Return the premium that rates are formed from [bps/8h], before the clamp; unrounded, as `formed`."""
+    """Return the premium of the rates [bps/8h], before clamp and rounding, shaped as `formed`."""
     scale = symbols().scale[chosen.symbol]
     p = paths.ou(chosen.streams, venue_values("half_life")[chosen.exchange], first, days, STEPS)
     p *= (scale * venue_values("deviation")[chosen.exchange])[:, None, None]
@@ -65,12 +65,12 @@ def recorded(chosen: Pairs, first: int, days: int) -> Floats:
     streams = noise.keys("outage", exchange_names())[chosen.exchange]
     missing = _holes(streams, np.full(len(chosen), 0.02), 72, first, days)
     missing |= _holes(chosen.streams, venue_values("gaps")[chosen.exchange], 24, first, days)
-    there = _trading(chosen, first, days)[..., None] & ~missing
-    return np.where(there.reshape(len(chosen), days * STEPS), rate, np.nan)
+    is_present = _trading(chosen, first, days)[..., None] & ~missing
+    return np.where(is_present.reshape(len(chosen), days * STEPS), rate, np.nan)
 
 
 def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
-    """Return payments of whole days: ends of hours [µs]; rates [bps/8h], NaN for none; intervals [h]."""
+    """Return the payments of days: ends of hours [µs], rates [bps/8h] or NaN, and intervals [h]."""
     hourly = formed(chosen, first, days).reshape(len(chosen), days, 24, STEPS // 24).mean(axis=-1)
     interval = chosen.interval_on(first + np.arange(days))
     rate = np.full(hourly.shape, np.nan)
@@ -135,7 +135,7 @@ def _base(own: Ints, first: int, days: int) -> Floats:
 
 
 def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days: int) -> Floats:
-    """Draw jumps, four in five downward, that fade as ``(1 − age / 24 h)³``; at most one begins a day."""
+    """Draw at most one jump per day, 80 % downward, that fades as ``(1 − age / 24 h)³``."""
     day = first - 1 + np.arange(days + 1)
     u = noise.uniform((streams ^ _SPIKES)[:, None, None], day[:, None] * 8 + np.arange(4))
     size = np.minimum(scale[:, None] * (1.0 - u[..., 2]) ** -0.6, 2000.0)
@@ -153,7 +153,7 @@ def _trading(chosen: Pairs, first: int, days: int) -> Bools:
 
 
 def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Bools:
-    """Draw at most one run of missing samples a day, of up to `longest` steps."""
+    """Draw at most one run of missing samples per day, of up to `longest` steps."""
     day = first + np.arange(days)
     u = noise.uniform((streams ^ _HOLES)[:, None, None], day[:, None] * 8 + np.arange(3))
     start = np.where(u[..., 0] < chance[:, None], np.floor(u[..., 1] * STEPS), STEPS).astype(np.int16)
@@ -201,7 +201,7 @@ def _oi(chosen: Pairs, first: int, days: int) -> Floats:
     s = symbols()
     own, place = np.unique(chosen.symbol, return_inverse=True)
     price = paths.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
-    # Most pairs: the midnights of all are the same in the next days, while the pairs that trade change.
+    # For most pairs, use the cached midnights of all pairs: which pairs trade changes from day to day.
     ends = None
     if 4 * len(chosen) > len(pairs()):
         ends = paths.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, chosen.row]
@@ -229,7 +229,7 @@ _TAKEN = noise.key("taker volume")
 
 
 class Crowd(NamedTuple):
-    """How the logarithm of long over short of one kind behaves."""
+    """Parameters of the logarithm of long over short for one kind."""
 
     mean: float
     crowding: float
@@ -247,7 +247,7 @@ TAKER_DEVIATION = 0.06
 
 
 def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
-    """Return the columns of the positioning with ``first <= time < last`` [µs]."""
+    """Return the columns of ``positioning_history`` with ``first <= time < last`` [µs]."""
     begin = first // DAY_US
     stop = (last - 1) // DAY_US + 1
     chosen = select(names, venues).trading(begin, stop)
@@ -258,13 +258,15 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     row, hour = np.nonzero(trading(chosen, begin, stop - begin) & inside)
     own, symbol = np.unique(chosen.symbol, return_inverse=True)
     common = crowding(own, begin, stop - begin)[..., ::_HOUR].reshape(len(own), -1)[symbol]
-    parts = []
+    by_kind = []
     for place, (kind, crowd) in enumerate(sorted(CROWDS.items())):
         streams = chosen.streams ^ noise.key("positioning", kind)
-        alone = paths.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(len(chosen), -1)
-        log_ratio = crowd.mean + crowd.crowding * common + crowd.deviation * alone
+        own_process = paths.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(
+            len(chosen), -1
+        )
+        log_ratio = crowd.mean + crowd.crowding * common + crowd.deviation * own_process
         long = np.round(1.0 / (1.0 + np.exp(-log_ratio[row, hour])), 4)
-        parts.append(
+        by_kind.append(
             {
                 "symbol": chosen.symbol[row],
                 "exchange": chosen.exchange[row],
@@ -275,11 +277,11 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
                 "long_short_ratio": np.round(long / (1.0 - long), 4),
             }
         )
-    return with_words(parts, "kind", tuple(sorted(CROWDS)), "1h")
+    return with_words(by_kind, "kind", tuple(sorted(CROWDS)), "1h")
 
 
 def taken(chosen: Pairs, first: int, days: int) -> dict[str, Floats]:
-    """Return what takers bought and sold [USD] in each hour, rounded; NaN unless the pair trades."""
+    """Return buys and sells of takers [USD] in each hour, rounded; NaN unless the pair trades."""
     s = symbols()
     own, place = np.unique(chosen.symbol, return_inverse=True)
     price = paths.price(own, first, days + 1)[:, : (days * STEPS + 1) : _HOUR]

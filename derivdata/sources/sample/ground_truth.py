@@ -1,4 +1,4 @@
-"""The parameters behind the sample, so that analysis can be tested against them."""
+"""The true parameters of the sample, for tests of analyses."""
 
 from __future__ import annotations
 
@@ -45,68 +45,69 @@ def truth(
     ----------
     topic
         ``"funding"``
-            Per pair, its spread over the symbol's base rate, an OU process: mean and standard deviation
-            [bps/8h], half-life [h]. A venue whose style is not ``free`` shows ``p + clamp(1 − p, ±band)`` of
-            the sum p. `start` and `end` of trading; no end is missing.
+            Per pair, the spread over the symbol's base rate, an OU process: mean and standard deviation
+            [bps/8h], half-life [h]. The rate of a venue whose style is not ``free`` is
+            ``p + clamp(1 − p, ±band)`` of the sum p. `start` and `end` of trading; `end` may be missing.
         ``"funding_base"``
             Per symbol, the base rate ``mean + deviation (x + tail x³)`` [bps/8h] of a unit OU process x;
-            `squeezed` says that jumps which fade within a day are added.
+            if `squeezed`, jumps that fade within a day are added.
         ``"spreads"``
-            Pairs of free venues with one half-life: the rate on `exchange` less that on `other_exchange` is
-            an OU process with this mean, standard deviation and half-life.
+            Pairs of free venues with equal half-lives: the rate on `exchange` minus the rate on
+            `other_exchange` is an OU process with this mean, standard deviation and half-life.
         ``"intervals"``
-            Native intervals, one row per pair and instant from which one holds.
+            Native intervals, one row per pair and start of an interval's validity.
         ``"oi"``
             Per pair, ``oi_usd = level_usd × e^(growth t) × price/centre × e^z``: t in years of 365 days from
             the sample's start, z an OU process.
         ``"positioning"``
-            Per pair and kind, the log of long over short is ``mean + crowding × x + deviation × z``: x the
-            process of the symbol's base rate, z one of its own with that half-life [h].
+            Per pair and kind, the log of long over short is ``mean + crowding × x + deviation × z``: x is the
+            process of the symbol's base rate, z a process of the pair and kind with this half-life [h].
         ``"taker_volume"``
             Per pair, ``(buy − sell) / (buy + sell) = tanh(impact × r + deviation × z)``: r the hour's return
             in its standard deviations, z standard normal.
         ``"prices"``
             Per symbol, centre, volatility [1/√year] and half-life of the log price.
         ``"option_trades"``
-            Per chain, how probably takers buy a call and a put, and a trade is a block; block sizes are so
-            many times as large. The law is that of `derivdata.sources.sample.options.trades`.
+            Per chain, the probabilities that takers buy a call and a put and that a trade is a block, and the
+            factor of block sizes: see `derivdata.sources.sample.options.trades`.
         ``"spot"``
             Per pair with a spot price, its currency; the standard deviation [bps] of the spot price from the
-            venue's index; that of USDT from 1 USD, by which prices in USD differ, and its half-life [h].
+            venue's index; the standard deviation [bps] of USDT from 1 USD, which moves prices in USD, and its
+            half-life [h].
         ``"liquidations"``
             Per symbol, clusters a day, branching ratio, mean delay to a child [s], Pareto law of the values.
         ``"shocks"``
-            Instants of the market-wide shocks.
+            Times of the market-wide shocks.
         ``"clusters"``
             Clusters of liquidations that begin in the window.
         ``"premium"``
-            Per pair and five minutes of the window, the mark over the index less one [bps]: the premium from
-            which the funding rate is formed, before its clamp.
+            Per pair and five minutes of the window, the mark over the index minus 1 [bps]: the premium of the
+            funding rate, before its clamp.
         ``"surface"``
             Parameters of the options' model, forward and spot of every expiry open at each full hour of the
-            window: those of `derivdata.sources.sample.options.bates.Bates`, the
-            same for all expiries of an instant; ``expected_variance``, the expected quadratic variation;
-            ``atm_iv``, the volatility at the forward.
+            window: see `derivdata.sources.sample.options.bates.Bates`. They are equal for all expiries at one
+            time. ``expected_variance`` is the expected quadratic variation, ``atm_iv`` the volatility at the
+            forward.
         ``"futures"``
             Per contract and full hour of the window, ``price_usd = spot × e^(carry × year_fraction)``,
             unrounded, and ``oi_usd``.
         ``"volatilities"``
             Volatility and log-moneyness of every strike, expiry and full hour of the window.
     symbols, venues
-        What to keep; None is everything.
+        Symbols and venues to include; None is all.
     start, end
-        Half-open window, for the last five topics alone; unless given, the last hour up to the sample's
-        clock and that instant itself.
+        Half-open window, for the last five topics only; by default the last hour up to and including the
+        sample's clock.
 
     Returns
     -------
     DataFrame
-        Rows sorted by symbol, exchange and time, as far as the topic has them. Numbers are not rounded.
+        Rows sorted by symbol, exchange and time, if the topic has them. Numbers are not rounded.
 
     Raises
     ------
     ValueError
-        The topic is unknown, or the topic has no time and a window was given.
+        The topic is unknown, or a window is given for a topic without time.
     """
     if topic in _TIMELESS or topic in _OF_CHAINS:
         if start is not None or end is not None:
@@ -155,7 +156,7 @@ def _funding(chosen: Pairs) -> pd.DataFrame:
 
 
 def _per_symbol(chosen: Pairs, **values: Any) -> pd.DataFrame:
-    """Return values of every symbol for those of the pairs; a single value is that of all."""
+    """Return the values of the pairs' symbols from values of all symbols, or one value for all."""
     own = np.unique(chosen.symbol)
     columns = {name: v[own] if isinstance(v, np.ndarray) else v for name, v in values.items()}
     return pd.DataFrame({"symbol": _symbols(own), **columns})
@@ -192,14 +193,14 @@ def _spreads(chosen: Pairs) -> pd.DataFrame:
 def _intervals(chosen: Pairs) -> pd.DataFrame:
     changed = chosen.take(np.flatnonzero((chosen.change > chosen.since) & (chosen.change < chosen.until)))
     first = np.where(chosen.since < chosen.change, chosen.interval, chosen.later_interval)
-    parts = [
+    frames = [
         pd.DataFrame({**_named(p), "time": instants(day * DAY_US), "interval_hours": hours.astype(float)})
         for p, day, hours in (
             (chosen, chosen.since, first),
             (changed, changed.change, changed.later_interval),
         )
     ]
-    return pd.concat(parts).sort_values(["symbol", "exchange", "time"], ignore_index=True)
+    return pd.concat(frames).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
 def _oi(chosen: Pairs) -> pd.DataFrame:
@@ -257,10 +258,10 @@ def _option_trades(names: _Names, venues: _Names) -> pd.DataFrame:
 
 
 def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
-    """Return the clusters that begin in ``[first, last)`` [µs]; with their orders on the chosen venues."""
+    """Return the clusters that begin in ``[first, last)`` [µs], with their orders on the venues."""
     chosen = select(names, venues)
-    parts = [_started(d, chosen.row) for d in range(first // DAY_US, (last - 1) // DAY_US + 1)]
-    table = pd.concat(parts)
+    days = range(first // DAY_US, (last - 1) // DAY_US + 1)
+    table = pd.concat([_started(day, chosen.row) for day in days])
     inside = (table["time"] >= first) & (table["time"] < last)
     table = table[inside].sort_values(["own", "time", "cluster"], ignore_index=True)
     return pd.DataFrame(
@@ -297,23 +298,23 @@ def _started(day: int, rows: Ints) -> pd.DataFrame:
 
 def _premium(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
     """Return the premium of the mark over the index at each five-minute step of ``[first, last)`` [µs]."""
-    every = select(names, venues)
-    parts = []
+    selected = select(names, venues)
+    by_day = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
-        chosen = every.trading(day, day + 1)
+        chosen = selected.trading(day, day + 1)
         value = funding.premium(chosen, day, 1)
         row, step = np.indices(value.shape).reshape(2, -1)
         time = day * DAY_US + step * STEP_US
         columns = {"time": instants(time), "premium_bps": value.ravel()}
         table = pd.DataFrame(_named(chosen.take(row)) | columns)
-        parts.append(table[(time >= first) & (time < last)])
-    return pd.concat(parts).sort_values(["symbol", "exchange", "time"], ignore_index=True)
+        by_day.append(table[(time >= first) & (time < last)])
+    return pd.concat(by_day).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
 def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
     """Return price, carry and open interest of the dated futures at each full hour of ``[first, last)``."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    parts = []
+    by_session = []
     for symbol, exchange, expiry, time, curve in store.future_sessions(hours, names, venues):
         price = curve.underlying_price
         years = curve.year_fraction
@@ -327,8 +328,8 @@ def _futures(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
             "oi_usd": store.future_oi(symbol, exchange, curve),
         }
         shaped = {name: np.broadcast_to(values, years.shape) for name, values in columns.items()}
-        parts.append(_frame(symbol, exchange, shaped))
-    return pd.concat(parts).sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
+        by_session.append(_frame(symbol, exchange, shaped))
+    return pd.concat(by_session).sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
 
 
 def _hourly(
@@ -339,16 +340,14 @@ def _hourly(
     names: _Names,
     venues: _Names,
 ) -> pd.DataFrame:
-    """Return what `read` gives of every market, trading day and its hours, in order of time and then `by`."""
+    """Return the frames of `read` for every market and trading day, sorted by time and then `by`."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     days = session(hours)
-    parts = [
-        read(symbol, exchange, day, hours[days == day])
-        for symbol, exchange in markets(names, venues)
-        for day in np.unique(days).tolist()
-    ]
-    none = read("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
-    return pd.concat([none, *parts]).sort_values(["symbol", "exchange", "time", *by], ignore_index=True)
+    # An empty frame first, for its columns and dtypes where there are no hours or markets.
+    frames = [read("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]]
+    for symbol, exchange in markets(names, venues):
+        frames += [read(symbol, exchange, day, hours[days == day]) for day in np.unique(days).tolist()]
+    return pd.concat(frames).sort_values(["symbol", "exchange", "time", *by], ignore_index=True)
 
 
 def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
@@ -359,7 +358,9 @@ def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.D
     columns: dict[str, Any] = {"time": hours, "expiry": expiry[:, None] * DAY_US + EXPIRY_US}
     columns |= {"year_fraction": curve.year_fraction, **parameters}
     columns |= {"underlying_price": curve.underlying_price, "spot": curve.spot}
-    return _frame(symbol, exchange, {name: np.broadcast_to(part, shape) for name, part in columns.items()})
+    return _frame(
+        symbol, exchange, {name: np.broadcast_to(values, shape) for name, values in columns.items()}
+    )
 
 
 def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
@@ -380,12 +381,15 @@ def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.Da
         "iv": np.sqrt(w / years[place]),
         "underlying_price": forward,
     }
-    return _frame(symbol, exchange, {name: np.broadcast_to(part, k.shape) for name, part in columns.items()})
+    return _frame(
+        symbol, exchange, {name: np.broadcast_to(values, k.shape) for name, values in columns.items()}
+    )
 
 
 def _frame(symbol: str, exchange: str, columns: dict[str, Any]) -> pd.DataFrame:
     table = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
-    table["time"], table["expiry"] = instants(table["time"]), instants(table["expiry"])
+    table["time"] = instants(table["time"])
+    table["expiry"] = instants(table["expiry"])
     table.insert(0, "symbol", symbol)
     table.insert(1, "exchange", exchange)
     return table

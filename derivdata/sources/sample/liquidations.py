@@ -1,7 +1,7 @@
 """Liquidations: a self-exciting (Hawkes) process, drawn as clusters, with several fills per order.
 
-Clusters begin at random, and in numbers at a few market-wide shocks. Every order has a Poisson number of
-children, each after an exponential delay; a child's number is the hash of its parent's and its place.
+Clusters begin at random, and many begin at a few market-wide shocks. Every order has a Poisson number of
+children, each after an exponential delay. A child's number is a hash of its parent's number and its place.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SHOCKS = (
     "2025-10-10T21:12", "2025-11-21T07:35", "2026-01-19T02:10", "2026-02-05T14:48", "2026-04-13T16:05",
     "2026-06-24T12:30",
 )  # fmt: skip
-"""Instants about which clusters of every symbol begin, exponentially spread over some minutes."""
+"""Times of shocks; clusters of every symbol begin after them, spread exponentially over some minutes."""
 
 SHOCK_SECONDS = 300.0
 SHOCK_SIZE = 60.0
-"""Clusters of the largest symbol that a shock begins; of the others in proportion to `starts_per_day`."""
+"""Clusters per shock for the largest symbol; for others in proportion to `starts_per_day`."""
 
 TAIL = 4.0 / 3.0
 LARGEST_USD = 2e7
@@ -46,7 +46,7 @@ _BEGUN, _SHOCKED, _CHILD, _FILL = (noise.key(n) for n in ("clusters", "shocks", 
 
 
 class Orders(NamedTuple):
-    """Liquidation orders by time; `cluster` is the order that began theirs, `pair` a position among all."""
+    """Liquidation orders by time; `cluster` is the first order of a cluster, `pair` a position in `pairs`."""
 
     number: Keys
     cluster: Keys
@@ -58,7 +58,7 @@ class Orders(NamedTuple):
 
 
 class FillArrays(NamedTuple):
-    """Fills as parallel arrays; `order` is the row of the order, `place` counts from 0 within it."""
+    """Fills as parallel arrays; `order` is the row of the order, `place` the number of the fill from 0."""
 
     order: Ints
     place: Ints
@@ -68,7 +68,7 @@ class FillArrays(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """Orders before anything but their place in time is known."""
+    """Orders with symbol and time, before venue and size are drawn."""
 
     number: Keys
     cluster: Keys
@@ -80,13 +80,13 @@ class _Tree(NamedTuple):
 
 
 def starts_per_day() -> Floats:
-    """Return the mean number of clusters that begin in a day, per symbol, shocks aside."""
+    """Return the mean number of clusters that begin per day, by symbol, without shocks."""
     return np.asarray(100.0 * (symbols().oi / np.max(symbols().oi)) ** 0.6 + 0.2)
 
 
 @lru_cache(maxsize=64)
 def orders(day: int) -> Orders:
-    """Return every order whose cluster began on a day; a few of them are of the next."""
+    """Return every order whose cluster began on a day; a few orders are on the next day."""
     shocks = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
     tree = _grown(_joined([_started(day), *(_shocked(s) for s in shocks if s // DAY_US == day)]))
     pair = _pair(tree)
@@ -96,7 +96,9 @@ def orders(day: int) -> Orders:
     pair = pair[keep]
     number = tree.number
     long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
-    step = np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)  # after midnight the day's last
+    step = np.minimum(
+        (tree.time - day * DAY_US) // STEP_US, STEPS - 1
+    )  # after midnight use the day's last price
     path = paths.price(np.arange(len(symbols().name)), day, 1)
     quote = path[tree.symbol, step] * paths.premium(pairs())[pair]
     quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
@@ -111,13 +113,13 @@ def smallest_usd() -> Floats:
 
 
 def fills(orders: Orders) -> FillArrays:
-    """Return the fills of some orders: one to six each, 40 ms apart, at prices that slip as they go."""
+    """Return one to six fills per order, 40 ms apart, at prices with increasing slippage."""
     key = orders.number ^ _FILL
     count = 1 + (noise.uniform(key, 0)[:, None] > 1.0 - 0.45 ** np.arange(1, 6)).sum(axis=1)
     order, place = _places(count)
     weight = 0.2 + noise.uniform(key[order], 1 + place)
-    part = weight / np.bincount(order, weight, minlength=len(count))[order]
-    quantity = np.round(orders.quantity[order] * part, 6)
+    share = weight / np.bincount(order, weight, minlength=len(count))[order]
+    quantity = np.round(orders.quantity[order] * share, 6)
     last = place == count[order] - 1
     filled = np.bincount(order, np.where(last, 0.0, quantity), minlength=len(count))
     quantity = np.where(last, np.round(orders.quantity[order] - filled[order], 6), quantity)
@@ -129,8 +131,8 @@ def fills(orders: Orders) -> FillArrays:
 def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
     """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
-    parts = [_fills_started(d, first, last, select(names, venues).row) for d in days]
-    columns_of = joined(parts)
+    rows = select(names, venues).row
+    columns_of = joined([_fills_started(day, first, last, rows) for day in days])
     if columns is None:
         order = np.lexsort(
             (columns_of["place"], columns_of["number"], columns_of["exchange"], columns_of["time"])
@@ -149,7 +151,7 @@ def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Na
 
 
 def _started(day: int) -> _Tree:
-    """Return the first orders of a day's clusters, shocks aside: at most one per symbol and five minutes."""
+    """Return the first orders of a day's clusters without shocks, at most one per symbol and five minutes."""
     step = day * STEPS + np.arange(STEPS)
     number = noise.bits((symbols().streams ^ _BEGUN)[:, None], step)
     symbol, place = np.nonzero(noise.uniform(number, 0) < (starts_per_day() / STEPS)[:, None])
@@ -169,7 +171,7 @@ def _shocked(shock: int) -> _Tree:
 
 
 def _grown(generation: _Tree) -> _Tree:
-    """Return a first generation with all that follow."""
+    """Return a first generation with all later generations."""
     generations = [generation]
     for _ in range(_GENERATIONS):
         count = (noise.uniform(generation.number ^ _CHILD, 0)[:, None] > _POISSON).sum(axis=1)
@@ -184,8 +186,8 @@ def _grown(generation: _Tree) -> _Tree:
     return _joined(generations)
 
 
-def _joined(parts: list[_Tree]) -> _Tree:
-    return _Tree(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+def _joined(trees: list[_Tree]) -> _Tree:
+    return _Tree(*(np.concatenate(column) for column in zip(*trees, strict=True)))
 
 
 def _places(count: Ints) -> tuple[Ints, Ints]:
@@ -208,7 +210,7 @@ def _ends() -> Floats:
 
 
 def _pair(tree: _Tree) -> Ints:
-    """Return the pair of each order, by shares of open interest; -1 where that venue does not trade it."""
+    """Return the pair of each order, drawn by shares of open interest; -1 if the pair is not traded."""
     p = pairs()
     place = tree.symbol + noise.uniform(tree.number, 6)
     pair = np.minimum(np.searchsorted(_ends(), place, side="right"), len(p) - 1)
@@ -220,17 +222,17 @@ def _pair(tree: _Tree) -> Ints:
 def _fills_started(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
     """Return the fills within a window of the clusters that began on a day."""
     day_orders = orders(day)
-    parts = fills(day_orders)
-    pair = day_orders.pair[parts.order]
-    inside = (parts.time >= first) & (parts.time < last) & np.isin(pair, rows)
-    order = parts.order[inside]
+    day_fills = fills(day_orders)
+    pair = day_orders.pair[day_fills.order]
+    inside = (day_fills.time >= first) & (day_fills.time < last) & np.isin(pair, rows)
+    order = day_fills.order[inside]
     pair = pair[inside]
-    price = parts.price[inside]
-    quantity = parts.quantity[inside]
+    price = day_fills.price[inside]
+    quantity = day_fills.quantity[inside]
     return {
         "number": day_orders.number[order],
-        "place": parts.place[inside],
-        "time": parts.time[inside],
+        "place": day_fills.place[inside],
+        "time": day_fills.time[inside],
         "exchange": pairs().exchange[pair],
         "symbol": pairs().symbol[pair],
         "long": day_orders.long[order],

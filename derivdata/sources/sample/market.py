@@ -1,6 +1,6 @@
 """State and prices of every pair, order books, and tables with one row per pair and step.
 
-A matrix has a row per pair and a column per step; where its first values are NaN, the table has no row.
+A matrix has a row per pair and a column per step. The table omits cells whose first value is NaN.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def depths(
 
 
 def half_spread(chosen: Pairs) -> Floats:
-    """Return how far the best levels are from the mid price [bps]."""
+    """Return the distance of the best levels from the mid price [bps]."""
     return np.asarray(0.3 + 4.0 * noise.uniform(chosen.streams ^ _BOOK, 0))
 
 
@@ -96,9 +96,9 @@ def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     return np.round(price, 8), np.round(size, 8)
 
 
-def _depths(every: Pairs, steps: Ints) -> dict[str, Any]:
+def _depths(selected: Pairs, steps: Ints) -> dict[str, Any]:
     """Return the columns of the depths of one day."""
-    chosen = _trading(every, steps)
+    chosen = _trading(selected, steps)
     price, size = _sides(chosen, steps)
     value = np.cumsum(price * size, axis=-1)
     middle = 0.5 * (price[:, :, 0, 0] + price[:, :, 1, 0])
@@ -123,7 +123,7 @@ _TAKER = noise.key("side of the last trade")
 _SPOT = noise.key("spot")
 _TETHER = noise.key("price of USDT")
 SPOT_QUOTES = {"binance": "USDT", "bybit": "USDT", "coinbase": "USD", "okx": "USDT"}
-"""The venues with spot prices, and their currency."""
+"""Venues with spot prices, and their quote currency."""
 SPOT_DEVIATION_BPS = 1.0
 USDT_DEVIATION_BPS = 5.0
 USDT_HALF_LIFE_HOURS = 48.0
@@ -150,10 +150,10 @@ def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
 
 def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the prices with ``first <= time < last`` [µs]."""
-    every = select(names, venues)
-    parts = []
+    selected = select(names, venues)
+    by_day = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
-        chosen = every.trading(day, day + 1)
+        chosen = selected.trading(day, day + 1)
         step = np.arange(-(-max(first - day * DAY_US, 0) // STEP_US), STEPS)
         step = step[step * STEP_US + day * DAY_US < last]
         if not len(chosen) or not step.size:
@@ -164,7 +164,7 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
         traded = mark * (1.0 + np.where(buys, 1e-4, -1e-4) * half_spread(chosen)[:, None])
         kinds = np.stack([mark / (1.0 + premium / 1e4), traded, mark], axis=-1)
         row, place, kind = np.indices(kinds.shape).reshape(3, -1)
-        parts.append(
+        by_day.append(
             {
                 "symbol": chosen.symbol[row],
                 "exchange": chosen.exchange[row],
@@ -173,21 +173,22 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
                 "price_usd": np.round(kinds, 8).ravel(),
             }
         )
-    return with_words(parts, "kind", _KINDS, "raw")
+    return with_words(by_day, "kind", _KINDS, "raw")
 
 
 def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the hourly spot prices with ``first <= time < last`` [µs].
 
-    A spot price is the venue's index plus a distance of its own. A price in USD is of the same coins by the
+    A spot price is the venue's index plus a random distance. A price in USD is the price in USDT times the
     price of USDT, an Ornstein–Uhlenbeck path about 1.
     """
-    every = select(names, venues)
-    parts = []
-    every = every.take(np.flatnonzero(np.isin(every.exchange, [*map(exchange_names().index, SPOT_QUOTES)])))
+    selected = select(names, venues)
+    by_day = []
+    spot_venues = [exchange_names().index(name) for name in SPOT_QUOTES]
+    selected = selected.take(np.flatnonzero(np.isin(selected.exchange, spot_venues)))
     step = np.arange(0, STEPS, _HOUR)
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
-        chosen = every.trading(day, day + 1)
+        chosen = selected.trading(day, day + 1)
         if not len(chosen):
             continue
         index = _price(chosen, day, step) / (1.0 + funding.premium(chosen, day, 1)[:, step] / 1e4)
@@ -198,11 +199,11 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
         price *= np.where(is_usd[:, None], 1.0 + USDT_DEVIATION_BPS / 1e4 * path, 1.0)
         row, hour = np.indices(price.shape).reshape(2, -1)
         time = day * DAY_US + step[hour] * STEP_US
-        kept = (time >= first) & (time < last)
+        inside = (time >= first) & (time < last)
         keys = {"symbol": chosen.symbol[row], "exchange": chosen.exchange[row], "time": time}
         table = {**keys, "quote": is_usd[row] == 0, "price": np.round(price, 8).ravel()}
-        parts.append({name: values[kept] for name, values in table.items()})
-    return with_words(parts, "quote", ("USD", "USDT"), "1h")
+        by_day.append({name: values[inside] for name, values in table.items()})
+    return with_words(by_day, "quote", ("USD", "USDT"), "1h")
 
 
 def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -219,15 +220,17 @@ def _price(chosen: Pairs, day: int, steps: Ints) -> Floats:
 
 
 def _volume(chosen: Pairs, day: int, steps: Ints) -> Floats:
+    """Return the volume [USD] of the 24 full hours before each step, NaN without an hour of trading."""
     hourly = funding.volume(chosen, day - 1, 2)
     sums = np.concatenate([np.zeros((len(chosen), 1)), np.nancumsum(hourly, axis=1)], axis=1)
     hour = 24 + steps // _HOUR
-    some = np.cumsum(np.concatenate([np.zeros((len(chosen), 1)), ~np.isnan(hourly)], axis=1), axis=1)
+    count = np.cumsum(np.concatenate([np.zeros((len(chosen), 1)), ~np.isnan(hourly)], axis=1), axis=1)
     total = np.round(sums[:, hour] - sums[:, hour - 24], 6)
-    return np.where(some[:, hour] > some[:, hour - 24], total, np.nan)
+    return np.where(count[:, hour] > count[:, hour - 24], total, np.nan)
 
 
 def _current(chosen: Pairs, day: int, steps: Ints) -> Floats:
+    """Return the newest recorded rate of the 24 hours before each step."""
     rate = np.concatenate([funding.recorded(chosen, day - 1, 1), funding.recorded(chosen, day, 1)], axis=1)
     place = np.where(np.isnan(rate), -1, np.arange(2 * STEPS))
     newest = np.maximum.accumulate(place, axis=1)[:, STEPS + steps]
@@ -236,16 +239,18 @@ def _current(chosen: Pairs, day: int, steps: Ints) -> Floats:
 
 
 def _mean(chosen: Pairs, day: int, steps: Ints) -> Floats:
+    """Return the mean recorded rate of the 7 days before each step, from sums of full days."""
     today, week_ago = (funding.recorded(chosen, d, 1) for d in (day, day - 7))
-    whole = [funding.totals(chosen, d) for d in range(day - 7, day)]
+    full_days = [funding.totals(chosen, d) for d in range(day - 7, day)]
     total = np.nancumsum(today, axis=1)[:, steps] - np.nancumsum(week_ago, axis=1)[:, steps]
-    total += np.sum([t for t, _ in whole], axis=0)[:, None]
+    total += np.sum([t for t, _ in full_days], axis=0)[:, None]
     count = (np.cumsum(~np.isnan(today), axis=1) - np.cumsum(~np.isnan(week_ago), axis=1))[:, steps]
-    count += np.sum([c for _, c in whole], axis=0)[:, None]
+    count += np.sum([c for _, c in full_days], axis=0)[:, None]
     return np.where(count > 0, np.round(total / np.maximum(count, 1), 6) + 0.0, np.nan)
 
 
 def _liquidated(chosen: Pairs, day: int, steps: Ints) -> Floats:
+    """Return the value of liquidations [USD] in the 24 hours before each step."""
     local = np.full(len(pairs()), -1)
     local[chosen.row] = np.arange(len(chosen))
     sums = np.zeros((len(chosen), 2 * STEPS + 1))
@@ -266,7 +271,7 @@ _STATE = "markets_symbol_exchanges"
 
 
 class Matrix(NamedTuple):
-    """Values of whole days: instants [µs] of the steps, and ``(pairs, steps)`` per column."""
+    """Values of full days: times [µs] of the steps, and ``(pairs, steps)`` per column."""
 
     time: Ints
     values: Mapping[str, Floats]
@@ -278,15 +283,15 @@ class Matrix(NamedTuple):
 
 
 class HistoryRecipe(NamedTuple):
-    """Recipe of a table: the matrix of some pairs on some days, and columns that are always the same."""
+    """Recipe of a table: function for the matrix of pairs on some days, and constant columns."""
 
     days: Callable[[Pairs, int, int], Matrix]
     constants: Mapping[str, str]
 
 
 def read_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    """Return the rows with ``first <= time < last`` [µs], by pair and time; none without rows."""
-    begin, stop = _days_that_hold(first, last)
+    """Return the columns with ``first <= time < last`` [µs], by pair and time; empty without rows."""
+    begin, stop = _days_of(first, last)
     chosen = chosen.trading(begin, stop)
     if not len(chosen):
         return {}
@@ -297,14 +302,14 @@ def read_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str, 
 
 
 def latest_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    """Return the columns of each pair's newest row with ``first <= time <= last`` [µs]; none without rows."""
-    parts: list[dict[str, Any]] = []
-    begin, stop = _days_that_hold(first, last + 1)
+    """Return the columns of each pair's newest row with ``first <= time <= last`` [µs], or an empty dict."""
+    by_day: list[dict[str, Any]] = []
+    begin, stop = _days_of(first, last + 1)
     for day in range(stop - 1, begin - 1, -1):
         today = chosen.trading(day, day + 1)
         if not len(today):
             continue
-        if table == _STATE:  # a pair that trades on a day has a row at every step of it: the last is enough
+        if table == _STATE:  # a traded pair has a row at every step, so the last step is enough
             step = np.array([min((last - day * DAY_US) // STEP_US, STEPS - 1)])
             matrix = Matrix(_steps(day, 1)[step], state(today, day, step))
         else:
@@ -316,13 +321,13 @@ def latest_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str
             step = present.shape[1] - 1 - np.argmax(present[rows, ::-1], axis=1)
             own = today.take(rows)
             keys = {"row": own.row, "symbol": own.symbol, "exchange": own.exchange, "time": matrix.time[step]}
-            parts.append(keys | {name: v[rows, step] for name, v in matrix.values.items()})
+            by_day.append(keys | {name: v[rows, step] for name, v in matrix.values.items()})
             chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[rows])))
         if not len(chosen.trading(begin, day)):
             break
-    if not parts:
+    if not by_day:
         return {}
-    columns = joined(parts)
+    columns = joined(by_day)
     order = np.argsort(columns.pop("row"))
     return _columns(table, {name: values[order] for name, values in columns.items()})
 
@@ -331,19 +336,18 @@ def history_sums(table: str, value: str, first: int, last: int, chosen: Pairs) -
     """Return sums over the symbols of each venue and step in ``[first, last)`` [µs]."""
     # Matrices of all pairs over many days would need gigabytes.
     edges = [first, *range((first // _BLOCK_US + 1) * _BLOCK_US, last, _BLOCK_US), last]
-    parts = [_sums(table, value, *block, chosen) for block in itertools.pairwise(edges)]
-    columns = joined(parts)
+    columns = joined([_sums(table, value, *block, chosen) for block in itertools.pairwise(edges)])
     constant = text(np.zeros(len(columns["time"]), np.int8), (HISTORIES[table].constants["resolution"],))
     named = {"exchange": text(columns.pop("exchange"), exchange_names()), "resolution": constant}
     return pd.DataFrame(named | {"time": instants(columns.pop("time"))} | columns, copy=False)
 
 
 def _sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    begin, stop = _days_that_hold(first, last)
+    begin, stop = _days_of(first, last)
     chosen = chosen.trading(begin, stop)
     if first >= last or not len(chosen):
-        none = dict.fromkeys(("exchange", "time", "symbols"), np.zeros(0, np.int64))
-        return none | {"value": np.zeros(0), "symbol_hash": np.zeros(0, np.uint64)}
+        empty = dict.fromkeys(("exchange", "time", "symbols"), np.zeros(0, np.int64))
+        return empty | {"value": np.zeros(0), "symbol_hash": np.zeros(0, np.uint64)}
     chosen = chosen.take(np.argsort(chosen.exchange, kind="stable"))
     opens = np.flatnonzero(np.append(True, np.diff(chosen.exchange) != 0))
     matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
@@ -357,11 +361,11 @@ def _sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> dict[
     }
     row, step = np.nonzero(cells["symbols"])
     keys = {"exchange": chosen.exchange[opens][row], "time": matrix.time[step]}
-    return keys | {name: part[row, step] for name, part in cells.items()}
+    return keys | {name: values[row, step] for name, values in cells.items()}
 
 
-def _days_that_hold(first: int, last: int) -> tuple[int, int]:
-    """Return the days whose matrices hold ``[first, last)``; midnight is of the day that ends then."""
+def _days_of(first: int, last: int) -> tuple[int, int]:
+    """Return the days whose matrices cover ``[first, last)``; midnight belongs to the day that ends."""
     return (first - 1) // DAY_US, (last - 1) // DAY_US + 1
 
 
@@ -389,8 +393,9 @@ def _by_hour(columns: Callable[[Pairs, int, int], dict[str, Any]]) -> Callable[[
 
 
 def _market(chosen: Pairs, day: int, days: int) -> Matrix:
-    parts = [state(chosen, d, np.arange(STEPS)) for d in range(day, day + days)]
-    return Matrix(_steps(day, days), {n: np.concatenate([p[n] for p in parts], axis=1) for n in parts[0]})
+    states = [state(chosen, d, np.arange(STEPS)) for d in range(day, day + days)]
+    values = {name: np.concatenate([columns[name] for columns in states], axis=1) for name in states[0]}
+    return Matrix(_steps(day, days), values)
 
 
 HISTORIES: dict[str, HistoryRecipe] = {

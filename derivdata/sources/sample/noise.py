@@ -1,8 +1,8 @@
-"""Random numbers of the sample by counting, and its grid of times as whole numbers.
+"""Counter-based random numbers of the sample, and its grid of times as integers.
 
 Random numbers are SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
 2014) used as a hash: number `index` of stream `key` is ``mix(key + (index + 1) × golden)`` modulo 2^64. They
-are the same on every machine and in any order.
+are equal on every machine and in any order.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def uniform(streams: Any, index: Any) -> Floats:
 
 
 def normal(streams: Any, index: Any) -> Floats:
-    """Draw nearly normal numbers within ±3.47: the scaled sum of four 16-bit parts, the same everywhere."""
+    """Draw nearly normal numbers within ±3.47: the scaled sum of four 16-bit integers."""
     z = bits(streams, index)
     upper = z >> np.uint64(16)
     upper &= _LANES
@@ -94,7 +94,7 @@ def day(stamp: pd.Timestamp | str) -> int:
 
 
 def instants(microseconds: Any) -> pd.DatetimeIndex:
-    """Return UTC instants from microseconds since 1970."""
+    """Return UTC times from microseconds since 1970."""
     values = np.ascontiguousarray(microseconds, dtype=np.int64).view("datetime64[us]")
     return pd.DatetimeIndex(values).tz_localize("UTC")
 

@@ -1,7 +1,7 @@
-"""The made-up HIP-3 dexes, HIP-4 outcome markets and builders: single traders, prices, open interest.
+"""Synthetic HIP-3 dexes, HIP-4 outcome markets and builders: single traders, prices, open interest.
 
-Trading is one draw per (actor, market, day), placed in one quarter of an hour. Dexes list stocks, metals and
-indices; outcomes are questions, traded on two venues; builders route orders and charge a fee of their own.
+Trading is one draw per (actor, market, day), within one quarter of an hour. Dexes list stocks, metals and
+indices; outcomes are questions, traded on two venues; builders route orders and charge their own fee.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SLOTS = 96
 _SLOT_US = DAY_US // _SLOTS
 _STEPS_PER_SLOT = STEPS // _SLOTS
 _PEOPLE = 250
-_HIP3_FEE = 0.00045  # of a trade's value, of which the deployer gets half
+_HIP3_FEE = 0.00045  # share of a trade's value; the deployer gets half of the fee
 _HIP4_FEE = 0.0007
 _ACTIVE, _WHEN, _SIZE, _COUNT = (noise.key("onchain", name) for name in ("active", "when", "size", "count"))
 _LIQUIDATED = noise.key("onchain", "liquidated")
@@ -42,13 +42,13 @@ _OI = noise.key("onchain", "open interest")
 
 
 class _Markets(NamedTuple):
-    """Markets of a family: their columns with one value a market, and names of their noise."""
+    """Markets of a family: key columns with one value per market, and names for their random streams."""
 
     columns: Mapping[str, Sequence[str]]
     names: tuple[str, ...]
 
     def labels(self, place: Ints) -> dict[str, Any]:
-        """Return the columns of rows that belong to the markets at some places."""
+        """Return the key columns of rows, from the positions of their markets."""
         result = {}
         for column, values in self.columns.items():
             distinct = tuple(sorted(set(values)))
@@ -168,7 +168,7 @@ def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
 
 
 class _Trades(NamedTuple):
-    """Trading of an actor on a market, both positions, within a quarter of an hour from `time` [µs] on."""
+    """Trading of an actor on a market (both positions) in the quarter of an hour from `time` [µs] on."""
 
     actor: Ints
     market: Ints
@@ -179,7 +179,7 @@ class _Trades(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _addresses() -> tuple[str, ...]:
-    drawn = [[int(noise.key("address", n, part)) for part in range(3)] for n in range(_PEOPLE)]
+    drawn = [[int(noise.key("address", n, word)) for word in range(3)] for n in range(_PEOPLE)]
     return tuple(sorted(f"0x{a:016x}{b:016x}{c >> 32:08x}" for a, b, c in drawn))
 
 
@@ -194,12 +194,12 @@ def _trades(
 ) -> _Trades:
     """Return trades whose quarter begins in ``[first, last)`` [µs].
 
-    `scale` is the typical value of a trade on each market [USD], `chance` that of trading on a day: for
-    everyone, and on top for the busiest.
+    `scale` is the typical value of a trade on each market [USD]. `chance` is the probability of trading on a
+    day: a base for every actor, and an addition for the busiest.
     """
     streams = _streams(names, markets)
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))
-    # The fourth power: a few actors trade on most days and in size, most on hardly any.
+    # By the fourth power a few actors trade on most days and large sizes, and most actors rarely.
     weight = noise.uniform(noise.keys("actor", names), 1)[:, None, None] ** 4
     active = noise.uniform((streams ^ _ACTIVE)[..., None], days) < chance[0] + chance[1] * weight
     actor, market, place = np.nonzero(active)

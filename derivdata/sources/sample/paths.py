@@ -1,10 +1,11 @@
-"""Ornstein–Uhlenbeck paths whose value at an instant never depends on the window that is asked for.
+"""Ornstein–Uhlenbeck paths whose values do not depend on the requested window.
 
-Values at midnight are an AR(1) from the stationary law of the anchor day on. Within a day it is the bridge
-between two midnights: the free path from the first, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the
-second by, the exact law of the process given both ends. So a day needs its midnights and its own noise alone.
+Values at midnight are an AR(1) from the stationary law of the anchor day on. Within a day the path is a
+bridge between two midnights: the free path from the first midnight, plus ``sinh(κ t) / sinh(κ T)`` times its
+distance from the second midnight. This is the exact law of the process given both ends. So a day needs only
+its midnights and its own random numbers.
 
-Prices of symbols are exponentials of slow such paths about a centre.
+Prices of symbols are exponentials of slow paths about a centre.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def ou(
 ) -> Floats:
     """Return unit-variance OU paths on `steps` equal steps a day from midnight, ``(streams, days, steps)``.
 
-    `ends` is what `midnights` returns for one day more.
+    `ends` are the `midnights` of one more day.
     """
     if ends is None:
         ends = midnights(streams, half_life_hours, first, days + 1)
@@ -79,7 +80,7 @@ def ou(
 
 
 def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
-    """Return midnight values joined by cubic smoothsteps, shape ``(streams, instants)``; these in days."""
+    """Return midnight values joined by cubic smoothsteps at times in days, shape ``(streams, times)``."""
     whole = np.floor(day_fraction).astype(np.int64)
     first = int(np.min(whole))
     ends = midnights(streams, half_life_hours, first, int(np.max(whole)) - first + 2).T

@@ -30,7 +30,15 @@ from derivdata.sources.sample.options.listings import (
     forwards,
     session,
 )
-from derivdata.sources.sample.universe import FOREVER, classes, exchange_names, select, symbols, text
+from derivdata.sources.sample.universe import (
+    FOREVER,
+    classes,
+    exchange_names,
+    joined,
+    select,
+    symbols,
+    text,
+)
 from derivdata.sources.sample.universe import symbols as every_symbol
 from derivdata.support import times
 from derivdata.support.arrays import Floats, Ints
@@ -56,11 +64,11 @@ _WEIGHT = {"binance": 0.4, "bitget": 0.05, "bybit": 0.2, "deribit": 1.0, "kraken
 OI_SHARE = 0.02
 OI_DECAY = 2.0
 TURNOVER = 0.5
-"""Part of the perpetuals' open interest at the start, decay a year, volume of a day over open interest."""
+"""Share of the perpetuals' open interest at the start, decay per year, daily volume over open interest."""
 
 
 def future_markets(names: Sequence[str] | None, venues: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Return symbol and venue of the futures that are requested; None is all of them."""
+    """Return symbol and venue of the requested futures; None is all."""
     return [
         (symbol, exchange)
         for symbol in SYMBOLS
@@ -82,7 +90,7 @@ def future_name(symbol: str, exchange: str, expiry: int) -> str:
 def future_sessions(
     hours: Ints, names: Sequence[str] | None, venues: Sequence[str] | None
 ) -> Iterator[tuple[str, str, Ints, Ints, Forwards]]:
-    """Give symbol, venue, expiries [days], instants [µs] and forwards of each trading day of some hours."""
+    """Yield symbol, venue, expiries [days], times [µs] and forwards of each trading day of some hours."""
     days = session(hours)
     for symbol, exchange in future_markets(names, venues):
         for day in np.unique(days).tolist():
@@ -96,7 +104,7 @@ def future_rows(
 ) -> dict[str, Any]:
     """Return the columns of the futures with ``first <= time < last`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    parts: list[dict[str, Any]] = []
+    by_session: list[dict[str, Any]] = []
     for symbol, exchange, expiry, hours_of_day, curve in future_sessions(hours, names, venues):
         shape = curve.year_fraction.shape
         named = [future_name(symbol, exchange, day) for day in expiry.tolist()]
@@ -112,21 +120,21 @@ def future_rows(
             "oi_usd": oi,
             "volume_24h_usd": np.round(TURNOVER * oi, 2),
         }
-        parts.append({n: np.broadcast_to(values, shape).ravel() for n, values in columns.items()})
-    if not parts:
+        by_session.append({n: np.broadcast_to(values, shape).ravel() for n, values in columns.items()})
+    rows = joined(by_session)
+    if not rows:
         return {}
-    joined = {n: np.concatenate([part[n] for part in parts]) for n in parts[0]}
-    return joined | {
-        "symbol": text(joined["symbol"], SYMBOLS),
-        "exchange": text(joined["exchange"], EXCHANGES),
-        "time": instants(joined["time"]),
-        "expiry": instants(joined["expiry"]),
-        "resolution": text(np.zeros(len(joined["time"]), dtype=np.int8), ("1h",)),
+    return rows | {
+        "symbol": text(rows["symbol"], SYMBOLS),
+        "exchange": text(rows["exchange"], EXCHANGES),
+        "time": instants(rows["time"]),
+        "expiry": instants(rows["expiry"]),
+        "resolution": text(np.zeros(len(rows["time"]), dtype=np.int8), ("1h",)),
     }
 
 
 def future_oi(symbol: str, exchange: str, curve: Forwards) -> Floats:
-    """Return open interest [USD], unrounded, over expiries and instants."""
+    """Return open interest [USD], unrounded, by expiry and time."""
     s = symbols()
     own = symbols().name.index(symbol)
     level = s.oi[own] * OI_SHARE * _WEIGHT[exchange]
@@ -137,9 +145,9 @@ def listed_contracts(
     first: int, last: int, names: Sequence[str] | None, venues: Sequence[str] | None
 ) -> dict[str, Any]:
     """Return the columns of contracts listed or delisted at ``first <= time < last`` [µs]."""
-    told = [*_perpetuals(names, venues), *_futures(first, last, names, venues)]
+    contracts = [*_perpetuals(names, venues), *_futures(first, last, names, venues)]
     columns = ["symbol", "exchange", "instrument_name", "since", "until", "perpetual"]
-    frame = pd.DataFrame(told, columns=columns)
+    frame = pd.DataFrame(contracts, columns=columns)
     frame = pd.concat([frame.assign(time=frame["since"]), frame.assign(time=frame["until"])])
     frame = frame[(frame["time"] >= first) & (frame["time"] < last)].reset_index(drop=True)
     if frame.empty:
@@ -185,7 +193,7 @@ _VERSION = 7
 """Version of the sample; every change of its figures increases it."""
 
 _LONG_SECONDS = 0.2
-"""Processor time from which on what was made is kept on disk."""
+"""Processor time [s] from which results are stored on disk."""
 
 _Names = Sequence[str] | None
 _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -216,7 +224,7 @@ _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "options_snapshot": chains.newest_chains,
 }
 _PROJECTED = ("liquidations_fills", "options_snapshot")
-"""Tables some of whose columns take long to make."""
+"""Tables with columns that take long to make."""
 _LISTED = {
     **dict.fromkeys(
         ("options_snapshot", "options_overview_history", "options_trades", "delivery_prices"),
@@ -229,7 +237,7 @@ _LISTED = {
 _UNLISTED = frozenset(
     "hip3_traders hip3_hourly_candles hip4_traders hip4_oi builders_history rwa_market_hours".split()
 )
-"""Tables whose rows belong to no pair of symbol and venue."""
+"""Tables without symbol or venue."""
 
 _TABLES = frozenset((*market.HISTORIES, *_EVENTS))
 
@@ -248,7 +256,7 @@ class Sample:
         return f"<synthetic market, {len(every_symbol().name)} symbols on {len(exchange_names())} venues>"
 
     def tables(self) -> frozenset[str]:
-        """Return the names of the base tables that it holds."""
+        """Return the names of the base tables."""
         return _TABLES
 
     def asset_classes(self) -> dict[str, str]:
@@ -278,7 +286,7 @@ class Sample:
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the rows of a table with ``start <= time < end``; empty where it has none."""
+        """Return the rows of a table with ``start <= time < end``."""
         return self.rows(Query(table, start, end, symbols, venues))
 
     def latest(
@@ -290,13 +298,13 @@ class Sample:
         symbols: Sequence[str] | None = None,
         venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return what `newest` does up to and including `at`, no older than `within`."""
+        """Return the newest rows up to and including `at`, no older than `within`."""
         return self.newest(Query(table, at - within, at + pd.Timedelta(1, "us"), symbols, venues))
 
     def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
-        """Return of each venue the day of its first listing, its last instant within a day, and a symbol.
+        """Return, for each venue, the day of its first listing, its last time within a day, and a symbol.
 
-        Rows are not counted: they are made when they are asked for.
+        Rows are not counted, because they are made on request.
         """
         _check(table)
         names = [name for name in ("exchange", "symbol") if name in TABLES[table].columns]
@@ -306,41 +314,42 @@ class Sample:
             pairs = select(None, None)
             order = np.lexsort((pairs.symbol, pairs.since, pairs.until * DAY_US < times.us(until)))
             venue, place = np.unique(pairs.exchange[order], return_index=True)
-            chosen = order[place]
-            symbols = sorted({every_symbol().name[n] for n in pairs.symbol[chosen]})
+            first_pairs = order[place]
+            symbols = sorted({every_symbol().name[n] for n in pairs.symbol[first_pairs]})
             listed["exchange"] = [exchange_names()[n] for n in venue]
-            listed["first"] = instants(np.maximum(pairs.since[chosen] * DAY_US, times.us(START)))
+            listed["first"] = instants(np.maximum(pairs.since[first_pairs] * DAY_US, times.us(START)))
         start = max(until - pd.Timedelta(1, "D"), START)
         rows = self.rows(Query(table, start, until, symbols, columns=("time", *names)))
         rows = rows.astype(dict.fromkeys(names, "object")).reindex(columns=["exchange", "symbol", "time"])
         last = rows.groupby("exchange", dropna=False).agg(last=("time", "max"), symbol=("symbol", "min"))
-        how = "outer" if len(listed) else "right"
-        found = listed.merge(last.reset_index(), on="exchange", how=how).assign(row_count=None)
-        return found.assign(first=found["first"].fillna(START) if how == "right" else found["first"])
+        if len(listed):
+            return listed.merge(last.reset_index(), on="exchange", how="outer").assign(row_count=None)
+        extents = listed.merge(last.reset_index(), on="exchange", how="right").assign(row_count=None)
+        return extents.assign(first=extents["first"].fillna(START))
 
     def rows(self, query: Query) -> pd.DataFrame:
-        """Return the rows of a query, as its table; with `columns`, these alone, and not sorted."""
+        """Return the rows of a query as their table has them; with `columns` only these, unsorted."""
         _check(query.table)
-        return _kept(("rows", query), lambda: _rows(query))
+        return _cached(("rows", query), lambda: _rows(query))
 
     def newest(self, query: Query) -> pd.DataFrame:
-        """Return the newest row of a query per key without its time; of options the newest whole chains."""
+        """Return the newest row of each series in a query; for options the newest complete chains."""
         _check(query.table)
-        return _kept(("newest", query), lambda: _newest_rows(query))
+        return _cached(("newest", query), lambda: _newest_rows(query))
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
-        """Add up a column over the symbols of each venue and instant, as an archive does."""
+        """Add up a column over the symbols of each venue and time, as an archive does."""
         _check(query.table)
         first = max(times.us(query.start), times.us(START))
         last = max(times.us(query.end), times.us(START))
         chosen = select(query.symbols, query.venues)
-        return _kept(
+        return _cached(
             ("sums", query, value), lambda: market.history_sums(query.table, value, first, last, chosen)
         )
 
 
-def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return the value of a key, made by any process, or make it; slow values are stored on disk."""
+def _cached(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """Return a frame from the cache on disk, or make it; slow results are stored for all processes."""
     name = hashlib.blake2b(repr(key).encode()).hexdigest()
     files = AnswerFiles(cache_folder() / "sample", _version())
     if (record := files.record(name)) is not None:
@@ -357,7 +366,7 @@ def _kept(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.DataF
 
 def _read(body: bytes) -> pd.DataFrame:
     frame = feather.read_feather(pa.BufferReader(body))
-    # Of no categories Arrow does not tell that they are text.
+    # Arrow does not store that empty categories are text.
     empty = [n for n, kind in frame.dtypes.items() if kind == "category" and kind.categories.empty]
     return frame.astype(dict.fromkeys(empty, pd.CategoricalDtype(pd.Index([], dtype="str"))))
 

@@ -15,7 +15,7 @@ _HOLIDAYS_AHEAD = 60
 
 
 class _Exchange(NamedTuple):
-    """One exchange; a session that ends before it starts begins on the day before."""
+    """An exchange; a session whose end is before its start begins on the previous day."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ _EXCHANGES = [_Exchange(name, **facts) for name, facts in MARKET["exchanges"].it
 
 
 def newest(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Return the calendar as known at `last` [µs]: sessions and holidays of the days about it."""
+    """Return the calendar at `last` [µs]: sessions and holidays of the days before and after it."""
     now = instants([last])[0]
     frame = pd.concat([_calendar(exchange, now) for exchange in _EXCHANGES], ignore_index=True)
     return {str(name): frame[name] for name in frame.columns}
@@ -66,7 +66,7 @@ def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
 
 
 def _hours(exchange: _Exchange, day: pd.Timestamp) -> list[tuple[str, pd.Timedelta, pd.Timedelta]]:
-    """Return the sessions of a day by local time; after an early close the later ones come earlier."""
+    """Return the sessions of a day in local time; an early close moves the later sessions forward."""
     sessions = []
     for text in exchange.hours.split(", "):
         name, *times = text.split()

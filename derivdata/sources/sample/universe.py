@@ -1,4 +1,4 @@
-"""Symbols, venues and their pairs, with start and style of trading, drawn once; tickers are real."""
+"""Symbols, venues and their pairs, with randomly drawn traits; only the tickers are real."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from derivdata.tables import VENUES
 MARKET: dict[str, Any] = tomllib.loads(
     resources.files("derivdata.sources.sample").joinpath("market.toml").read_text(encoding="utf-8")
 )
-"""What the market consists of, from ``market.toml``."""
+"""Symbols, venues and calendars of the market, from ``market.toml``."""
 
 FOREVER = 10**6
 _TRAITS = noise.key("traits")
@@ -34,23 +34,23 @@ _CRYPTO, _OTHER = (tuple(MARKET[kind].split()) for kind in ("crypto", "other"))
 
 
 class Model(NamedTuple):
-    """One venue's made-up traits."""
+    """Synthetic traits of a venue."""
 
     # ``free``: the rate is the premium. ``clamp``: ``p + clamp(1 − p, ±band)``, exactly 1 bps/8h while the
-    # premium p is within `band` of it. ``wild``: clamped, with spikes of its own
+    # premium p is within `band` of it. ``wild``: clamped, with additional spikes
     style: str
-    # `offset`, `deviation`: mean and standard deviation of its spread over the symbol's base rate [bps/8h],
+    # `offset`, `deviation`: mean and standard deviation of the spread over the symbol's base rate [bps/8h],
     # for BTC
     offset: float
     deviation: float
-    half_life: float  # of that spread [h]
-    band: float  # of the clamp [bps/8h]
-    breadth: float  # about how many symbols it lists
-    weight: float  # its part of a symbol's open interest at the start, relative to the others'
-    growth: float  # of its open interest, as a rate of the logarithm [1/year]
-    turnover: float  # volume of a day as a multiple of open interest
-    gaps: float  # chance of a run of missing samples per pair and day
-    since: str  # day it opened; empty where it was there from the start
+    half_life: float  # half-life of the spread [h]
+    band: float  # band of the clamp [bps/8h]
+    breadth: float  # approximate number of listed symbols
+    weight: float  # share of a symbol's open interest at the start, relative to other venues
+    growth: float  # growth of open interest, as a rate of the logarithm [1/year]
+    turnover: float  # daily volume as a multiple of open interest
+    gaps: float  # probability of a run of missing samples per pair and day
+    since: str  # opening day; empty if open from the start
 
 
 MODELS = {name: Model(*traits) for name, traits in MARKET["venues"].items()}
@@ -58,7 +58,7 @@ MODELS = {name: Model(*traits) for name, traits in MARKET["venues"].items()}
 
 @dataclass(frozen=True)
 class Symbols:
-    """Every symbol, sorted by name, with what was drawn for it."""
+    """Every symbol, sorted by name, with its drawn traits."""
 
     name: tuple[str, ...]
     streams: Keys
@@ -67,15 +67,15 @@ class Symbols:
     price: Floats
     volatility: Floats
     oi: Floats  # open interest over all venues at the start [USD]
-    scale: Floats  # factor on the size of its funding rates and spreads; 1 for BTC
+    scale: Floats  # factor of the symbol's funding rates and spreads; 1 for BTC
     # `base`, `base_deviation`, `base_half_life`, `base_tail`: base rate ``base + base_deviation × (x +
     # base_tail × x³)`` [bps/8h] of a unit OU process x of that half-life [h]
     base: Floats
     base_deviation: Floats
     base_half_life: Floats
     base_tail: Floats
-    trend: Floats  # of its open interest, as a rate of the logarithm [1/year]
-    squeezed: Bools  # whether its base rate has squeezes: jumps that fade within a day
+    trend: Floats  # growth of open interest, as a rate of the logarithm [1/year]
+    squeezed: Bools  # whether the base rate has squeezes: jumps that fade within a day
 
 
 @dataclass(frozen=True)
@@ -94,17 +94,17 @@ class Pairs:
     interval: Ints
     later_interval: Ints
     change: Ints
-    share: Floats  # part of the symbol's open interest at the start, as if every venue had been there
+    share: Floats  # share of the symbol's open interest at the start, as if all venues were open
 
     def __len__(self) -> int:
         return len(self.symbol)
 
     def take(self, rows: Ints) -> Pairs:
-        """Return some of the pairs."""
+        """Return the pairs at some positions."""
         return Pairs(**{name: values[rows] for name, values in vars(self).items()})
 
     def trading(self, first: int, stop: int) -> Pairs:
-        """Return those that trade on some day of ``[first, stop)``."""
+        """Return the pairs that trade on some day of ``[first, stop)``."""
         keep = np.flatnonzero((np.maximum(self.since, START_DAY) < stop) & (self.until > first))
         return self if len(keep) == len(self) else self.take(keep)
 
@@ -178,24 +178,26 @@ def exchange_names() -> tuple[str, ...]:
 
 def select(names: Sequence[str] | None, venues: Sequence[str] | None) -> Pairs:
     """Return the pairs of some symbols on some venues; None is all of them."""
-    every = pairs()
-    keep = np.ones(len(every), dtype=bool)
+    all_pairs = pairs()
+    keep = np.ones(len(all_pairs), dtype=bool)
     if names is not None:
         wanted = set(names)
-        keep &= np.array([n in wanted for n in symbols().name])[every.symbol]
+        keep &= np.array([n in wanted for n in symbols().name])[all_pairs.symbol]
     if venues is not None:
         wanted = set(venues)
-        keep &= np.array([v in wanted for v in exchange_names()])[every.exchange]
-    return every if keep.all() else every.take(np.flatnonzero(keep))
+        keep &= np.array([v in wanted for v in exchange_names()])[all_pairs.exchange]
+    return all_pairs if keep.all() else all_pairs.take(np.flatnonzero(keep))
 
 
-def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the columns of several parts, one after the other; none of no parts."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+def joined(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join the columns of blocks of rows; an empty dict without blocks."""
+    if not blocks:
+        return {}
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def labelled(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns with text and instants for positions of symbols and venues and microseconds."""
+    """Replace positions of symbols and venues by text, and microseconds by times."""
     if not columns:
         return {}
     return dict(columns) | {
@@ -211,10 +213,10 @@ def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
 
 
 def with_words(
-    parts: Sequence[Mapping[str, Any]], name: str, words: tuple[str, ...], step: str
+    blocks: Sequence[Mapping[str, Any]], name: str, words: tuple[str, ...], step: str
 ) -> dict[str, Any]:
-    """Return the labelled columns of parts, positions in `name` as their word, all at one resolution."""
-    columns = labelled(joined(parts))
+    """Return the labelled columns of blocks, with `words` for the positions in `name`, at one resolution."""
+    columns = labelled(joined(blocks))
     if not columns:
         return {}
     resolution = text(np.zeros(len(columns[name]), dtype=np.int8), (step,))
@@ -223,22 +225,26 @@ def with_words(
 
 @lru_cache(maxsize=16)
 def venue_values(trait: str) -> Floats:
-    """Return one number of every venue's model, in the order of the sorted venues."""
+    """Return a trait of every venue's model, in the order of the sorted venues."""
     return np.array([getattr(MODELS[v], trait) for v in exchange_names()], dtype=np.float64)
 
 
 def _chance(rank: Ints, venue: str) -> Floats:
-    """Return the chance that a venue lists each symbol; BTC and ETH are certain where crypto is traded."""
+    """Return the probability that a venue lists each symbol; 1 for BTC and ETH on venues of crypto."""
     breadth = MODELS[venue].breadth
     crypto = np.clip(1.25 * (1.0 - rank / (2.0 * breadth)), 0.0, 0.98)
     crypto = np.where(rank < 2, 1.0, np.where(rank < 2.2 * breadth, crypto, 0.0))
-    stock = 0.75 if venue in _STOCK_VENUES else 0.5 if venue in _BOTH_VENUES else 0.0
-    crypto = crypto if venue not in _STOCK_VENUES else np.zeros_like(crypto)
+    stock = 0.0
+    if venue in _STOCK_VENUES:
+        stock = 0.75
+        crypto = np.zeros_like(crypto)
+    elif venue in _BOTH_VENUES:
+        stock = 0.5
     return np.where(rank < len(_CRYPTO), crypto, stock)
 
 
 def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints]:
-    """Return the first day and the day after the last: late symbols, venues and pairs, and ended symbols."""
+    """Return the first day and the day after the last; some symbols, venues and pairs begin late or end."""
     rank = all_symbols.rank[symbol]
     own = noise.uniform((all_symbols.streams ^ _TRAITS)[:, None], np.arange(12, 16))[symbol]
     late_symbol = np.where((rank > 60) & (own[:, 0] < 0.1), np.floor(240.0 * own[:, 1]), 0.0)
@@ -251,7 +257,7 @@ def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tupl
 
 
 def _intervals(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints, Ints]:
-    """Return native intervals: the venue's own for large symbols, often shorter for others; some change."""
+    """Return native intervals: the venue's for large symbols, often shorter for others; some change."""
     venues = exchange_names()
     own = np.array([VENUES[v].interval_hours or 1.0 for v in venues])[exchange].astype(np.int64)
     rank = all_symbols.rank[symbol]

@@ -6,26 +6,28 @@ Under the forward measure ``x = ln(S_T/F)`` follows
   ``m = e^(μ + δ²/2) − 1``,
 - ``dv = κ(θ − v) dt + σ √v dZ``, ``dW dZ = ρ dt``,
 
-and ``M(z) = E[e^(zx)]`` is known in closed form: Heston's part in the form of Albrecher et al. (2007), which
-does not jump between branches of the logarithm, times ``e^(λT(e^(μz + δ²z²/2) − 1 − mz))``.
+and ``M(z) = E[e^(zx)]`` has a closed form: Heston's factor in the form of Albrecher et al. (2007), which does
+not jump between branches of the logarithm, times ``e^(λT(e^(μz + δ²z²/2) − 1 − mz))``.
 
 Lewis (2001): with ``k = ln(K/F)`` a call is worth ``1 − e^(k/2)/π ∫₀^∞ Re[e^(−iuk) M(½ + iu)]/(u² + ¼) du``
-in units of the forward. Two things make that integral short:
+in units of the forward. Two methods shorten the integral:
 
-- *Two scales.* Shortly before expiry the paths without a jump spread over √(vT), a hundredth, and those with
-  one over δ, a tenth. M is their sum, ``e^(−λT) M₀ + (M − e^(−λT) M₀)``; each has a grid of its own.
-- *A lognormal as control variate.* From each part we take that of a lognormal of the same mass and mean,
-  whose options Black's formula gives. The remainder vanishes at ``u = ±i/2``, so that the poles of
-  ``1/(u² + ¼)`` go, and the midpoint rule converges geometrically.
+- *Two scales.* Shortly before expiry, paths without a jump spread over √(vT), about 0.01, and paths with a
+  jump over δ, about 0.1. M is the sum of both, ``e^(−λT) M₀ + (M − e^(−λT) M₀)``; each term has its own grid.
+- *A lognormal as control variate.* From each term the integrand of a lognormal with the same mass and mean is
+  subtracted, whose options Black's formula gives. The remainder vanishes at ``u = ±i/2``, which cancels the
+  poles of ``1/(u² + ¼)``, so the midpoint rule converges geometrically.
 
 All strikes of an expiry share one characteristic function, and the sum over equally spaced nodes is a
-polynomial in ``e^(−ik du)``, by Horner's rule. Against adaptive quadrature it errs by less than 1e-11.
+polynomial in ``e^(−ik du)``, evaluated by Horner's rule. The error against adaptive quadrature is below
+1e-11.
 
-**Parameters** are those of Bakshi, Cao and Chen (1997, table III, "SVJ", all options) for the S&P 500, with
-log returns s times as large: sx follows the model with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, except for the
-drift. The scale s makes the long-run variance ``θ + λ(μ² + δ²)`` that of the symbol's price path; v moves,
-and slowly also θ and λ. Their mean jump of −5 % is of the relative jump; here it is μ, that of the log jump.
-No form that the library fits contains these smiles: shortly before expiry the jumps lift the far wings.
+**Parameters** are from Bakshi, Cao and Chen (1997, table III, "SVJ", all options) for the S&P 500, with log
+returns s times as large: sx follows the model with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, except for the drift.
+The scale s makes the long-run variance ``θ + λ(μ² + δ²)`` equal to the symbol's price path; v moves, and θ
+and λ move slowly. Their mean jump of −5 % is the relative jump; here it is μ, the mean of the log jump. None
+of the forms that the library fits can represent these smiles exactly: shortly before expiry the jumps raise
+the far wings.
 
 References
 ----------
@@ -72,7 +74,7 @@ class Bates(NamedTuple):
 
     @property
     def compensator(self) -> float:
-        """Return ``m = E[e^J] − 1``, which the drift takes back."""
+        """Return ``m = E[e^J] − 1``, which the drift compensates."""
         return float(np.expm1(self.jump_mean + 0.5 * self.jump_deviation**2))
 
 
@@ -86,7 +88,7 @@ PUBLISHED = Bates(
     jump_mean=-0.05,
     jump_deviation=0.07,
 )
-"""Bakshi, Cao and Chen's estimate, their mean relative jump as that of the log jump, v at its mean."""
+"""Estimate of Bakshi, Cao and Chen, with the mean relative jump used for the log jump, and v at its mean."""
 
 LEAST_PRICE = 1e-9
 """Lowest price out of the money, in units of the forward; cheaper options get its volatility."""
@@ -107,8 +109,8 @@ def expected_variance(model: Bates, years: Floats) -> Floats:
 def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Floats:
     """Return prices of options out of the money, in units of the forward: calls above it, puts below.
 
-    `years` to expiry are ``(expiries, instants)``, as parameters may be; `k`, which is ``ln(K/F)``, is
-    ``(options, instants)``, and `place` the row of `years` that each option belongs to.
+    `years` to expiry, and the parameters if they are arrays, have the shape ``(expiries, times)``. `k`, which
+    is ``ln(K/F)``, has the shape ``(options, times)``; `place` is the row of `years` of each option.
     """
     model = model._replace(
         variance=np.broadcast_to(model.variance, years.shape),
@@ -118,27 +120,30 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
     expected = model.jumps_per_year * years
     w = diffusive_variance(model, years)
     drift = model.compensator * expected
-    some = -np.expm1(-expected)
+    with_jump = -np.expm1(-expected)  # probability of a jump
+    jump_variance = w + model.jump_mean**2 + model.jump_deviation**2
+    # 1. Mass, mean and variance of the control variates of both terms.
     lognormals = (
-        (1.0 - some, -drift, w),
-        (some, np.log(-np.expm1(-expected - drift) / some), w + model.jump_mean**2 + model.jump_deviation**2),
+        (1.0 - with_jump, -drift, w),
+        (with_jump, np.log(-np.expm1(-expected - drift) / with_jump), jump_variance),
     )
-    # |M₀(½ + iu)| falls like that of a normal, and from u ≈ 1/σT on like e^(−rate u).
+    # 2. Ends of the integrals. |M₀(½ + iu)| decays as for a normal, and from u ≈ 1/σT on as e^(−rate u).
     rate = (model.variance + model.reversion * model.long_variance * years) / model.vol_of_variance
     rate = rate * np.sqrt(1.0 - model.correlation**2)
     ends = (
         np.hypot(_NORMAL_TAIL / np.sqrt(w), _EXPONENTIAL_TAIL / rate),
         np.full(years.shape, _NORMAL_TAIL / model.jump_deviation),
     )
+    # 3. Midpoint rule for both terms.
     price = np.zeros(k.shape)
-    for part, (count, end, lognormal) in enumerate(
+    for term, (count, end, lognormal) in enumerate(
         zip((NODES_WITHOUT_JUMP, NODES_WITH_JUMPS), ends, lognormals, strict=True)
     ):
         step = end / count
         z = 0.5 + 1j * (np.arange(count)[:, None, None] + 0.5) * step
         mass, mean, variance = lognormal
         left = np.exp(_log_mgf_heston(model, z, years) - expected - drift * z)
-        if part == 1:
+        if term == 1:
             jump = np.exp(model.jump_mean * z + 0.5 * model.jump_deviation**2 * z * z)
             left *= np.expm1(expected * jump)
         left -= mass * np.exp(mean * z + 0.5 * variance * (z * z - z))
@@ -149,7 +154,7 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
 
 
 def parameters(symbol: str, exchange: str, years: Floats, time: Ints) -> dict[str, Floats]:
-    """Return the model's parameters, and the volatility at the money, of every expiry and instant."""
+    """Return the model's parameters and the at-the-money volatility by expiry and time."""
     now = _model(symbol, exchange, time)
     middle = np.arange(len(years))
     w = total_variance(symbol, exchange, years, time, np.zeros(years.shape), middle)
@@ -169,7 +174,7 @@ def total_variance(symbol: str, exchange: str, years: Floats, time: Ints, k: Flo
 
 
 def typical_variance(symbol: str, exchange: str, years: Floats, time: Ints) -> Floats:
-    """Return the expected quadratic variation: it sets how far from the money open interest reaches."""
+    """Return the expected quadratic variation, which sets the spread of open interest over strikes."""
     return expected_variance(_model(symbol, exchange, time), years)
 
 
@@ -181,7 +186,7 @@ def log_contract_variance(symbol: str, exchange: str, years: Floats, time: Ints)
 
 
 def _model(symbol: str, exchange: str, time: Ints) -> Bates:
-    """Return the model of a symbol on a venue; what moves has the shape of `time`."""
+    """Return the model of a symbol on a venue; moving parameters have the shape of `time`."""
     bounded = bounded_paths(symbol, time)
     offsets = venue_offsets(symbol, exchange)
     published = PUBLISHED
@@ -201,7 +206,7 @@ def _model(symbol: str, exchange: str, time: Ints) -> Bates:
 
 
 def _log_mgf_heston(model: Bates, z: Any, years: Any) -> Any:
-    """Return Heston's part, in terms of ``e^(−dT)``: the other root of d would wind around the logarithm."""
+    """Return the logarithm of Heston's factor, by ``e^(−dT)``; the other root crosses a branch cut."""
     squared = model.vol_of_variance**2
     drift = model.reversion - model.correlation * model.vol_of_variance * z
     d = np.sqrt(drift * drift + squared * (z - z * z))
@@ -214,7 +219,7 @@ def _log_mgf_heston(model: Bates, z: Any, years: Any) -> Any:
 
 
 def _black(k: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Return a call for k > 0, else a put, on a lognormal of that mean ``e^mean`` and total variance."""
+    """Return a call for k > 0, else a put, on a lognormal with mean ``e^mean`` and a total variance."""
     forward = np.exp(mean)
     strike = np.exp(k)
     intrinsic = np.maximum(np.where(k > 0.0, forward - strike, strike - forward), 0.0)
@@ -229,7 +234,7 @@ def _sum(terms: Complex, step: Floats, k: Floats, place: Ints) -> Floats:
     angle = step[place] * k
     z = np.exp(-1j * angle)
     total = terms[-1][place]
-    for each in terms[-2::-1]:
+    for term in terms[-2::-1]:
         total *= z
-        total += each[place]
+        total += term[place]
     return np.where(np.abs(angle) < np.pi, (total * np.exp(-0.5j * angle)).real, 0.0)

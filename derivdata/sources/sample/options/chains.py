@@ -1,9 +1,9 @@
 """Chains: every listed option with its volatility, greeks, quotes and open interest at each hour.
 
-Bids, asks and marks are on the venue's tick, and spreads at most one tick wider than its market makers'.
-Deribit's and OKX's options on BTC and ETH are paid in the coin, on a tick of 0.0001 coin below a price of
-0.005 and of 0.0005 from there on. All others are paid in USD, on a tick of 1, 2, 2.5 or 5 times a power of
-ten, the least that is not below 0.004 % of the coin's price: 5 USD for BTC. Marks have a hundredth of the
+Bids, asks and marks are on the venue's tick, and spreads are at most one tick wider than the market makers'
+spread. Deribit's and OKX's options on BTC and ETH are paid in the coin, with a tick of 0.0001 coin below a
+price of 0.005, else 0.0005. All others are paid in USD, with a tick of 1, 2, 2.5 or 5 times a power of ten:
+the smallest one of at least 0.004 % of the coin's price, 5 USD for BTC. Marks have a hundredth of the
 smallest tick.
 """
 
@@ -44,7 +44,7 @@ GREEKS: dict[str, tuple[float, float] | None] = {
     "derive": (0.01, 1.0 / 365.0),
     "okx": None,
 }
-"""Units of vega [per 1.00 of volatility] and theta [per year] on each venue; None gives no greeks."""
+"""Units of vega [per 1.00 of volatility] and theta [per year] by venue; None for a venue without greeks."""
 
 _QUOTES = "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd".split()
 _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
@@ -55,18 +55,18 @@ _COIN_TICKS = (0.0001, 0.0005)
 _COIN_STEP = 0.005
 _USD_TICK = 4e-5
 _HALF_SPREAD_VOL = {"deribit": 0.002, "okx": 0.004, "binance": 0.005, "bybit": 0.005, "derive": 0.006}
-"""Half a typical spread before it is rounded to ticks [1/√year], as market makers quote it."""
-_HALF_SPREAD_INTRINSIC = 0.01  # added of the intrinsic value: such options are hedged by the future
+"""Half of a typical spread [1/√year], before rounding to ticks."""
+_HALF_SPREAD_INTRINSIC = 0.01  # additional share of the intrinsic value, for hedging with the future
 _Names = Sequence[str] | None
 TURNOVER = 0.02
-"""Volume of a typical hour as a part of open interest."""
+"""Volume of a typical hour as a share of open interest."""
 
 _VOLUME = noise.key("options volume")
 _HOURS = 24
 
 
 def markets(names: _Names, venues: _Names) -> list[tuple[str, str]]:
-    """Return symbol and venue of every chain that is requested, sorted; None is all of them."""
+    """Return symbol and venue of the requested chains, sorted; None is all."""
     return [
         (symbol, exchange)
         for symbol in SYMBOLS
@@ -97,13 +97,13 @@ def usual_size(symbol: str, exchange: str) -> float:
 
 
 def turnover(symbol: str, exchange: str, hours: Ints) -> Floats:
-    """Return the volume of each hour as a part of open interest."""
+    """Return the volume of each hour as a share of open interest."""
     shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
     return np.asarray(TURNOVER * np.exp(0.5 * shock))
 
 
 def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
-    """Return contracts: more near the money at the day's opening, growing since the listing."""
+    """Return open interest [contracts]: larger near the money at the day's opening, and growing with age."""
     size = usual_size(symbol, exchange)
     listed = listing(symbol, exchange, trading_day)
     at = np.array([trading_day * DAY_US + EXPIRY_US])
@@ -130,6 +130,7 @@ def contract_coins(symbol: str, exchange: str) -> float:
 def _joined(
     hours: Ints, names: _Names, venues: _Names, columns: _Names = None, near_money: bool = False
 ) -> dict[str, Any]:
+    """Join the chains of several markets and days."""
     days = session(hours)
     by_day = [
         chain(symbol, exchange, day, hours[days == day], columns, near_money=near_money)
@@ -138,10 +139,10 @@ def _joined(
     ]
     if not by_day:
         return {}
-    # A venue that is paid in the coin has no column of prices in USD, and the other way round.
-    names_of_columns = dict.fromkeys(name for part in by_day for name in part)
+    # Chains paid in the coin lack prices in USD, and chains paid in USD lack prices in coin.
+    names_of_columns = dict.fromkeys(name for rows in by_day for name in rows)
     values = {
-        name: np.concatenate([part.get(name, np.full(len(part["time"]), np.nan)) for part in by_day])
+        name: np.concatenate([rows.get(name, np.full(len(rows["time"]), np.nan)) for rows in by_day])
         for name in names_of_columns
     }
     return values | {
@@ -156,7 +157,7 @@ def _joined(
 def chain(
     symbol: str, exchange: str, trading_day: int, time: Ints, names: _Names, *, near_money: bool = False
 ) -> dict[str, Any]:
-    """Return the columns of the options snapshot at instants [µs] of one trading day, each rounded once."""
+    """Return the columns of the options snapshot at times [µs] of one trading day, rounded."""
 
     def wanted(*columns: str) -> bool:
         return names is None or not set(columns).isdisjoint(names)
@@ -166,8 +167,8 @@ def chain(
     if near_money:
         distance = np.abs(listed.strike[:, None] - f.underlying_price[listed.place])
         opens = np.flatnonzero(np.diff(listed.place, prepend=-1))
-        least = np.minimum.reduceat(distance, opens, axis=0)[listed.place]
-        listed = listed.take(np.flatnonzero((distance <= least + 1e-5).any(axis=1)))
+        smallest = np.minimum.reduceat(distance, opens, axis=0)[listed.place]
+        listed = listed.take(np.flatnonzero((distance <= smallest + 1e-5).any(axis=1)))
     forward = f.underlying_price[listed.place]
     k = np.log(listed.strike[:, None] / forward)
     w = bates.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
@@ -216,7 +217,7 @@ def _quoted(
 
 
 def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -> dict[str, Floats]:
-    """Return the Black-76 greeks with r = 0 in the venue's units; NaN where the venue gives none."""
+    """Return the Black-76 greeks with r = 0 in the venue's units; NaN for a venue without greeks."""
     units = GREEKS[exchange]
     if units is None:
         return {name: np.full(k.shape, np.nan) for name in ("delta", "gamma", "vega", "theta")}
@@ -247,13 +248,13 @@ def _ticks(symbol: str, exchange: str, price: Floats) -> Floats:
 def _quotes(
     symbol: str, exchange: str, mark: Floats, vega: Floats, intrinsic: Floats, width: Floats
 ) -> dict[str, Floats]:
-    """Return bid, ask and mark in coin or USD, as the venue is paid; no bid where it is less than a tick."""
+    """Return bid, ask and mark in the venue's currency, coin or USD; a bid below a tick is NaN."""
     half = width * (_HALF_SPREAD_VOL[exchange] * vega + _HALF_SPREAD_INTRINSIC * intrinsic)
     low = mark - half
     high = mark + half
     low_tick = _ticks(symbol, exchange, low)
     high_tick = _ticks(symbol, exchange, high)
-    # A price on the tick, up to rounding, stays there.
+    # The margin keeps prices that are on the tick up to rounding.
     bid = np.floor(low / low_tick + 1e-9) * low_tick
     ask = np.maximum(np.ceil(high / high_tick - 1e-9), 1.0) * high_tick
     unit = "coin" if _is_inverse(symbol, exchange) else "usd"
@@ -271,32 +272,32 @@ def overview(
 ) -> dict[str, Any]:
     """Return the hourly overview with ``first <= time < last`` [µs]; volume is of the 24 hours before."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US))
-    chosen = markets(names, venues)
-    if not hours.size or not chosen:
+    requested = markets(names, venues)
+    if not hours.size or not requested:
         return {}
     longer = np.arange(hours[0] - _HOURS, hours[-1] + 1)
-    parts = [_market(symbol, exchange, longer) for symbol, exchange in chosen]
-    count = np.full(len(chosen), hours.size)
+    by_market = [_market(symbol, exchange, longer) for symbol, exchange in requested]
+    count = np.full(len(requested), hours.size)
     return {
-        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in chosen], count), SYMBOLS),
-        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in chosen], count), EXCHANGES),
-        "time": instants(np.tile(hours * HOUR_US, len(chosen))),
-        "notional_oi_usd": np.concatenate([oi for oi, _ in parts]),
-        "notional_volume_24h_usd": np.concatenate([volume for _, volume in parts]),
+        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in requested], count), SYMBOLS),
+        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in requested], count), EXCHANGES),
+        "time": instants(np.tile(hours * HOUR_US, len(requested))),
+        "notional_oi_usd": np.concatenate([oi for oi, _ in by_market]),
+        "notional_volume_24h_usd": np.concatenate([volume for _, volume in by_market]),
     }
 
 
 def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
-    """Return open interest per hour after the first 24, and volume of the 24 hours before it [USD]."""
+    """Return open interest of each hour after the first 24, and volume of the 24 hours before [USD]."""
     days = session(hours * HOUR_US)
-    parts = []
+    by_day = []
     for day in np.unique(days).tolist():
         listed = listing(symbol, exchange, day)
         at = hours[days == day] * HOUR_US
         forward = forwards(symbol, exchange, listed.expiry, at).underlying_price[listed.place]
         coins = open_interest(symbol, exchange, day, at) * contract_coins(symbol, exchange)
-        parts.append(np.round((coins * np.round(forward, 6)).sum(axis=0), 2))
-    oi = np.concatenate(parts)
+        by_day.append(np.round((coins * np.round(forward, 6)).sum(axis=0), 2))
+    oi = np.concatenate(by_day)
     running = np.concatenate([[0.0], np.cumsum(turnover(symbol, exchange, hours) * oi)])
     volume = running[_HOURS:-1] - running[: -_HOURS - 1]
     return oi[_HOURS:], np.round(volume, 2)

@@ -1,6 +1,6 @@
-"""Listed options: expiries at 08:00 UTC, strikes around the prices since an expiry was listed, forwards.
+"""Listed options: expiries at 08:00 UTC, strikes around the prices since the listing of an expiry, forwards.
 
-A trading day runs from 08:00 to 08:00. A strike, once listed, stays until its expiry. A forward is
+A trading day runs from 08:00 to 08:00. A listed strike remains listed until its expiry. A forward is
 ``F(T) = S e^(bT)``; slow paths move b and the parameters of every surface.
 """
 
@@ -26,7 +26,7 @@ _MONTH = 32
 
 
 class Expiry(NamedTuple):
-    """One expiry: day since 1970, ``daily``, ``weekly``, ``monthly`` or ``quarterly``, and first day."""
+    """An expiry: day since 1970, ``daily``, ``weekly``, ``monthly`` or ``quarterly``, and first day."""
 
     day: int
     kind: str
@@ -45,9 +45,9 @@ class Listing(NamedTuple):
     streams: Keys  # one stream of noise per option
 
     def take(self, options: Ints) -> Listing:
-        """Return some of the options."""
-        chosen = {name: getattr(self, name)[options] for name in ("place", "strike", "call", "streams")}
-        return self._replace(**chosen)
+        """Return the options at some positions."""
+        fields = {name: getattr(self, name)[options] for name in ("place", "strike", "call", "streams")}
+        return self._replace(**fields)
 
 
 _DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
@@ -72,13 +72,13 @@ _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 
 
 def session(microseconds: Ints) -> Ints:
-    """Return the trading day of times: the day on which it began."""
+    """Return the trading day of times, as the day on which it begins."""
     return np.asarray((microseconds - EXPIRY_US) // DAY_US)
 
 
 @lru_cache(maxsize=512)
 def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
-    """Return the expiries open during a trading day; one of several kinds is of the longest-lived."""
+    """Return the open expiries of a trading day; a date of several kinds has the longest-lived kind."""
     open_expiries: dict[int, Expiry] = {}
     for expiry in range(trading_day + 1, trading_day + _DAYS_LISTED["quarterly"] + 1):
         kind = _kind(expiry)
@@ -125,7 +125,7 @@ def _kind(day: int) -> str:
 
 
 def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
-    """Return the strikes: multiples of a step about every midnight price since the listing."""
+    """Return the strikes: multiples of a step around every midnight price since the listing."""
     first = max(expiry.listed, ANCHOR_DAY)
     last = trading_day - ANCHOR_DAY + 1
     seen = _midnight_prices(own, -(-last // _ROUND) * _ROUND)[first - ANCHOR_DAY : last]
@@ -138,12 +138,12 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
 
 @lru_cache(maxsize=64)
 def _midnight_prices(own: int, days: int) -> Floats:
-    """Return prices at midnights from the anchor on; more than needed, for the next days."""
+    """Return prices at midnights from the anchor day on; rounded up, so that later days use the cache."""
     return np.asarray(paths.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 
 def nice(value: float) -> float:
-    """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is not below `value`."""
+    """Return the smallest number of at least `value` among 1, 2, 2.5 and 5 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(value))
     return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
 
@@ -166,7 +166,7 @@ def dated_name(template: str, symbol: str, expiry: int) -> str:
 
 
 class Forwards(NamedTuple):
-    """Times and forwards of expiries; arrays of shape ``(expiries, instants)``, `spot` ``(instants,)``."""
+    """Times to expiry and forwards, shape ``(expiries, times)``, and `spot`, shape ``(times,)``."""
 
     year_fraction: Floats
     underlying_price: Floats
@@ -174,7 +174,7 @@ class Forwards(NamedTuple):
 
 
 def forwards(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Forwards:
-    """Return the forwards of some expiries (days since 1970) at some instants [µs]."""
+    """Return the forwards of expiries (days since 1970) at times [µs]."""
     basis = 0.06 + 0.03 * bounded_paths(symbol, time)[5] + 0.004 * venue_offsets(symbol, exchange)[2]
     years = (expiry[:, None] * DAY_US + EXPIRY_US - time) / (SECONDS_PER_YEAR * 1e6)
     now = spot(symbol, time)
@@ -182,13 +182,13 @@ def forwards(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Forwards:
 
 
 def bounded_paths(symbol: str, time: Ints) -> Floats:
-    """Return six slow paths of a symbol, of unit scale and within ±√10, shape ``(6, instants)``."""
+    """Return six slow paths of a symbol, of unit scale and within ±√10, shape ``(6, times)``."""
     x = paths.smooth(_streams(symbol), _HALF_LIFE_HOURS, time / DAY_US)
     return np.asarray(x / np.sqrt(1.0 + 0.1 * x * x))
 
 
 def venue_offsets(symbol: str, exchange: str) -> Floats:
-    """Return three numbers within ±½ in which venues differ for good."""
+    """Return three constant numbers of a venue within ±½, by which venues differ."""
     return noise.uniform(noise.key("surface", symbol, exchange), np.arange(3)) - 0.5
 
 
@@ -207,6 +207,6 @@ def spot(symbol: str, time: Ints) -> Floats:
 
 @lru_cache(maxsize=128)
 def _month(symbol: str, number: int) -> Floats:
-    """Return prices at the steps of `_MONTH` days; the next request is of the same days as a rule."""
+    """Return prices at the steps of `_MONTH` days; consecutive requests are mostly for the same days."""
     own = np.array([symbols().name.index(symbol)])
     return np.asarray(paths.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
