@@ -57,7 +57,7 @@ _MOVING_SHARE = 0.2
 _STILL_ROWS = 12
 _LEAST_DISTINCT = 6
 _DIGITS_OF_FLOOR = 3
-"""A rate that repeats is the interest of a venue's formula, such as 0.125 bps, which has few digits."""
+"""Significant digits of a rate that may repeat: the interest of a venue's formula, such as 0.125 bps."""
 _MOST_PRICE_RATIO = 2.0
 _PEER_SPREAD = 3.0
 _SCALES = np.log([100.0, 1e3, 1e4, 1e6])
@@ -69,7 +69,7 @@ _LEAST_STEPS = 20.0
 _SPIKE = 100.0
 _LEAST_SPIKES = 2
 _LARGE_FACTOR = 100.0
-"""Factor from which half of the share of repeated rates counts."""
+"""Factor from which half of the usual share of repeated rates is enough."""
 _REPEATED_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 _ROUND_DECIMALS = 2  # interest rates and floors [bps/8h] have no more
 
@@ -372,16 +372,14 @@ def frozen_runs(
 
 
 def unchanged_series(series: _Array, times: _Array, values: _Array, *, is_rate: bool) -> list[SeriesFault]:
-    """Return series that have one value in twelve rows and more, of a day and longer.
+    """Return series with one value in at least twelve rows over at least a day.
 
-    A rate of few digits is the interest of a venue's formula, and no fault; so is a rate of 0. The rows are
-    as in `peer_changes`.
+    A rate with few digits is the interest of a venue's formula, and not a fault; neither is a rate of 0. The
+    arguments are as in `peer_changes`.
     """
-    starts = (
-        np.flatnonzero(np.append(True, series[1:] != series[:-1])) if values.size else np.zeros(0, np.int64)
-    )
-    if not starts.size:
+    if not values.size:
         return []
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     lengths = np.diff(np.append(starts, values.size))
     lowest = np.minimum.reduceat(values, starts)
     highest = np.maximum.reduceat(values, starts)
@@ -396,9 +394,9 @@ def unchanged_series(series: _Array, times: _Array, values: _Array, *, is_rate: 
 
 
 def still_levels(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return runs of one value, 0 among them, of six rows and a day, in series with other values.
+    """Return runs of one value, including 0, of at least six rows and a day, in series with other values.
 
-    For markets that trade at all hours. The rows are as in `peer_changes`.
+    For markets that trade at all hours. The arguments are as in `peer_changes`.
     """
     if values.size < _LEAST_RUN:
         return []
@@ -407,22 +405,22 @@ def still_levels(series: _Array, times: _Array, values: _Array) -> list[SeriesFa
     lengths = np.diff(np.append(starts, values.size))
     sizes = np.bincount(series)
     is_long = (lengths >= _LEAST_RUN) & (times[starts + lengths - 1] - times[starts] >= _LEAST_SPAN_US)
-    is_part = lengths < sizes[series[starts]]
+    is_partial = lengths < sizes[series[starts]]
     return [
         SeriesFault(int(starts[place]), int(lengths[place]), 1.0)
-        for place in np.flatnonzero(is_long & is_part & np.isfinite(values[starts])).tolist()
+        for place in np.flatnonzero(is_long & is_partial & np.isfinite(values[starts])).tolist()
     ]
 
 
 def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series with two rows and more that are 100 times the rows before and after each."""
+    """Return series with at least two rows that are 100 times the rows before and after them."""
     if values.size < _LEAST_RUN:
         return []
     inner = values[1:-1]
     before = values[:-2]
     after = values[2:]
-    is_one = (series[1:-1] == series[:-2]) & (series[1:-1] == series[2:]) & (before > 0.0) & (after > 0.0)
-    places = np.flatnonzero(is_one & (inner > _SPIKE * np.fmax(before, after))) + 1
+    is_inside = (series[1:-1] == series[:-2]) & (series[1:-1] == series[2:]) & (before > 0.0) & (after > 0.0)
+    places = np.flatnonzero(is_inside & (inner > _SPIKE * np.fmax(before, after))) + 1
     faults = []
     for code in np.unique(series[places]).tolist():
         own = places[series[places] == code]
@@ -435,20 +433,20 @@ def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
 def copied_series(series: _Array, market: _Array, times: _Array, values: _Array) -> list[tuple[int, int]]:
     """Return first rows of two series of a market with the same values at the same times.
 
-    Series of fewer than twelve rows or six values are not compared. The rows are as in `peer_changes`.
+    Series with fewer than twelve rows or six values are not compared. The arguments are as in `peer_changes`.
     """
     if not values.size:
         return []
     starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     ends = np.append(starts[1:], values.size)
-    known: dict[tuple[int, bytes, bytes], int] = {}
+    first_rows: dict[tuple[int, bytes, bytes], int] = {}
     pairs = []
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if end - first < _STILL_ROWS:
             continue
         own = values[first:end]
         key = int(market[first]), own.tobytes(), times[first:end].tobytes()
-        other = known.setdefault(key, first)
+        other = first_rows.setdefault(key, first)
         if other != first and np.unique(own[np.isfinite(own)]).size >= _LEAST_DISTINCT:
             pairs.append((other, first))
     return pairs
@@ -461,11 +459,11 @@ def _median_size(values: _Array) -> float:
 
 
 def scaled_series(series: _Array, market: _Array, values: _Array, *, kind: str) -> list[SeriesFault]:
-    """Return series of another size than two and more others of their market that agree with each other.
+    """Return series of another size than at least two other series of their market, which agree.
 
-    `kind` is ``"price"``, which is twice that of others at most, or ``"rate"``, whose median size is compared
-    with the factors 100, 10³, 10⁴ and 10⁶. Sizes of venues differ in all other figures. The rows are as in
-    `peer_changes`.
+    `kind` is ``"price"``, whose ratio to others is at most 2, or ``"rate"``, whose median size is compared
+    with the factors 100, 10³, 10⁴ and 10⁶. Other figures are not compared, since their sizes differ between
+    venues. The arguments are as in `peer_changes`.
     """
     if not values.size:
         return []

@@ -3,8 +3,8 @@
 The step is the resolution of the rows, or the interval of each payment. A window with missing rows is
 incomplete: it is requested again, until a second response lacks the same rows (see the ledger).
 
-`derivdata.sources.collect.questions` refuses rows that cannot be right. Rows that stand still, are 0, or are
-unlike those of other venues are stored, and named in a notice.
+`derivdata.sources.collect.questions` rejects impossible rows. Rows that do not change, are 0, or differ from
+other venues are stored, with a notice.
 """
 
 from __future__ import annotations

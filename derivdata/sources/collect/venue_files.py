@@ -117,8 +117,8 @@ TERMS = {
 }
 NOT_IN_FILES = {
     "bybit": "its files have trades only: payments and open interest reach back to the listing by request",
-    "hyperliquid": "the reader pays for its files, with an account of the store: fetch them with its tools, "
-    "then derivdata import --from hyperliquid",
+    "hyperliquid": "its files are paid for by the reader, with an account of the store: fetch them with its "
+    "tools, then derivdata import --from hyperliquid",
     "deribit": "it does not publish files: its requests reach back to the listing",
     "kraken": "it does not publish files of futures: one request returns all payments of a contract",
     "dydx": "it does not publish files: its requests reach back to a market's start",

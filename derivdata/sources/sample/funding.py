@@ -38,58 +38,58 @@ _SPIKES = noise.key("spikes")
 _HOLES = noise.key("holes")
 
 
-def formed(chosen: Pairs, first: int, days: int) -> Floats:
+def formed(selection: Pairs, first: int, days: int) -> Floats:
     """Return rates as formed [bps/8h], rounded, every five minutes, shape ``(pairs, days × 288)``."""
-    if len(chosen) > _MARKET and days == 1:
-        return _market_day(first)[chosen.row]
-    return _formed(chosen, first, days)
+    if len(selection) > _MARKET and days == 1:
+        return _market_day(first)[selection.row]
+    return _formed(selection, first, days)
 
 
-def premium(chosen: Pairs, first: int, days: int) -> Floats:
+def premium(selection: Pairs, first: int, days: int) -> Floats:
     """Return the premium of the rates [bps/8h], before clamp and rounding, shaped as `formed`."""
-    scale = symbols().scale[chosen.symbol]
-    p = paths.ou(chosen.streams, venue_values("half_life")[chosen.exchange], first, days, STEPS)
-    p *= (scale * venue_values("deviation")[chosen.exchange])[:, None, None]
-    p += (scale * venue_values("offset")[chosen.exchange])[:, None, None]
-    own, place = np.unique(chosen.symbol, return_inverse=True)
+    scale = symbols().scale[selection.symbol]
+    p = paths.ou(selection.streams, venue_values("half_life")[selection.exchange], first, days, STEPS)
+    p *= (scale * venue_values("deviation")[selection.exchange])[:, None, None]
+    p += (scale * venue_values("offset")[selection.exchange])[:, None, None]
+    own, place = np.unique(selection.symbol, return_inverse=True)
     p += _base(own, first, days)[place]
-    wild = np.flatnonzero(np.array([MODELS[v].style == "wild" for v in exchange_names()])[chosen.exchange])
+    wild = np.flatnonzero(np.array([MODELS[v].style == "wild" for v in exchange_names()])[selection.exchange])
     if wild.size:
-        p[wild] += _spikes(chosen.streams[wild], 0.05, 12.0 * scale[wild], first, days)
-    return np.ascontiguousarray(p.reshape(len(chosen), days * STEPS))
+        p[wild] += _spikes(selection.streams[wild], 0.05, 12.0 * scale[wild], first, days)
+    return np.ascontiguousarray(p.reshape(len(selection), days * STEPS))
 
 
-def recorded(chosen: Pairs, first: int, days: int) -> Floats:
+def recorded(selection: Pairs, first: int, days: int) -> Floats:
     """Return rates as recorded [bps/8h]; NaN where the pair did not trade or the sample is missing."""
-    rate = formed(chosen, first, days)
-    streams = noise.keys("outage", exchange_names())[chosen.exchange]
-    missing = _holes(streams, np.full(len(chosen), 0.02), 72, first, days)
-    missing |= _holes(chosen.streams, venue_values("gaps")[chosen.exchange], 24, first, days)
-    is_present = _trading(chosen, first, days)[..., None] & ~missing
-    return np.where(is_present.reshape(len(chosen), days * STEPS), rate, np.nan)
+    rate = formed(selection, first, days)
+    streams = noise.keys("outage", exchange_names())[selection.exchange]
+    missing = _holes(streams, np.full(len(selection), 0.02), 72, first, days)
+    missing |= _holes(selection.streams, venue_values("gaps")[selection.exchange], 24, first, days)
+    is_present = _trading(selection, first, days)[..., None] & ~missing
+    return np.where(is_present.reshape(len(selection), days * STEPS), rate, np.nan)
 
 
-def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
+def settled(selection: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
     """Return the payments of days: ends of hours [µs], rates [bps/8h] or NaN, and intervals [h]."""
-    hourly = formed(chosen, first, days).reshape(len(chosen), days, 24, STEPS // 24).mean(axis=-1)
-    interval = chosen.interval_on(first + np.arange(days))
+    hourly = formed(selection, first, days).reshape(len(selection), days, 24, STEPS // 24).mean(axis=-1)
+    interval = selection.interval_on(first + np.arange(days))
     rate = np.full(hourly.shape, np.nan)
     for hours in np.unique(interval).tolist():
-        mean = hourly.reshape(len(chosen), days, 24 // hours, hours).mean(axis=-1)
+        mean = hourly.reshape(len(selection), days, 24 // hours, hours).mean(axis=-1)
         target = rate[:, :, hours - 1 :: hours]
         np.copyto(target, mean, where=(interval == hours)[..., None])
-    rate[~_trading(chosen, first, days)] = np.nan
+    rate[~_trading(selection, first, days)] = np.nan
     ends = np.asarray(first * DAY_US + np.arange(1, days * 24 + 1) * HOUR_US)
-    flat = np.round(rate.reshape(len(chosen), -1), 6) + 0.0
+    flat = np.round(rate.reshape(len(selection), -1), 6) + 0.0
     return ends, np.asarray(flat), np.repeat(interval, 24, axis=1).astype(np.float64)
 
 
-def totals(chosen: Pairs, day: int) -> tuple[Floats, Ints]:
+def totals(selection: Pairs, day: int) -> tuple[Floats, Ints]:
     """Return the sum and count of each pair's recorded rates on one day."""
-    if len(chosen) > _MARKET:
+    if len(selection) > _MARKET:
         total, count = _market_totals(day)
-        return total[chosen.row], count[chosen.row]
-    rate = recorded(chosen, day, 1)
+        return total[selection.row], count[selection.row]
+    rate = recorded(selection, day, 1)
     return np.nansum(rate, axis=1), np.count_nonzero(~np.isnan(rate), axis=1)
 
 
@@ -106,9 +106,9 @@ def _market_day(first: int) -> Floats:
     return rate
 
 
-def _formed(chosen: Pairs, first: int, days: int) -> Floats:
-    rate = premium(chosen, first, days)
-    band = venue_values("band")[chosen.exchange][:, None]
+def _formed(selection: Pairs, first: int, days: int) -> Floats:
+    rate = premium(selection, first, days)
+    band = venue_values("band")[selection.exchange][:, None]
     rate += np.clip(1.0 - rate, -band, band)
     np.round(rate, 6, out=rate)
     rate += 0.0
@@ -147,9 +147,11 @@ def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days:
     return np.asarray((jump[..., None] * fade)[:, 1:] + (jump[..., None] * tail)[:, :-1])
 
 
-def _trading(chosen: Pairs, first: int, days: int) -> Bools:
+def _trading(selection: Pairs, first: int, days: int) -> Bools:
     day = first + np.arange(days)
-    return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
+    return np.asarray(
+        (day >= np.maximum(selection.since, START_DAY)[:, None]) & (day < selection.until[:, None])
+    )
 
 
 def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Bools:
@@ -175,12 +177,12 @@ def hours(first: int, days: int) -> Ints:
     return np.asarray(first * DAY_US + np.arange(days * 24) * HOUR_US)
 
 
-def oi(chosen: Pairs, first: int, days: int) -> Floats:
+def oi(selection: Pairs, first: int, days: int) -> Floats:
     """Return open interest [USD] at the hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
-    return _alive(np.round(_oi(chosen, first, days), 6), chosen, first, days)
+    return _alive(np.round(_oi(selection, first, days), 6), selection, first, days)
 
 
-def volume(chosen: Pairs, first: int, days: int) -> Floats:
+def volume(selection: Pairs, first: int, days: int) -> Floats:
     """Return the volume [USD] of each hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
     time = hours(first, days)
     hour = (time // HOUR_US) % 24
@@ -191,36 +193,40 @@ def volume(chosen: Pairs, first: int, days: int) -> Floats:
         - 0.35 * ((hour - 15.0) / 9.0) ** 2 * (hour >= 15)
     )
     season = busy * np.where((day + 3) % 7 >= 5, 0.65, 1.1)
-    turnover = venue_values("turnover")[chosen.exchange][:, None] / 24.0
-    shock = noise.normal((chosen.streams ^ _VOLUME)[:, None], time // HOUR_US)
-    traded = _oi(chosen, first, days) * turnover * season * np.exp(VOLUME_DEVIATION * shock)
-    return _alive(np.round(traded, 6), chosen, first, days)
+    turnover = venue_values("turnover")[selection.exchange][:, None] / 24.0
+    shock = noise.normal((selection.streams ^ _VOLUME)[:, None], time // HOUR_US)
+    traded = _oi(selection, first, days) * turnover * season * np.exp(VOLUME_DEVIATION * shock)
+    return _alive(np.round(traded, 6), selection, first, days)
 
 
-def _oi(chosen: Pairs, first: int, days: int) -> Floats:
+def _oi(selection: Pairs, first: int, days: int) -> Floats:
     s = symbols()
-    own, place = np.unique(chosen.symbol, return_inverse=True)
+    own, place = np.unique(selection.symbol, return_inverse=True)
     price = paths.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
     # For most pairs, use the cached midnights of all pairs: which pairs trade changes from day to day.
     ends = None
-    if 4 * len(chosen) > len(pairs()):
-        ends = paths.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, chosen.row]
-    path = paths.ou(chosen.streams ^ _OI, OI_HALF_LIFE_HOURS, first, days, 24, ends).reshape(len(chosen), -1)
-    slope = s.trend[chosen.symbol] + venue_values("growth")[chosen.exchange]
-    level = s.oi[chosen.symbol] * chosen.share
+    if 4 * len(selection) > len(pairs()):
+        ends = paths.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, selection.row]
+    path = paths.ou(selection.streams ^ _OI, OI_HALF_LIFE_HOURS, first, days, 24, ends).reshape(
+        len(selection), -1
+    )
+    slope = s.trend[selection.symbol] + venue_values("growth")[selection.exchange]
+    level = s.oi[selection.symbol] * selection.share
     path *= OI_DEVIATION
     path += slope[:, None] * years(hours(first, days))
     return np.asarray(level[:, None] * np.exp(path) * price[place])
 
 
-def trading(chosen: Pairs, first: int, days: int) -> Bools:
+def trading(selection: Pairs, first: int, days: int) -> Bools:
     """Return the hours in which each pair trades, ``(pairs, hours)``."""
     day = np.repeat(first + np.arange(days), 24)
-    return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
+    return np.asarray(
+        (day >= np.maximum(selection.since, START_DAY)[:, None]) & (day < selection.until[:, None])
+    )
 
 
-def _alive(values: Floats, chosen: Pairs, first: int, days: int) -> Floats:
-    return np.where(trading(chosen, first, days), values, np.nan)
+def _alive(values: Floats, selection: Pairs, first: int, days: int) -> Floats:
+    return np.where(trading(selection, first, days), values, np.nan)
 
 
 _Names = Sequence[str] | None
@@ -250,26 +256,26 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     """Return the columns of ``positioning_history`` with ``first <= time < last`` [µs]."""
     begin = first // DAY_US
     stop = (last - 1) // DAY_US + 1
-    chosen = select(names, venues).trading(begin, stop)
-    if not len(chosen):
+    selection = select(names, venues).trading(begin, stop)
+    if not len(selection):
         return {}
     time = hours(begin, stop - begin)
     inside = (time >= first) & (time < last)
-    row, hour = np.nonzero(trading(chosen, begin, stop - begin) & inside)
-    own, symbol = np.unique(chosen.symbol, return_inverse=True)
+    row, hour = np.nonzero(trading(selection, begin, stop - begin) & inside)
+    own, symbol = np.unique(selection.symbol, return_inverse=True)
     common = crowding(own, begin, stop - begin)[..., ::_HOUR].reshape(len(own), -1)[symbol]
     by_kind = []
     for place, (kind, crowd) in enumerate(sorted(CROWDS.items())):
-        streams = chosen.streams ^ noise.key("positioning", kind)
+        streams = selection.streams ^ noise.key("positioning", kind)
         own_process = paths.ou(streams, crowd.half_life_hours, begin, stop - begin, 24).reshape(
-            len(chosen), -1
+            len(selection), -1
         )
         log_ratio = crowd.mean + crowd.crowding * common + crowd.deviation * own_process
         long = np.round(1.0 / (1.0 + np.exp(-log_ratio[row, hour])), 4)
         by_kind.append(
             {
-                "symbol": chosen.symbol[row],
-                "exchange": chosen.exchange[row],
+                "symbol": selection.symbol[row],
+                "exchange": selection.exchange[row],
                 "time": time[hour],
                 "kind": np.full(row.size, place),
                 "long_share": long,
@@ -280,14 +286,14 @@ def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     return with_words(by_kind, "kind", tuple(sorted(CROWDS)), "1h")
 
 
-def taken(chosen: Pairs, first: int, days: int) -> dict[str, Floats]:
+def taken(selection: Pairs, first: int, days: int) -> dict[str, Floats]:
     """Return buys and sells of takers [USD] in each hour, rounded; NaN unless the pair trades."""
     s = symbols()
-    own, place = np.unique(chosen.symbol, return_inverse=True)
+    own, place = np.unique(selection.symbol, return_inverse=True)
     price = paths.price(own, first, days + 1)[:, : (days * STEPS + 1) : _HOUR]
     moved = np.diff(np.log(price), axis=1) / (s.volatility[own, None] / np.sqrt(8760.0))
-    drawn = noise.normal((chosen.streams ^ _TAKEN)[:, None], first * 24 + np.arange(days * 24))
+    drawn = noise.normal((selection.streams ^ _TAKEN)[:, None], first * 24 + np.arange(days * 24))
     imbalance = np.tanh(TAKER_IMPACT * moved[place] + TAKER_DEVIATION * drawn)
-    total = volume(chosen, first, days)
+    total = volume(selection, first, days)
     bought = np.round(total * (1.0 + imbalance) / 2.0, 6)
     return {"buy_usd": bought, "sell_usd": np.round(total - bought, 6)}

@@ -130,42 +130,42 @@ def _symbols(positions: Any) -> Any:
     return np.array(symbols().name, dtype=object)[positions]
 
 
-def _named(chosen: Pairs) -> dict[str, Any]:
+def _named(selection: Pairs) -> dict[str, Any]:
     return {
-        "symbol": _symbols(chosen.symbol),
-        "exchange": np.array(exchange_names(), dtype=object)[chosen.exchange],
+        "symbol": _symbols(selection.symbol),
+        "exchange": np.array(exchange_names(), dtype=object)[selection.exchange],
     }
 
 
-def _funding(chosen: Pairs) -> pd.DataFrame:
-    scale = symbols().scale[chosen.symbol]
-    style = np.array([MODELS[v].style for v in exchange_names()], dtype=object)[chosen.exchange]
-    until = np.where(chosen.until == FOREVER, np.iinfo(np.int64).min, chosen.until * DAY_US)
+def _funding(selection: Pairs) -> pd.DataFrame:
+    scale = symbols().scale[selection.symbol]
+    style = np.array([MODELS[v].style for v in exchange_names()], dtype=object)[selection.exchange]
+    until = np.where(selection.until == FOREVER, np.iinfo(np.int64).min, selection.until * DAY_US)
     return pd.DataFrame(
         {
-            **_named(chosen),
+            **_named(selection),
             "style": style,
-            "mean_bps_8h": scale * venue_values("offset")[chosen.exchange],
-            "deviation_bps_8h": scale * venue_values("deviation")[chosen.exchange],
-            "half_life_hours": venue_values("half_life")[chosen.exchange],
-            "band_bps_8h": np.where(style == "free", np.nan, venue_values("band")[chosen.exchange]),
-            "start": instants(chosen.since * DAY_US),
+            "mean_bps_8h": scale * venue_values("offset")[selection.exchange],
+            "deviation_bps_8h": scale * venue_values("deviation")[selection.exchange],
+            "half_life_hours": venue_values("half_life")[selection.exchange],
+            "band_bps_8h": np.where(style == "free", np.nan, venue_values("band")[selection.exchange]),
+            "start": instants(selection.since * DAY_US),
             "end": instants(until),
         }
     )
 
 
-def _per_symbol(chosen: Pairs, **values: Any) -> pd.DataFrame:
+def _per_symbol(selection: Pairs, **values: Any) -> pd.DataFrame:
     """Return the values of the pairs' symbols from values of all symbols, or one value for all."""
-    own = np.unique(chosen.symbol)
+    own = np.unique(selection.symbol)
     columns = {name: v[own] if isinstance(v, np.ndarray) else v for name, v in values.items()}
     return pd.DataFrame({"symbol": _symbols(own), **columns})
 
 
-def _funding_base(chosen: Pairs) -> pd.DataFrame:
+def _funding_base(selection: Pairs) -> pd.DataFrame:
     s = symbols()
     return _per_symbol(
-        chosen,
+        selection,
         mean_bps_8h=s.base,
         deviation_bps_8h=s.base_deviation,
         tail=s.base_tail,
@@ -174,8 +174,8 @@ def _funding_base(chosen: Pairs) -> pd.DataFrame:
     )
 
 
-def _spreads(chosen: Pairs) -> pd.DataFrame:
-    table = _funding(chosen).query("style == 'free'")
+def _spreads(selection: Pairs) -> pd.DataFrame:
+    table = _funding(selection).query("style == 'free'")
     both = table.merge(table, on=["symbol", "half_life_hours"], suffixes=("", "_other"))
     both = both.query("exchange < exchange_other").reset_index(drop=True)
     return pd.DataFrame(
@@ -190,47 +190,49 @@ def _spreads(chosen: Pairs) -> pd.DataFrame:
     )
 
 
-def _intervals(chosen: Pairs) -> pd.DataFrame:
-    changed = chosen.take(np.flatnonzero((chosen.change > chosen.since) & (chosen.change < chosen.until)))
-    first = np.where(chosen.since < chosen.change, chosen.interval, chosen.later_interval)
+def _intervals(selection: Pairs) -> pd.DataFrame:
+    changed = selection.take(
+        np.flatnonzero((selection.change > selection.since) & (selection.change < selection.until))
+    )
+    first = np.where(selection.since < selection.change, selection.interval, selection.later_interval)
     frames = [
         pd.DataFrame({**_named(p), "time": instants(day * DAY_US), "interval_hours": hours.astype(float)})
         for p, day, hours in (
-            (chosen, chosen.since, first),
+            (selection, selection.since, first),
             (changed, changed.change, changed.later_interval),
         )
     ]
     return pd.concat(frames).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
-def _oi(chosen: Pairs) -> pd.DataFrame:
+def _oi(selection: Pairs) -> pd.DataFrame:
     s = symbols()
     return pd.DataFrame(
         {
-            **_named(chosen),
-            "level_usd": s.oi[chosen.symbol] * chosen.share,
-            "growth_per_year": s.trend[chosen.symbol] + venue_values("growth")[chosen.exchange],
+            **_named(selection),
+            "level_usd": s.oi[selection.symbol] * selection.share,
+            "growth_per_year": s.trend[selection.symbol] + venue_values("growth")[selection.exchange],
             "deviation": funding.OI_DEVIATION,
             "half_life_hours": funding.OI_HALF_LIFE_HOURS,
-            "turnover_per_day": venue_values("turnover")[chosen.exchange],
+            "turnover_per_day": venue_values("turnover")[selection.exchange],
         }
     )
 
 
-def _positioning(chosen: Pairs) -> pd.DataFrame:
+def _positioning(selection: Pairs) -> pd.DataFrame:
     crowds = pd.DataFrame(funding.CROWDS.values()).assign(kind=[*funding.CROWDS])
-    table = pd.DataFrame(_named(chosen)).merge(crowds, how="cross")
+    table = pd.DataFrame(_named(selection)).merge(crowds, how="cross")
     return table[["symbol", "exchange", "kind", *funding.Crowd._fields]]
 
 
-def _prices(chosen: Pairs) -> pd.DataFrame:
+def _prices(selection: Pairs) -> pd.DataFrame:
     s = symbols()
     half_life = paths.PRICE_HALF_LIFE_HOURS
-    return _per_symbol(chosen, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
+    return _per_symbol(selection, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
 
 
-def _spot(chosen: Pairs) -> pd.DataFrame:
-    table = pd.DataFrame(_named(chosen))
+def _spot(selection: Pairs) -> pd.DataFrame:
+    table = pd.DataFrame(_named(selection))
     table["quote"] = table["exchange"].map(market.SPOT_QUOTES)
     return table.dropna(subset="quote").assign(
         deviation_bps=market.SPOT_DEVIATION_BPS,
@@ -239,9 +241,9 @@ def _spot(chosen: Pairs) -> pd.DataFrame:
     )
 
 
-def _liquidations(chosen: Pairs) -> pd.DataFrame:
+def _liquidations(selection: Pairs) -> pd.DataFrame:
     return _per_symbol(
-        chosen,
+        selection,
         clusters_per_day=process.starts_per_day(),
         branching=process.BRANCHING,
         delay_seconds=process.DELAY_SECONDS,
@@ -259,9 +261,9 @@ def _option_trades(names: _Names, venues: _Names) -> pd.DataFrame:
 
 def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
     """Return the clusters that begin in ``[first, last)`` [µs], with their orders on the venues."""
-    chosen = select(names, venues)
+    selection = select(names, venues)
     days = range(first // DAY_US, (last - 1) // DAY_US + 1)
-    table = pd.concat([_started(day, chosen.row) for day in days])
+    table = pd.concat([_started(day, selection.row) for day in days])
     inside = (table["time"] >= first) & (table["time"] < last)
     table = table[inside].sort_values(["own", "time", "cluster"], ignore_index=True)
     return pd.DataFrame(
@@ -301,12 +303,12 @@ def _premium(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
     selected = select(names, venues)
     by_day = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
-        chosen = selected.trading(day, day + 1)
-        value = funding.premium(chosen, day, 1)
+        selection = selected.trading(day, day + 1)
+        value = funding.premium(selection, day, 1)
         row, step = np.indices(value.shape).reshape(2, -1)
         time = day * DAY_US + step * STEP_US
         columns = {"time": instants(time), "premium_bps": value.ravel()}
-        table = pd.DataFrame(_named(chosen.take(row)) | columns)
+        table = pd.DataFrame(_named(selection.take(row)) | columns)
         by_day.append(table[(time >= first) & (time < last)])
     return pd.concat(by_day).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
@@ -402,8 +404,8 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "intervals": _intervals,
     "oi": _oi,
     "positioning": _positioning,
-    "taker_volume": lambda chosen: pd.DataFrame(
-        {**_named(chosen), "impact": funding.TAKER_IMPACT, "deviation": funding.TAKER_DEVIATION}
+    "taker_volume": lambda selection: pd.DataFrame(
+        {**_named(selection), "impact": funding.TAKER_IMPACT, "deviation": funding.TAKER_DEVIATION}
     ),
     "prices": _prices,
     "spot": _spot,

@@ -39,15 +39,15 @@ def newest(
 ) -> dict[str, Any]:
     """Return the columns of every pair's newest book with ``first <= time <= last`` [µs]."""
     step = last // STEP_US
-    chosen = _trading(select(names, venues), np.array([step])) if step * STEP_US >= first else None
-    if chosen is None or not len(chosen):
+    selection = _trading(select(names, venues), np.array([step])) if step * STEP_US >= first else None
+    if selection is None or not len(selection):
         return {}
-    price, size = _sides(chosen, np.array([step]))
+    price, size = _sides(selection, np.array([step]))
     row, side, level = np.indices(price.shape[:1] + price.shape[2:]).reshape(3, -1)
     return labelled(
         {
-            "symbol": chosen.symbol[row],
-            "exchange": chosen.exchange[row],
+            "symbol": selection.symbol[row],
+            "exchange": selection.exchange[row],
             "time": np.full(row.size, step * STEP_US),
             "side": text(1 - side, ("ask", "bid")),
             "level": level + 1,
@@ -62,35 +62,35 @@ def depths(
 ) -> dict[str, Any]:
     """Return the depth of every book with ``first <= time < last`` [µs], summed from its levels."""
     steps = np.arange(-(-first // STEP_US), -(-last // STEP_US))
-    chosen = select(names, venues)
-    if not steps.size or not len(chosen):
+    selection = select(names, venues)
+    if not steps.size or not len(selection):
         return {}
     days = np.unique(steps // STEPS).tolist()
-    return labelled(joined([_depths(chosen, steps[steps // STEPS == day]) for day in days]))
+    return labelled(joined([_depths(selection, steps[steps // STEPS == day]) for day in days]))
 
 
-def half_spread(chosen: Pairs) -> Floats:
+def half_spread(selection: Pairs) -> Floats:
     """Return the distance of the best levels from the mid price [bps]."""
-    return np.asarray(0.3 + 4.0 * noise.uniform(chosen.streams ^ _BOOK, 0))
+    return np.asarray(0.3 + 4.0 * noise.uniform(selection.streams ^ _BOOK, 0))
 
 
-def _trading(chosen: Pairs, steps: Ints) -> Pairs:
+def _trading(selection: Pairs, steps: Ints) -> Pairs:
     day = int(steps[0] * STEP_US // DAY_US)
-    return chosen.trading(day, day + 1)
+    return selection.trading(day, day + 1)
 
 
-def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
+def _sides(selection: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     """Return price and size of every level, ``(pairs, steps of one day, side, level)``, rounded."""
     day = int(steps[0] // STEPS)
-    own, place = np.unique(chosen.symbol, return_inverse=True)
+    own, place = np.unique(selection.symbol, return_inverse=True)
     path = paths.price(own, day, 1)[:, steps - day * STEPS][place]
-    middle = path * paths.premium(chosen)[:, None]
-    distance = half_spread(chosen)[:, None] + np.arange(LEVELS)
+    middle = path * paths.premium(selection)[:, None]
+    distance = half_spread(selection)[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
     price = middle[..., None, None] * (1.0 + sign * distance[:, None, None, :] / 1e4)
-    oi = np.nan_to_num(funding.oi(chosen, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
+    oi = np.nan_to_num(funding.oi(selection, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
     index = (steps[:, None, None] * 2 + np.arange(2)[:, None]) * LEVELS + np.arange(LEVELS)
-    shock = noise.normal((chosen.streams ^ _BOOK)[:, None, None, None], index)
+    shock = noise.normal((selection.streams ^ _BOOK)[:, None, None, None], index)
     shape = (1.0 + np.arange(LEVELS) / 12.0) * np.exp(0.5 * shock)
     size = 2e-5 * oi[..., None, None] * shape / price
     return np.round(price, 8), np.round(size, 8)
@@ -98,18 +98,18 @@ def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
 
 def _depths(selected: Pairs, steps: Ints) -> dict[str, Any]:
     """Return the columns of the depths of one day."""
-    chosen = _trading(selected, steps)
-    price, size = _sides(chosen, steps)
+    selection = _trading(selected, steps)
+    price, size = _sides(selection, steps)
     value = np.cumsum(price * size, axis=-1)
     middle = 0.5 * (price[:, :, 0, 0] + price[:, :, 1, 0])
     away = np.abs(price / middle[..., None, None] - 1.0) * 1e4
     within = np.stack([(away <= depth).sum(axis=-1) for depth in DEPTHS], axis=-1)
     padded = np.concatenate([np.zeros((*value.shape[:-1], 1)), value], axis=-1)
     depths = np.round(np.take_along_axis(padded, within, axis=-1), 2)
-    row, step, depth = np.indices((len(chosen), steps.size, len(DEPTHS))).reshape(3, -1)
+    row, step, depth = np.indices((len(selection), steps.size, len(DEPTHS))).reshape(3, -1)
     return {
-        "symbol": chosen.symbol[row],
-        "exchange": chosen.exchange[row],
+        "symbol": selection.symbol[row],
+        "exchange": selection.exchange[row],
         "time": steps[step] * STEP_US,
         "depth_bps": np.array(DEPTHS, dtype=np.float64)[depth],
         "bid_depth_usd": depths[:, :, 0].ravel(),
@@ -130,21 +130,21 @@ USDT_HALF_LIFE_HOURS = 48.0
 _Names = Sequence[str] | None
 
 
-def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
+def state(selection: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
     """Return columns of ``markets_symbol_exchanges`` at five-minute steps of a day, ``(pairs, steps)``."""
-    trading = (day >= np.maximum(chosen.since, START_DAY)) & (day < chosen.until)
-    now = _price(chosen, day, steps)
-    before = _price(chosen, day - 1, steps)
-    older = trading & (day > np.maximum(chosen.since, START_DAY))
+    trading = (day >= np.maximum(selection.since, START_DAY)) & (day < selection.until)
+    now = _price(selection, day, steps)
+    before = _price(selection, day - 1, steps)
+    older = trading & (day > np.maximum(selection.since, START_DAY))
     change = np.where(older[:, None], np.round(100.0 * (now / before - 1.0), 6), np.nan)
     return {
         "price_usd": np.where(trading[:, None], now, np.nan),
         "price_24h_change_pct": change + 0.0,
-        "volume_24h_usd": _volume(chosen, day, steps),
-        "oi_usd": funding.oi(chosen, day, 1)[:, steps // _HOUR],
-        "funding_current_bps_8h": _current(chosen, day, steps),
-        "funding_avg_7d_bps_8h": _mean(chosen, day, steps),
-        "liquidation_24h_usd": _liquidated(chosen, day, steps),
+        "volume_24h_usd": _volume(selection, day, steps),
+        "oi_usd": funding.oi(selection, day, 1)[:, steps // _HOUR],
+        "funding_current_bps_8h": _current(selection, day, steps),
+        "funding_avg_7d_bps_8h": _mean(selection, day, steps),
+        "liquidation_24h_usd": _liquidated(selection, day, steps),
     }
 
 
@@ -153,21 +153,21 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
     selected = select(names, venues)
     by_day = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
-        chosen = selected.trading(day, day + 1)
+        selection = selected.trading(day, day + 1)
         step = np.arange(-(-max(first - day * DAY_US, 0) // STEP_US), STEPS)
         step = step[step * STEP_US + day * DAY_US < last]
-        if not len(chosen) or not step.size:
+        if not len(selection) or not step.size:
             continue
-        mark = _price(chosen, day, step)
-        premium = funding.premium(chosen, day, 1)[:, step]
-        buys = noise.uniform((chosen.streams ^ _TAKER)[:, None], day * STEPS + step) >= 0.5
-        traded = mark * (1.0 + np.where(buys, 1e-4, -1e-4) * half_spread(chosen)[:, None])
+        mark = _price(selection, day, step)
+        premium = funding.premium(selection, day, 1)[:, step]
+        buys = noise.uniform((selection.streams ^ _TAKER)[:, None], day * STEPS + step) >= 0.5
+        traded = mark * (1.0 + np.where(buys, 1e-4, -1e-4) * half_spread(selection)[:, None])
         kinds = np.stack([mark / (1.0 + premium / 1e4), traded, mark], axis=-1)
         row, place, kind = np.indices(kinds.shape).reshape(3, -1)
         by_day.append(
             {
-                "symbol": chosen.symbol[row],
-                "exchange": chosen.exchange[row],
+                "symbol": selection.symbol[row],
+                "exchange": selection.exchange[row],
                 "time": day * DAY_US + step[place] * STEP_US,
                 "kind": kind,
                 "price_usd": np.round(kinds, 8).ravel(),
@@ -188,19 +188,19 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
     selected = selected.take(np.flatnonzero(np.isin(selected.exchange, spot_venues)))
     step = np.arange(0, STEPS, _HOUR)
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
-        chosen = selected.trading(day, day + 1)
-        if not len(chosen):
+        selection = selected.trading(day, day + 1)
+        if not len(selection):
             continue
-        index = _price(chosen, day, step) / (1.0 + funding.premium(chosen, day, 1)[:, step] / 1e4)
-        drawn = noise.normal((chosen.streams ^ _SPOT)[:, None], day * 24 + np.arange(24))
+        index = _price(selection, day, step) / (1.0 + funding.premium(selection, day, 1)[:, step] / 1e4)
+        drawn = noise.normal((selection.streams ^ _SPOT)[:, None], day * 24 + np.arange(24))
         price = index * (1.0 + SPOT_DEVIATION_BPS / 1e4 * drawn)
-        is_usd = np.array([SPOT_QUOTES.get(name) == "USD" for name in exchange_names()])[chosen.exchange]
+        is_usd = np.array([SPOT_QUOTES.get(name) == "USD" for name in exchange_names()])[selection.exchange]
         path = paths.ou(np.array([_TETHER]), USDT_HALF_LIFE_HOURS, day, 1, 24)[0, 0]
         price *= np.where(is_usd[:, None], 1.0 + USDT_DEVIATION_BPS / 1e4 * path, 1.0)
         row, hour = np.indices(price.shape).reshape(2, -1)
         time = day * DAY_US + step[hour] * STEP_US
         inside = (time >= first) & (time < last)
-        keys = {"symbol": chosen.symbol[row], "exchange": chosen.exchange[row], "time": time}
+        keys = {"symbol": selection.symbol[row], "exchange": selection.exchange[row], "time": time}
         table = {**keys, "quote": is_usd[row] == 0, "price": np.round(price, 8).ravel()}
         by_day.append({name: values[inside] for name, values in table.items()})
     return with_words(by_day, "quote", ("USD", "USDT"), "1h")
@@ -212,36 +212,38 @@ def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[
     return quotes(step, step + 1, names, venues) if step >= first else {}
 
 
-def _price(chosen: Pairs, day: int, steps: Ints) -> Floats:
+def _price(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the mark price [USD] at five-minute steps of a day, rounded, ``(pairs, steps)``."""
-    own, place = np.unique(chosen.symbol, return_inverse=True)
+    own, place = np.unique(selection.symbol, return_inverse=True)
     path = paths.price(own, day, 1)[:, steps]
-    return np.round(path[place] * paths.premium(chosen)[:, None], 6)
+    return np.round(path[place] * paths.premium(selection)[:, None], 6)
 
 
-def _volume(chosen: Pairs, day: int, steps: Ints) -> Floats:
+def _volume(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the volume [USD] of the 24 full hours before each step, NaN without an hour of trading."""
-    hourly = funding.volume(chosen, day - 1, 2)
-    sums = np.concatenate([np.zeros((len(chosen), 1)), np.nancumsum(hourly, axis=1)], axis=1)
+    hourly = funding.volume(selection, day - 1, 2)
+    sums = np.concatenate([np.zeros((len(selection), 1)), np.nancumsum(hourly, axis=1)], axis=1)
     hour = 24 + steps // _HOUR
-    count = np.cumsum(np.concatenate([np.zeros((len(chosen), 1)), ~np.isnan(hourly)], axis=1), axis=1)
+    count = np.cumsum(np.concatenate([np.zeros((len(selection), 1)), ~np.isnan(hourly)], axis=1), axis=1)
     total = np.round(sums[:, hour] - sums[:, hour - 24], 6)
     return np.where(count[:, hour] > count[:, hour - 24], total, np.nan)
 
 
-def _current(chosen: Pairs, day: int, steps: Ints) -> Floats:
+def _current(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the newest recorded rate of the 24 hours before each step."""
-    rate = np.concatenate([funding.recorded(chosen, day - 1, 1), funding.recorded(chosen, day, 1)], axis=1)
+    rate = np.concatenate(
+        [funding.recorded(selection, day - 1, 1), funding.recorded(selection, day, 1)], axis=1
+    )
     place = np.where(np.isnan(rate), -1, np.arange(2 * STEPS))
     newest = np.maximum.accumulate(place, axis=1)[:, STEPS + steps]
     rates = np.take_along_axis(rate, np.maximum(newest, 0), axis=1)
     return np.where(newest >= steps, rates, np.nan)
 
 
-def _mean(chosen: Pairs, day: int, steps: Ints) -> Floats:
+def _mean(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the mean recorded rate of the 7 days before each step, from sums of full days."""
-    today, week_ago = (funding.recorded(chosen, d, 1) for d in (day, day - 7))
-    full_days = [funding.totals(chosen, d) for d in range(day - 7, day)]
+    today, week_ago = (funding.recorded(selection, d, 1) for d in (day, day - 7))
+    full_days = [funding.totals(selection, d) for d in range(day - 7, day)]
     total = np.nancumsum(today, axis=1)[:, steps] - np.nancumsum(week_ago, axis=1)[:, steps]
     total += np.sum([t for t, _ in full_days], axis=0)[:, None]
     count = (np.cumsum(~np.isnan(today), axis=1) - np.cumsum(~np.isnan(week_ago), axis=1))[:, steps]
@@ -249,11 +251,11 @@ def _mean(chosen: Pairs, day: int, steps: Ints) -> Floats:
     return np.where(count > 0, np.round(total / np.maximum(count, 1), 6) + 0.0, np.nan)
 
 
-def _liquidated(chosen: Pairs, day: int, steps: Ints) -> Floats:
+def _liquidated(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the value of liquidations [USD] in the 24 hours before each step."""
     local = np.full(len(pairs()), -1)
-    local[chosen.row] = np.arange(len(chosen))
-    sums = np.zeros((len(chosen), 2 * STEPS + 1))
+    local[selection.row] = np.arange(len(selection))
+    sums = np.zeros((len(selection), 2 * STEPS + 1))
     for start in (day - 2, day - 1, day):
         orders = liquidations.orders(start)
         fills = liquidations.fills(orders)
@@ -289,24 +291,24 @@ class HistoryRecipe(NamedTuple):
     constants: Mapping[str, str]
 
 
-def read_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+def read_history(table: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
     """Return the columns with ``first <= time < last`` [µs], by pair and time; empty without rows."""
     begin, stop = _days_of(first, last)
-    chosen = chosen.trading(begin, stop)
-    if not len(chosen):
+    selection = selection.trading(begin, stop)
+    if not len(selection):
         return {}
-    matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
+    matrix = HISTORIES[table].days(selection, begin, stop - begin).within(first, last)
     row, step = np.nonzero(~np.isnan(next(iter(matrix.values.values()))))
-    keys = {"symbol": chosen.symbol[row], "exchange": chosen.exchange[row], "time": matrix.time[step]}
+    keys = {"symbol": selection.symbol[row], "exchange": selection.exchange[row], "time": matrix.time[step]}
     return _columns(table, keys | {name: v[row, step] for name, v in matrix.values.items()})
 
 
-def latest_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
     """Return the columns of each pair's newest row with ``first <= time <= last`` [µs], or an empty dict."""
     by_day: list[dict[str, Any]] = []
     begin, stop = _days_of(first, last + 1)
     for day in range(stop - 1, begin - 1, -1):
-        today = chosen.trading(day, day + 1)
+        today = selection.trading(day, day + 1)
         if not len(today):
             continue
         if table == _STATE:  # a traded pair has a row at every step, so the last step is enough
@@ -322,8 +324,8 @@ def latest_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str
             own = today.take(rows)
             keys = {"row": own.row, "symbol": own.symbol, "exchange": own.exchange, "time": matrix.time[step]}
             by_day.append(keys | {name: v[rows, step] for name, v in matrix.values.items()})
-            chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[rows])))
-        if not len(chosen.trading(begin, day)):
+            selection = selection.take(np.flatnonzero(~np.isin(selection.row, today.row[rows])))
+        if not len(selection.trading(begin, day)):
             break
     if not by_day:
         return {}
@@ -332,35 +334,35 @@ def latest_history(table: str, first: int, last: int, chosen: Pairs) -> dict[str
     return _columns(table, {name: values[order] for name, values in columns.items()})
 
 
-def history_sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> pd.DataFrame:
+def history_sums(table: str, value: str, first: int, last: int, selection: Pairs) -> pd.DataFrame:
     """Return sums over the symbols of each venue and step in ``[first, last)`` [µs]."""
     # Matrices of all pairs over many days would need gigabytes.
     edges = [first, *range((first // _BLOCK_US + 1) * _BLOCK_US, last, _BLOCK_US), last]
-    columns = joined([_sums(table, value, *block, chosen) for block in itertools.pairwise(edges)])
+    columns = joined([_sums(table, value, *block, selection) for block in itertools.pairwise(edges)])
     constant = text(np.zeros(len(columns["time"]), np.int8), (HISTORIES[table].constants["resolution"],))
     named = {"exchange": text(columns.pop("exchange"), exchange_names()), "resolution": constant}
     return pd.DataFrame(named | {"time": instants(columns.pop("time"))} | columns, copy=False)
 
 
-def _sums(table: str, value: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+def _sums(table: str, value: str, first: int, last: int, selection: Pairs) -> dict[str, Any]:
     begin, stop = _days_of(first, last)
-    chosen = chosen.trading(begin, stop)
-    if first >= last or not len(chosen):
+    selection = selection.trading(begin, stop)
+    if first >= last or not len(selection):
         empty = dict.fromkeys(("exchange", "time", "symbols"), np.zeros(0, np.int64))
         return empty | {"value": np.zeros(0), "symbol_hash": np.zeros(0, np.uint64)}
-    chosen = chosen.take(np.argsort(chosen.exchange, kind="stable"))
-    opens = np.flatnonzero(np.append(True, np.diff(chosen.exchange) != 0))
-    matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
+    selection = selection.take(np.argsort(selection.exchange, kind="stable"))
+    opens = np.flatnonzero(np.append(True, np.diff(selection.exchange) != 0))
+    matrix = HISTORIES[table].days(selection, begin, stop - begin).within(first, last)
     values = matrix.values[value]
     present = ~np.isnan(values)
-    streams = symbols().streams[chosen.symbol][:, None]
+    streams = symbols().streams[selection.symbol][:, None]
     cells = {
         "value": np.add.reduceat(np.where(present, values, 0.0), opens, axis=0),
         "symbols": np.add.reduceat(present.astype(np.int64), opens, axis=0),
         "symbol_hash": np.bitwise_xor.reduceat(np.where(present, streams, np.uint64(0)), opens, axis=0),
     }
     row, step = np.nonzero(cells["symbols"])
-    keys = {"exchange": chosen.exchange[opens][row], "time": matrix.time[step]}
+    keys = {"exchange": selection.exchange[opens][row], "time": matrix.time[step]}
     return keys | {name: values[row, step] for name, values in cells.items()}
 
 
@@ -379,12 +381,12 @@ def _steps(day: int, days: int) -> Ints:
     return np.asarray(day * DAY_US + np.arange(days * STEPS) * STEP_US)
 
 
-def _funding(chosen: Pairs, day: int, days: int) -> Matrix:
-    return Matrix(_steps(day, days), {"rate_bps_8h": funding.recorded(chosen, day, days)})
+def _funding(selection: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(_steps(day, days), {"rate_bps_8h": funding.recorded(selection, day, days)})
 
 
-def _settlements(chosen: Pairs, day: int, days: int) -> Matrix:
-    time, rate, interval = funding.settled(chosen, day, days)
+def _settlements(selection: Pairs, day: int, days: int) -> Matrix:
+    time, rate, interval = funding.settled(selection, day, days)
     return Matrix(time, {"rate_bps_8h": rate, "interval_hours": interval})
 
 
@@ -392,8 +394,8 @@ def _by_hour(columns: Callable[[Pairs, int, int], dict[str, Any]]) -> Callable[[
     return lambda *which: Matrix(funding.hours(*which[1:]), columns(*which))
 
 
-def _market(chosen: Pairs, day: int, days: int) -> Matrix:
-    states = [state(chosen, d, np.arange(STEPS)) for d in range(day, day + days)]
+def _market(selection: Pairs, day: int, days: int) -> Matrix:
+    states = [state(selection, d, np.arange(STEPS)) for d in range(day, day + days)]
     values = {name: np.concatenate([columns[name] for columns in states], axis=1) for name in states[0]}
     return Matrix(_steps(day, days), values)
 

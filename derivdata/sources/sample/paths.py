@@ -99,6 +99,6 @@ def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
     return np.asarray(s.price[own, None] * np.exp(deviation[:, None] * path))
 
 
-def premium(chosen: Pairs) -> Floats:
+def premium(selection: Pairs) -> Floats:
     """Return the constant factor between a venue's price and the symbol's, within ±3 bps."""
-    return np.asarray(1.0 + 6e-4 * (noise.uniform(chosen.streams ^ _PRICE, 0) - 0.5))
+    return np.asarray(1.0 + 6e-4 * (noise.uniform(selection.streams ^ _PRICE, 0) - 0.5))

@@ -169,9 +169,9 @@ def listed_contracts(
 
 
 def _perpetuals(names: Sequence[str] | None, venues: Sequence[str] | None) -> Iterator[tuple[Any, ...]]:
-    chosen = select(names, venues)
+    selection = select(names, venues)
     for own, venue, since, until in zip(
-        chosen.symbol, chosen.exchange, chosen.since.tolist(), chosen.until.tolist(), strict=True
+        selection.symbol, selection.exchange, selection.since.tolist(), selection.until.tolist(), strict=True
     ):
         symbol = symbols().name[own]
         since = max(since, START_DAY)
@@ -342,9 +342,9 @@ class Sample:
         _check(query.table)
         first = max(times.us(query.start), times.us(START))
         last = max(times.us(query.end), times.us(START))
-        chosen = select(query.symbols, query.venues)
+        selection = select(query.symbols, query.venues)
         return _cached(
-            ("sums", query, value), lambda: market.history_sums(query.table, value, first, last, chosen)
+            ("sums", query, value), lambda: market.history_sums(query.table, value, first, last, selection)
         )
 
 
