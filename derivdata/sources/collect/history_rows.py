@@ -119,7 +119,8 @@ def _require_window(endpoint: VenueEndpoint, page: Records, first: int, last: in
     if newest < first - _ASIDE_US or oldest > last + _ASIDE_US:
         days = [np.datetime64(stamp, "us") for stamp in (first, last, oldest, newest)]
         raise SchemaError(
-            f"{endpoint.where}: requested {days[0]} to {days[1]}, rows are of {days[2]} to {days[3]}"
+            f"{endpoint.where}: requested {days[0]} to {days[1]}, the response has rows from {days[2]} to "
+            f"{days[3]}"
         )
 
 
