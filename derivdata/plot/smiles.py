@@ -1,4 +1,4 @@
-"""Figures of single expiries: smiles with their fit and its arbitrage, and the densities that they imply."""
+"""Figures of single expiries: smiles with their fit and its arbitrage, and implied densities."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _POINTS = 161
 _DENSITY_POINTS = 241
 _DENSITY_REACH = 3.5  # standard deviations
 _DENSITY_DAYS = (7.0, 30.0, 90.0, 180.0)
-_LEAST_DELTA = 0.02
+_MIN_DELTA = 0.02
 _SHOWN_DELTA = 0.04
 _ARBITRAGE = "#d62728"
 _DELTAS = {0.1: "10P", 0.25: "25P", 0.5: "50", 0.75: "25C", 0.9: "10C"}
-"""Labels of the axis of delta, at one less the call's delta."""
+"""Labels of the axis of delta, at one minus the call's delta."""
 
 
 @figure_function
@@ -62,16 +62,16 @@ def smile(
     Parameters
     ----------
     quotes
-        The table ``options_snapshot``, a surface of ``dd.options.surface``, or what
-        ``dd.analysis.chain.smiles`` gave; one chain. A fit alone is drawn without quotes.
+        The table ``options_snapshot``, a surface of ``dd.options.surface``, or a result of
+        ``dd.analysis.chain.smiles``; one chain. A fit is drawn without quotes.
     fit
-        A fit of ``dd.analysis.smile`` or ``dd.analysis.surface`` to them.
+        A fit of ``dd.analysis.smile`` or ``dd.analysis.surface`` to the quotes.
     before
-        A fit of an earlier instant, such as a day before: dashed, of the same expiries.
+        A fit of an earlier time, such as a day before; drawn dashed for the same expiries.
     expiries
-        Which expiries; None takes up to `limit`, spread over those that there are.
+        The expiries; None selects up to `limit`, evenly spread.
     limit
-        How many are drawn at most.
+        Maximum number of expiries.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
@@ -129,9 +129,9 @@ def smile(
 
 
 def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
-    """Label the axis of delta, and hold what is traded or fitted within the limits."""
+    """Label the axis of delta, and set the limits to traded quotes and fits."""
     inside = table[table["traded"] | (table["kind"] != "quote")]
-    inside = inside[inside["delta"].between(_LEAST_DELTA, 1.0 - _LEAST_DELTA)]
+    inside = inside[inside["delta"].between(_MIN_DELTA, 1.0 - _MIN_DELTA)]
     inside = table if inside.empty else inside
     levels = inside[["iv", "iv_bid", "iv_ask"]].to_numpy(dtype=np.float64)
     low = np.nanmin(levels)
@@ -149,7 +149,7 @@ def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd.DatetimeIndex) -> None:
-    """Write above the axes which strikes of the middle expiry lie at the labelled deltas."""
+    """Write the strikes of the middle expiry at the labelled deltas above the axes."""
     expiry = chosen[len(chosen) // 2]
     forward = shown["forward"] if "forward" in shown.coords else None
     rows = table[(table["expiry"] == expiry) & (table["kind"] == "fit")]
@@ -170,7 +170,7 @@ def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd
 
 
 def _arbitrage(table: pd.DataFrame) -> str:
-    """Say whether a fitted smile holds a butterfly arbitrage."""
+    """Describe whether a fitted smile has butterfly arbitrage."""
     g = table["g"].dropna()
     if g.empty:
         return ""
@@ -192,7 +192,7 @@ def _table(
             deviation = iv * np.sqrt(float(quotes["year_fraction"]))
             # Delta of the option out of the money.
             delta = ndtr(-np.abs(k) / deviation + np.sign(k) * deviation / 2.0)
-            traded = (delta >= _LEAST_DELTA) | np.isfinite(ends.get("iv_bid", np.nan))
+            traded = (delta >= _MIN_DELTA) | np.isfinite(ends.get("iv_bid", np.nan))
             rows.append({"kind": "quote", "log_moneyness": k, "iv": iv, "traded": traded, **ends})
             rows[-1]["expiry"] = expiry
         for kind, fits in (("fit", curve), ("before", past)):
@@ -210,13 +210,13 @@ def _table(
         np.asarray(source["year_fraction"]).ravel(), pd.DatetimeIndex(source["expiry"].to_numpy())
     )
     deviation = table["iv"] * np.sqrt(table["expiry"].map(years[~years.index.duplicated()]))
-    # One less the call's delta on the forward: 0.1 is the put of 10 delta, 0.9 the call of 10.
+    # One minus the call's forward delta: 0.1 is the 10-delta put, 0.9 the 10-delta call.
     table["delta"] = ndtr(table["log_moneyness"] / deviation - deviation / 2.0)
     return table[table["iv"].notna()]
 
 
 def _finding(curve: xr.Dataset | None, chosen: pd.DatetimeIndex) -> str:
-    """Give volatility at the forward, risk reversal and butterfly of the middle expiry drawn."""
+    """Describe ATM volatility, risk reversal and butterfly of the middle expiry."""
     expiry = chosen[len(chosen) // 2]
     if curve is None or "forward" not in curve.coords or expiry not in curve.indexes["expiry"]:
         return "implied volatility by expiry"
@@ -235,7 +235,7 @@ def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
 
 
 def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) -> str:
-    """Name an expiry, and fit less quote at the money [points], with a star beyond half the spread."""
+    """Return an expiry's label, with fit minus quote at the money [points]; a star marks large errors."""
     label = f"{float(days(shown.sel(expiry=expiry))):.3g} days"
     if "forward" in shown.coords or "underlying_price" in shown:  # a bare slice has a placeholder date
         label = f"{expiry:%Y-%m-%d}"
@@ -247,15 +247,15 @@ def _label(shown: xr.Dataset, curve: xr.Dataset | None, expiry: pd.Timestamp) ->
 
 
 def _one(ax: Axes, rows: pd.DataFrame, label: str, color: Any, *, alone: bool) -> None:
-    """Draw one expiry: quotes, faded where no one bids, its fit with its arbitrage, and the fit before."""
+    """Draw one expiry: quotes, faded without a bid, its fit with its arbitrage, and the earlier fit."""
     quotes, fit, past = (rows[rows["kind"] == kind] for kind in ("quote", "fit", "before"))
-    for traded, part in quotes.groupby("traded"):
+    for traded, group in quotes.groupby("traded"):
         alpha = 0.8 if traded else 0.15
-        if part["iv_bid"].notna().any():
+        if group["iv_bid"].notna().any():
             look: dict[str, Any] = {"color": color, "lw": 1.0, "alpha": 0.5 * alpha}
-            ax.vlines(part["delta"], part["iv_bid"], part["iv_ask"], **look)
-        of = label if traded and alone else "_quotes"
-        ax.plot(part["delta"], part["iv"], ".", ms=3.5, color=color, alpha=alpha, label=of)
+            ax.vlines(group["delta"], group["iv_bid"], group["iv_ask"], **look)
+        name = label if traded and alone else "_quotes"
+        ax.plot(group["delta"], group["iv"], ".", ms=3.5, color=color, alpha=alpha, label=name)
     if len(past):
         ax.plot(past["delta"], past["iv"], color=color, lw=1.1, ls="--", label="_before")
     if len(fit):
@@ -274,7 +274,7 @@ def implied_density(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw how likely options hold each price at expiry to be, under the risk-neutral measure.
+    """Draw the risk-neutral density of the price at expiry.
 
     Parameters
     ----------
@@ -282,15 +282,15 @@ def implied_density(
         A fit of ``dd.analysis.surface`` with its forwards, or the table ``options_snapshot`` or a surface of
         ``dd.options.surface``, to which a surface is fitted first.
     expiries
-        Which expiries; None takes those nearest to a week, a month, and three and six months.
+        The expiries; None selects those nearest to a week, a month, three and six months.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Probability per 1 % of the price; dashed beyond the quotes, where it depends on the fitted wings. It
-        prices options and includes the price of risk, so it is not a forecast.
+        Probability per 1 % of the price; dashed beyond the quotes, where it depends on the fitted wings. The
+        density includes the price of risk, so it is not a forecast.
 
     Raises
     ------
@@ -308,19 +308,20 @@ def implied_density(
     forwards = np.broadcast_to(fit["forward"].to_numpy(), len(listed))
     ax = style.axes(ax)
     tables = []
-    for number_of, place in enumerate(places):
+    for index, place in enumerate(places):
         table, inside = _density(fit.isel(expiry=[int(place)]), float(forwards[place]))
-        color = PALETTE[number_of % len(PALETTE)]
+        color = PALETTE[index % len(PALETTE)]
         density = 100 * table["density_per_pct"]
         label = f"{listed[place]:%Y-%m-%d}: {style.number(float(forwards[place]))}"
         ax.plot(table["price_usd"], density.where(inside), color=color, lw=1.6, label=label)
         ax.axvline(float(forwards[place]), color=color, lw=0.9, ls=":")
         ax.plot(table["price_usd"], density.where(~inside), color=color, lw=1.0, ls="--")
         tables.append(table)
-    whole = pd.concat(tables, ignore_index=True)
-    shown = whole[whole["density_per_pct"] > 0.01 * whole["density_per_pct"].max()]["price_usd"]
+    densities = pd.concat(tables, ignore_index=True)
+    is_shown = densities["density_per_pct"] > 0.01 * densities["density_per_pct"].max()
+    shown = densities[is_shown]["price_usd"]
     ax.set_xlim(shown.min(), shown.max())
-    ax.set_ylim(min(0.0, 100 * float(whole["density_per_pct"].min())), None)
+    ax.set_ylim(min(0.0, 100 * float(densities["density_per_pct"].min())), None)
     middle = tables[len(tables) // 2]
     ends = np.interp([0.05, 0.95], middle["distribution"], middle["price_usd"]).tolist()
     low, high, when = *map(style.number, ends), f"{middle['expiry'].iloc[0]:%Y-%m-%d}"
@@ -329,11 +330,11 @@ def implied_density(
     style.write(ax.xaxis, "number")
     ax.locator_params(axis="x", nbins=6)
     style.legend(ax, title="expiry: forward, dotted [USD]")
-    return finish(ax, whole, data, source=source)
+    return finish(ax, densities, data, source=source)
 
 
 def _density(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
-    """Return the density and distribution of one expiry by price, and which prices the quotes cover."""
+    """Return density and distribution of one expiry by price, and whether quotes cover each price."""
     deviation = float(at_the_money(fit).item() * np.sqrt(fit["year_fraction"].item()))
     k = np.linspace(-_DENSITY_REACH, _DENSITY_REACH, _DENSITY_POINTS) * deviation
     cut = at_expiries(fit)

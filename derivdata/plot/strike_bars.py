@@ -23,9 +23,9 @@ _SHOWN = 0.995
 _BARS = 45
 _LABEL_WIDTH = 30.0
 """Width of the label of an expiry [points]."""
-_MOST_BINS = 60
+_MAX_BINS = 60
 _STACKED = 4
-"""Expiries with a colour of their own where all are added up."""
+"""Number of expiries with a separate colour if all are stacked."""
 
 
 @figure_function
@@ -41,7 +41,7 @@ def strikes(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw open interest or volume by strike or expiry, or what hedgers trade per 1 % move by strike.
+    """Draw open interest or volume of options by strike or expiry, or gamma exposure by strike.
 
     Parameters
     ----------
@@ -49,39 +49,38 @@ def strikes(
         The table ``options_snapshot`` or a surface, of one symbol on one venue.
     kind
         ``"open_interest"`` or ``"volume"`` (of 24 hours): calls upwards, puts downwards [coins], at the right
-        in USD at the underlying's price; by strike with that price and, of open interest, max pain. Options
-        without a number are counted in the title and not drawn. ``"gamma"``: of all expiries
-        [million USD per 1 %], calls and puts stacked, or on the side of their sign; the three strikes with
-        most are named.
+        in USD at the underlying's price. By strike, with that price and, for open interest, max pain. The
+        title counts options without a value. ``"gamma"``: of all expiries [million USD per 1 %], calls and
+        puts stacked by sign, with labels for the three largest strikes.
     by
-        Of open interest and volume: a bar for each ``"strike"``, which is the default, or ``"expiry"``.
+        For open interest and volume: bars by ``"strike"``, the default, or by ``"expiry"``.
     expiry
-        Of bars by strike: which expiry. None stacks all of them, the four largest in colours of their own,
-        and draws max pain of the largest: it belongs to one expiry.
+        For bars by strike: the expiry. None stacks all expiries, with separate colours for the four largest,
+        and draws max pain of the largest.
     dealer
-        Of gamma: sign of the dealers' position by side, such as ``{"call": 1, "put": -1}``; then their net by
-        strike and the level at which it changes sign in all are marked. None counts every option with +1.
+        For gamma: sign of the dealers' position by side, such as ``{"call": 1, "put": -1}``. Their net by
+        strike and the price at which the total changes sign are then marked. None counts all options as +1.
     contract_size
-        Coins per contract; None takes those of `derivdata.analysis.exposure.open_interest`.
+        Coins per contract; None uses the sizes of `derivdata.analysis.exposure.open_interest`.
     source, ax, figsize
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        By strike: the strikes that hold 99.5 % of all, more than 45 of them added up in bins, whose width the
-        axis states.
+        By strike, the strikes with 99.5 % of the total are shown, in bins if there are more than 45; the axis
+        states their width.
 
     Raises
     ------
     ValueError
-        Several chains, an expiry that is not listed, no open interest, volume or gamma at all, or an option
-        of another `kind`.
+        There are several chains, the expiry is not listed, there is no open interest, volume or gamma, or an
+        option belongs to another `kind`.
     """
     only_for(kind, ("open_interest", "volume"), expiry=expiry, by=by)
     only_for(kind, ("gamma",), dealer=dealer)
     if contract_size is not None and not 0 < contract_size < np.inf:
-        raise ValueError(f"{contract_size=} is not a number of coins")
+        raise ValueError(f"contract_size must be a positive number of coins, got {contract_size}")
     if by == "expiry" and expiry is not None:
         raise ValueError("expiry is one of the bars by='expiry': pass it with by='strike'")
     if kind == "gamma":
@@ -153,8 +152,11 @@ def _sides(
 def _gamma(
     chain: Chain, dealer: dict[str, float] | None, contract_size: float | None, ax: Axes | None
 ) -> tuple[Axes, pd.DataFrame]:
-    found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike", "side"), contract_size=contract_size)
-    both = _one_chain(found, ("strike", "side"))["gamma_exposure_usd"].reindex(side=["call", "put"])
+    """Draw gamma exposure by strike."""
+    exposures = exposure.gamma_exposure(
+        chain, dealer=dealer, by=("strike", "side"), contract_size=contract_size
+    )
+    both = _one_chain(exposures, ("strike", "side"))["gamma_exposure_usd"].reindex(side=["call", "put"])
     gamma = both.fillna(0.0).transpose("strike", "side").to_pandas() / 1e6
     size = gamma.abs().sum(axis=1)
     if not 0.0 < size.sum() < np.inf:
@@ -181,12 +183,12 @@ def _gamma(
             ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=label)
     whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
     total = style.number(float(net.sum()))
-    title = f"{_symbol(found)}: gamma {total} M USD per 1 % move, {whose}"
+    title = f"{_symbol(exposures)}: gamma {total} M USD per 1 % move, {whose}"
     label = f"strike [USD{binned}], 99.5 % shown"
     style.dress(ax, title=title, x=label, y="gamma [million USD per 1 %]", form="number")
     style.legend(ax, "above")
-    parts = {"calls_musd": calls, "puts_musd": puts, "gamma_musd": net}
-    return ax, pd.DataFrame(parts).rename_axis("strike").reset_index()
+    table = pd.DataFrame({"calls_musd": calls, "puts_musd": puts, "gamma_musd": net})
+    return ax, table.rename_axis("strike").reset_index()
 
 
 def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
@@ -196,19 +198,19 @@ def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
         above: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "bbox": ground}
         above |= {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 7.5}
         ax.annotate(style.number(strike), (strike, tops[strike]), **above)
-    ax.margins(y=0.45)  # room for seven letters in a small figure
+    ax.margins(y=0.45)  # space for seven letters in a small figure
 
 
-def _one_chain(found: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
-    """Return what the analysis gave, of one chain; refuse several."""
-    crowd = [str(dim) for dim in found.dims if dim not in dims]
-    if crowd:
-        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
-    return found
+def _one_chain(result: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
+    """Return the result of an analysis unchanged; raise if it is of several chains."""
+    others = [str(dim) for dim in result.dims if dim not in dims]
+    if others:
+        raise ValueError(f"the figure is of one chain; this has a dim {others[0]!r}: select one")
+    return result
 
 
-def _symbol(found: xr.Dataset) -> str:
-    return str(found["symbol"].item()) if "symbol" in found.coords else "coin"
+def _symbol(result: xr.Dataset) -> str:
+    return str(result["symbol"].item()) if "symbol" in result.coords else "coin"
 
 
 def _date(expiry: Any) -> str:
@@ -216,42 +218,43 @@ def _date(expiry: Any) -> str:
 
 
 def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFrame:
-    """Draw the coins of each group at each place, stacked; return what the bars hold."""
+    """Draw stacked bars of each group's coins by position; return the values of the bars."""
     places = np.unique(rows["place"])
     groups = list(dict.fromkeys(rows.sort_values("expiry")["group"]))
     others = [group for group in groups if group.endswith(" others")]
     bottoms = np.zeros((2, places.size))
-    parts = []
+    tables = []
     for number, group in enumerate([*(group for group in groups if group not in others), *others]):
-        mine = rows[rows["group"] == group]
+        of_group = rows[rows["group"] == group]
         for side, (name, sign, color) in enumerate((("call", 1.0, LONG), ("put", -1.0, SHORT))):
-            cells = mine[mine["side"] == name].groupby("place")["open_interest"].sum()
-            held = cells.reindex(places, fill_value=0.0).to_numpy()
-            look: dict[str, Any] = {"label": f"{name}s: {style.number(float(held.sum()))} {symbol}"}
+            cells = of_group[of_group["side"] == name].groupby("place")["open_interest"].sum()
+            coins = cells.reindex(places, fill_value=0.0).to_numpy()
+            look: dict[str, Any] = {"label": f"{name}s: {style.number(float(coins.sum()))} {symbol}"}
             if len(groups) > 1:
-                total = style.number(float(mine["open_interest"].sum()))
+                total = style.number(float(of_group["open_interest"].sum()))
                 shade = 0.35 if group in others else 1.0 - 0.16 * number
                 look = {"alpha": shade, "label": "_puts" if side else f"{group}: {total}"}
-            at = (held > 0.0) == (held > 0.0).any()  # all where there is none, for the legend
+            # Only positions with coins; without any, all positions, so that the legend has the group.
+            at = (coins > 0.0) == (coins > 0.0).any()
             below = sign * bottoms[side][at]
-            style.bars(ax, places[at], sign * held[at], width, start=below, color=color, **look)
-            bottoms[side] += held
-            part = {"expiry": group, "side": name, "strike": places, "open_interest": held}
-            parts.append(pd.DataFrame(part))
-    table = pd.concat(parts, ignore_index=True)
+            style.bars(ax, places[at], sign * coins[at], width, start=below, color=color, **look)
+            bottoms[side] += coins
+            columns = {"expiry": group, "side": name, "strike": places, "open_interest": coins}
+            tables.append(pd.DataFrame(columns))
+    table = pd.concat(tables, ignore_index=True)
     return table[table["open_interest"] > 0].reset_index(drop=True)
 
 
 def _groups(rows: pd.DataFrame) -> dict[Any, str]:
-    """Name the largest expiries by their dates, and all others together."""
+    """Return the group of each expiry: the largest by date, all others together."""
     sizes = rows.groupby("expiry")["open_interest"].sum().sort_values(ascending=False, kind="stable")
-    apart = len(sizes) if len(sizes) <= _STACKED + 1 else _STACKED
-    rest = f"{len(sizes) - apart} others"
-    return {expiry: _date(expiry) if place < apart else rest for place, expiry in enumerate(sizes.index)}
+    separate = len(sizes) if len(sizes) <= _STACKED + 1 else _STACKED
+    rest = f"{len(sizes) - separate} others"
+    return {expiry: _date(expiry) if place < separate else rest for place, expiry in enumerate(sizes.index)}
 
 
 def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
-    """Limit the axis to the strikes that hold nearly all, and mark the price of the underlying."""
+    """Limit the axis to the strikes with nearly all of the total, and mark the underlying's price."""
     ax.set_xlim(_range(totals))
     style.write(ax.xaxis, "number")
     ax.locator_params(axis="x", nbins=int(0.75 * style.cell_width(ax) / 48.0))
@@ -261,7 +264,7 @@ def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
 
 
 def _usd_axis(ax: Axes, price: float) -> None:
-    """Write the same bars in dollars at the right."""
+    """Add an axis in dollars at the right."""
     scales: Any = (lambda coins: coins * price / 1e6, lambda millions: millions * 1e6 / price)
     right = ax.secondary_yaxis("right", functions=scales)
     right.set_ylabel("[million USD]")
@@ -271,34 +274,35 @@ def _usd_axis(ax: Axes, price: float) -> None:
 
 
 def bar_width(places: Array) -> float:
-    """Return one width for all bars: nearly the distance between close ones."""
+    """Return one width for all bars: slightly less than the distance of close bars."""
     close = np.percentile(np.diff(np.sort(places)), 25) if places.size > 1 else 0.02 * places[0] / 0.85
     return 0.85 * float(close)
 
 
 def strike_bins(totals: pd.Series) -> tuple[dict[float, float], str]:
-    """Return the middle of each strike's bin, and the bins' width in words.
+    """Return the centre of each strike's bin, and the bins' width in words.
 
-    Where there are too many strikes for bars to be seen, bins are 1, 2 or 5 times a power of ten wide and
-    centred at its multiples, so that strikes at regular distances fill them evenly.
+    If there are too many strikes for visible bars, bins are 1, 2 or 5 times a power of ten wide and centred
+    at multiples of their width, so that regularly spaced strikes fill them evenly.
     """
     strike = totals.index.to_numpy()
     if strike.size <= _BARS:
         return dict(zip(strike, strike, strict=True)), ""
     low, high = _range(totals)
-    least = (high - low) / _MOST_BINS
-    power = 10.0 ** np.floor(np.log10(least))
-    width = next(power * step for step in (1.0, 2.0, 5.0, 10.0) if power * step >= least)
+    min_width = (high - low) / _MAX_BINS
+    power = 10.0 ** np.floor(np.log10(min_width))
+    width = next(power * step for step in (1.0, 2.0, 5.0, 10.0) if power * step >= min_width)
     middle = np.floor(strike / width + 0.5) * width
     return dict(zip(strike, middle, strict=True)), f", bins of {style.number(width)}"
 
 
 def _range(totals: pd.Series) -> tuple[float, float]:
+    """Return the limits of the axis: strikes with the fraction `_SHOWN` of the total, and a margin."""
     strike = totals.index.to_numpy()
-    part = totals.to_numpy() / totals.sum()
-    share = np.cumsum(part)
+    share = totals.to_numpy() / totals.sum()
+    cumulative = np.cumsum(share)
     tail = (1.0 - _SHOWN) / 2
-    inside = strike[(share >= tail) & (share - part <= 1.0 - tail)]
+    inside = strike[(cumulative >= tail) & (cumulative - share <= 1.0 - tail)]
     low = float(inside.min())
     high = float(inside.max())
     margin = max(0.04 * (high - low), 0.6 * bar_width(inside)) + 0.01 * low  # few bars are wide
@@ -306,7 +310,7 @@ def _range(totals: pd.Series) -> tuple[float, float]:
 
 
 def _price(chain: Chain, expiry: pd.Timestamp) -> float:
-    """Return the median underlying price of an expiry, which ignores single options with a wrong one."""
+    """Return the median underlying price of an expiry, which is robust to single wrong prices."""
     prices = chain["underlying_price"]
     if isinstance(chain, pd.DataFrame):
         return float(prices[naive_utc(chain["expiry"]) == naive_utc(expiry)].median())

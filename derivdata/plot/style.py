@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F3C8D")
-"""Okabe and Ito's colours that stand apart for every kind of colour vision, two darker ones added."""
+"""Colours of Okabe and Ito, distinguishable with all kinds of colour vision, and two darker ones."""
 
 GREY = "#8a8a8a"
 LONG = PALETTE[0]
@@ -35,25 +35,25 @@ DIVERGING = "PuOr_r"
 NO_DATA = "#c3c7cd"
 
 FOOTER = "footer"
-"""Id of the text that names the source; a report takes it out and writes it below its figures."""
+"""Id of the text with the source. A report removes it and writes it below its figures."""
 
 Form = Literal["number", "size", "percent"]
 
 _SIZE = (8.0, 4.5)
 _TITLE = 72
 _NARROW = 420.0
-"""Width of a figure [points] below which legends are above the axes."""
+"""Figures narrower than this have legends above the axes [points]."""
 
 
 def ink() -> str:
-    """Return the colour of text and of neutral lines in the style of the user: light in a dark one."""
+    """Return the colour of text and neutral lines in the user's style, which may be dark."""
     from matplotlib import rcParams
 
     return str(rcParams["text.color"])
 
 
 def paper() -> str:
-    """Return the colour behind a figure, white where it is transparent."""
+    """Return the background colour of the axes; white if it is transparent."""
     from matplotlib import rcParams
 
     ground = str(rcParams["axes.facecolor"])
@@ -61,34 +61,34 @@ def paper() -> str:
 
 
 def is_dark() -> bool:
-    """Return whether the ground is darker than a middle grey."""
+    """Return whether the background is darker than medium grey."""
     from matplotlib.colors import to_rgb
 
     return sum(to_rgb(paper())) < 1.5
 
 
 def look(place: int) -> dict[str, Any]:
-    """Return colour and stroke of the n-th of several lines: eight colours, then the same dashed."""
+    """Return colour and stroke of the n-th line: eight colours, then the same dashed and dotted."""
     strokes = ("-", "--", ":")
     return {"color": PALETTE[place % len(PALETTE)], "ls": strokes[place // len(PALETTE) % len(strokes)]}
 
 
 def shades(count: int) -> Any:
-    """Return colours in order for lines that have one, such as expiries: dark to bright."""
+    """Return colours from dark to bright for lines with an order, such as expiries."""
     from matplotlib import colormaps
 
     return colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(count) / max(count - 1, 1))
 
 
 def colours_with_gaps(name: str) -> Colormap:
-    """Return a colour map that draws missing cells in grey, also where the figure's ground is transparent."""
+    """Return a colour map that draws missing cells in grey, also on a transparent background."""
     from matplotlib import colormaps
 
     return colormaps[name].with_extremes(bad=NO_DATA)
 
 
 def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:
-    """Return the axes given, or those of a new figure."""
+    """Return `ax`, or the axes of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -100,25 +100,25 @@ def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE) -> Axes:
 def strips(
     ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5.5), gap: float = 0.05
 ) -> list[Axes]:
-    """Divide `ax` into axes below one another with one x axis; `gap` is a part of the height.
+    """Divide `ax` vertically into axes that share the x axis; `gap` is a fraction of the height.
 
-    The axes given become an empty frame: a cell of somebody's grid of figures keeps its size.
+    `ax` becomes an empty frame around them, so that a cell of a grid of figures keeps its size.
     """
     host = axes(ax, size=size)
     host.set_axis_off()
     free = (1.0 - gap * (len(heights) - 1)) / sum(heights)
     tops = 1.0 - np.cumsum([0.0, *(free * height + gap for height in heights)])
-    made: list[Axes] = []
+    strip_axes: list[Axes] = []
     for top, height in zip(tops, heights, strict=False):
-        shared = made[0] if made else None
-        made.append(host.inset_axes((0.0, top - free * height, 1.0, free * height), sharex=shared))
-    for upper in made[:-1]:
+        shared = strip_axes[0] if strip_axes else None
+        strip_axes.append(host.inset_axes((0.0, top - free * height, 1.0, free * height), sharex=shared))
+    for upper in strip_axes[:-1]:
         upper.tick_params(labelbottom=False)
-    return made
+    return strip_axes
 
 
 def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> None:
-    """Put an arrowhead at the edge of the axes for each value outside its y limits."""
+    """Draw an arrowhead at the edge of the axes for each value outside the y limits."""
     low, high = ax.get_ylim()
     x = np.asarray(x)
     y = np.asarray(y, dtype=np.float64)
@@ -140,9 +140,10 @@ def bars(
     centred: bool = True,
     **look: Any,
 ) -> None:
-    """Draw bars as one collection, which takes a fraction of the time of one patch for each bar.
+    """Draw bars as one collection, which is much faster than one patch per bar.
 
-    `place` is where a bar stands, `width` its size across; it begins at `start` and has a signed `length`.
+    `place` is the position of a bar and `width` its size along that axis. The bar begins at `start` and has
+    a signed `length`.
     """
     from matplotlib.collections import PolyCollection
 
@@ -152,7 +153,7 @@ def bars(
     if isinstance(width, np.timedelta64 | pd.Timedelta):
         width = pd.Timedelta(width) / pd.Timedelta(1, "D")
     size, first, across = (
-        np.broadcast_to(np.asarray(part, dtype=np.float64), at.shape) for part in (length, start, width)
+        np.broadcast_to(np.asarray(side, dtype=np.float64), at.shape) for side in (length, start, width)
     )
     near = at - across / 2.0 if centred else at
     corners = [(near, first), (near + across, first), (near + across, first + size), (near, first + size)]
@@ -167,12 +168,12 @@ def bars(
 
 
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
-    """Return the size [inches] of a figure with so many rows."""
+    """Return the size of a figure with `rows` rows, `each` inches high [inches]."""
     return wide, 1.7 + max(each * rows, 1.3)
 
 
 def rows(ax: Axes | None, names: Sequence[str], each: float) -> tuple[Axes, Array]:
-    """Return axes with a row for each name, the first at the top, and the rows' places; `each` in inches."""
+    """Return axes with a row for each name, first at the top, and the rows' positions; `each` in inches."""
     ax = axes(ax, size=row_size(len(names), each))
     place = np.arange(len(names))
     ax.set_yticks(place, names)
@@ -181,7 +182,7 @@ def rows(ax: Axes | None, names: Sequence[str], each: float) -> tuple[Axes, Arra
 
 
 def cell_width(ax: Axes) -> float:
-    """Return the width [points] of the cell of the figure's grid that axes are in."""
+    """Return the width of the axes' cell in the grid of the figure [points]."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     grid = figure.axes[0].get_gridspec() if figure.axes else None
@@ -197,7 +198,7 @@ def dress(
     form: Form | None = None,
     grid: Literal["both", "x", "y", ""] = "both",
 ) -> None:
-    """Style axes: title at the left in lines that fit, labels, `form` of the values of y, a faint grid."""
+    """Style axes: wrapped title at the left, labels, format of the y values, and a faint grid."""
     width = cell_width(ax)
     size = _title_size(width)
     fitting = int(0.78 * width / (0.55 * size))  # a letter is about 0.55 of the font's size wide
@@ -219,7 +220,7 @@ def dress(
 
 
 def _thin_ticks(ax: Axes) -> None:
-    """Leave five ticks or fewer on linear axes without ticks of their own."""
+    """Reduce linear axes with automatic ticks to at most five ticks."""
     from matplotlib.ticker import AutoLocator, MaxNLocator
 
     for axis in (ax.xaxis, ax.yaxis):
@@ -227,20 +228,22 @@ def _thin_ticks(ax: Axes) -> None:
             axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 
-def title_lines(title: str, most: int) -> list[str]:
-    """Divide a title into lines of about one length and of `most` letters, as few as that needs."""
-    kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
-    lines = textwrap.wrap(kept, most)
-    while most > 1 and len(narrower := textwrap.wrap(kept, most - 1)) <= len(lines):
+def title_lines(title: str, max_length: int) -> list[str]:
+    """Wrap a title into as few lines of at most `max_length` letters as possible, of similar length."""
+    joined = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # keep a number and its percent sign on one line
+    lines = textwrap.wrap(joined, max_length)
+    # Make the lines shorter as long as their number does not grow.
+    while max_length > 1 and len(narrower := textwrap.wrap(joined, max_length - 1)) <= len(lines):
         lines = narrower
-        most = most - 1
+        max_length -= 1
     return [line.replace("\u00a0", " ") for line in lines]
 
 
 def write(axis: Axis, form: Form) -> None:
-    """Write the values of an axis as numbers, numbers without a sign, or fractions as percent."""
+    """Format the values of an axis as numbers, numbers without a sign, or fractions as percent."""
     if form == "percent":
-        axis.set_major_formatter(lambda value, _: f"{number(round(100 * value, 9) + 0.0)} %")  # no −0
+        # + 0.0 removes -0.
+        axis.set_major_formatter(lambda value, _: f"{number(round(100 * value, 9) + 0.0)} %")
     else:
         axis.set_major_formatter(lambda value, _: number(abs(value) if form == "size" else value))
 
@@ -250,7 +253,7 @@ def _title_size(width: float) -> float:
 
 
 def utc_axis(ax: Axes) -> None:
-    """Write short dates, and the zone in the label; a day has its month, since two may stand on one axis."""
+    """Format short dates, with the zone in the axis label. Days include the month, as there may be two."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     is_narrow = cell_width(ax) < _NARROW
@@ -266,10 +269,10 @@ def utc_axis(ax: Axes) -> None:
 def legend(
     ax: Axes, where: Literal["inside", "right", "above"] = "inside", *, lift: float = 0.0, **options: Any
 ) -> None:
-    """Add a small legend: inside where there is room, right of the axes, or between title and axes.
+    """Add a small legend: inside the axes, right of them, or between title and axes.
 
-    ``"above"`` takes as many columns as fit, at the left, `lift` points above the axes; so does ``"right"``
-    in a narrow figure.
+    ``"above"`` uses as many columns as fit, at the left, `lift` points above the axes. In a narrow figure
+    ``"right"`` is the same.
     """
     width = cell_width(ax)
     handles, names = ax.get_legend_handles_labels()
@@ -283,7 +286,7 @@ def legend(
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
         "above": {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "frameon": False, "alignment": "left"},
     }
-    if where == "above":  # lines of its own: title and legend would run into one another
+    if where == "above":  # move the title up, so that it does not overlap the legend
         lines = -(-len(names) // options.get("ncols", 1)) + bool(options.get("title"))
         title = ax.get_title(loc="left")
         ax.set_title(title, loc="left", fontsize=_title_size(width), pad=9.0 + 13.6 * lines + lift)
@@ -302,7 +305,9 @@ def note(ax: Axes, words: str) -> None:
     if words:
         title = ax.get_title(loc="left")
         fitting = max(int(0.8 * cell_width(ax) / 4.4), 20)
-        lines = [line for part in words.split("\n") for line in textwrap.wrap(part, fitting) or [""]]
+        lines: list[str] = []
+        for paragraph in words.split("\n"):
+            lines += textwrap.wrap(paragraph, fitting) or [""]
         ax.set_title(title, loc="left", fontsize=_title_size(cell_width(ax)), pad=8.0 + 10.5 * len(lines))
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         look: dict[str, Any] = {
@@ -316,11 +321,12 @@ def note(ax: Axes, words: str) -> None:
 
 
 def _columns_that_fit(names: Sequence[str], width: float) -> int:
-    """Return how many columns of a legend, three at most, fit into a width [points]."""
+    """Return how many columns of a legend fit into a width [points], at most three."""
     fitting = 1
     for columns in range(2, min(3, len(names)) + 1):
-        parts = np.array_split([len(name) for name in names], columns)  # as matplotlib divides them
-        if sum(4.4 * part.max() + 26.0 for part in parts) <= width:
+        # matplotlib fills columns in the same way as array_split.
+        lengths = np.array_split([len(name) for name in names], columns)
+        if sum(4.4 * column.max() + 26.0 for column in lengths) <= width:
             fitting = columns
     return fitting
 
@@ -338,17 +344,17 @@ def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axe
 
 
 def number(value: float) -> str:
-    """Write a number with four digits, or with all its whole ones: ``653.2``, ``250,870``."""
+    """Format a number with four digits, or all digits before the point: ``653.2``, ``250,870``."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def share(fraction: float) -> str:
-    """Write a fraction as whole percent: ``46 %``."""
+    """Format a fraction as whole percent: ``46 %``."""
     return f"{100 * fraction:.0f} %"
 
 
 def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
-    """Write below the axes where the `data`, or the `source`, is from, as of when, and whether synthetic."""
+    """Write below the axes the source and time of `data` or `source`, and whether they are synthetic."""
     ax.set_xlabel(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
     text, url = stated(*data, source=source)
     if cell_width(ax) < _NARROW:
@@ -370,10 +376,11 @@ _NO_SOURCE = (
 
 
 def stated(*data: Any, source: Any = None) -> tuple[str, str]:
-    """Return the text of the footer, and the address that an attribution names."""
-    provenances = [provenance(one) for one in (*data, source) if "provenance" in getattr(one, "attrs", {})]
+    """Return the text of the footer, and the address in the attribution."""
+    with_provenance = [item for item in (*data, source) if "provenance" in getattr(item, "attrs", {})]
+    provenances = [provenance(item) for item in with_provenance]
     if isinstance(source, str):
-        provenances = [one | {"source": source, "as_of": None} for one in provenances or [{}]]
+        provenances = [origin | {"source": source, "as_of": None} for origin in provenances or [{}]]
     if not provenances:
         warn_caller(_NO_SOURCE)
         return "source not stated", ""
@@ -390,12 +397,12 @@ def stated(*data: Any, source: Any = None) -> tuple[str, str]:
 
 
 def panel_of(data: pd.DataFrame | xr.DataArray, column: str) -> xr.DataArray:
-    """Return a panel unchanged, or make one from a table."""
+    """Return a panel unchanged, or the panel of a table's column."""
     return data if isinstance(data, xr.DataArray) else panel(data, column)
 
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
-    """Select one symbol of a panel, which needs no name where it is the only one."""
+    """Select one symbol of a panel; None selects the only one."""
     if "symbol" not in panel.dims:
         symbols = [str(panel["symbol"].item())] if "symbol" in panel.coords else [symbol or ""]
     else:
@@ -408,7 +415,7 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
 
 
 def median_price(price: Any, symbol: str | None = None) -> xr.DataArray:
-    """Return one price over time, the median of the venues, of a panel or the table ``prices_history``."""
+    """Return the median price of venues over time, from a panel or the table ``prices_history``."""
     level = panel_of(price, "price_usd")
     require_times(level, "price")
     if symbol is not None:
@@ -416,5 +423,5 @@ def median_price(price: Any, symbol: str | None = None) -> xr.DataArray:
     elif level.sizes.get("symbol", 1) > 1:
         raise ValueError("price holds several symbols: choose one")
     others = [dim for dim in level.dims if dim != "time"]
-    middle: xr.DataArray = level.median(others) if others else level
-    return middle
+    median: xr.DataArray = level.median(others) if others else level
+    return median
