@@ -1,4 +1,4 @@
-"""Figures of whole volatility surfaces, and the summary card of a fit or a surface."""
+"""Figures of volatility surfaces, and the summary card of a fit or a surface."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 _ACROSS = 81
-_LEAST_COLUMN = 20.0
-"""Width of a column [points] into which a value fits."""
+_MIN_COLUMN = 20.0
+"""Minimum width of a column for a value [points]."""
 _WRITTEN_AT = (-0.75, -0.375, 0.0, 0.375, 0.75)
-"""Where values are written, as parts of the reach."""
+"""Moneyness of the written values, as fractions of the reach."""
 _NEAR_DAYS = 7.0
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
@@ -71,22 +71,22 @@ def surface(
         A fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface of
         ``dd.options.surface``, to which a surface is fitted first.
     reach
-        How far from the forward, in at-the-money standard deviations.
+        Range of moneyness on both sides of the forward, in at-the-money standard deviations.
     source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes, or a plotly Figure
-        Moneyness is ln(K/F) over the at-the-money standard deviation, which puts short and long expiries
-        side by side. Time to expiry has a logarithmic scale; a column is one listed expiry and reaches half
-        way to the next: nothing is interpolated between expiries or drawn outside the quotes. Wide columns
-        have values [%]. The title gives volatility at the forward and the 25-delta risk reversal [points].
+        Moneyness is ln(K/F) over the at-the-money standard deviation, so that short and long expiries are
+        comparable. Time to expiry has a logarithmic scale. Each column is a listed expiry and extends half
+        way to the next; nothing is interpolated between expiries or drawn outside the quotes. Wide columns
+        have values [%]. The title has volatility at the forward and the 25-delta risk reversal [points].
 
     Raises
     ------
     ValueError
-        Several surfaces, or fewer than two expiries with a fit.
+        There are several surfaces, or fewer than two expiries with a fit.
     """
     if not 0 < reach <= _FARTHEST:
         raise ValueError(f"{reach=} is not a number of standard deviations up to {_FARTHEST:g}")
@@ -134,7 +134,7 @@ def surface(
 
 
 def _edges(tenors: Array) -> Array:
-    """Return the edges of columns on a logarithmic axis: half way between expiries."""
+    """Return the edges of columns, half way between expiries on a logarithmic axis."""
     logs = np.log(tenors)
     middle = (logs[1:] + logs[:-1]) / 2.0
     edges: Array = np.exp(np.r_[2.0 * logs[0] - middle[0], middle, 2.0 * logs[-1] - middle[-1]])
@@ -144,9 +144,9 @@ def _edges(tenors: Array) -> Array:
 def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Array, iv: Array) -> None:
     """Write volatilities into the columns that are wide enough [%]."""
     points = 0.72 * style.cell_width(ax) * np.diff(np.log(edges)) / np.log(edges[-1] / edges[0])
-    for column in np.flatnonzero(points >= _LEAST_COLUMN):
-        for part in _WRITTEN_AT:
-            row = int(np.argmin(np.abs(spread - part * spread[-1])))
+    for column in np.flatnonzero(points >= _MIN_COLUMN):
+        for fraction in _WRITTEN_AT:
+            row = int(np.argmin(np.abs(spread - fraction * spread[-1])))
             value = iv[row, column]
             if np.isfinite(value):
                 dark = drawn.norm(value) < 0.6
@@ -156,7 +156,7 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
 
 
 def _levels(fit: xr.Dataset, tenors: Array) -> str:
-    """Give volatility at the forward and 25-delta risk reversals of a near and of the last expiry."""
+    """Describe ATM volatility and 25-delta risk reversals of a near and of the last expiry."""
     points = points_at_expiries(fit, ("atm", "rr25"))
     atm, reversal = (100.0 * np.asarray(points[name]) for name in ("atm", "rr25"))
     near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
@@ -178,7 +178,7 @@ def venue_difference(
     ax: Axes | None = None,
     figsize: Size | None = None,
 ) -> Axes:
-    """Draw the implied volatility of each venue less that of a reference, by moneyness and tenor.
+    """Draw the difference in implied volatility between venues and a reference, by moneyness and tenor.
 
     Parameters
     ----------
@@ -196,13 +196,13 @@ def venue_difference(
     -------
     Axes
         One row per venue and tenor, one column per moneyness in at-the-money standard deviations of the
-        reference; the number in a cell is the difference in volatility points. Grey where either venue
-        has no quotes there.
+        reference. The number in a cell is the difference in volatility points; cells without quotes of both
+        venues are grey.
 
     Raises
     ------
     ValueError
-        There is one venue only, or not the reference; several symbols or instants.
+        There is only one venue, the reference is missing, or there are several symbols or times.
     """
     if not tenors:
         raise ValueError("tenors: one time to expiry is needed at least")
@@ -265,7 +265,7 @@ def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.D
 
 @dataclass(frozen=True)
 class Card:
-    """Words and numbers by name, a table with a row per expiry, and a PNG; a notebook displays it."""
+    """Facts by name, a table with a row per expiry, and a PNG. A notebook displays all of them."""
 
     title: str
     facts: dict[str, str]
@@ -298,15 +298,14 @@ def card(data: xr.Dataset) -> Card:
     Returns
     -------
     Card
-        Volatilities and errors in percent and points. The Dataset itself keeps the representation that
-        xarray gives it.
+        Volatilities in percent and errors in points.
 
     Raises
     ------
     TypeError
-        It is neither.
+        `data` is neither a fit nor a surface.
     ValueError
-        It is of several chains.
+        `data` is of several chains.
     """
     if is_fit(data):
         return _of_fit(single(data, "a card"))
@@ -343,7 +342,7 @@ def _of_fit(fit: xr.Dataset) -> Card:
 
 
 def _errors(fit: xr.Dataset) -> dict[str, str]:
-    """Describe how far the fit lies off at the money, where it is traded, and off all quotes."""
+    """Describe the errors of the fit at the money and over all quotes."""
     names = {"error at the money": "atm_error_vol", "error of all quotes": "rmse_vol"}
     facts = {}
     for words, name in names.items():

@@ -1,4 +1,4 @@
-"""Figure along expiries: volatility at the money, before, forward and model-free; or the basis."""
+"""Figure of term structures: at-the-money, earlier, forward and model-free volatility, or the basis."""
 
 from __future__ import annotations
 
@@ -50,37 +50,37 @@ def term_structure(
     figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
-    """Draw volatility by expiry, now and before, forward and model-free; or the basis that options imply.
+    """Draw the term structure of volatility, or of the basis implied by options.
 
     Parameters
     ----------
     data
         For ``"volatility"``: a fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface
-        of ``dd.options.surface``, to which a surface is fitted first. For ``"basis"``: what
-        ``dd.analysis.chain.basis`` gave, of one chain and with its spot.
+        of ``dd.options.surface``, to which a surface is fitted first. For ``"basis"``: result of
+        ``dd.analysis.chain.basis`` for one chain, with its spot.
     kind
-        ``"volatility"``: at the forward, with steps for the volatility between two expiries, missing where
-        total variance falls; below it model-free volatility, of the strip of quotes where the fit carries
-        one, with bars from what the quotes alone price to the most that prices beyond the last quotes can
-        hold. A diamond is the 30-day index, where two expiries lie around it.
-        ``"basis"``: forward over spot as simple rate a year, with steps for the growth of the forward from
+        ``"volatility"``: volatility at the forward, with steps for the forward volatility between expiries,
+        missing where total variance falls. Below it model-free volatility, from the strip of quotes if the
+        fit has one; the bars range from the quotes alone to the maximum with prices beyond the last quotes. A
+        diamond is the 30-day index, if there are expiries on both sides.
+        ``"basis"``: forward over spot as simple annual rate, with steps for the growth of the forward from
         one expiry to the next.
     before
-        At-the-money volatility of an earlier instant, drawn at the same expiries: a fit, or rows of one
-        instant of the table ``options_atm_history``.
+        At-the-money volatility of an earlier time, drawn at the same expiries: a fit, or rows of one time of
+        the table ``options_atm_history``.
     source, ax, figsize, engine
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes, or a plotly Figure
-        Of volatility the upper ones. The lower ones hold all bounds, up to twice the highest volatility; an
-        arrowhead marks a bar that ends outside.
+        For volatility the upper axes. The limits of the lower axes include all bounds, up to twice the
+        highest volatility; an arrowhead marks a bar that ends outside.
 
     Raises
     ------
     ValueError
-        Several surfaces or chains, no expiry with a fit or a basis, or `before` of several instants.
+        There are several surfaces or chains, no expiry has a fit or a basis, or `before` has several times.
     """
     only_for(kind, ("volatility",), before=before)
     if kind == "basis":
@@ -90,25 +90,25 @@ def term_structure(
     free = variance.model_free(fit)
     tenors = days(fit)
     dates = pd.DatetimeIndex(fit["expiry"].to_numpy())
-    middle = np.asarray(term["atm"])
+    atm = np.asarray(term["atm"])
     vol = np.asarray(term["forward_vol"])
     low, high = (np.sqrt(np.asarray(free[end] / free["year_fraction"])) for end in ("lower", "upper"))
-    table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": middle, "forward_vol": vol})
+    table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": atm, "forward_vol": vol})
     if before is not None:
         past, when = _before(before, fit)
         earlier = f"at the forward, {when:%Y-%m-%d %H:%M}"
         table["atm_before"] = table["expiry"].map(past.set_index("expiry")["iv"])
     model_free = np.asarray(free["vol"])
     table = table.assign(model_free=model_free, model_free_low=low, model_free_high=high)
-    known = np.flatnonzero(np.isfinite(middle))
-    ends = [f"{100 * middle[place]:.1f} % on {dates[place]:%Y-%m-%d}" for place in known[[0, -1]]]
+    finite = np.flatnonzero(np.isfinite(atm))
+    ends = [f"{100 * atm[place]:.1f} % on {dates[place]:%Y-%m-%d}" for place in finite[[0, -1]]]
     title = f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}"
     index = _index(free)
     y = ("volatility\n[% annualised]", "model-free\n[% annualised]")
     levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
     centre = (levels.max() + levels.min()) / 2
     reach = 1.1 * (levels.max() - levels.min()) / 2
-    # Two points of volatility at least: no line is steep by rounding alone.
+    # At least two points of volatility, so that a flat line does not look steep.
     limits = (centre - 0.01, centre + 0.01) if reach < 0.01 else None
     if engine == "plotly":
         lines = [_steps_of(tenors, vol), _line_of(table, "atm", "at the forward")]
@@ -122,11 +122,11 @@ def term_structure(
         upper = frames.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
         lower = frames.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
-    above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
+    above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # space for a legend between them
     above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
     if before is not None:
         above.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=earlier)
-    above.plot(tenors, middle, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
+    above.plot(tenors, atm, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
     if limits is not None:
         above.set_ylim(limits)
     style.dress(above, title=title, y=y[0], form="percent")
@@ -138,26 +138,26 @@ def term_structure(
 
 
 def _starts(tenors: Any) -> Any:
-    """Return where the steps up to each expiry begin."""
+    """Return the start of the step up to each expiry."""
     return np.r_[tenors[0] / 1.3, tenors[:-1]]
 
 
 def _steps_of(tenors: Any, levels: Any) -> Any:
-    """Return the steps up to each expiry as plotly draws them: a line with a gap after each."""
+    """Return the steps up to each expiry as a plotly line with a gap after each step."""
     x = np.column_stack([_starts(tenors), tenors, np.full(len(tenors), np.nan)]).ravel()
     stroke = {"color": GREY, "width": 2}
     return frames.plotly_line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
 
 
 def _line_of(table: pd.DataFrame, column: str, name: str, place: int = 0, **options: Any) -> Any:
-    """Return a column of the table over days to expiry, as plotly draws it; the text names the expiry."""
+    """Return a column of the table over days to expiry as a plotly line, with expiries in the hover text."""
     hover = "%{customdata|%Y-%m-%d %H:%M} UTC, %{x:.1f} days<br>%{y:.2%} a year"
     dated = {"mode": "lines+markers", "customdata": table["expiry"]} | options
     return frames.plotly_line(table["days"], table[column], name, hover, place, **dated)
 
 
 def _interactive(strips: list[frames.Strip], title: str, table: Any, *data: Any, **more: Any) -> Any:
-    """Return a figure of plotly over listed expiries, with the labels that fit on a narrow screen."""
+    """Return a plotly figure over listed expiries, with labels that fit on a narrow screen."""
     limits, ticks = expiry_ticks(table["days"], table["expiry"], _NARROW)
     axis: Any = {"type": "log", "range": np.log10(limits), "tickvals": list(ticks), "label": EXPIRY}
     axis["ticktext"] = [frames.plotly_text(label) for label in ticks.values()]
@@ -165,7 +165,7 @@ def _interactive(strips: list[frames.Strip], title: str, table: Any, *data: Any,
 
 
 def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) -> Axes | Any:
-    """Draw the simple rate a year of each forward over spot, and the growth between expiries."""
+    """Draw the simple annual rate of each forward over spot, and the growth between expiries."""
     if not isinstance(data, xr.Dataset):
         raise TypeError("data must be what dd.analysis.chain.basis gave, not a table")
     require_variables(data, "data", ("basis_apr", "forward_carry"), dims=("expiry",))
@@ -190,7 +190,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)
     low = float(np.nanmin([apr, growth]))
     high = float(np.nanmax([apr, growth]))
-    if low * high > 0.0 and high - low < 0.5 * max(high, -low):  # from 0 on, the curve would be flat
+    if low * high > 0.0 and high - low < 0.5 * max(high, -low):  # on an axis with 0 the curve would look flat
         margin = max(0.3 * (high - low), 0.002)
         ax.set_ylim(low - margin, high + margin)
     else:
@@ -202,7 +202,7 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
 
 
 def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]:
-    """Return earlier volatilities of expiries that still run, at the days that are left, and their time."""
+    """Return earlier volatilities of expiries in the fit, by current days to expiry, and their time."""
     if isinstance(before, xr.Dataset) and is_fit(before):
         past = fitted(single(before, "before, a term structure,"))
         frame = pd.DataFrame({"expiry": past["expiry"].to_numpy(), "iv": np.asarray(at_the_money(past))})
@@ -225,7 +225,7 @@ def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]
 
 
 def _index(free: xr.Dataset) -> dict[str, float]:
-    """Return the level of the index by its label, where two expiries lie around its horizon."""
+    """Return the index by its label; empty without expiries on both sides of its horizon."""
     if free.sizes["expiry"] < 2:
         return {}
     level = float(variance.volatility_index(free, horizon=f"{_INDEX_DAYS:g}d")["index"])
@@ -234,13 +234,13 @@ def _index(free: xr.Dataset) -> dict[str, float]:
 
 
 def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
-    """Return limits that hold all bounds, up to twice the highest volatility."""
+    """Return limits that include all bounds, up to twice the highest volatility."""
     if not np.isfinite(vol).any():
         return None
-    most = min(np.nanmax(np.r_[vol, high]), 2.0 * np.nanmax(vol))
-    least = np.nanmin(np.r_[vol, low])
-    margin = max(0.08 * (most - least), 0.01)
-    return least - margin, most + margin
+    top = min(np.nanmax(np.r_[vol, high]), 2.0 * np.nanmax(vol))
+    bottom = np.nanmin(np.r_[vol, low])
+    margin = max(0.08 * (top - bottom), 0.01)
+    return bottom - margin, top + margin
 
 
 def _free(ax: Axes, tenors: Any, vol: Any, low: Any, high: Any, index: dict[str, float]) -> None:
