@@ -33,7 +33,7 @@ def test_the_machines_time_is_for_the_cache_for_collecting_and_for_stamps_of_the
     assert {name for name, _ in lines_with(re.compile(r"\bmachine_now\b"))} == {
         "support/times.py",
         "client/transport/keyless.py",
-        "client/transport/adapter.py",
+        "client/transport/settings.py",
         "sources/collect/session.py",
         "sources/archive/audit.py",
     }
