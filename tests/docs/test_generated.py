@@ -131,6 +131,6 @@ def test_every_venue_has_its_tables_requests_and_facts() -> None:
 def test_evidence_lists_bodies_and_missing_bodies() -> None:
     page = importlib.import_module("evidence_page").evidence()
     section = page.split("## variational\n")[1].split("\n## ")[0]
-    assert "| `/metadata/stats` | 1 retyped, 1 documented | 2026-09-12 |" in section
+    assert "| `/metadata/stats` | 2 retyped, 1 documented | 2026-09-13 |" in section
     below = page.split("## Below the target")[1].split("## Searches")[0]
-    assert "| variational | 3 | `/metadata/stats` 2 |" in below
+    assert "| grvt | 3 | `/full/v1/funding` 2, `/full/v1/book` 1 |" in below

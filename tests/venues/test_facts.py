@@ -63,7 +63,7 @@ def test_a_body_confirms_the_unit_of_every_main_table_of_a_venue() -> None:
         for table in {*endpoint.tables} & _CONFIRMED_TABLES
         if venue not in DEX_VENUES and (endpoint.exchange, table) not in confirmed
     }
-    assert lacking == {("aster", "oi_history"), ("phemex", "oi_history")}
+    assert lacking == {("aster", "oi_history")}
 
 
 def hold(exchange: str, coin: str, **stated: float) -> None:

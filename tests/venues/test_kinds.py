@@ -87,7 +87,7 @@ def _request(venue: str, path: str) -> str:
 
 def _read_as(case: dict[str, Any], path: str) -> list[str]:
     """Return the tables that a body fills when it is read as the answer of another endpoint."""
-    told = {"at": AT, "context": context_of(case)}
+    told = {"at": case.get("at", AT), "context": context_of(case)}
     try:
         endpoint, reading = venues._opened(
             case["venue"], _request(case["venue"], path), json.dumps(case["body"]), **told

@@ -61,7 +61,7 @@ def _differences(case: dict[str, Any]) -> list[str]:
     ``table.column`` are values of a table, ``records.kind.name`` those of what a body fills no table with
     alone, such as the bids of a chain whose volatilities another body has.
     """
-    told = {"at": AT, "context": context_of(case)}
+    told = {"at": case.get("at", AT), "context": context_of(case)}
     request = (case["venue"], case["request"], json.dumps(case["body"]))
     endpoint, reading = venues._opened(*request, **told)
     assert endpoint is not None
