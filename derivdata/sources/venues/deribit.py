@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue, VenueEndpoint
@@ -166,10 +166,12 @@ def funding_history(reading: Reading) -> Records:
 def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
     """Refuse payments of an hour that do not add up to those of 8 hours next to them."""
     some = sorted(rows[:_MOST_SUMS], key=lambda row: row.timestamp)
+    stamps = [int(row.timestamp) for row in some]
+    until = [0.0, *accumulate(row.interest_1h for row in some)]
     sizes = [
-        (abs(sum(paid.interest_1h for paid in some[place - 7 : place + 1])), abs(row.interest_8h))
-        for place, row in enumerate(some)
-        if place >= 7 and int(row.timestamp) - int(some[place - 7].timestamp) == 7 * _HOUR_MS
+        (abs(until[place + 1] - until[place - 7]), abs(some[place].interest_8h))
+        for place in range(7, len(some))
+        if stamps[place] - stamps[place - 7] == 7 * _HOUR_MS
     ]
     if len(sizes) < _LEAST_SUMS:
         return
