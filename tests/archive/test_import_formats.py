@@ -13,7 +13,10 @@ import pytest
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Imported, Unclear
+from derivdata.sources.archive.importing.guessing import unit_of_rates
 from derivdata.sources.archive.importing.instants import instants, zone_in_name
+from derivdata.sources.archive.importing.opening import Source
+from derivdata.sources.archive.importing.readers import Chunk
 from derivdata.sources.archive.importing.values import Rejections
 from tests.archive.rates import EVER
 
@@ -287,3 +290,73 @@ def test_listing_times_of_contracts_are_not_times_of_quotes(tmp_path: Path) -> N
     listed = text + rows.format(1_772_323_200_000, 1_771_910_221_000)
     with pytest.raises(ArchiveError, match="none of them is recognised as the time"):
         _import(tmp_path, "deribit.csv", listed)
+
+
+@pytest.mark.parametrize(
+    ("name", "rates", "unit"),
+    [
+        ("funding_apr", [10.95, -2.19, 5.475], "percent_year"),  # a floor of 10.95 %
+        ("funding_apr", [0.1095, -0.0219, 0.05475], "per_year"),
+        ("funding_apr", [3.2, -1.5, 2.8], None),  # 3.2 %, or 320 %
+        ("APR (%)", [3.2, -1.5, 2.8], "percent_year"),
+        ("funding_rate_8h", [0.0001, -0.00002, 0.00005], "per_8h"),
+        ("funding_rate_8h", [0.0021, -0.0035, 0.0028], None),  # percent, or 0.2 %
+        ("funding_8h_pct", [0.0021, -0.0035, 0.0028], "percent_8h"),
+        ("funding_rate_daily_pct", [0.03, -0.006, 0.015], "percent_day"),
+        ("funding_bps_8h", [1.0, -0.2, 0.5], "bps_8h"),
+        ("funding_bps", [1.0, -0.2, 0.5], "bps"),
+        ("funding_apr_bps", [1095.0, -219.0, 547.5], None),
+    ],
+)
+def test_units_in_names_of_rates(name: str, rates: list[float], unit: str | None) -> None:
+    head = Chunk({name: pa.chunked_array([rates * 4])}, 12)
+    if unit is not None:
+        assert unit_of_rates(Source(Path("rates.csv")), head, name) == unit
+        return
+    with pytest.raises(Unclear, match=r"the unit of .* is not clear"):
+        unit_of_rates(Source(Path("rates.csv")), head, name)
+
+
+@pytest.mark.parametrize("name", ["predicted_funding_rate", "next_funding_rate", "cumulative_funding_rate"])
+def test_predicted_rates_are_not_payments(tmp_path: Path, name: str) -> None:
+    text = f"time,symbol,{name}\n" + _lines("%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,{rate}\n")
+    with pytest.raises(ArchiveError, match="not recognised"):
+        _import(tmp_path, "binance.csv", text)
+
+
+def test_times_that_a_spreadsheet_rounded_are_rejected(tmp_path: Path) -> None:
+    text = "time,symbol,open_interest_usd\n1.77232E+12,BTC,6041490500\n1772323200000,BTC,6041490500\n"
+    counts = _import(tmp_path, "binance.csv", text)
+    assert (counts.written, counts.rejected) == (1, 1)
+    assert "rounded by a spreadsheet" in (counts.first_rejected or "")
+
+
+def test_an_hour_next_to_a_date_is_a_part_of_the_time(tmp_path: Path) -> None:
+    rows = "".join(f"2026-03-01,{hour},BTC,{6041490500 + hour}\n" for hour in (0, 9, 23))
+    _import(tmp_path, "binance.csv", "date,hour,symbol,open_interest_usd\n" + rows)
+    stored = _rows(tmp_path, "oi_history")
+    assert stored["time"].dt.strftime("%d %H:%M").tolist() == ["01 00:00", "01 09:00", "01 23:00"]
+    assert stored["oi_usd"].tolist() == [6041490500.0, 6041490509.0, 6041490523.0]
+
+
+def test_the_start_of_a_candle_is_its_time(tmp_path: Path) -> None:
+    """Hyperliquid's candles have the end under T, before the start under t, and the market under s."""
+    candle = {"T": 1_772_326_799_999, "c": "1", "h": "1", "i": "1h", "l": "1", "n": 1, "o": "67000.5",
+              "s": "BTC", "t": 1_772_323_200_000, "v": "1"}  # fmt: skip
+    _import(tmp_path, "hyperliquid.json", json.dumps([candle]))
+    row = _rows(tmp_path, "prices_history").iloc[0]
+    assert (row["symbol"], row["time"], row["price_usd"]) == ("BTC", _FIRST.tz_localize("UTC"), 67000.5)
+
+
+def test_candles_in_lists_ask_who_wrote_them(tmp_path: Path) -> None:
+    rows = [[1_772_323_200_000 + hour * 3_600_000, 67000.5 + hour, 68000.0, 66000.0, 67000.0, 9.5] for hour in range(3)]
+    with pytest.raises(Unclear, match="no names"):
+        _import(tmp_path, "binance_BTC_USDT_1h.json", json.dumps(rows))
+    _import(tmp_path, "binance_BTC_USDT_1h.json", json.dumps(rows), source="ccxt")
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.5, 67001.5, 67002.5]
+
+
+def test_strikes_without_a_figure_are_not_a_chain(tmp_path: Path) -> None:
+    text = "time,symbol,expiry,strike,type,gex\n2026-03-01T00:00:00Z,BTC,2026-03-27,70000,call,-12.5\n"
+    with pytest.raises(ArchiveError, match="not recognised"):
+        _import(tmp_path, "deribit.csv", text)

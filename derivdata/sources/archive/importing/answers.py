@@ -114,7 +114,7 @@ def _rows_of_line(line: bytes) -> list[Any]:
         return []
 
 
-_MOST_UNNAMED = 5
+_MOST_UNNAMED = 6
 """Values of a row without names that may be of several responses; rows of candles have more."""
 
 

@@ -110,9 +110,15 @@ def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
     )
 
 
+_FIGURES = frozenset(
+    "iv oi_coins oi_usd bid_usd ask_usd mark_usd bid_coin ask_coin mark_coin raw_bid raw_ask raw_mark".split()
+)
+"""Meanings of columns of which a chain of options has one at least."""
+
+
 def _tables_of_rows(source: Source, head: Chunk, found: Mapping[str, str]) -> list[str]:
     """Return the table of rows of options, books or liquidations; empty for other rows."""
-    if "strike" in found or ("iv" in found and "instrument_name" in found):
+    if ("strike" in found and _FIGURES & found.keys()) or ("iv" in found and "instrument_name" in found):
         has_trades = any(plain_name(column) in ("tradeid", "tradeseq") for column in head.columns)
         return ["options_trades" if has_trades else "options_snapshot"]
     if {"side", "quantity", "price_usd"} <= found.keys() and _is_book(head, found):

@@ -54,7 +54,7 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
 
 def _plain_columns(head: Chunk) -> dict[str, str]:
     """Return the columns by their plain names, and by those of the last part of ``delta.coin``."""
-    plain: dict[str, str] = {}
+    plain = {column: column for column in head.columns if plain_name(column) == column}  # t before T
     for column in head.columns:
         plain.setdefault(plain_name(column), column)
     for column in head.columns:
@@ -80,6 +80,8 @@ def _take_short_candles(plain: Mapping[str, str], found: dict[str, str]) -> None
     """Take the open of candles whose prices have names of one letter."""
     if "last" not in found and all(name in plain for name in _CANDLE):
         found["last"] = plain["o"]
+        if "s" in plain:
+            found.setdefault("symbol", plain["s"])
 
 
 def _near_rate(head: Chunk) -> str | None:
@@ -133,7 +135,11 @@ _NEAR_RATE = re.compile(r"funding.*(rate|bps|pct|percent|apr|apy|annual|8h|1h)|(
 _NEAR_TIME = re.compile(r"time|date", re.I)
 _OTHER_TIME = re.compile(r"expir|matur|deliver|next|listing|launch|onboard", re.I)
 """Words of times that are not those of a row."""
-_NOT_A_RATE = re.compile(r"total|count|updates|time|interval|sum|cumul", re.I)
+_NOT_A_RATE = re.compile(
+    r"total|count|updates|time|interval|sum|cumul|predict|next|estimat|forecast|indicative|prev|lag|"
+    r"change|delta|diff|spread|z.?score|std",
+    re.I,
+)
 _WORDS = ("symbol", "instrument_name", "exchange")
 _AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "index", "last")
 
@@ -222,23 +228,17 @@ def column_of_words(head: Chunk, words: frozenset[str]) -> str:
     return ""
 
 
-_SUFFIXES = (
-    (re.compile(r"(apr|apy|annual(ized|ised)?|peryear|yearly)(pct|percent)$"), "percent_year"),
-    (re.compile(r"(apr|annual(ized|ised)?|peryear|yearly)$"), "per_year"),
-    (re.compile(r"(daily|perday|1d|24h)$"), "per_day"),
-    (re.compile(r"8h(pct|percent)$"), "percent_8h"),
-    (re.compile(r"(bps8h|8hbps)$"), "bps_8h"),
-    (re.compile(r"(8h|per8h)$"), "per_8h"),
-    (re.compile(r"(1hpct|hourlypct)$"), "percent_hour"),
-    (re.compile(r"(1h|hourly|perhour)$"), "per_hour"),
-    (re.compile(r"(pct|percent|percentage)$"), "percent"),
-    (re.compile(r"bps$"), "bps"),
+_SCALE = re.compile(r"pct|percentage|percent|bps")
+_PERIODS = (
+    (re.compile(r"(apr|apy|annual(ized|ised)?|peryear|yearly)$|^(annual(ized|ised)?|yearly)"), "year"),
+    (re.compile(r"(daily|perday|1d|24h)$"), "day"),
+    (re.compile(r"8h$"), "8h"),
+    (re.compile(r"(1h|hourly|perhour)$"), "hour"),
 )
-"""Ends of a rate's name that state its unit."""
-_PREFIXES = (
-    (re.compile(r"^(annual(ized|ised)?|yearly)\w*(pct|percent)$"), "percent_year"),
-    (re.compile(r"^(annual(ized|ised)?|yearly)"), "per_year"),
-)
+"""Ends and beginnings of a rate's name that state its period."""
+_HOURS = {"year": 8_760.0, "day": 24.0, "8h": 8.0, "hour": 1.0}
+_MOST_PER_YEAR = (0.5, 1.5)
+"""Rates of a year from which few, or many, may be percent; fractions above are rare."""
 _FLOORS = (0.0001, 0.0000125, 0.00005, 0.000025, 0.0003)
 """Rates of quiet times, as fractions of 8, 1, 4, 2 and 24 hours (interest of 0.03 % a day)."""
 _LEAST = 10
@@ -250,20 +250,17 @@ def _sizes(head: Chunk, column: str) -> Array:
 
 
 def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
-    """Return the unit of rates that their name or their size states."""
-    unit = _unit_in_names(source, column)
-    if unit is None and "%" in column:
-        unit = "percent"
-    if unit is not None:
-        return unit
+    """Return the unit of rates that their name, their cells or their size state."""
     values = head.columns[column]
+    name = column if plain_name(column) != "value" else source.name.rsplit("/", 1)[-1].split(".")[0]
+    scale, period = _scale_and_period(name)
     if pa.types.is_string(values.type) and any(text.endswith("%") for text in encoded(values).texts):
-        return "percent"
+        scale = "percent"
     sizes = _sizes(head, column)
-    median = float(np.median(sizes)) if sizes.size else 0.0
-    unit = _unit_by_size(sizes, median)
+    unit = _stated_unit(scale, period) if scale else _sized_unit(sizes, period)
     if unit is not None:
         return unit
+    median = float(np.median(sizes)) if sizes.size else 0.0
     raise Unclear(
         f"{source}: the unit of {column} is not clear, its median is {median:.4g}: state it with --unit: "
         "native (a fraction of the interval), percent, bps, bps_8h, per_8h, per_year, percent_year",
@@ -272,12 +269,31 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     )
 
 
-def _unit_in_names(source: Source, column: str) -> str | None:
-    """Return the unit that the end of a column's name states; of a column ``value``, of the file's name."""
-    word = plain_name(column)
-    if word == "value":
-        word = plain_name(source.name.rsplit("/", 1)[-1].split(".")[0])
-    return next((unit for pattern, unit in (*_PREFIXES, *_SUFFIXES) if pattern.search(word)), None)
+def _scale_and_period(name: str) -> tuple[str, str]:
+    """Return ``percent`` or ``bps``, and the period, that a name states; each is empty if it does not."""
+    word = plain_name(name.replace("%", "pct"))
+    stated = _SCALE.search(word)
+    scale = "" if stated is None else "bps" if stated[0] == "bps" else "percent"
+    base = _SCALE.sub("", word)
+    return scale, next((period for pattern, period in _PERIODS if pattern.search(base)), "")
+
+
+def _stated_unit(scale: str, period: str) -> str | None:
+    """Return the unit of a scale and a period; None for bps of a period other than 8 hours."""
+    if scale == "bps":
+        return {"": "bps", "8h": "bps_8h"}.get(period)
+    return f"percent_{period}" if period else "percent"
+
+
+def _sized_unit(sizes: Array, period: str) -> str | None:
+    """Return whether rates of a period are fractions or percent, by their size."""
+    if not period:
+        return _unit_by_size(sizes, float(np.median(sizes)) if sizes.size else 0.0)
+    unit = _sized_unit(sizes * 8 / _HOURS[period], "")
+    is_large = period == "year" and sizes.max(initial=0.0) > _MOST_PER_YEAR[sizes.size >= _LEAST]
+    if unit == "native" and is_large:
+        return None
+    return {"native": f"per_{period}", "percent": f"percent_{period}"}.get(unit or "")
 
 
 def _unit_by_size(sizes: Array, median: float) -> str | None:

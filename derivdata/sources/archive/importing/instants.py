@@ -229,7 +229,7 @@ def _read_texts(
     texts = words.texts
     if name == "expiry":
         texts = [(iso_of(text) or (text,))[0] for text in texts]
-    texts = _in_iso_order([_of_calendar(text) for text in texts])
+    texts = _in_iso_order([_of_calendar(_with_all_digits(text)) for text in texts])
     utc = np.full(len(texts) + 1, _MISSING)
     naive = np.full(len(texts) + 1, _MISSING)
     kinds = np.array([_kind(text) for text in texts], dtype=object)
@@ -243,8 +243,19 @@ def _read_texts(
     return utc[words.codes], naive[words.codes]
 
 
+_ROUNDED = re.compile(r"\d(\.\d{0,6})?e\+?1[2-8]", re.IGNORECASE)
+"""``1.77232E+12``: a time in ms of which a spreadsheet saved six digits."""
+
+
+def _with_all_digits(text: str) -> str:
+    """Return a text unless it is a number of which a spreadsheet rounded digits away, which is no time."""
+    return f"rounded {text}" if _ROUNDED.fullmatch(text) else text
+
+
 def _why_unread(value: Any) -> str:
     text = str(value).strip()
+    if _ROUNDED.fullmatch(text):
+        return "was rounded by a spreadsheet: export the file again, or format the column as a number"
     if _SLASHED.fullmatch(text) or _SHORT_YEAR.fullmatch(text):
         return "has the day and the month in an order that the file does not show: write 2026-03-27"
     return "is not a time: expected ISO 8601 or a number since 1970"

@@ -333,7 +333,7 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     elif hours is None:
         if "interval_hours" not in columns:
             raise ArchiveError(
-                f"--unit {plan.unit} is per the venue's own interval: select it with "
+                f"--unit {plan.unit} is per the venue's own interval, which the file does not state: pass "
                 "--set interval_hours=8 or --map interval_hours=COLUMN"
             )
         own = columns["interval_hours"]

@@ -167,6 +167,8 @@ _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
 def with_whole_times(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, pa.ChunkedArray]:
     """Return columns with a date and the time of day next to it in one, ``time``."""
     plain = {plain_name(name): name for name in columns}
+    if {"date", "hour"} <= plain.keys() and "time" not in plain:
+        return _with_hours(columns, plain)
     if not {"date", "time"} <= plain.keys():
         return columns
     date = columns[plain["date"]]
@@ -178,6 +180,24 @@ def with_whole_times(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, pa.
         return columns
     rest = {name: values for name, values in columns.items() if plain_name(name) not in ("date", "time")}
     return {"time": pc.binary_join_element_wise(date, clock, " "), **rest}
+
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_HOURS = frozenset(map(str, range(24)))
+
+
+def _with_hours(
+    columns: Mapping[str, pa.ChunkedArray], plain: Mapping[str, str]
+) -> Mapping[str, pa.ChunkedArray]:
+    """Return columns with a date and the hour next to it in one, ``time``; both stay."""
+    date = columns[plain["date"]].cast(pa.string())
+    hour = columns[plain["hour"]].cast(pa.string())
+    hours = {cell.strip() for cell in hour.unique().to_pylist() if cell}
+    first = next((cell for cell in date.slice(0, 100).to_pylist() if cell), "")
+    if not hours <= _HOURS or _DATE.fullmatch(first.strip()) is None:
+        return columns
+    clock = pc.binary_join_element_wise(pc.utf8_lpad(hour, 2, "0"), ":00", "")
+    return {**columns, "time": pc.binary_join_element_wise(date, clock, " ")}
 
 
 _OPTION_SIDE = re.compile(r"\W?(?P<side>c|p|call|put)s?[_ .](?P<field>\w+)\W?", re.IGNORECASE)
