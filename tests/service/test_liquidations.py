@@ -112,3 +112,43 @@ def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
         assert body["notices"] == [
             "resolution=raw is not available: the finest step of sums of liquidations is 1m"
         ]
+
+
+def _sums(venue: str, *rows: tuple[str, float, float]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["time", "long_usd", "short_usd"])
+    stamps = pd.to_datetime(frame["time"], utc=True)
+    return frame.assign(time=stamps, symbol="BTC", exchange=venue, resolution="raw")
+
+
+def test_stored_sums_are_served_where_the_store_has_no_orders() -> None:
+    """Two hours of okx add up to 14 and 6; binance has orders, so that its sums are not counted twice."""
+    hours = _sums(
+        "okx", ("2026-06-30T00:00", 10.0, 1.0), ("2026-06-30T01:00", 4.0, 5.0), ("2026-06-29T23:00", 7.0, 7.0)
+    )
+    alone = {"liquidations_history": hours}
+    with serving(alone, now="2026-06-30T12:00Z") as ask:
+        window = {"start": MIDNIGHT, "end": "2026-06-30T12:00Z"}
+        body = ask.body("/liquidations/history", **window, resolution="1h")
+        assert [row["exchanges"]["okx"] for row in body["data"]] == [
+            {"long_usd": 10.0, "short_usd": 1.0},
+            {"long_usd": 4.0, "short_usd": 5.0},
+        ]
+        (day,) = ask.body("/liquidations/history", **window, resolution="12h")["data"]
+        assert day["exchanges"] == {"okx": {"long_usd": 14.0, "short_usd": 6.0}}
+        assert not ask.body("/liquidations/history", **window, symbol="ETH")["data"]
+        ask.error("/liquidations/events", 404)
+    both = pd.concat([hours, _sums("binance", ("2026-06-30T00:00", 99.0, 99.0))], ignore_index=True)
+    with serving({"liquidations_history": both, "liquidations_fills": FILLS}, now="2026-06-30T12:00Z") as ask:
+        body = ask.body("/liquidations/history", start=MIDNIGHT, end="2026-06-30T12:00Z", resolution="12h")
+        (day,) = body["data"]
+        assert day["exchanges"]["okx"] == {"long_usd": 14.0, "short_usd": 6.0}
+        assert day["exchanges"]["binance"]["long_usd"] == 111.0
+
+
+def test_stored_sums_of_days_are_not_those_of_hours() -> None:
+    days = _sums("okx", ("2026-06-28", 10.0, 1.0), ("2026-06-29", 4.0, 5.0))
+    with serving({"liquidations_history": days}, now="2026-06-30T12:00Z") as ask:
+        body = ask.body("/liquidations/history", start="2026-06-28T00:00Z", end=MIDNIGHT, resolution="1h")
+        assert body["resolution"] == "1d"
+        assert [row["date"] for row in body["data"]] == ["2026-06-28T00:00:00Z", "2026-06-29T00:00:00Z"]
+        assert "1d apart" in body["notices"][0]

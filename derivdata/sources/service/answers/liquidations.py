@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables
+from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data import market
@@ -20,6 +21,7 @@ DEFAULT_LIMIT = 1000
 _DAY = pd.Timedelta(1, "D")
 _FIRST_STEP = pd.Timedelta(6, "h")
 _FINEST = "1m"
+_SUMS = "liquidations_history"
 _SIDES = ("long_usd", "short_usd", "unknown_usd")
 _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count", "total_usd")
 
@@ -57,14 +59,22 @@ def history(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
     view = context.view
     params = context.params
-    view.need(*market.TABLES)
+    view.need(*market.TABLES, _SUMS)
     window = context.window()
     used = params["resolution"] or ("1h" if window.requested < _DAY else "1d")
     notices = []
     if used == "raw":
         notices = [f"resolution=raw is not available: the finest step of sums of liquidations is {_FINEST}"]
         used = _FINEST
+    stored = _stored_sums(view, window, params["symbol"])
+    finest = _step_of(stored)
+    if times.RESOLUTIONS[finest] > times.RESOLUTIONS[used]:
+        notices.append(f"the stored sums of liquidations are {finest} apart: resolution={finest} is used")
+        used = finest
     sums = _history(view, window, used, params["symbol"])
+    if len(stored):
+        sums = pd.concat([sums, _summed_again(stored, window, used)], ignore_index=True)
+        sums = sums.sort_values(["time", "exchange"], ignore_index=True)
     without_side = sums["unknown_usd"].sum()
     if without_side > 0:
         notices.append(f"{without_side:.2f} USD of liquidations without a side are left out")
@@ -166,6 +176,36 @@ def _history(view: View, window: AnswerWindow, step: str, symbols: Sequence[str]
     filled = [sums for sums in blocks if len(sums)]
     empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
     return pd.concat(filled, ignore_index=True) if filled else empty
+
+
+def _stored_sums(view: View, window: AnswerWindow, symbols: Sequence[str] | None) -> pd.DataFrame:
+    """Return the stored sums of venues of which the store has no orders."""
+    if not view.has(_SUMS):
+        return tables.TABLES[_SUMS].empty()
+    known = {venue for table in market.TABLES if view.has(table) for venue in view.store.exchanges(table)}
+    venues = sorted({*view.store.exchanges(_SUMS)} - known)
+    end = min(window.end.ceil(_DAY), view.horizon)
+    return view.rows(Query(_SUMS, window.start, end, symbols, venues))
+
+
+def _step_of(sums: pd.DataFrame) -> str:
+    """Return the step of stored sums: the shortest time between two of a series; the finest without two."""
+    series = ["exchange", "symbol"]
+    rows = sums[[*series, "time"]].sort_values([*series, "time"])
+    apart = rows.groupby(series, observed=True)["time"].diff().min()
+    if pd.isna(apart):
+        return _FINEST
+    return next((name for name, length in times.RESOLUTIONS.items() if length >= apart), "1d")
+
+
+def _summed_again(sums: pd.DataFrame, window: AnswerWindow, step: str) -> pd.DataFrame:
+    """Add up stored sums by bucket and venue, of buckets that start in the window."""
+    length = times.RESOLUTIONS[step]
+    start = sums["time"].dt.floor(length)
+    values = sums[["long_usd", "short_usd"]].assign(time=start, exchange=sums["exchange"].astype(object))
+    values = values[(start >= window.start) & (start < window.end)]
+    added = values.groupby(["time", "exchange"]).sum().round(2).reset_index()
+    return added.assign(unknown_usd=0.0)
 
 
 def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
