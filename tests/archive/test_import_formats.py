@@ -349,7 +349,10 @@ def test_the_start_of_a_candle_is_its_time(tmp_path: Path) -> None:
 
 
 def test_candles_in_lists_ask_who_wrote_them(tmp_path: Path) -> None:
-    rows = [[1_772_323_200_000 + hour * 3_600_000, 67000.5 + hour, 68000.0, 66000.0, 67000.0, 9.5] for hour in range(3)]
+    rows = [
+        [1_772_323_200_000 + hour * 3_600_000, 67000.5 + hour, 68000.0, 66000.0, 67000.0, 9.5]
+        for hour in range(3)
+    ]
     with pytest.raises(Unclear, match="no names"):
         _import(tmp_path, "binance_BTC_USDT_1h.json", json.dumps(rows))
     _import(tmp_path, "binance_BTC_USDT_1h.json", json.dumps(rows), source="ccxt")
@@ -360,3 +363,11 @@ def test_strikes_without_a_figure_are_not_a_chain(tmp_path: Path) -> None:
     text = "time,symbol,expiry,strike,type,gex\n2026-03-01T00:00:00Z,BTC,2026-03-27,70000,call,-12.5\n"
     with pytest.raises(ArchiveError, match="not recognised"):
         _import(tmp_path, "deribit.csv", text)
+
+
+def test_figures_of_now_are_not_those_of_a_history(tmp_path: Path) -> None:
+    """A page has the open interest of now next to that of the hours before."""
+    history = [{"ts": 1_772_323_200_000 + hour * 3_600_000, "openInterestUsd": 6e9 + hour} for hour in (0, 1)]
+    page = {"symbol": "BTC", "mark_price": 67000.5, "open_interest_value": 5e9, "oi_history": history}
+    _import(tmp_path, "binance.json", json.dumps(page))
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [6e9, 6e9 + 1]

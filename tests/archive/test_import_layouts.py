@@ -286,6 +286,13 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         "funding_history": {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0},
         "oi_history": {"oi_usd": 1876332922.38},
     },
+    # 6.5e-06 an hour is 0.52 bps per 8 hours.
+    "coindesk futures historical funding-rate with the interval": {
+        "funding_history": {"symbol": "BTC", "exchange": "dydx", "rate_bps_8h": 0.52}
+    },
+    "coindesk futures historical OHLCV": {
+        "prices_history": {"symbol": "BTC", "exchange": "binance", "kind": "last", "price_usd": 67430.1}
+    },
     "tardis liquidations": {
         "liquidations_fills": {"symbol": "BTC", "exchange": "bitmex", "side": "short", "value_usd": 1000.0}
     },

@@ -128,12 +128,14 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
         return _Found([_plain(body)])
     fields, rows = place
     if rows and isinstance(rows[0], dict) and any(meaning_of(name) == "time" for name in rows[0]):
-        # The time of a response is not that of its rows.
-        fields = {name: value for name, value in fields.items() if meaning_of(name) != "time"}
+        # The time and the figures of a response are not those of its rows, which have their own times.
+        fields = {name: value for name, value in fields.items() if meaning_of(name) in _OF_ALL_ROWS}
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
     return _Found([{**fields, **row} if isinstance(row, dict) else row for row in rows], notices)
 
 
+_OF_ALL_ROWS = (None, "symbol", "exchange", "interval_hours", "instrument_name", "expiry", "strike", "side")
+"""Meanings of fields next to a list that are those of each of its rows."""
 _BOOK_SIDES = (("bids", "bid"), ("asks", "ask"))
 
 
