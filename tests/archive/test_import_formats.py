@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from derivdata.errors import ArchiveError
@@ -81,6 +82,22 @@ _PAYMENTS = {
             ]
         }
     ),
+    "mongodb_binance.json": "".join(
+        json.dumps(
+            {
+                "_id": {"$oid": f"{row}"},
+                "ts": {"$date": {"$numberLong": str(int(time.timestamp() * 1000))}},
+                "symbol": "BTCUSDT",
+                "rate": {"$numberDecimal": f"{rate:.6f}"},
+            }
+        )
+        + "\n"
+        for row, (time, rate) in enumerate(zip(_STAMPS, _RATES, strict=True))
+    ),
+    "short_years_binance.csv": "Time;Symbol;Funding Rate\n"
+    + _lines("%d.%m.%y %H:%M", "{time};BTCUSDT;{rate:.6f}\n"),
+    "exchange=binance/symbol=BTCUSDT/part.csv": "time,funding_rate\n"
+    + _lines("%Y-%m-%dT%H:%M:%SZ", "{time},{rate}\n"),
     "row_numbers_binance.csv": ",symbol,calculated_date,funding_rate\n"
     + _lines("%Y-%m-%dT%H:%M:%SZ", "7,BTCUSDT,{time},{rate}\n"),
     "beijing_binance.csv": "Time (UTC+8),symbol,funding_rate\n"
@@ -371,3 +388,62 @@ def test_figures_of_now_are_not_those_of_a_history(tmp_path: Path) -> None:
     page = {"symbol": "BTC", "mark_price": 67000.5, "open_interest_value": 5e9, "oi_history": history}
     _import(tmp_path, "binance.json", json.dumps(page))
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [6e9, 6e9 + 1]
+
+
+@pytest.mark.parametrize(
+    ("last", "rejected"),
+    [("0.00010", 1), ("0.", 1), ("0", 1), ("0.00010000", 0), ("0.00010000\n", 0), ("0.00010\n", 0)],
+)
+def test_a_file_that_ends_inside_its_last_number(tmp_path: Path, last: str, rejected: int) -> None:
+    """Every other rate has 8 digits after the point, and the file has no final line break."""
+    rows = [f"{stamp:%Y-%m-%dT%H:%M:%SZ},BTCUSDT,{rate:.8f}" for stamp, rate in
+            ((_FIRST + place * pd.Timedelta(8, "h"), 0.00005) for place in range(11))]  # fmt: skip
+    text = "\n".join(["time,symbol,funding_rate", *rows, f"2026-03-04T16:00:00Z,BTCUSDT,{last}"])
+    counts = _import(tmp_path, "binance.csv", text)
+    assert (counts.written, counts.rejected) == (12 - rejected, rejected)
+    assert not rejected or "line 13: the file ends inside" in (counts.first_rejected or "")
+
+
+def test_a_file_without_a_final_line_break_is_whole(tmp_path: Path) -> None:
+    """Rates of different lengths do not show where the last one ends."""
+    rows = [f"{stamp:%Y-%m-%dT%H:%M:%SZ},BTCUSDT,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    counts = _import(tmp_path, "binance.csv", "\n".join(["time,symbol,funding_rate", *rows]))
+    assert counts.written == 9
+    assert "no line break" in counts.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "price"),
+    [
+        ("close_time,open,high,low,close", 67050.5),  # the end of a candle has its close
+        ("open_time,open,high,low,close", 67000.5),
+        ("timestamp,open,high,low,close", 67000.5),
+        # CoinMarketCap: the timestamp is the end of the day, as timeClose is.
+        ("timeOpen,open,high,low,close,timeClose,timestamp", 67000.5),
+    ],
+)
+def test_candles_have_the_price_at_their_time(tmp_path: Path, header: str, price: float) -> None:
+    end = ",2026-03-01T23:59:59.999Z" * header.count("time", 8)
+    _import(tmp_path, "binance_BTCUSDT.csv", f"{header}\n2026-03-01T00:00:00Z,67000.5,1,1,67050.5{end}\n")
+    row = _rows(tmp_path, "prices_history").iloc[0]
+    assert (row["time"], row["price_usd"]) == (_FIRST.tz_localize("UTC"), price)
+
+
+def test_units_below_the_header(tmp_path: Path) -> None:
+    """A line of units says percent; 0.002 % are 0.2 bps."""
+    text = "time,symbol,funding_rate\n(UTC),,(%)\n"
+    rates = [0.002, -0.001, 0.003] * 3
+    text += _lines("%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,{rate}\n", rates)
+    _import(tmp_path, "binance.csv", text)
+    stored = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
+    assert stored.tolist() == pytest.approx([0.2, -0.1, 0.3] * 3)
+
+
+def test_fields_of_structs_are_columns(tmp_path: Path) -> None:
+    path = tmp_path / "binance.parquet"
+    rates = pa.array([{"rate": rate, "predicted": 0.5} for rate in _RATES])
+    stamps = pa.array(_STAMPS, pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"time": stamps, "symbol": ["BTCUSDT"] * 9, "funding": rates}), path)
+    import_files(None, path, tmp_path / "to")
+    stored = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
+    assert stored.tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)

@@ -286,6 +286,10 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
         "funding_history": {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0},
         "oi_history": {"oi_usd": 1876332922.38},
     },
+    # The close is the price at the end, which is the label.
+    "bitmex trade/bucketed": {
+        "prices_history": {"symbol": "BTC", "kind": "last", "time": "2026-03-01T01:00Z", "price_usd": 67050.5}
+    },
     # 6.5e-06 an hour is 0.52 bps per 8 hours.
     "coindesk futures historical funding-rate with the interval": {
         "funding_history": {"symbol": "BTC", "exchange": "dydx", "rate_bps_8h": 0.52}

@@ -347,13 +347,22 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         return row
     plain: dict[str, Any] = {}
     for name, value in row.items():
-        if isinstance(value, dict) and name != "info":
+        if isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$"):
+            plain[name] = _of_mongo(value)
+        elif isinstance(value, dict) and name != "info":
             plain |= {f"{name}.{inner}": v for inner, v in value.items() if not isinstance(v, dict | list)}
         elif not isinstance(value, dict | list):
             plain[name] = value
         else:
             plain.setdefault(name, None)
     return plain
+
+
+def _of_mongo(value: Any) -> Any:
+    """Return the value of an object such as ``{"$date": "2026-03-01T00:00:00Z"}``, as MongoDB writes them."""
+    while isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    return None if isinstance(value, dict | list) else value
 
 
 def _in_chunks(found: _Found, numbers: Sequence[int], rows: int) -> Iterator[Records]:

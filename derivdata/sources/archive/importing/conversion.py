@@ -60,6 +60,8 @@ class Rows(NamedTuple):
 def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     """Return the rows of a chunk that fit the table, in the table's names and units."""
     rejections = Rejections(len(chunk))
+    if chunk.cut:
+        rejections.reject_one(len(chunk) - 1, chunk.cut)
     columns = _words(chunk, plan, rejections)
     columns |= _numbers(chunk, plan, rejections)
     columns |= _times(chunk, plan, rejections, columns)

@@ -49,7 +49,22 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
             found[meaning] = near
     if found.get("last", "").lower() in _OPENS:
         found.pop("price_usd", None)  # the close of a candle, which is known at its end
+        if _OF_ENDS.search(plain_name(found.get("time", ""))):
+            _take_closes(plain, found)
     return found
+
+
+_OF_ENDS = re.compile(r"^(close|end)|(close|end)(time|date|at)?$")
+_CLOSES = ("close", "closeprice", "c")
+
+
+def _take_closes(plain: Mapping[str, str], found: dict[str, str]) -> None:
+    """Take the price of the end of candles whose times are those of their ends."""
+    close = next((plain[name] for name in _CLOSES if name in plain), None)
+    if close is None:
+        del found["last"]
+    else:
+        found["last"] = close
 
 
 def _plain_columns(head: Chunk) -> dict[str, str]:
@@ -254,7 +269,7 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     values = head.columns[column]
     name = column if plain_name(column) != "value" else source.name.rsplit("/", 1)[-1].split(".")[0]
     scale, period = _scale_and_period(name)
-    if pa.types.is_string(values.type) and any(text.endswith("%") for text in encoded(values).texts):
+    if pa.types.is_string(values.type) and any("%" in text for text in encoded(values).texts):
         scale = "percent"
     sizes = _sizes(head, column)
     unit = _stated_unit(scale, period) if scale else _sized_unit(sizes, period)

@@ -26,8 +26,8 @@ _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
 _YEAR_FIRST = re.compile(r"(20\d{2})[./](\d{1,2})[./](\d{1,2})(?:[ TD](.+))?")
 """``2026.03.01 08:00`` of MetaTrader, ``2026.03.01D08:00:00.000000000`` of kdb, ``2026/3/1 8:00``."""
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
-_SHORT_YEAR = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{2})(?:,? (.+))?")
-"""``15/03/23 8:00`` or ``3/15/23``."""
+_SHORT_YEAR = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2})(?:,? (.+))?")
+"""``15/03/23 8:00``, ``15.03.23`` or ``3/15/23``."""
 _MONTH_SECOND = re.compile(
     r"(?:[a-z]{3}, )?(?P<day>\d{1,2})[ -](?P<month>[a-z]{3,9})[ -](?P<year>20\d{2})(?:,? (?P<rest>.+))?",
     re.IGNORECASE,
@@ -309,7 +309,12 @@ def _with_whole_years(texts: list[str]) -> list[str]:
     """Return dates such as 15/03/23 as ISO 8601, if only one order of day, month and year fits them all."""
     matches = [_SHORT_YEAR.fullmatch(text) for text in texts]
     dates = [(int(match[1]), int(match[2]), int(match[3])) for match in matches if match is not None]
-    orders = [places for places in _ORDERS.values() if all(_is_date(date, places) for date in dates)]
+    has_dots = any("." in match[0].partition(" ")[0] for match in matches if match is not None)
+    orders = [
+        places
+        for first, places in _ORDERS.items()
+        if not (has_dots and first == "month") and all(_is_date(date, places) for date in dates)
+    ]
     if not dates or len(orders) != 1:
         return texts
     year, month, day = orders[0]

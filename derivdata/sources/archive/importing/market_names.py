@@ -7,6 +7,7 @@ import datetime as dt
 import re
 import tomllib
 import unicodedata
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -254,7 +255,22 @@ def names_in_path(source: Source) -> dict[str, str]:
     if not symbols:
         symbols = {word for word in _WORD.split(stem.upper()) if word in _COINS}
     named = {"exchange": venues, "symbol": symbols}
-    return {name: words.pop() for name, words in named.items() if len(words) == 1}
+    return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(parts[:-1])
+
+
+_PARTITION = re.compile(r"(?P<name>[a-z_]+)=(?P<value>[^=]+)", re.IGNORECASE)
+
+
+def _partitions(folders: Sequence[str]) -> dict[str, str]:
+    """Return venue and symbol of folders such as ``exchange=binance``, in which Hive and Spark store rows."""
+    stated: dict[str, str] = {}
+    for match in filter(None, map(_PARTITION.fullmatch, folders)):
+        meaning = meaning_of(match["name"])
+        if meaning == "symbol":
+            stated["symbol"] = market_of(match["value"]).symbol
+        elif meaning == "exchange":
+            stated["exchange"] = venue_of_word(match["value"])
+    return stated
 
 
 _LETTERS = str.maketrans({"ı": "i", "ł": "l", "ß": "ss", "ø": "o"})

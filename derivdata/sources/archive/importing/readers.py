@@ -114,6 +114,8 @@ class Chunk:
     )
     """Lines (or numbers of records, from 1) of rows of the chunk, and of broken rows."""
     notices: tuple[str, ...] = ()
+    cut: str = ""
+    """Why the last row is rejected: the file ends inside of it."""
 
     def __len__(self) -> int:
         return self.size
@@ -137,7 +139,10 @@ def _long(chunk: Chunk) -> Chunk:
     def lines_of(rows: Sequence[int], broken: Sequence[int]) -> tuple[list[int], list[int]]:
         return chunk.lines_of([origins[row] for row in rows], broken)
 
-    return Chunk(result.columns, len(origins), chunk.broken, lines_of, chunk.notices)
+    is_cut = bool(chunk.cut) and origins[-1:] == [len(chunk) - 1]
+    return Chunk(
+        result.columns, len(origins), chunk.broken, lines_of, chunk.notices, chunk.cut if is_cut else ""
+    )
 
 
 def _as_stored(source: Source, header: Header | None, rows: int) -> Iterator[Chunk]:
@@ -276,10 +281,34 @@ def _csv(source: Source, stream: IO[bytes], header: Header | None, rows: int) ->
             reported = len(reasons)
             is_cut = is_last and rest.is_cut
             notices = ("its last line has no line break: it may be cut off",) if is_cut else ()
-            yield _csv_chunk(source, form, some, done, broken, notices)
+            chunk = _csv_chunk(source, form, some, done, broken, notices)
+            chunk.cut = _CUT if is_cut and _ends_in_a_number(some) else ""
+            yield chunk
             done += len(some)
     if not done:
         yield _csv_chunk(source, form, None, 0, [*enumerate(reasons)], ())
+
+
+_CUT = "the file ends inside its last number, which has fewer digits than the others: fetch the file again"
+_LEAST_ROWS = 10
+_DIGITS = re.compile(r"-?(?P<whole>\d+)(?:\.(?P<decimals>\d*))?")
+_LEAST_DIGITS = 10
+"""Digits of whole numbers that are equally long in all rows, such as times."""
+
+
+def _ends_in_a_number(table: pa.Table) -> bool:
+    """Return whether the last number of a file lacks digits that all other rows have."""
+    if len(table) < _LEAST_ROWS:
+        return False
+    cells = table[table.num_columns - 1].slice(max(0, len(table) - HEAD_ROWS)).to_pylist()
+    matches = [_DIGITS.fullmatch(cell or "") for cell in cells]
+    if None in matches:
+        return False
+    counts = [len(match["decimals"] or "") for match in matches if match is not None]
+    if not any(counts):
+        counts = [len(match["whole"]) for match in matches if match is not None]
+        counts = counts if min(counts[:-1]) >= _LEAST_DIGITS else [0]
+    return len({*counts[:-1]}) == 1 and counts[-1] < counts[0]
 
 
 def _batches(form: _Form, rest: _Joined, reasons: list[str]) -> Iterator[pa.RecordBatch]:
@@ -448,6 +477,8 @@ def _seekable(stream: IO[bytes]) -> pa.NativeFile | IO[bytes]:
 
 
 def _typed(table: pa.Table, done: int) -> Chunk:
+    while any(pa.types.is_struct(column.type) for column in table.columns):
+        table = table.flatten()  # a field of a struct is a column, ``funding.rate``
     names = [UNNAMED if name == "__index_level_0__" else name for name in table.column_names]
     columns = dict(zip(_unique(names), table.columns, strict=True))
 
