@@ -370,7 +370,7 @@ def test_candles_in_lists_ask_who_wrote_them(tmp_path: Path) -> None:
         [1_772_323_200_000 + hour * 3_600_000, 67000.5 + hour, 68000.0, 66000.0, 67000.0, 9.5]
         for hour in range(3)
     ]
-    with pytest.raises(Unclear, match="no names"):
+    with pytest.raises(ArchiveError, match="candles without names"):
         _import(tmp_path, "binance_BTC_USDT_1h.json", json.dumps(rows))
     _import(tmp_path, "binance_BTC_USDT_1h.json", json.dumps(rows), source="ccxt")
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.5, 67001.5, 67002.5]
@@ -447,3 +447,59 @@ def test_fields_of_structs_are_columns(tmp_path: Path) -> None:
     import_files(None, path, tmp_path / "to")
     stored = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
     assert stored.tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+_CANDLES = [
+    [str(1_772_323_200_000 + hour * 3_600_000), f"6700{hour}.5", "67100", "66900", "67050"] for hour in (0, 1)
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "stored"),
+    [
+        ("bybit_mark-price-kline_BTCUSDT.json", None, "mark"),
+        ("bybit_index-price-kline_BTCUSDT.json", None, "index"),
+        ("bybit_kline_BTCUSDT.json", "index", "index"),
+        ("bybit_kline_BTCUSDT.json", None, None),
+    ],
+)
+def test_candles_of_venues_say_their_price(
+    tmp_path: Path, name: str, kind: str | None, stored: str | None
+) -> None:
+    """Bybit's candles of the mark price, the index and trades are lists with the same fields."""
+    body = {
+        "retCode": 0,
+        "retMsg": "OK",
+        "result": {"symbol": "BTCUSDT", "category": "linear", "list": _CANDLES},
+    }
+    given = {} if kind is None else {"set": {"kind": kind}}
+    if stored is None:
+        with pytest.raises(ArchiveError, match="candles without names"):
+            _import(tmp_path, name, json.dumps(body), **given)
+        return
+    _import(tmp_path, name, json.dumps(body), **given)
+    rows = _rows(tmp_path, "prices_history")
+    assert rows["kind"].unique().tolist() == [stored]
+    assert rows["price_usd"].tolist() == [67000.5, 67001.5]
+
+
+def test_the_time_of_a_response_is_not_that_of_its_candles(tmp_path: Path) -> None:
+    """HTX has the start of a candle as its id, and the time of the response next to the list."""
+    data = [{"id": 1_772_323_200 + hour * 3_600, "open": 67000.5 + hour, "close": 1, "low": 1, "high": 1}
+            for hour in (0, 1)]  # fmt: skip
+    body = {"ch": "market.BTC-USDT.kline.60min", "status": "ok", "ts": 1_772_400_000_000, "data": data}
+    _import(tmp_path, "htx_BTC-USDT_kline.json", json.dumps(body))
+    rows = _rows(tmp_path, "prices_history")
+    assert rows["time"].dt.strftime("%d %H:%M").tolist() == ["01 00:00", "01 01:00"]
+    assert rows["price_usd"].tolist() == [67000.5, 67001.5]
+
+
+def test_candles_of_spot_markets_are_not_those_of_futures(tmp_path: Path) -> None:
+    row = "1772323200000,67000.5,67100,66900,67050,12.5,1772326799999,837506,100,6,402003,0\n"
+    for market, is_read in (("spot", False), ("futures/um", True)):
+        name = f"data/{market}/monthly/klines/BTCUSDT/1h/BTCUSDT-1h-2026-03.csv"
+        if is_read:
+            assert _import(tmp_path, name, row).written == 2
+        else:
+            with pytest.raises(ArchiveError):
+                _import(tmp_path, name, row)

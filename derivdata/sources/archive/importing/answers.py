@@ -55,15 +55,17 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     if others:
         wanted = [venue for venue in wanted if venue in others]
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
+    answers = _of_market(source, answers, body, given)
     answers = _of_kind(source, answers, given)
     named = stated or names_in_path(source).get("exchange")
     if not answers and named in VENUES:
-        answers = _of_coin(source, named, body, given)
+        answers = _of_market(source, _of_coin(source, named, body, given), body, given)
     if (
         len(answers) == 1
         and stated is None
         and _is_unnamed(body)
         and not _names_path(source, answers[0].path)
+        and not ("kind" in given.set and named == answers[0].venue)
     ):
         raise Unclear(
             f"{source}: its rows have no names. They may be a response of {answers[0].venue} "
@@ -184,10 +186,58 @@ def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
         answer = _read(venue, request, body, given) or _read_pages(venue, request, body, given)
         if answer is None:
             continue
-        if "positioning_history" not in answer.tables:
+        if not {"positioning_history", "prices_history", "prices_spot"} & answer.tables.keys():
             return [answer]
         answers.append(answer)
     return answers
+
+
+_WORDS_OF_MARKETS = {
+    kind: re.compile(rf"(?<![a-z]){kind}(?!et)", re.IGNORECASE) for kind in ("mark", "index", "spot")
+}
+
+
+def _of_market(source: Source, answers: list[Answer], body: bytes, given: Given) -> list[Answer]:
+    """Return the first reading of each venue that is of the prices that the file or the caller names.
+
+    Candles in lists have the same fields for trades, the mark price, the index and spot markets.
+    """
+    are_priced = [bool({"prices_history", "prices_spot"} & answer.tables.keys()) for answer in answers]
+    priced = [answer for answer, is_priced in zip(answers, are_priced, strict=True) if is_priced]
+    if not all(are_priced):
+        return [answer for answer, is_priced in zip(answers, are_priced, strict=True) if not is_priced]
+    if not priced or not _is_of_lists(body):
+        return _firsts(priced)
+    stated = given.set.get("kind")
+    words = [kind for kind, pattern in _WORDS_OF_MARKETS.items() if pattern.search(source.name)]
+    chosen = [answer for answer in priced if _prices_of(answer) in ([stated] if stated else words)]
+    if not chosen:
+        raise ArchiveError(
+            f"{source}: its rows are candles without names, which may be of trades, the mark price, the "
+            "index or a spot market: pass --set kind=mark or --set kind=index if they are of these, or save "
+            "the candles as CSV with the columns time, open, high, low and close"
+        )
+    return _firsts(chosen)
+
+
+def _firsts(answers: list[Answer]) -> list[Answer]:
+    """Return the first answer of each venue."""
+    return [*{answer.venue: answer for answer in reversed(answers)}.values()][::-1]
+
+
+def _prices_of(answer: Answer) -> str:
+    """Return ``spot``, or the kind of the prices of a response."""
+    history = answer.tables.get("prices_history")
+    return "spot" if history is None else str(history["kind"].iloc[0])
+
+
+def _is_of_lists(body: bytes) -> bool:
+    """Return whether the rows of a response are lists."""
+    try:
+        rows = records_of(msgspec.json.decode(body)).rows
+    except (msgspec.DecodeError, ArchiveError):
+        return False
+    return bool(rows) and isinstance(rows[0], list)
 
 
 def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer]:

@@ -130,8 +130,20 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
     if rows and isinstance(rows[0], dict) and any(meaning_of(name) == "time" for name in rows[0]):
         # The time and the figures of a response are not those of its rows, which have their own times.
         fields = {name: value for name, value in fields.items() if meaning_of(name) in _OF_ALL_ROWS}
+    elif not _are_apart(rows):
+        fields = {name: value for name, value in fields.items() if meaning_of(name) != "time"}
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
     return _Found([{**fields, **row} if isinstance(row, dict) else row for row in rows], notices)
+
+
+def _are_apart(rows: list[Any]) -> bool:
+    """Return whether rows may be of one time: one row, or each of another market or venue."""
+    if len(rows) < 2:
+        return True
+    if not all(isinstance(row, dict) for row in rows):
+        return False
+    names = [name for name in rows[0] if meaning_of(name) in ("symbol", "instrument_name", "exchange")]
+    return bool(names) and len({tuple(str(row.get(name)) for name in names) for row in rows}) == len(rows)
 
 
 _OF_ALL_ROWS = (None, "symbol", "exchange", "interval_hours", "instrument_name", "expiry", "strike", "side")

@@ -44,6 +44,7 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
         if known:
             found[meaning] = known[0]
     _take_short_candles(plain, found)
+    _take_numbers_of_candles(head, plain, found)
     for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
         if meaning not in found and near is not None:
             found[meaning] = near
@@ -89,6 +90,13 @@ def _times_first(columns: list[str], head: Chunk) -> list[str]:
 
 
 _CANDLE = ("o", "h", "l", "c")
+
+
+def _take_numbers_of_candles(head: Chunk, plain: Mapping[str, str], found: dict[str, str]) -> None:
+    """Take the ids of candles as their times, if they are times, as HTX has them."""
+    is_candle = found.get("last", "").lower() in _OPENS
+    if "time" not in found and is_candle and "id" in plain and _has_times(head.columns[plain["id"]]):
+        found["time"] = plain["id"]
 
 
 def _take_short_candles(plain: Mapping[str, str], found: dict[str, str]) -> None:
@@ -155,7 +163,7 @@ _NOT_A_RATE = re.compile(
     r"change|delta|diff|spread|z.?score|std",
     re.I,
 )
-_WORDS = ("symbol", "instrument_name", "exchange")
+_WORDS = ("symbol", "instrument_name", "exchange", "side")
 _AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "index", "last")
 
 
@@ -170,7 +178,7 @@ def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
     sizes = numbers(values, meaning, rejections, suffix="%")
     is_text = bool(rejections.bad.any())
     if meaning in _WORDS:
-        return is_text or meaning != "symbol" or not np.isfinite(sizes).any()
+        return is_text or meaning not in ("symbol", "side") or not np.isfinite(sizes).any()
     return not is_text and (
         meaning not in ("oi_usd", "oi_coins") or bool((sizes[np.isfinite(sizes)] != 0).any())
     )
