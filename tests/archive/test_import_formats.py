@@ -503,3 +503,25 @@ def test_candles_of_spot_markets_are_not_those_of_futures(tmp_path: Path) -> Non
         else:
             with pytest.raises(ArchiveError):
                 _import(tmp_path, name, row)
+
+
+@pytest.mark.parametrize(
+    ("venue", "market", "size"),
+    [
+        ("binance", "BTCUSDT", 3.0),
+        ("bitmex", "XBTUSD", 3.0 / 60_000),  # contracts of one USD
+        ("deribit", "BTC-PERPETUAL", 3.0 / 60_000),
+        ("okx", "BTC-USDT-SWAP", 0.03),  # contracts of 0.01 BTC
+        ("okx", "BTC-USDT", None),  # a spot market, or a contract
+        ("gateio", "BTC_USDT", None),
+    ],
+)
+def test_sizes_of_books_are_coins(tmp_path: Path, venue: str, market: str, size: float | None) -> None:
+    book = {"symbol": market, "exchange": venue, "timestamp": "2026-03-01T00:00:00Z",
+            "bids": [[60_000, 3]], "asks": [[60_000, 3]]}  # fmt: skip
+    if size is None:
+        with pytest.raises(ArchiveError, match="may be contracts"):
+            _import(tmp_path, "book.json", json.dumps(book))
+        return
+    _import(tmp_path, "book.json", json.dumps(book))
+    assert _rows(tmp_path, "orderbook_book")["size"].tolist() == pytest.approx([size, size])

@@ -450,7 +450,43 @@ def _levels(frame: pd.DataFrame) -> pd.DataFrame:
     is_bid = (frame["side"].astype(object) == "bid").to_numpy()
     distance = pd.Series(np.where(is_bid, -frame["price_usd"], frame["price_usd"]), frame.index)
     keys = [frame[name].astype(object) if frame[name].dtype == "category" else frame[name] for name in book]
-    return frame.assign(level=distance.groupby(keys, sort=False).rank(method="first"))
+    return _book_sizes(frame.assign(level=distance.groupby(keys, sort=False).rank(method="first")))
+
+
+_OF_CONTRACTS = frozenset({"gateio", "huobi", "kucoin", "mexc", "okx"})
+"""Venues whose books have sizes in contracts for futures, and in coins for spot markets."""
+_CLEAR_CONTRACTS = re.compile(r"SWAP|:|USD[TC]?M$")
+"""Names of contracts that are not those of a spot market: of OKX, ccxt and KuCoin."""
+
+
+def _book_amount(exchange: str, name: str) -> _Amount | None:
+    """Return what a size of 1 in the book of a contract is; None where it may be a contract or a coin."""
+    is_inverse = name.endswith(("USD", "-PERPETUAL")) or "USD_" in name
+    if exchange in ("binance", "bitmex", "bybit", "deribit") and is_inverse:
+        return amount_of(exchange, name)
+    if exchange not in (*_OF_CONTRACTS, "bitmex"):
+        return _Amount(1.0, False)
+    return amount_of(exchange, name) if _CLEAR_CONTRACTS.search(name) else None
+
+
+def _book_sizes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take the sizes of a book in coins, where the venue has them in contracts."""
+    if "contract_name" not in frame:
+        return frame
+    pairs = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
+    amounts = {pair: _book_amount(*pair) for pair in set(pairs.itertuples(index=False, name=None))}
+    found = [amounts[pair] for pair in pairs.itertuples(index=False, name=None)]
+    size = frame["size"].to_numpy() * np.array([np.nan if one is None else one.size for one in found])
+    is_usd = np.array([one is not None and one.is_usd for one in found])
+    coins = np.where(is_usd, size / frame["price_usd"].to_numpy(), size)
+    reasons = pd.Series(None, frame.index, dtype=object)
+    unknown = np.array([one is None for one in found])
+    reasons[unknown] = [
+        f"sizes of {name} on {venue} may be contracts: state them in coins, in columns with the names "
+        "symbol, exchange, time, side, level, price_usd and size"
+        for venue, name in pairs[unknown].itertuples(index=False)
+    ]
+    return frame.assign(size=coins).assign(**{REASON: reasons})
 
 
 ADJUST: dict[str, Adjust] = {
@@ -473,6 +509,7 @@ ADJUST: dict[str, Adjust] = {
     "fixed_point": _fixed_point,
     "cme_statistics": _cme_statistics,
     "levels": _levels,
+    "book_sizes": _book_sizes,
     "hourly_amounts": _hourly_amounts,
 }
 """What is done to the rows of one file, by the name that layouts use."""

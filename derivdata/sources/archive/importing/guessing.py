@@ -475,7 +475,7 @@ def _plan_of_book(found: Mapping[str, str], given: Given, head: Chunk) -> Import
     mapped = {name: found[meaning] for name, meaning in levels.items() if meaning in found}
     whole = given._replace(map={**given.map, **{n: c for n, c in mapped.items() if n not in given.set}})
     if "level" in {*head.columns, *whole.map, *whole.set}:
-        return make_plan("orderbook_book", whole)
+        return make_plan("orderbook_book", whole, adjust=ADJUST["book_sizes"])
     plan = make_plan("orderbook_book", whole, adjust=ADJUST["levels"])
     return plan._replace(makes=frozenset({"level"}))
 

@@ -73,7 +73,6 @@ def _numbers(column: pa.ChunkedArray, width: int, decimals: int) -> Array:
 CHUNK_ROWS = 1_000_000
 _BLOCK_BYTES = 1 << 23
 _UNREADABLE = (
-    UnicodeDecodeError,
     EOFError,
     zlib.error,
     lzma.LZMAError,
@@ -172,6 +171,10 @@ def explained(source: Source) -> Iterator[None]:
     """Raise an `ArchiveError` with the file's name in place of what readers raise."""
     try:
         yield
+    except UnicodeDecodeError as problem:
+        raise ArchiveError(
+            f"{source}: its text is not UTF-8 ({problem.reason}): save the file as UTF-8 first"
+        ) from None
     except _UNREADABLE as problem:
         raise ArchiveError(f"{source}: cannot be read: {problem}") from None
     except (zipfile.BadZipFile, NotImplementedError) as problem:
