@@ -525,3 +525,16 @@ def test_sizes_of_books_are_coins(tmp_path: Path, venue: str, market: str, size:
         return
     _import(tmp_path, "book.json", json.dumps(book))
     assert _rows(tmp_path, "orderbook_book")["size"].tolist() == pytest.approx([size, size])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mark", "mark"), ("trade", "last")])
+def test_candles_of_kraken_are_of_the_price_that_their_file_names(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    """Kraken's candles of trades and of the mark price have the same fields."""
+    candle = {"time": 1_772_323_200_000, "open": "67000.5", "high": "67100", "low": "66900", "close": "67050",
+              "volume": "12"}  # fmt: skip
+    body = {"candles": [candle], "more_candles": False}
+    _import(tmp_path, f"kraken_candles_{name}.json", json.dumps(body), set={"symbol": "BTC"})
+    row = _rows(tmp_path, "prices_history").iloc[0]
+    assert (row["exchange"], row["kind"], row["price_usd"]) == ("kraken", kind, 67000.5)

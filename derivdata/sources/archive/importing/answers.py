@@ -200,18 +200,20 @@ _WORDS_OF_MARKETS = {
 def _of_market(source: Source, answers: list[Answer], body: bytes, given: Given) -> list[Answer]:
     """Return the first reading of each venue that is of the prices that the file or the caller names.
 
-    Candles in lists have the same fields for trades, the mark price, the index and spot markets.
+    Candles have the same fields for trades, the mark price, the index and spot markets. Those with names are
+    read by these where nothing says which prices they are.
     """
     are_priced = [bool({"prices_history", "prices_spot"} & answer.tables.keys()) for answer in answers]
     priced = [answer for answer, is_priced in zip(answers, are_priced, strict=True) if is_priced]
     if not all(are_priced):
         return [answer for answer, is_priced in zip(answers, are_priced, strict=True) if not is_priced]
-    if not priced or not _is_of_lists(body):
+    has_names = not _is_of_lists(body)
+    if not priced or (has_names and not _is_of_candles(body)):
         return _firsts(priced)
     stated = given.set.get("kind")
     words = [kind for kind, pattern in _WORDS_OF_MARKETS.items() if pattern.search(source.name)]
     chosen = [answer for answer in priced if _prices_of(answer) in ([stated] if stated else words)]
-    if not chosen:
+    if not chosen and not has_names:
         raise ArchiveError(
             f"{source}: its rows are candles without names, which may be of trades, the mark price, the "
             "index or a spot market: pass --set kind=mark or --set kind=index if they are of these, or save "
@@ -231,13 +233,24 @@ def _prices_of(answer: Answer) -> str:
     return "spot" if history is None else str(history["kind"].iloc[0])
 
 
-def _is_of_lists(body: bytes) -> bool:
-    """Return whether the rows of a response are lists."""
+def _first_row(body: bytes) -> Any:
+    """Return the first row of a response; None without one."""
     try:
         rows = records_of(msgspec.json.decode(body)).rows
     except (msgspec.DecodeError, ArchiveError):
-        return False
-    return bool(rows) and isinstance(rows[0], list)
+        return None
+    return rows[0] if rows else None
+
+
+def _is_of_lists(body: bytes) -> bool:
+    """Return whether the rows of a response are lists."""
+    return isinstance(_first_row(body), list)
+
+
+def _is_of_candles(body: bytes) -> bool:
+    """Return whether the rows of a response are candles whose prices have names."""
+    row = _first_row(body)
+    return isinstance(row, dict) and {"open", "high", "low", "close"} <= {plain_name(name) for name in row}
 
 
 def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer]:
