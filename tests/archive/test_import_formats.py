@@ -538,3 +538,11 @@ def test_candles_of_kraken_are_of_the_price_that_their_file_names(
     _import(tmp_path, f"kraken_candles_{name}.json", json.dumps(body), set={"symbol": "BTC"})
     row = _rows(tmp_path, "prices_history").iloc[0]
     assert (row["exchange"], row["kind"], row["price_usd"]) == ("kraken", kind, 67000.5)
+
+
+def test_the_figure_of_an_index_is_not_that_of_its_venues(tmp_path: Path) -> None:
+    """OKX has the index next to the list of the venues that it is made of."""
+    components = [{"exch": venue, "symbol": "BTC/USDT", "wgt": "0.5"} for venue in ("binance", "bybit")]
+    data = {"components": components, "last": "67000.5", "index": "BTC-USDT", "ts": "1772323200000"}
+    with pytest.raises(ArchiveError, match="not recognised"):
+        _import(tmp_path, "okx.json", json.dumps({"code": "0", "msg": "", "data": data}))

@@ -127,26 +127,30 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
     if place is None:
         return _Found([_plain(body)])
     fields, rows = place
-    if rows and isinstance(rows[0], dict) and any(meaning_of(name) == "time" for name in rows[0]):
-        # The time and the figures of a response are not those of its rows, which have their own times.
-        fields = {name: value for name, value in fields.items() if meaning_of(name) in _OF_ALL_ROWS}
-    elif not _are_apart(rows):
-        fields = {name: value for name, value in fields.items() if meaning_of(name) != "time"}
+    if len(rows) > 1 or _have_times(rows):
+        # The figures of a response, and the time where rows have their own, are not those of its rows.
+        kept = (*_OF_ALL_ROWS, "time") if _are_apart(rows) and not _have_times(rows) else _OF_ALL_ROWS
+        fields = {name: value for name, value in fields.items() if meaning_of(name) in kept}
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
     return _Found([{**fields, **row} if isinstance(row, dict) else row for row in rows], notices)
 
 
+def _have_times(rows: list[Any]) -> bool:
+    return bool(rows) and isinstance(rows[0], dict) and any(meaning_of(name) == "time" for name in rows[0])
+
+
 def _are_apart(rows: list[Any]) -> bool:
-    """Return whether rows may be of one time: one row, or each of another market or venue."""
-    if len(rows) < 2:
-        return True
+    """Return whether rows may be of one time: each is of another market or venue."""
     if not all(isinstance(row, dict) for row in rows):
         return False
     names = [name for name in rows[0] if meaning_of(name) in ("symbol", "instrument_name", "exchange")]
     return bool(names) and len({tuple(str(row.get(name)) for name in names) for row in rows}) == len(rows)
 
 
-_OF_ALL_ROWS = (None, "symbol", "exchange", "interval_hours", "instrument_name", "expiry", "strike", "side")
+_OF_ALL_ROWS = (
+    None, "symbol", "exchange", "interval_hours", "instrument_name", "expiry", "strike", "side",
+    "underlying_price",
+)  # fmt: skip
 """Meanings of fields next to a list that are those of each of its rows."""
 _BOOK_SIDES = (("bids", "bid"), ("asks", "ask"))
 
