@@ -511,6 +511,8 @@ def test_candles_of_spot_markets_are_not_those_of_futures(tmp_path: Path) -> Non
         ("binance", "BTCUSDT", 3.0),
         ("bitmex", "XBTUSD", 3.0 / 60_000),  # contracts of one USD
         ("deribit", "BTC-PERPETUAL", 3.0 / 60_000),
+        ("kraken", "PI_XBTUSD", 3.0 / 60_000),
+        ("kraken", "PF_XBTUSD", 3.0),
         ("okx", "BTC-USDT-SWAP", 0.03),  # contracts of 0.01 BTC
         ("okx", "BTC-USDT", None),  # a spot market, or a contract
         ("gateio", "BTC_USDT", None),

@@ -464,6 +464,8 @@ def _book_amount(exchange: str, name: str) -> _Amount | None:
     is_inverse = name.endswith(("USD", "-PERPETUAL")) or "USD_" in name
     if exchange in ("binance", "bitmex", "bybit", "deribit") and is_inverse:
         return amount_of(exchange, name)
+    if exchange == "kraken" and name.upper().startswith(("PI_", "FI_")):
+        return _Amount(1.0, True)
     if exchange not in (*_OF_CONTRACTS, "bitmex"):
         return _Amount(1.0, False)
     return amount_of(exchange, name) if _CLEAR_CONTRACTS.search(name) else None
