@@ -141,6 +141,9 @@ def test_whole_series_in_another_unit_are_found_by_others_that_agree() -> None:
     series, market, _, _ = rows(walks())
     prices = np.full((4, ROWS), 100.0) + np.arange(4)[:, None]
     assert scaled_series(series, market, prices.reshape(-1), kind="price") == []
+    prices[1] = np.nan
+    assert scaled_series(series, market, prices.reshape(-1), kind="price") == []
+    prices[1] = 101.0
     prices[3] *= 2.5
     [fault] = scaled_series(series, market, prices.reshape(-1), kind="price")
     assert (fault.row, fault.rows, round(fault.factor, 3)) == (3 * ROWS, ROWS, round(257.5 / 101.0, 3))

@@ -555,7 +555,7 @@ def _still_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[st
 def _beyond_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
     """Find prices and open interest that no market has had, and two units of a rate that repeats."""
     if name in _EXCHANGED and (rows.values > _MOST_OF_A_VENUE_USD).any():
-        place = int(np.argmax(rows.values))
+        place = int(np.nanargmax(rows.values))
         yield (
             f"{name} of {_described(e, rows.order[place])} is {rows.values[place]:.4g} on "
             f"{shown_time(rows.times[place])}: no venue has had as much"

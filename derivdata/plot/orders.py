@@ -327,6 +327,9 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
+    for column in ("depth_bps", "bid_depth_usd", "ask_depth_usd"):
+        if data[column].dtype.kind not in "fiu":
+            raise TypeError(f"data must have numbers in {column}, got {data[column].dtype}")
     distances = sorted(data["depth_bps"].unique())
     for color, distance in zip(style.shades(len(distances)), distances, strict=True):
         rows = data[data["depth_bps"] == distance].sort_values("time")

@@ -445,6 +445,8 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
         ("analysis.smile.iv", {"fit": "without year_fraction"}),
         ("analysis.smile.svi.convert", {"year_fraction": "tiny"}),
         ("analysis.surface.fit", {"iv_ask": "huge", "weights": "huge"}),
+        ("plot.option_flow", {"trades": "execution as NaN"}),
+        ("plot.orderbook_depth", {"data": "as text"}),
         ("plot.smile", {"fit": "without k_max"}),
         ("plot.smile", {"fit": "without expiry"}),
         ("plot.term_structure", {"engine": "NA", "figsize": "NA"}),

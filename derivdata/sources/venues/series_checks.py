@@ -138,8 +138,8 @@ def series_doubts(
         label = f"{name} of {series['symbol'].iloc[0]}"
         values = _numbers(series, name)
         yield from _still(label, exchange, table, series, values)
-        if table == "oi_history" and np.nanmedian(values) > _MOST_OI_USD:
-            yield f"{label} is {np.nanmedian(values):.4g}, by the median row: no venue has had as much"
+        if table == "oi_history" and (middle := float(series[name].median())) > _MOST_OI_USD:
+            yield f"{label} is {middle:.4g}, by the median row: no venue has had as much"
         if table == PAYMENTS:
             yield from _large_rates(label, exchange, series, values)
             yield from _repeated_rates(label, series, values)
