@@ -356,7 +356,7 @@ def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) ->
         assert np.isfinite(found[f"{name}_low{unit}"]) == told
         assert np.isfinite(found[f"{name}_high{unit}"]) == told
     assert np.isfinite(found["difference_bps"])
-    words = carry_section._said(found, 2, 30.0)
+    words = carry_section._record_words(found, 2, 30.0)
     assert ("agree" in words, "confidence" in words) == (told, told)
     assert f"{2 * decisions} picks" in words
     assert "nan" not in words
