@@ -358,7 +358,7 @@ def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) ->
     assert np.isfinite(found["difference_bps"])
     words = carry_section._record_words(found, 2, 30.0)
     assert ("agree" in words, "confidence" in words) == (told, told)
-    assert f"{2 * decisions} picks" in words
+    assert f"{2 * decisions} selections" in words
     assert "nan" not in words
 
 
