@@ -417,7 +417,7 @@ def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
         (tmp_path / "archive.json").write_bytes(b"{")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(manifest.manifests, "save", interrupted)
+    monkeypatch.setattr(manifest, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         archive.append(FUNDING, rates(["ETH"]))
 
