@@ -197,8 +197,6 @@ TABLES_OF = {("volume", "oi_ratio"): "volume_oi_ratio"}
 def fetched(family: str, name: str, *args: Any, cassette: str = "", **kwargs: Any) -> Any:
     with playing(cassette or f"{family}_{name}"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*dropped: it is half-open", DataNotice)
-        # The bodies of the API document give every symbol the price of BTC.
-        warnings.filterwarnings("ignore", ".*no market has had such a price", DataNotice)
         return getattr(getattr(dd, family), name)(*args, **kwargs)
 
 
