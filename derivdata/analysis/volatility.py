@@ -485,7 +485,7 @@ def implied_minus_realised(
     Raises
     ------
     ValueError, TypeError
-        No dim ``time``, a volatility in another unit, or a window that is no length of time above 0.
+        No dim ``time``, a volatility in another unit, or a window that is not a positive length of time.
     """
     implied = _decimal(implied, "implied")
     realised = _by_end(_decimal(realised, "realised"))

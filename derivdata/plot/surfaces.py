@@ -281,8 +281,8 @@ class Card:
         image = base64.b64encode(self.picture).decode()
         drawn = f'<img alt="{escape(self.title)}" src="data:image/png;base64,{image}">' if image else ""
         table = self.table.to_html(index=False, border=0, na_rep="")
-        beside = "display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1em"
-        return f'<div><b>{escape(self.title)}</b><br>{facts}<div style="{beside}">{drawn}{table}</div></div>'
+        flex = "display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1em"
+        return f'<div><b>{escape(self.title)}</b><br>{facts}<div style="{flex}">{drawn}{table}</div></div>'
 
 
 @figure_function

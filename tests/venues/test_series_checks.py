@@ -173,3 +173,14 @@ def test_prices_of_large_coins_in_thousands_are_contradictions() -> None:
     assert contradictions([State(item, 0, mark=9e7, index_price=9e7)]) == {0: ["mark", "index_price"]}
     other = item._replace(quote="IDR")
     assert contradictions([State(other, 0, mark=1.5e9, index_price=1.5e9)]) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-08-01", "2026-08-01T00:00:00", "2026-08-01T00:00:00.000Z", "2026-08-01T02:00:00+02:00"]
+)
+def test_the_end_of_a_window_is_read_from_any_iso_text(text: str) -> None:
+    """Requests state times with and without milliseconds and a zone. The request states no limit."""
+    paging = Paging(descending=True, start="", end="effectiveBeforeOrAt", unit="iso", limit=1000)
+    window = PageWindow.of(paging, {"effectiveBeforeOrAt": text})
+    assert window == PageWindow(None, 1_785_542_400_000_000, None, is_newest_first=True)
+    assert PageWindow.of(paging, {"effectiveBeforeOrAt": "latest"}) is None

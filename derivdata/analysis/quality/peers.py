@@ -352,12 +352,12 @@ def rows_of_other_symbols(
 ) -> Array:
     """Count the rows of each series that are another symbol's of its venue, in runs of `_RUN` and more.
 
-    Values that a series has often, as at its floor, tell nothing and are passed over.
+    Values that a series has often, as at its floor, are no evidence and are skipped.
 
     Parameters
     ----------
     columns
-        What is examined of the table.
+        Columns of the table to compare.
     place
         Place of each row among the points of all series, one series after the other; −1 of duplicates.
     length

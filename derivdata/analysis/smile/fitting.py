@@ -88,7 +88,7 @@ def _fit_rung(
         raw, ended = fit_ssvi(part)
     else:
         raw = _line(part)
-    # A slice without a finite variance in the middle of its quotes is no fit.
+    # A slice without a finite variance in the middle of its quotes is not a fit.
     failed = ~np.isfinite(total_variance((part.k_min + part.k_max) / 2.0, raw))
     fitted.method[rows[failed]] = Method.NONE
     for target, value in zip(fitted.raw, raw, strict=True):

@@ -90,7 +90,7 @@ _OPEN_SECONDS = 10.0
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
 _CONNECTION_WINDOW = pd.Timedelta(5, "min")
-_STABLE = pd.Timedelta(1, "min")  # duration of a connection after which failures are counted anew
+_STABLE = pd.Timedelta(1, "min")  # duration of a connection after which the count of failures restarts
 _PING = pd.Timedelta(10, "s")
 _UNREAD = pd.Timedelta(20, "s")
 """Maximum time without a readable frame, from the start of a channel or after a bad frame."""

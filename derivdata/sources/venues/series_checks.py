@@ -1,8 +1,8 @@
 """Faults that the rows of one venue's series show without other venues.
 
 `row_faults` finds rows that cannot be right next to the rows before and after them. `series_doubts` finds
-what is rarely right: values that do not change, rates above the venue's own cap or above all recorded ones.
-A collector refuses rows with faults, and names doubts; `derivdata.venues.read` names both.
+unlikely rows: values that do not change, and rates above the venue's own cap or above all recorded rates.
+A collector rejects rows with faults and reports doubts. `derivdata.venues.read` reports both.
 """
 
 from __future__ import annotations
@@ -171,12 +171,10 @@ class PageWindow(NamedTuple):
 
 
 def _parameter(text: str, unit: str) -> int | None:
-    """Return the time [µs] of a parameter; None where it is none."""
+    """Return the time [µs] of a parameter, or None if the text is not a time."""
     if unit == "iso":
         try:
-            return times.us(
-                pd.Timestamp(text).tz_localize("UTC") if text[-6:].count(":") < 1 else pd.Timestamp(text)
-            )
+            return times.us(times.instant(text))
         except ValueError:
             return None
     per_us = {"s": 1_000_000.0, "ms": 1000.0, "ns": 0.001}[unit]

@@ -248,7 +248,7 @@ _ROUNDED = re.compile(r"\d(\.\d{0,6})?e\+?1[2-8]", re.IGNORECASE)
 
 
 def _with_all_digits(text: str) -> str:
-    """Return a text unless it is a number of which a spreadsheet rounded digits away, which is no time."""
+    """Return a text, marked as rounded if a spreadsheet has rounded digits of the number away."""
     return f"rounded {text}" if _ROUNDED.fullmatch(text) else text
 
 
