@@ -25,7 +25,8 @@ DELETED = (
 @pytest.fixture
 def archive(tmp_path: Path) -> Iterator[Archive]:
     filled = open_archive(tmp_path / "mine")
-    filled.append(FUNDING, rates())
+    of_okx = rates(venues=["okx"], plus=0.5)  # equal rates of two venues would give a notice of a copy
+    filled.append(FUNDING, pd.concat([rates(venues=["binance"]), of_okx], ignore_index=True))
     yield filled
     dd.disconnect()
 
