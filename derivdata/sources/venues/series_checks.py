@@ -416,11 +416,11 @@ def _spacing(table: str, rows: pd.DataFrame) -> Iterator[str]:
     if is_off.any():
         yield (
             f"{int(is_off.sum())} of {len(stamps)} rows of {symbol} are off the {step_text(length)} grid, "
-            f"first {shown_time(int(stamps[is_off].min()))}"
+            f"first {shown_time(int(np.min(stamps[is_off])))}"
         )
         return
     runs = grid_runs(
-        np.zeros(len(stamps), dtype=np.int64), stamps, int(stamps.min()), int(stamps.max()), length
+        np.zeros(len(stamps), dtype=np.int64), stamps, int(np.min(stamps)), int(np.max(stamps)), length
     )
     if runs.rows.size:
         yield (
