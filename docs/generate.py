@@ -22,8 +22,7 @@ from formats_page import losses
 
 from derivdata import tables, venues
 from derivdata.matrix import FETCHERS
-from derivdata.sources.venues.coverage import coverage_of
-from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.registry import VENUES, coverage_of
 from derivdata.tables.definitions import OPEN_TABLES
 from derivdata.tables.endpoints import ENDPOINTS, Endpoint, Param
 from derivdata.tables.schema import Column, OpenTable, Table

@@ -277,8 +277,7 @@ def _venues(arguments: argparse.Namespace) -> None:
     from derivdata.sources import venues
     from derivdata.sources.collect.files import checked_on
     from derivdata.sources.collect.histories import chosen_venues
-    from derivdata.sources.venues.coverage import coverage_of
-    from derivdata.sources.venues.registry import VENUES
+    from derivdata.sources.venues.registry import VENUES, coverage_of
 
     names = chosen_venues(arguments.venues, unconfirmed=True)
     if arguments.action == "check":

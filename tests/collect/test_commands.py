@@ -22,8 +22,7 @@ from derivdata.sources.collect.files import checked_on, is_collected, keep_check
 from derivdata.sources.collect.read_through import open_venues
 from derivdata.sources.collect.reporting import Minute, late, status
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.coverage import coverage_of
-from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.registry import VENUES, coverage_of
 from derivdata.tables import TABLES
 from derivdata.tables.contracts import HIP3_DEXES as DEXES
 from tests.collect.fakes import Fakes, SimulatedClock

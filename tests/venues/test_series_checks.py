@@ -8,8 +8,7 @@ import pytest
 
 from derivdata import tables
 from derivdata.sources.venues.endpoint import Paging
-from derivdata.sources.venues.record_types import Instrument, OiPoint, State
-from derivdata.sources.venues.relations import contradictions
+from derivdata.sources.venues.record_types import Instrument, OiPoint, State, contradictions
 from derivdata.sources.venues.series_checks import (
     PageWindow,
     body_doubts,

@@ -11,8 +11,7 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Book, Fault, Figures, Listed, Paid, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Book, Fault, Figures, Listed, Paid, Wire, refusal, spelled
 from derivdata.tables import contract
 
 

@@ -8,7 +8,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import books, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Book, Figures, Listed, Paid, WordedBody, refusal, spelled
+from derivdata.sources.venues.wire import Book, Figures, Listed, Paid, WordedBody, refusal, spelled
 
 _HOUR_MS = 3_600_000
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVICE_UNAVAILABLE": "busy", "MAINTENANCE": "busy"}

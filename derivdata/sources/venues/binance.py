@@ -44,7 +44,7 @@ from derivdata.sources.venues.record_types import (
     Records,
     Taken,
 )
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Bargain,
     Book,
     Fault,
@@ -53,10 +53,12 @@ from derivdata.sources.venues.shapes import (
     Listed,
     Paid,
     Sided,
+    Stamp,
+    Wire,
+    expiry_in,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.tables import contract
 
 _OPTION_MARK = spelled(

@@ -12,7 +12,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import books, contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.shapes import Book, Figures, Listed, NumberedBody, Paid, refusal, spelled
+from derivdata.sources.venues.wire import Book, Figures, Listed, NumberedBody, Paid, refusal, spelled
 
 _REASONS = {100410: "limit", 109415: "busy", 109500: "busy"}
 _ALIASES = {"NEIROCTO": "NEIRO", "TRUMPSOL": "TRUMP", "MONAD": "MON", "LIGHTER": "LIT"}

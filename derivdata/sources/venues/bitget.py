@@ -8,8 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.margin_terms import bitget_tiers
 from derivdata.sources.venues.readers import (
+    bitget_tiers,
     books,
     candles,
     closed,
@@ -21,7 +21,7 @@ from derivdata.sources.venues.readers import (
 )
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Book,
     Closed,
     CodedBody,
@@ -29,10 +29,11 @@ from derivdata.sources.venues.shapes import (
     Listed,
     Paid,
     Sided,
+    Stamp,
+    Wire,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Stamp, Wire
 from derivdata.tables import contract
 
 

@@ -14,8 +14,7 @@ from functools import partial
 from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Fault, Figures, Paid, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Fault, Figures, Paid, Wire, refusal, spelled
 from derivdata.tables import contract
 
 _ALIASES = {"XBT": "BTC"}

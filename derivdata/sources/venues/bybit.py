@@ -22,11 +22,18 @@ from derivdata.sources.venues.endpoint import (
     Venue,
     VenueEndpoint,
 )
-from derivdata.sources.venues.margin_terms import bybit_loans
-from derivdata.sources.venues.readers import books, candles, closed, contracts, payments, positioning
+from derivdata.sources.venues.readers import (
+    books,
+    bybit_loans,
+    candles,
+    closed,
+    contracts,
+    payments,
+    positioning,
+)
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Book,
     Closed,
     Fault,
@@ -35,10 +42,12 @@ from derivdata.sources.venues.shapes import (
     Listed,
     Paid,
     Sided,
+    Stamp,
+    Wire,
+    expiry_in,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.tables import contract
 
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}

@@ -8,8 +8,7 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import candles, contracts
 from derivdata.sources.venues.reading import Reading, named
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.shapes import Fault, Listed, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Fault, Listed, Wire, refusal, spelled
 
 _REASONS = {"Public rate limit exceeded": "limit", "Internal server error": "busy"}
 

@@ -11,8 +11,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Figures, Listed, NumberedBody, refusal, spelled
-from derivdata.sources.venues.wire import Data, Stamp, Wire
+from derivdata.sources.venues.wire import Data, Figures, Listed, NumberedBody, Stamp, Wire, refusal, spelled
 from derivdata.tables import contract
 
 _REASONS = {42901: "limit", 40101: "refused", 50001: "busy"}

@@ -25,17 +25,19 @@ from derivdata.sources.venues.record_types import (
     Records,
     from_columns,
 )
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Bargain,
     Book,
     Figures,
     Greeks,
     Listed,
     RefusedBody,
+    Stamp,
+    Wire,
+    expiry_in,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Stamp, Wire, expiry_in
 from derivdata.support import times
 
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}

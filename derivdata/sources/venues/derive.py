@@ -16,17 +16,17 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Figures,
     Greeks,
     Listed,
     Paid,
     RefusedBody,
+    Wire,
     keyed,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Wire
 
 _REASONS = {-32000: "limit", -32100: "limit", 429: "limit", -32603: "busy"}
 

@@ -10,19 +10,19 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import books, closed_rows, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Book,
     Closed,
     Fault,
     Level,
     Paid,
+    Wire,
     leaf,
     many,
     placed,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Wire
 
 
 class _Reason(Wire):

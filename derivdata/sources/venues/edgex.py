@@ -21,8 +21,7 @@ from derivdata.sources.venues.endpoint import (
 from derivdata.sources.venues.readers import books, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records
-from derivdata.sources.venues.shapes import Book, CodedBody, Figures, Level, Paid, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Book, CodedBody, Figures, Level, Paid, Wire, refusal, spelled
 from derivdata.support.forking import DECODERS
 
 

@@ -13,8 +13,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Fault, Figures, Paid, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Fault, Figures, Paid, Wire, refusal, spelled
 
 _SIDES = 2.0
 

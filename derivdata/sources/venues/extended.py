@@ -12,8 +12,7 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.readers import closed, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records
-from derivdata.sources.venues.shapes import Closed, Fault, Figures, Level, Paid, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Closed, Fault, Figures, Level, Paid, Wire, refusal, spelled
 
 
 class _Reason(Wire):

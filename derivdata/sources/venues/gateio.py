@@ -16,11 +16,10 @@ from typing import Any, Generic, Literal
 import msgspec
 
 from derivdata.sources.venues.endpoint import PRICE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.margin_terms import gate_tiers
-from derivdata.sources.venues.readers import books, payments
+from derivdata.sources.venues.readers import books, gate_tiers, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, Taken
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Book,
     Fault,
     Figures,
@@ -29,10 +28,11 @@ from derivdata.sources.venues.shapes import (
     Paid,
     RefusedBody,
     Sided,
+    Stamp,
+    Wire,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Stamp, Wire
 
 _SIZE = str | float
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVER_ERROR": "busy", "TOO_BUSY": "busy"}

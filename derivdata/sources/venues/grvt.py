@@ -13,8 +13,7 @@ from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, Venue
 from derivdata.sources.venues.readers import contracts
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Payment, Records
-from derivdata.sources.venues.shapes import Figures, Level, Listed, NumberedBody, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Figures, Level, Listed, NumberedBody, Wire, refusal, spelled
 
 _PERCENT = 100.0
 _HOUR_US = 3_600_000_000

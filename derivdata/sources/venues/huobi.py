@@ -17,8 +17,7 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Socket, Strea
 from derivdata.sources.venues.readers import contracts, payments, positioning, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Records, State, StatedRate
-from derivdata.sources.venues.shapes import Fault, Figures, Listed, Paid, Sided, refusal, spelled
-from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.sources.venues.wire import Fault, Figures, Listed, Paid, Sided, Stamp, Wire, refusal, spelled
 from derivdata.support.forking import DECODERS
 
 _HOUR_US = 3_600_000_000

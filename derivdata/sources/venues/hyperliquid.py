@@ -21,8 +21,7 @@ from derivdata.sources.venues.endpoint import Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.readers import payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State, StatedRate
-from derivdata.sources.venues.shapes import Figures, Level, Paid, many, spelled
-from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.sources.venues.wire import Figures, Level, Paid, Stamp, Wire, many, spelled
 from derivdata.tables.contracts import HIP3_DEXES, hip3_contract
 
 _HOUR_US = 3_600_000_000

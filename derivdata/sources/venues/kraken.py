@@ -18,20 +18,22 @@ from derivdata.sources.venues.endpoint import DATED, STATE_TABLES, Paging, Venue
 from derivdata.sources.venues.readers import closed, closed_rows, contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiBar, OiPoint, Records
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
+    NUMBER,
     Closed,
     Fault,
     Figures,
     Listed,
     Paid,
     Sided,
+    Stamp,
+    Wire,
     leaf,
     many,
     placed,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import NUMBER, Stamp, Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
 _REASONS = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}

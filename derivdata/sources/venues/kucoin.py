@@ -12,12 +12,10 @@ from typing import ClassVar
 import msgspec
 
 from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueEndpoint
-from derivdata.sources.venues.margin_terms import kucoin_tiers
-from derivdata.sources.venues.readers import books, candles, states
+from derivdata.sources.venues.readers import books, candles, kucoin_tiers, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State, StatedRate
-from derivdata.sources.venues.shapes import Book, CodedBody, Figures, Paid, many, refusal, spelled
-from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.sources.venues.wire import Book, CodedBody, Figures, Paid, Stamp, Wire, many, refusal, spelled
 from derivdata.tables import contract
 
 _HOUR_MS = 3_600_000

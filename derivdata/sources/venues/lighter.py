@@ -24,8 +24,7 @@ from derivdata.sources.venues.endpoint import (
 )
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records, State
-from derivdata.sources.venues.shapes import Figures, Level, NumberedBody, keyed, refusal, spelled
-from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.sources.venues.wire import Figures, Level, NumberedBody, Stamp, Wire, keyed, refusal, spelled
 from derivdata.support.forking import DECODERS
 
 _PERCENT = 100.0

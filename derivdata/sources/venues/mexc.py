@@ -8,8 +8,7 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueE
 from derivdata.sources.venues.readers import contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Figures, Listed, NumberedBody, Paid, refusal, spelled
-from derivdata.sources.venues.wire import Stamp
+from derivdata.sources.venues.wire import Figures, Listed, NumberedBody, Paid, Stamp, refusal, spelled
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 

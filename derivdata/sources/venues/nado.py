@@ -11,8 +11,7 @@ from functools import partial
 from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Payment, Records
-from derivdata.sources.venues.shapes import Fault, Figures, keyed, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Fault, Figures, Wire, keyed, refusal, spelled
 
 _DAY_HOURS = 24.0
 _X18 = 1e18

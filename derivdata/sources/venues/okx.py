@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from derivdata.sources.venues.endpoint import DATED, RATE_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
-from derivdata.sources.venues.margin_terms import okx_loans, okx_tiers
 from derivdata.sources.venues.readers import (
     Reader,
     books,
     candles,
     contracts,
+    okx_loans,
+    okx_tiers,
     option_trades,
     options,
     payments,
@@ -32,19 +33,22 @@ from derivdata.sources.venues.record_types import (
     StatedRate,
     Taken,
 )
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     Bargain,
     Book,
     CodedBody,
+    Data,
     Figures,
     Greeks,
     Listed,
     Paid,
     Sided,
+    Stamp,
+    Wire,
+    expiry_in,
     refusal,
     spelled,
 )
-from derivdata.sources.venues.wire import Data, Stamp, Wire, expiry_in
 from derivdata.tables.contracts import option_coins
 
 _HOUR_US = 3_600_000_000

@@ -14,8 +14,17 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, Paging, Venue, VenueE
 from derivdata.sources.venues.readers import Reader, books, closed, contracts, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.shapes import Book, Closed, Figures, Listed, WordedBody, refusal, spelled
-from derivdata.sources.venues.wire import Stamp, Wire
+from derivdata.sources.venues.wire import (
+    Book,
+    Closed,
+    Figures,
+    Listed,
+    Stamp,
+    Wire,
+    WordedBody,
+    refusal,
+    spelled,
+)
 
 T = TypeVar("T")
 _OLD_HOURS = 8.0

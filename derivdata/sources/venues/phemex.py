@@ -12,7 +12,7 @@ from derivdata.sources.venues.endpoint import RATE_TABLES, STATE_TABLES, Paging,
 from derivdata.sources.venues.readers import books, contracts, payments, states
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument
-from derivdata.sources.venues.shapes import Book, Figures, Listed, NumberedBody, Paid, refusal, spelled
+from derivdata.sources.venues.wire import Book, Figures, Listed, NumberedBody, Paid, refusal, spelled
 from derivdata.tables import contract
 
 _HOUR_SECONDS = 3600

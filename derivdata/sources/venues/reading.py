@@ -25,10 +25,12 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
     Taken,
+    contradictions,
     from_columns,
+    told,
+    without,
 )
-from derivdata.sources.venues.relations import contradictions, told, without
-from derivdata.sources.venues.shapes import (
+from derivdata.sources.venues.wire import (
     OPTIONAL,
     Figures,
     Greeks,

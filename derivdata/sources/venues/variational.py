@@ -12,7 +12,7 @@ from functools import partial
 from derivdata.sources.venues.endpoint import STATE_TABLES, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Figures, WordedBody, refusal, spelled
+from derivdata.sources.venues.wire import Figures, WordedBody, refusal, spelled
 
 _HOUR_S = 3600.0
 _YEAR_HOURS = 8760.0

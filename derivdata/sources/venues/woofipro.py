@@ -11,8 +11,7 @@ from derivdata.sources.venues.endpoint import PRICE_TABLES, RATE_TABLES, Paging,
 from derivdata.sources.venues.readers import contracts, payments
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Records
-from derivdata.sources.venues.shapes import Fault, Figures, Listed, Paid, refusal, spelled
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Fault, Figures, Listed, Paid, Wire, refusal, spelled
 
 _HOUR_US = 3_600_000_000
 
