@@ -12,7 +12,7 @@ from unittest import mock
 import pandas as pd
 
 from derivdata import collect
-from derivdata.sources.collect import files, session
+from derivdata.sources.collect import session
 from derivdata.sources.collect import session as clocks
 from derivdata.sources.venues.registry import VENUES
 
@@ -44,7 +44,7 @@ def venues() -> Iterator[None]:
             mock.patch.object(collect, "Collector", partial(collect.Collector, **there)),
             mock.patch.object(collect, "backfill", partial(collect.backfill, **there)),
             mock.patch.object(session, "VenueSession", asked),
-            mock.patch.object(files, "keep_checks"),
+            mock.patch.object(session, "keep_checks"),
         ):
             yield
 

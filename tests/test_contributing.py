@@ -54,7 +54,7 @@ def largest(symbol: str) -> pd.DataFrame:
         lambda a: tables.TABLES["oi_largest"].rows(a.body.data, symbol=a.body.symbol, time=a.as_of),
     )
 ''',
-    "derivdata/sources/service/answers/oi_volume.py": """
+    "derivdata/sources/service/answers/perpetuals.py": """
 def largest(context: RequestContext) -> dict[str, Any]:
     now = market.oi_at(context.view, context.view.now)[context.params["symbol"]]
     rows = pd.DataFrame({"exchange": [now.idxmax()], "open_interest_usd": [float(now.max())]})

@@ -9,7 +9,7 @@ import pkgutil
 
 import derivdata
 from derivdata import errors
-from derivdata.sources.service.refusal import Refusal
+from derivdata.sources.service.data.store import Refusal
 
 
 def every_exception() -> set[type[BaseException]]:

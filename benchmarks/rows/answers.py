@@ -16,7 +16,7 @@ from derivdata.sources import sample
 from derivdata.sources.service.answers import ANSWERS, encoding
 from derivdata.sources.service.answers.encoding import RequestContext
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.http import query
+from derivdata.sources.service.http import access
 from derivdata.tables import endpoints
 from tests.service import slow_answers
 
@@ -34,7 +34,7 @@ def _ask(path: str, **texts: str) -> _Ask:
     endpoint = _ENDPOINTS[path]
 
     def ask(view: View) -> Any:
-        params = query.parse(endpoint, texts, view.exchanges)
+        params = access.parse(endpoint, texts, view.exchanges)
         return encoding.encoded(endpoint, RequestContext(view, "team", params), ANSWERS[path])
 
     return ask
@@ -87,7 +87,7 @@ def _equal(folder: Path, pandas: Callable[[], Any]) -> Check:
     view = View(store, store.now)
     body = ANSWERS["/oi/exchange-totals"](
         RequestContext(
-            view, "team", query.parse(_ENDPOINTS["/oi/exchange-totals"], {"range": "90d"}, view.exchanges)
+            view, "team", access.parse(_ENDPOINTS["/oi/exchange-totals"], {"range": "90d"}, view.exchanges)
         )
     )
     ours = sum(row["total_open_interest_usd"] for row in msgspec.json.decode(body["data"]))

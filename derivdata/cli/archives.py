@@ -182,13 +182,13 @@ def _serve(arguments: argparse.Namespace) -> None:
 
     now = None if arguments.now is None else times.instant(arguments.now, "--now")
     if arguments.mcp:
-        from derivdata.sources.service.mcp import server
+        from derivdata.sources.service import mcp
 
         for name in ("host", "port", "key", "key_file", "keyless", "allow_host", "workers", "page"):
             if getattr(arguments, name) != arguments.default_of(name):
                 option = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{option} needs a port, which --mcp does not open; omit one of them")
-        server.serve_mcp(arguments.source, now=now, live=arguments.live)
+        mcp.serve_mcp(arguments.source, now=now, live=arguments.live)
         return
     service.serve(
         arguments.source,

@@ -275,8 +275,8 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
 
 def _venues(arguments: argparse.Namespace) -> None:
     from derivdata.sources import venues
-    from derivdata.sources.collect.files import checked_on
     from derivdata.sources.collect.histories import chosen_venues
+    from derivdata.sources.collect.session import checked_on
     from derivdata.sources.venues.registry import VENUES, coverage_of
 
     names = chosen_venues(arguments.venues, unconfirmed=True)
@@ -292,8 +292,13 @@ def _venues(arguments: argparse.Namespace) -> None:
 
 def _check(names: Sequence[str], out: Path | None, bodies: Path | None) -> None:
     from derivdata.sources.collect.checking import check_venues, verdicts_of_tables
-    from derivdata.sources.collect.files import keep_checks, write_checks
-    from derivdata.sources.collect.session import MachineClock, VenueSession, shared_by_host
+    from derivdata.sources.collect.session import (
+        MachineClock,
+        VenueSession,
+        keep_checks,
+        shared_by_host,
+        write_checks,
+    )
     from derivdata.sources.venues.registry import VENUES
 
     clock = MachineClock()

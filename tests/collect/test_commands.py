@@ -18,10 +18,9 @@ from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect import Collector, backfill
 from derivdata.sources.collect.checking import check_venues
-from derivdata.sources.collect.files import checked_on, is_collected, keep_checks
 from derivdata.sources.collect.read_through import open_venues
 from derivdata.sources.collect.reporting import Minute, late, status
-from derivdata.sources.collect.session import VenueSession
+from derivdata.sources.collect.session import VenueSession, checked_on, is_collected, keep_checks
 from derivdata.sources.venues.registry import VENUES, coverage_of
 from derivdata.tables import TABLES
 from derivdata.tables.contracts import HIP3_DEXES as DEXES
@@ -205,7 +204,7 @@ def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(m
 
 def test_a_check_of_venues_at_one_address_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hyperliquid and a market at its address: a second that one spends, the other waits for."""
-    monkeypatch.setattr("derivdata.sources.collect.files.keep_checks", lambda *_: None)
+    monkeypatch.setattr("derivdata.sources.collect.session.keep_checks", lambda *_: None)
     found: list[list[VenueSession]] = []
 
     def check(sessions: list[VenueSession], **_: Any) -> pd.DataFrame:

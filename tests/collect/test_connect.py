@@ -18,7 +18,7 @@ import requests
 import derivdata as dd
 from derivdata.errors import ArchiveError, DataNotice, NetworkError, NotConnected, NotFound
 from derivdata.sources.archive import open_archive
-from derivdata.sources.collect import files, read_through
+from derivdata.sources.collect import read_through, session
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.query import Query
 from derivdata.sources.service import server
@@ -285,9 +285,9 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.Monk
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ArchiveError, match=r'name a folder, dd\.connect\("venues", archive=\.\.\.\)'):
         read_through.open_venues()
-    assert files.checked_on() == {}
+    assert session.checked_on() == {}
     with pytest.raises(ArchiveError, match="set DERIVDATA_DATA_DIR"):
-        files.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
+        session.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
 
 
 def test_venues_whose_open_interest_is_not_polled_are_named_once(fakes: Fakes) -> None:

@@ -284,7 +284,7 @@ def test_every_column_of_instants_may_hold_text() -> None:
 _ALLOWED = {
     "derivdata/support/times.py",
     "derivdata/support/plain_data.py",
-    "derivdata/sources/sample/trading_hours.py",  # a session is of the exchange's own wall clock
+    "derivdata/sources/sample/universe.py",  # a session is of the exchange's own wall clock
 }
 
 

@@ -25,9 +25,9 @@ import pytest
 import requests
 
 from derivdata.sources import service
+from derivdata.sources.service.data.store import Refusal
 from derivdata.sources.service.http import access
 from derivdata.sources.service.http.access import Keys
-from derivdata.sources.service.refusal import Refusal
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import ROOT
 from tests.reliability.promises import SOAK, count

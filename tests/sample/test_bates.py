@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from derivdata.sources.sample.options import bates
-from derivdata.sources.sample.options.bates import (
+from derivdata.sources.sample import option_model
+from derivdata.sources.sample.option_model import (
     PUBLISHED,
     Bates,
     expected_variance,
@@ -27,7 +27,7 @@ def log_mgf(model: Bates, z: Any, years: Any) -> Any:
     """``ln E[e^(zx)]`` at complex z, jumps included."""
     jump = np.exp(model.jump_mean * z + 0.5 * model.jump_deviation**2 * z * z)
     jumps = model.jumps_per_year * years * (jump - 1.0 - model.compensator * z)
-    return bates._log_mgf_heston(model, z, years) + jumps
+    return option_model._log_mgf_heston(model, z, years) + jumps
 
 
 SCALES = (1.0, 2.14, 5.22)

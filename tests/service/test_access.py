@@ -10,8 +10,8 @@ import requests
 
 from derivdata.sources import service
 from derivdata.sources.service.answers import ANSWERS
+from derivdata.sources.service.data.store import Refusal
 from derivdata.sources.service.http.access import Keys, RateLimit
-from derivdata.sources.service.refusal import Refusal
 from derivdata.tables import endpoints
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller, serving

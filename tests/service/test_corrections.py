@@ -11,7 +11,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.service.data import running_answer as corrections
+from derivdata.sources.service.data import store as corrections
 from tests.archive.rates import START, rates
 from tests.service.conftest import serving
 

@@ -21,7 +21,6 @@ from starlette.types import Receive, Scope, Send
 from derivdata.sources import service
 from derivdata.sources.query import Query
 from derivdata.sources.service import server
-from derivdata.sources.service.http import connections
 from derivdata.sources.service.http.responses import UnsentBodies
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE
@@ -142,7 +141,7 @@ def test_a_client_that_takes_nothing_is_closed() -> None:
         gone.set()
 
     listener = server._listen("127.0.0.1", 0)
-    running = server._Server(connections.config(app, request_seconds=0.2), listener)
+    running = server._Server(server.config(app, request_seconds=0.2), listener)
     running.start()
     try:
         with socket.create_connection(listener.getsockname(), timeout=PATIENCE) as line:
@@ -211,7 +210,7 @@ def test_a_request_under_way_when_the_service_ends_is_told_so() -> None:
 )
 def test_who_takes_a_byte_in_time_is_left_alone(counts: list[tuple[int, int]], aborted: bool) -> None:
     """It is looked at each 20 s; 30 without a byte are too many."""
-    protocol = connections._TimedProtocol.__new__(connections._TimedProtocol)
+    protocol = server._TimedProtocol.__new__(server._TimedProtocol)
     protocol._counted = Mock(**{"counts.side_effect": counts, "is_closing.return_value": False})
     protocol._loop = Mock(**{"time.side_effect": [20.0 * n for n in range(1, 9)]})
     protocol._taken, protocol._taken_at, protocol._arriving_since = 0, 0.0, None
@@ -231,7 +230,7 @@ def test_bytes_that_the_kernel_still_holds_are_not_taken() -> None:
             ours, _ = listener.accept()
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
             transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
-            counted = connections._CountedTransport(transport)
+            counted = server._CountedTransport(transport)
             counted.write(b"x" * 100_000)
             taken, untaken = counted.counts()
             assert transport.get_write_buffer_size() == 0

@@ -14,8 +14,8 @@ import pytest
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.sources import service
-from derivdata.sources.service.mcp import server as mcp_server_module
-from derivdata.sources.service.mcp.server import mcp_server
+from derivdata.sources.service import mcp as mcp_server_module
+from derivdata.sources.service.mcp import mcp_server
 from derivdata.tables import endpoints
 from tests.service import market
 from tests.service.memory_store import MemoryStore

@@ -10,8 +10,8 @@ import pytest
 
 from derivdata.sources import sample
 from derivdata.sources.query import Query
-from derivdata.sources.service.data.running_answer import Cancelled
-from derivdata.sources.service.data.venue_totals import totals
+from derivdata.sources.service.data.market import totals
+from derivdata.sources.service.data.store import Cancelled
 from derivdata.sources.service.data.view import Series, StoredColumn, View
 from derivdata.sources.service.data.windows import resolve
 from tests.service import market

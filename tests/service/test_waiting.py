@@ -13,7 +13,7 @@ import pandas as pd
 
 from derivdata.sources import service
 from derivdata.sources.query import Query
-from derivdata.sources.service.data import running_answer
+from derivdata.sources.service.data.store import Cancelled, check
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore
@@ -40,8 +40,8 @@ class SlowStore(MemoryStore):
         self.count("reads")
         try:
             while not self.may.wait(0.01):
-                running_answer.check()
-        except running_answer.Cancelled:
+                check()
+        except Cancelled:
             self.count("cancelled")
             raise
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from derivdata.sources.service.data import running_answer
+from derivdata.sources.service.data import store
+from derivdata.sources.service.data.store import Refusal
 from derivdata.sources.service.http.responses import EncodedBody, Job, WorkQueue
-from derivdata.sources.service.refusal import Refusal
 from tests.service.conftest import PATIENCE
 
 
@@ -31,7 +31,7 @@ class Work:
                 self.started.append(name)
                 self.change.notify_all()
             while name not in self.allowed and not self.over and not self.may.acquire(timeout=0.01):
-                running_answer.check()
+                store.check()
             return EncodedBody(name.encode())
 
         return make

@@ -13,13 +13,11 @@ from derivdata.errors import ArchiveError, DerivdataError, NetworkError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import Poll
+from derivdata.sources.collect.bulk import LIQUIDATIONS, Poll, has_two_paths, without_other_path
 from derivdata.sources.collect.contracts import changed
-from derivdata.sources.collect.files import QUARANTINE, Quarantine
-from derivdata.sources.collect.liquidations import LIQUIDATIONS, has_two_paths, without_other_path
 from derivdata.sources.collect.polling import Refills, VenuePolls, until_next_minute
 from derivdata.sources.collect.reporting import Alerts, Minute
-from derivdata.sources.collect.session import Clock, MachineClock, Stopped
+from derivdata.sources.collect.session import QUARANTINE, Clock, MachineClock, Quarantine, Stopped
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS, INSTRUMENTS
 from derivdata.sources.query import Query

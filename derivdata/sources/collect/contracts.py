@@ -16,9 +16,8 @@ from derivdata.client.transport.keyless import Unreachable
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.questions import hold_list
-from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession
+from derivdata.sources.collect.session import ContractList, Contracts, Stopped, VenueSession, is_collected
 from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.tabulation import frames

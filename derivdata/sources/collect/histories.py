@@ -12,8 +12,16 @@ from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.bulk import (
+    LIQUIDATIONS,
+    answered_requests,
+    covers_all,
+    has_two_paths,
+    liquidations,
+    walks_of,
+    without_other_path,
+)
 from derivdata.sources.collect.contracts import list_contracts
-from derivdata.sources.collect.files import QUARANTINE, Quarantine, is_collected
 from derivdata.sources.collect.history_rows import (
     OF_KINDS,
     TABLES,
@@ -23,24 +31,18 @@ from derivdata.sources.collect.history_rows import (
     history,
     refilling,
 )
-from derivdata.sources.collect.liquidations import (
-    LIQUIDATIONS,
-    answered_requests,
-    covers_all,
-    has_two_paths,
-    liquidations,
-    walks_of,
-    without_other_path,
-)
 from derivdata.sources.collect.missing_rows import Surroundings, doubts, has_step, joined, summary
 from derivdata.sources.collect.questions import require_plausible
 from derivdata.sources.collect.session import (
+    QUARANTINE,
     Clock,
     Contracts,
     MachineClock,
+    Quarantine,
     Shared,
     Stopped,
     VenueSession,
+    is_collected,
     shared_by_host,
 )
 from derivdata.sources.venues.endpoint import DATED, VenueEndpoint

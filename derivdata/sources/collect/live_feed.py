@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from derivdata.sources.archive.ledger import LedgerEntry
+from derivdata.sources.collect.bulk import LIQUIDATIONS
 from derivdata.sources.collect.histories import chosen_venues
-from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.polling import VenuePolls, chosen_contracts, until_next_minute
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import Clock, MachineClock, Stopped

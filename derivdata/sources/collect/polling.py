@@ -13,13 +13,18 @@ from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import Poll
-from derivdata.sources.collect.files import Quarantine
+from derivdata.sources.collect.bulk import LIQUIDATIONS, Poll
 from derivdata.sources.collect.histories import Backfilled, backfill, chosen_venues
 from derivdata.sources.collect.history_rows import NAMED_ONLY
-from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.reporting import Minute
-from derivdata.sources.collect.session import Clock, Contracts, Stopped, VenueSession, shared_by_host
+from derivdata.sources.collect.session import (
+    Clock,
+    Contracts,
+    Quarantine,
+    Stopped,
+    VenueSession,
+    shared_by_host,
+)
 from derivdata.sources.collect.sockets import Listed, VenueStream
 from derivdata.sources.collect.state import BOOKS, VenueState
 from derivdata.sources.venues.endpoint import Stream

@@ -12,15 +12,13 @@ import pandas as pd
 
 from derivdata.errors import NetworkError
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.collect.bulk import CHAINS
+from derivdata.sources.collect.bulk import CHAINS, LIQUIDATIONS
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.collect.files import data_folder
 from derivdata.sources.collect.histories import backfill
 from derivdata.sources.collect.history_rows import TABLES as HISTORIES
-from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.missing_rows import INCOMPLETE
 from derivdata.sources.collect.reporting import StatusLine
-from derivdata.sources.collect.session import Clock, MachineClock
+from derivdata.sources.collect.session import Clock, MachineClock, data_folder
 from derivdata.sources.collect.state import BOOKS, STATE
 from derivdata.sources.query import Query
 from derivdata.sources.venues.endpoint import DATED

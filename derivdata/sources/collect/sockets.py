@@ -19,9 +19,8 @@ import pandas as pd
 from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError
 from derivdata.sources import venues
-from derivdata.sources.collect.files import Quarantine
 from derivdata.sources.collect.questions import LastPolls
-from derivdata.sources.collect.session import Clock
+from derivdata.sources.collect.session import Clock, Quarantine
 from derivdata.sources.venues.context import Context
 from derivdata.sources.venues.endpoint import STATE_TABLES, Stream, Venue
 from derivdata.sources.venues.record_types import Instrument, Records, State, filled

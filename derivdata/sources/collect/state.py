@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.collect.bulk import AGAIN, CHAINS, BulkAnswers, Poll
+from derivdata.sources.collect.bulk import AGAIN, CHAINS, LIQUIDATIONS, BulkAnswers, LiquidationPolls, Poll
 from derivdata.sources.collect.contracts import (
     ContractStates,
     PaymentSpacing,
@@ -18,11 +18,9 @@ from derivdata.sources.collect.contracts import (
     endpoints_for,
     list_contracts,
 )
-from derivdata.sources.collect.files import is_collected
 from derivdata.sources.collect.history_rows import require_contract
-from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.sources.collect.questions import LastPolls, require_current
-from derivdata.sources.collect.session import Contracts, Stopped, VenueSession
+from derivdata.sources.collect.session import Contracts, Stopped, VenueSession, is_collected
 from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, Records, State
 from derivdata.sources.venues.tabulation import frames, preferred

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, market, paths, store
-from derivdata.sources.sample import liquidations as process
+from derivdata.sources.sample import market, option_model, paths, perpetuals, store
+from derivdata.sources.sample import perpetuals as process
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
-from derivdata.sources.sample.options import bates, chains, trades
+from derivdata.sources.sample.option_model import EXPIRY_US, forwards, listing, session
+from derivdata.sources.sample.options import chains, trades
 from derivdata.sources.sample.options.chains import markets
-from derivdata.sources.sample.options.listings import EXPIRY_US, forwards, listing, session
 from derivdata.sources.sample.universe import (
     FOREVER,
     MODELS,
@@ -85,7 +85,7 @@ def truth(
             funding rate, before its clamp.
         ``"surface"``
             Parameters of the options' model, forward and spot of every expiry open at each full hour of the
-            window: see `derivdata.sources.sample.options.bates.Bates`. They are equal for all expiries at one
+            window: see `derivdata.sources.sample.option_model.Bates`. They are equal for all expiries at one
             time. ``expected_variance`` is the expected quadratic variation, ``atm_iv`` the volatility at the
             forward.
         ``"futures"``
@@ -212,17 +212,17 @@ def _oi(selection: Pairs) -> pd.DataFrame:
             **_named(selection),
             "level_usd": s.oi[selection.symbol] * selection.share,
             "growth_per_year": s.trend[selection.symbol] + venue_values("growth")[selection.exchange],
-            "deviation": funding.OI_DEVIATION,
-            "half_life_hours": funding.OI_HALF_LIFE_HOURS,
+            "deviation": perpetuals.OI_DEVIATION,
+            "half_life_hours": perpetuals.OI_HALF_LIFE_HOURS,
             "turnover_per_day": venue_values("turnover")[selection.exchange],
         }
     )
 
 
 def _positioning(selection: Pairs) -> pd.DataFrame:
-    crowds = pd.DataFrame(funding.CROWDS.values()).assign(kind=[*funding.CROWDS])
+    crowds = pd.DataFrame(perpetuals.CROWDS.values()).assign(kind=[*perpetuals.CROWDS])
     table = pd.DataFrame(_named(selection)).merge(crowds, how="cross")
-    return table[["symbol", "exchange", "kind", *funding.Crowd._fields]]
+    return table[["symbol", "exchange", "kind", *perpetuals.Crowd._fields]]
 
 
 def _prices(selection: Pairs) -> pd.DataFrame:
@@ -304,7 +304,7 @@ def _premium(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFra
     by_day = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
         selection = selected.trading(day, day + 1)
-        value = funding.premium(selection, day, 1)
+        value = perpetuals.premium(selection, day, 1)
         row, step = np.indices(value.shape).reshape(2, -1)
         time = day * DAY_US + step * STEP_US
         columns = {"time": instants(time), "premium_bps": value.ravel()}
@@ -355,7 +355,7 @@ def _hourly(
 def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
     expiry = listing(symbol, exchange, trading_day).expiry
     curve = forwards(symbol, exchange, expiry, hours)
-    parameters = bates.parameters(symbol, exchange, curve.year_fraction, hours)
+    parameters = option_model.parameters(symbol, exchange, curve.year_fraction, hours)
     shape = curve.year_fraction.shape
     columns: dict[str, Any] = {"time": hours, "expiry": expiry[:, None] * DAY_US + EXPIRY_US}
     columns |= {"year_fraction": curve.year_fraction, **parameters}
@@ -373,7 +373,7 @@ def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.Da
     years = curve.year_fraction
     forward = curve.underlying_price[place]
     k = np.log(strike[:, None] / forward)
-    w = bates.total_variance(symbol, exchange, years, hours, k, place)
+    w = option_model.total_variance(symbol, exchange, years, hours, k, place)
     columns = {
         "time": hours,
         "expiry": listed.expiry[place][:, None] * DAY_US + EXPIRY_US,
@@ -405,7 +405,7 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "oi": _oi,
     "positioning": _positioning,
     "taker_volume": lambda selection: pd.DataFrame(
-        {**_named(selection), "impact": funding.TAKER_IMPACT, "deviation": funding.TAKER_DEVIATION}
+        {**_named(selection), "impact": perpetuals.TAKER_IMPACT, "deviation": perpetuals.TAKER_DEVIATION}
     ),
     "prices": _prices,
     "spot": _spot,

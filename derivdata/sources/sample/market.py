@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, liquidations, noise, paths
+from derivdata.sources.sample import noise, paths, perpetuals
 from derivdata.sources.sample.noise import DAY_US, START_DAY, STEP_US, STEPS, instants
 from derivdata.sources.sample.universe import (
     Pairs,
@@ -88,7 +88,7 @@ def _sides(selection: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     distance = half_spread(selection)[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
     price = middle[..., None, None] * (1.0 + sign * distance[:, None, None, :] / 1e4)
-    oi = np.nan_to_num(funding.oi(selection, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
+    oi = np.nan_to_num(perpetuals.oi(selection, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
     index = (steps[:, None, None] * 2 + np.arange(2)[:, None]) * LEVELS + np.arange(LEVELS)
     shock = noise.normal((selection.streams ^ _BOOK)[:, None, None, None], index)
     shape = (1.0 + np.arange(LEVELS) / 12.0) * np.exp(0.5 * shock)
@@ -141,7 +141,7 @@ def state(selection: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
         "price_usd": np.where(trading[:, None], now, np.nan),
         "price_24h_change_pct": change + 0.0,
         "volume_24h_usd": _volume(selection, day, steps),
-        "oi_usd": funding.oi(selection, day, 1)[:, steps // _HOUR],
+        "oi_usd": perpetuals.oi(selection, day, 1)[:, steps // _HOUR],
         "funding_current_bps_8h": _current(selection, day, steps),
         "funding_avg_7d_bps_8h": _mean(selection, day, steps),
         "liquidation_24h_usd": _liquidated(selection, day, steps),
@@ -159,7 +159,7 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
         if not len(selection) or not step.size:
             continue
         mark = _price(selection, day, step)
-        premium = funding.premium(selection, day, 1)[:, step]
+        premium = perpetuals.premium(selection, day, 1)[:, step]
         buys = noise.uniform((selection.streams ^ _TAKER)[:, None], day * STEPS + step) >= 0.5
         traded = mark * (1.0 + np.where(buys, 1e-4, -1e-4) * half_spread(selection)[:, None])
         kinds = np.stack([mark / (1.0 + premium / 1e4), traded, mark], axis=-1)
@@ -191,7 +191,7 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
         selection = selected.trading(day, day + 1)
         if not len(selection):
             continue
-        index = _price(selection, day, step) / (1.0 + funding.premium(selection, day, 1)[:, step] / 1e4)
+        index = _price(selection, day, step) / (1.0 + perpetuals.premium(selection, day, 1)[:, step] / 1e4)
         drawn = noise.normal((selection.streams ^ _SPOT)[:, None], day * 24 + np.arange(24))
         price = index * (1.0 + SPOT_DEVIATION_BPS / 1e4 * drawn)
         is_usd = np.array([SPOT_QUOTES.get(name) == "USD" for name in exchange_names()])[selection.exchange]
@@ -221,7 +221,7 @@ def _price(selection: Pairs, day: int, steps: Ints) -> Floats:
 
 def _volume(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the volume [USD] of the 24 full hours before each step, NaN without an hour of trading."""
-    hourly = funding.volume(selection, day - 1, 2)
+    hourly = perpetuals.volume(selection, day - 1, 2)
     sums = np.concatenate([np.zeros((len(selection), 1)), np.nancumsum(hourly, axis=1)], axis=1)
     hour = 24 + steps // _HOUR
     count = np.cumsum(np.concatenate([np.zeros((len(selection), 1)), ~np.isnan(hourly)], axis=1), axis=1)
@@ -232,7 +232,7 @@ def _volume(selection: Pairs, day: int, steps: Ints) -> Floats:
 def _current(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the newest recorded rate of the 24 hours before each step."""
     rate = np.concatenate(
-        [funding.recorded(selection, day - 1, 1), funding.recorded(selection, day, 1)], axis=1
+        [perpetuals.recorded(selection, day - 1, 1), perpetuals.recorded(selection, day, 1)], axis=1
     )
     place = np.where(np.isnan(rate), -1, np.arange(2 * STEPS))
     newest = np.maximum.accumulate(place, axis=1)[:, STEPS + steps]
@@ -242,8 +242,8 @@ def _current(selection: Pairs, day: int, steps: Ints) -> Floats:
 
 def _mean(selection: Pairs, day: int, steps: Ints) -> Floats:
     """Return the mean recorded rate of the 7 days before each step, from sums of full days."""
-    today, week_ago = (funding.recorded(selection, d, 1) for d in (day, day - 7))
-    full_days = [funding.totals(selection, d) for d in range(day - 7, day)]
+    today, week_ago = (perpetuals.recorded(selection, d, 1) for d in (day, day - 7))
+    full_days = [perpetuals.totals(selection, d) for d in range(day - 7, day)]
     total = np.nancumsum(today, axis=1)[:, steps] - np.nancumsum(week_ago, axis=1)[:, steps]
     total += np.sum([t for t, _ in full_days], axis=0)[:, None]
     count = (np.cumsum(~np.isnan(today), axis=1) - np.cumsum(~np.isnan(week_ago), axis=1))[:, steps]
@@ -257,8 +257,8 @@ def _liquidated(selection: Pairs, day: int, steps: Ints) -> Floats:
     local[selection.row] = np.arange(len(selection))
     sums = np.zeros((len(selection), 2 * STEPS + 1))
     for start in (day - 2, day - 1, day):
-        orders = liquidations.orders(start)
-        fills = liquidations.fills(orders)
+        orders = perpetuals.orders(start)
+        fills = perpetuals.fills(orders)
         step = fills.time // STEP_US - (day - 1) * STEPS
         row = local[orders.pair[fills.order]]
         keep = (step >= 0) & (step < 2 * STEPS) & (row >= 0)
@@ -382,16 +382,16 @@ def _steps(day: int, days: int) -> Ints:
 
 
 def _funding(selection: Pairs, day: int, days: int) -> Matrix:
-    return Matrix(_steps(day, days), {"rate_bps_8h": funding.recorded(selection, day, days)})
+    return Matrix(_steps(day, days), {"rate_bps_8h": perpetuals.recorded(selection, day, days)})
 
 
 def _settlements(selection: Pairs, day: int, days: int) -> Matrix:
-    time, rate, interval = funding.settled(selection, day, days)
+    time, rate, interval = perpetuals.settled(selection, day, days)
     return Matrix(time, {"rate_bps_8h": rate, "interval_hours": interval})
 
 
 def _by_hour(columns: Callable[[Pairs, int, int], dict[str, Any]]) -> Callable[[Pairs, int, int], Matrix]:
-    return lambda *which: Matrix(funding.hours(*which[1:]), columns(*which))
+    return lambda *which: Matrix(perpetuals.hours(*which[1:]), columns(*which))
 
 
 def _market(selection: Pairs, day: int, days: int) -> Matrix:
@@ -404,11 +404,11 @@ HISTORIES: dict[str, HistoryRecipe] = {
     "funding_history": HistoryRecipe(_funding, {"resolution": "raw", "kind": "sampled"}),
     "funding_settlements": HistoryRecipe(_settlements, {"kind": "settled"}),
     "oi_history": HistoryRecipe(
-        _by_hour(lambda *which: {"oi_usd": funding.oi(*which)}), {"resolution": "1h"}
+        _by_hour(lambda *which: {"oi_usd": perpetuals.oi(*which)}), {"resolution": "1h"}
     ),
     "volume_history": HistoryRecipe(
-        _by_hour(lambda *which: {"volume_usd": funding.volume(*which)}), {"resolution": "1h"}
+        _by_hour(lambda *which: {"volume_usd": perpetuals.volume(*which)}), {"resolution": "1h"}
     ),
-    "volume_taker": HistoryRecipe(_by_hour(funding.taken), {"resolution": "1h"}),
+    "volume_taker": HistoryRecipe(_by_hour(perpetuals.taken), {"resolution": "1h"}),
     _STATE: HistoryRecipe(_market, {}),
 }

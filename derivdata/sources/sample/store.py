@@ -18,10 +18,9 @@ from pyarrow import feather
 
 from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
-from derivdata.sources.sample import funding, liquidations, market, onchain, trading_hours
+from derivdata.sources.sample import market, onchain, perpetuals, universe
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, SEED, START, START_DAY, instants
-from derivdata.sources.sample.options import chains, trades
-from derivdata.sources.sample.options.listings import (
+from derivdata.sources.sample.option_model import (
     EXPIRY_US,
     Expiry,
     Forwards,
@@ -30,6 +29,7 @@ from derivdata.sources.sample.options.listings import (
     forwards,
     session,
 )
+from derivdata.sources.sample.options import chains, trades
 from derivdata.sources.sample.universe import (
     FOREVER,
     classes,
@@ -197,12 +197,12 @@ _LONG_SECONDS = 0.2
 
 _Names = Sequence[str] | None
 _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
-    "liquidations_fills": liquidations.fill_rows,
+    "liquidations_fills": perpetuals.fill_rows,
     "orderbook_depth_history": market.depths,
     "prices_history": market.quotes,
     "futures_history": future_rows,
     "instruments": listed_contracts,
-    "positioning_history": funding.rows,
+    "positioning_history": perpetuals.rows,
     "prices_spot": market.spot,
     "hip3_traders": onchain.hip3_traders,
     "hip3_hourly_candles": onchain.hip3_candles,
@@ -210,7 +210,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "hip4_oi": onchain.hip4_oi,
     "builders_history": onchain.builders_history,
     "orderbook_book": market.newest,
-    "rwa_market_hours": trading_hours.newest,
+    "rwa_market_hours": universe.newest,
     "options_snapshot": chains.chains,
     "options_overview_history": chains.overview,
     "options_trades": trades.trades,
@@ -220,7 +220,7 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "orderbook_book": market.newest,
     "prices_history": market.newest_quotes,
-    "rwa_market_hours": trading_hours.newest,
+    "rwa_market_hours": universe.newest,
     "options_snapshot": chains.newest_chains,
 }
 _PROJECTED = ("liquidations_fills", "options_snapshot")

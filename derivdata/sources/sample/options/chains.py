@@ -16,10 +16,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from derivdata.analysis.black76 import inversion as black
-from derivdata.sources.sample import noise
+from derivdata.sources.sample import noise, option_model
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, instants
-from derivdata.sources.sample.options import bates
-from derivdata.sources.sample.options.listings import (
+from derivdata.sources.sample.option_model import (
     EXPIRY_US,
     Forwards,
     Listing,
@@ -108,7 +107,7 @@ def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> F
     listed = listing(symbol, exchange, trading_day)
     at = np.array([trading_day * DAY_US + EXPIRY_US])
     opening = forwards(symbol, exchange, listed.expiry, at)
-    variance = bates.typical_variance(symbol, exchange, opening.year_fraction, at)
+    variance = option_model.typical_variance(symbol, exchange, opening.year_fraction, at)
     width = 0.9 * np.sqrt(variance[listed.place]) + 0.08
     k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
     age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
@@ -171,7 +170,7 @@ def chain(
         listed = listed.take(np.flatnonzero((distance <= smallest + 1e-5).any(axis=1)))
     forward = f.underlying_price[listed.place]
     k = np.log(listed.strike[:, None] / forward)
-    w = bates.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
+    w = option_model.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
     iv = np.sqrt(w / f.year_fraction[listed.place])
     columns: dict[str, Floats] = {
         "iv": np.asarray(np.round(iv, 4)),

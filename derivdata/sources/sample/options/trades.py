@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from derivdata.analysis.black76.kernels import implied_volatility
-from derivdata.sources.sample import noise
+from derivdata.sources.sample import noise, option_model
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, STEP_US, instants
-from derivdata.sources.sample.options import bates, chains
-from derivdata.sources.sample.options.listings import EXPIRY_US, listing, session, spot
+from derivdata.sources.sample.option_model import EXPIRY_US, listing, session, spot
+from derivdata.sources.sample.options import chains
 from derivdata.sources.sample.universe import joined, text
 from derivdata.support.arrays import Floats, Ints
 from derivdata.support.times import SECONDS_PER_YEAR
@@ -150,7 +150,7 @@ def _constant(word: str, size: int) -> Any:
 def index(symbol: str, exchange: str, time: Ints) -> Floats:
     """Return the index [%] at times [µs]."""
     years = np.full((1, len(time)), INDEX_DAYS / 365.0)
-    variance = bates.log_contract_variance(symbol, exchange, years, time)[0]
+    variance = option_model.log_contract_variance(symbol, exchange, years, time)[0]
     return np.asarray(np.round(100.0 * np.sqrt(variance / years[0]), 2))
 
 

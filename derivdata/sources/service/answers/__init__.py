@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from derivdata.sources.service.answers import (
-    funding,
-    liquidations,
-    market_data,
-    markets,
-    oi_volume,
-    onchain,
-    options,
-)
+from derivdata.sources.service.answers import liquidations, markets, onchain, options, perpetuals
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
 
 __all__ = ["ANSWERS", "RequestContext"]
 
 ANSWERS: Answers = {
     path: answer
-    for family in (funding, liquidations, market_data, markets, oi_volume, onchain, options)
+    for family in (perpetuals, liquidations, markets, onchain, options)
     for path, answer in family.ANSWERS.items()
 }
 """Path of an endpoint to the function that makes the body of its response."""

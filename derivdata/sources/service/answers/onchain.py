@@ -16,9 +16,9 @@ import pandas as pd
 from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
+from derivdata.sources.service.data.store import not_found
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
-from derivdata.sources.service.refusal import not_found
 from derivdata.support import times
 
 _QUARTER = pd.Timedelta(15, "min")

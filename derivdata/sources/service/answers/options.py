@@ -12,9 +12,9 @@ from derivdata.sources.query import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data import windows
+from derivdata.sources.service.data.store import DOCS, Refusal, bad_request
 from derivdata.sources.service.data.view import View
 from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
-from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.support import times
 from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints

@@ -1,8 +1,10 @@
-"""State of every (symbol, venue) at the service's clock, and liquidation orders from single fills."""
+"""Values of every (symbol, venue) now, liquidation orders from single fills, and totals of venues."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,18 @@ import pandas as pd
 from derivdata import tables
 from derivdata.sources.query import Query
 from derivdata.sources.service.data import windows
-from derivdata.sources.service.data.view import View
+from derivdata.sources.service.data.view import (
+    Series,
+    StoredColumn,
+    View,
+    finest_step,
+    left_out,
+    read_around,
+    stated,
+)
+from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive
+from derivdata.support import times
+from derivdata.support.arrays import Array
 
 TABLES = ("liquidations_fills", "liquidations_events")
 LEAD = pd.Timedelta(1, "h")
@@ -245,3 +258,212 @@ def _summed(frame: pd.DataFrame, column: str) -> pd.Series:
     """Add up a column by (symbol, exchange)."""
     summed = frame.groupby(_KEYS, observed=True)[column].sum(min_count=1)
     return _keyed(summed.reset_index(), column)
+
+
+class Totals(NamedTuple):
+    """Sums over symbols and their number, by time [µs] and venue."""
+
+    time: Array
+    exchange: Array
+    value: Array
+    symbols: Array
+
+    def take(self, positions: Array) -> Totals:
+        """Return the totals at some positions, given as numbers or as a mask."""
+        return Totals(*(column[positions] for column in self))
+
+    def between(self, start: pd.Timestamp, end: pd.Timestamp) -> Totals:
+        """Return the totals with ``start <= time < end``; they must be sorted by time."""
+        edges = np.searchsorted(self.time, [times.us(start), times.us(end)])
+        return Totals(*(column[slice(*edges)] for column in self))
+
+
+def joined(blocks: Sequence[Totals]) -> Totals:
+    """Join totals, sorted by time and venue."""
+    unsorted = Totals(*map(np.concatenate, zip(*blocks, strict=True)))
+    venue = pd.factorize(unsorted.exchange, sort=True)[0]
+    return unsorted.take(np.lexsort((venue, unsorted.time)))
+
+
+def by_rows(
+    rows: pd.DataFrame, value: str, width: pd.Timedelta | None, horizon: pd.Timestamp, *, added: bool
+) -> Totals:
+    """Combine rows by symbol and bucket (`width` None: unchanged), then add up the symbols.
+
+    The rows are sorted as for `derivdata.sources.service.data.windows.means`.
+    """
+    if width is not None:
+        rows = (windows.sums if added else windows.means)(rows, value, width, horizon)
+    rows = rows[rows[value].notna()]
+    venue = pd.Categorical(rows["exchange"])
+    codes, stamps = pd.factorize(rows["time"].array.asi8, sort=True)
+    names = np.asarray(venue.categories, dtype=object)
+    cell = codes * len(names) + venue.codes
+    count = np.bincount(cell, minlength=len(stamps) * len(names))
+    total = np.bincount(cell, rows[value], minlength=len(stamps) * len(names))
+    filled = np.flatnonzero(count)
+    stamp, venue_code = np.divmod(filled, max(len(names), 1))
+    return Totals(np.asarray(stamps)[stamp], names[venue_code], total[filled], count[filled])
+
+
+def by_sums(
+    sums: pd.DataFrame, width: pd.Timedelta | None, horizon: pd.Timestamp, *, added: bool
+) -> tuple[Totals, Totals]:
+    """Return the totals of `by_rows` from sums at each time, and the unsure ones, without valid values.
+
+    The value of an unsure total is NaN or its number of symbols; only its time and venue are used.
+    """
+    series = _instants(sums[sums["symbols"] > 0])
+    time = series["time"].array.asi8
+    venue = series["exchange"].cat
+    symbols = series["symbols"].to_numpy()
+    names = np.asarray(venue.categories, dtype=object)
+    if width is None:
+        all_totals = Totals(time, names[venue.codes], series["value"].to_numpy(), symbols)
+        unsure = np.isnan(all_totals.value)
+        return joined([all_totals.take(~unsure)]), joined([all_totals.take(unsure)])
+    micros = times.us(width)
+    reach = 1 if added or series.empty else int(np.max(windows.holds(series["resolution"])))
+    cells = _Cells(series, micros, reach, horizon)
+    combined = (windows.sums if added else windows.means)(series, "value", width, horizon)
+    codes = combined["exchange"].cat.codes.to_numpy()
+    start = combined["time"].array.asi8
+    cell = cells.number(codes, start // micros)
+    all_totals = Totals(start, names[codes], combined["value"].to_numpy(), cells.symbols[cell])
+    unsure = np.flatnonzero(cells.unsure)
+    codes, bucket = np.divmod(unsure, cells.count)
+    missing = Totals((bucket + cells.first) * micros, names[codes], *[cells.symbols[unsure]] * 2)
+    return joined([all_totals.take(~cells.unsure[cell])]), joined([missing])
+
+
+class _Cells:
+    """Number of symbols by venue and bucket, and whether the symbols differ between times that reach in."""
+
+    def __init__(self, series: pd.DataFrame, micros: int, reach: int, horizon: pd.Timestamp) -> None:
+        since = series["time"].array.asi8
+        until = np.maximum(np.minimum(since + reach, times.us(horizon)), since + 1)
+        row, bucket, _ = windows.pieces(since, until, micros)
+        codes = series["exchange"].cat.codes.to_numpy()[row]
+        self.first = int(np.min(bucket)) if bucket.size else 0
+        self.count = int(np.max(bucket)) - self.first + 1 if bucket.size else 1
+        size = len(series["exchange"].cat.categories) * self.count
+        cell = self.number(codes, bucket)
+        self.symbols = np.zeros(size, np.int64)
+        self.symbols[cell] = series["symbols"].to_numpy()[row]
+        hashes = series["symbol_hash"].to_numpy()[row]
+        last = np.zeros(size, np.uint64)
+        last[cell] = hashes  # of several rows in a cell the last one stays; the others are compared with it
+        differing = (hashes != last[cell]) | np.isnan(series["value"].to_numpy())[row]
+        self.unsure = np.bincount(cell, differing, minlength=size) > 0
+
+    def number(self, codes: Array, bucket: Array) -> Array:
+        """Return the index of the cell of a venue and bucket."""
+        return np.asarray(codes.astype(np.intp) * self.count + (bucket - self.first))
+
+
+def _instants(sums: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per venue and time as a series, with NaN where rows have several resolutions."""
+    venue = pd.Categorical(sums["exchange"])
+    time = sums["time"].array.asi8
+    order = np.lexsort((time, venue.codes))
+    series = sums.take(order).reset_index(drop=True)
+    series = series.assign(symbol=pd.Categorical.from_codes(np.zeros(len(series), np.int8), [""]))
+    series["exchange"] = venue.take(order)
+    other_time, other_venue = (np.diff(keys[order], prepend=-1) != 0 for keys in (time, venue.codes))
+    is_first = np.logical_or(other_time, other_venue)  # the first row of each venue and time
+    if not is_first.all():
+        several = ~is_first | ~np.append(is_first[1:], True)
+        series.loc[several, "value"] = np.nan
+        series = series[is_first].reset_index(drop=True)
+    return series
+
+
+_BLOCK_ROWS = 1_000_000
+"""Approximate number of rows that are read at once for unsure buckets."""
+
+
+def totals(
+    view: View,
+    column: StoredColumn,
+    window: AnswerWindow,
+    resolution: str | None,
+    *,
+    venues: Sequence[str] | None = None,
+) -> Series:
+    """Add up and count the symbols of every venue and step.
+
+    The frame has exchange (text), time, value, symbol_count; sorted by time and venue. It is shared between
+    requests: take a copy before changing it.
+    """
+    named = None if venues is None else tuple(sorted(venues))
+    request = _TotalsRequest(view, column, window, resolution or adaptive(window.requested), named)
+    return view.once(("totals", column, window.start, window.end, request.step, named), request.totals)
+
+
+@dataclass(frozen=True)
+class _TotalsRequest:
+    """Request for totals; `step` is the requested resolution, or the one for the length of the window."""
+
+    view: View
+    column: StoredColumn
+    window: AnswerWindow
+    step: str
+    venues: tuple[str, ...] | None
+
+    def totals(self) -> Series:
+        """Return the totals, at the finest resolution of the rows if all rows are coarser than the step."""
+
+        def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
+            query = Query(self.column.table, start, end, venues=self.venues)
+            return self.view.sums(query, self.column.value)
+
+        sums = read_around(read, self.window, times.resolution(self.step))
+        used = finest_step(sums, self.step)
+        sums, notices = left_out(sums, self.column, self.window, used)
+        # If all rows have the used resolution, they are already totals of steps.
+        width = times.resolution(used) if (sums["resolution"] != used).any() else None
+        sure, unsure = by_sums(sums, width, self.view.horizon, added=self.column.added)
+        span = self.window.start, self.window.end
+        others = self._from_rows(sums, unsure.between(*span), width)
+        in_window = joined([sure, *others]).between(*span)
+        stamps = pd.DatetimeIndex(in_window.time.view("M8[us]")).tz_localize("UTC")
+        columns = {
+            "exchange": in_window.exchange,
+            "time": stamps,
+            "value": in_window.value,
+            "symbol_count": in_window.symbols,
+        }
+        return Series(pd.DataFrame(columns), used, notices)
+
+    def _from_rows(self, sums: pd.DataFrame, cells: Totals, width: pd.Timedelta | None) -> Iterator[Totals]:
+        """Make the unsure totals from the rows of their venues, about a million rows at a time."""
+        if not len(cells.time):
+            return
+        column = self.column
+        horizon = self.view.horizon
+        # 1. Validity of a row, and the number of days with about a million rows.
+        validity = pd.Timedelta(0)
+        if not column.added and width is not None:
+            validity = pd.Timedelta(int(np.max(windows.holds(sums["resolution"]))), "us")
+        start = sums["time"].min()
+        end = sums["time"].max() + INSTANT
+        days = int(_BLOCK_ROWS * ((end - start) / _DAY) / sums["symbols"].sum())
+        block = (cells.time - cells.time[0]) // (max(days, 1) * times.us(_DAY))
+        for number in np.unique(block):
+            # 2. Rows of the block's venues that reach into its cells.
+            wanted = cells.take(block == number)
+            first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in wanted.time[[0, -1]])
+            span = max(first - validity, start), min(last + (width or INSTANT), end)
+            names = ("symbol", "exchange", "resolution", "time", column.value)
+            venues = sorted(set(wanted.exchange))
+            rows = stated(self.view.rows(Query(column.table, *span, venues=venues, columns=names)))
+            rows = rows[rows["resolution"].isin(sums["resolution"].unique())]  # others were left out
+            keys = [pd.Categorical(rows[name]).codes for name in ("exchange", "symbol")]
+            rows = rows.take(np.lexsort((rows["time"].array.asi8, *keys)))
+            # 3. Their totals, of the wanted cells only.
+            from_rows = by_rows(rows, column.value, width, horizon, added=column.added)
+            yield from_rows.take(_keys(from_rows).isin(_keys(wanted)))
+
+
+def _keys(totals: Totals) -> pd.MultiIndex:
+    return pd.MultiIndex.from_arrays([totals.time, totals.exchange])

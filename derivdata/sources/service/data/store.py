@@ -1,16 +1,22 @@
-"""Interface of a data source, implemented by archives and the sample; opening a source, and its clock."""
+"""Interface of a data source, its opening and clock; refusals, corrections and cancellation of a response."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import accumulate
 from typing import Protocol, runtime_checkable
+from urllib.parse import quote
 
 import pandas as pd
 
 from derivdata.sources.query import Query
 from derivdata.support import times
-from derivdata.support.text import did_you_mean
+from derivdata.support.text import did_you_mean, nearest_symbols
 
 VENUES = "venues"
 """Name of the source that requests data from the venues."""
@@ -139,3 +145,109 @@ def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable
         return lambda: machine.utc().floor("s")
     fixed = store.now if now is None else times.instant(now, "now")
     return lambda: fixed
+
+
+HEADER = "X-Derivdata-Corrections"
+"""Response header: percent-encoded corrections, one per line. Clients add them to the provenance."""
+
+_MOST = 20
+_MOST_BYTES = 2000
+"""Maximum bytes of the header: proxies reject responses whose headers exceed 4 to 8 kB."""
+_MOST_BYTES_OF_ONE = 280
+_NEWLINE = "%0A"
+_SAFE = " ,;:=()/.-_|"
+
+_event: ContextVar[threading.Event | None] = ContextVar("derivdata_cancelled", default=None)
+_notes: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Collect corrections noted in this block; an enclosing block collects them too."""
+    outer = _notes.get()
+    own = list[str]()
+    token = _notes.set(own)
+    try:
+        yield own
+    finally:
+        _notes.reset(token)
+        if outer is not None:
+            outer.extend(own)
+
+
+def note(corrections: list[str]) -> None:
+    """Note corrections of rows that the current response uses."""
+    if (own := _notes.get()) is not None:
+        own.extend(corrections)
+
+
+def note_read(frame: pd.DataFrame) -> pd.DataFrame:
+    """Note the notices in the provenance of a store's rows, and return the rows."""
+    note(frame.attrs.get("provenance", {}).get("notices", []))
+    return frame
+
+
+class Cancelled(Exception):
+    """All clients that waited for the work of this thread have left."""
+
+
+def cancelled_by(event: threading.Event) -> None:
+    """Let `check` raise in this context once the event is set."""
+    _event.set(event)
+
+
+def check() -> None:
+    """Raise `Cancelled` if all clients that waited for the work of this context have left."""
+    event = _event.get()
+    if event is not None and event.is_set():
+        raise Cancelled
+
+
+def header_value(corrections: list[str]) -> str:
+    """Return distinct corrections as the header's value, in numeric order, cut to the size of a header."""
+    # A correction starts with its number; sorting by the number's length first gives 9 before 10.
+    distinct = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
+    lines = [_encoded(text) for text in distinct]
+    ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])
+    fitting = bisect_right(list(ends), _MOST_BYTES)
+    more = [f"and {len(lines) - fitting} more corrections"] if fitting < len(lines) else []
+    return _NEWLINE.join([*lines[:fitting], *more])
+
+
+def _encoded(text: str) -> str:
+    """Percent-encode a text, cut after the last complete character that fits."""
+    ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
+    fitting = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
+    return quote(text[:fitting], safe=_SAFE) + ("..." if fitting < len(text) else "")
+
+
+DOCS = "/docs"
+
+
+class Refusal(Exception):
+    """Error response to a request: HTTP status, JSON object with ``error``, and additional headers."""
+
+    def __init__(
+        self, status: int, error: str, *, headers: Mapping[str, str] | None = None, **fields: object
+    ) -> None:
+        super().__init__(error)
+        self.status = status
+        self.body = {"error": error, **fields}
+        self.headers = dict(headers or {})
+
+
+def bad_request(error: str) -> Refusal:
+    """Return the error for a parameter that cannot be read or conflicts with another one (400)."""
+    return Refusal(400, error)
+
+
+def unknown_symbol(symbol: str, known: Iterable[str]) -> Refusal:
+    """Return the error for an unknown symbol, with the most similar symbols (404)."""
+    near = ", ".join(nearest_symbols(symbol, known))
+    hint = f"; did you mean {near}?" if near else ""
+    return not_found(f"unknown symbol {symbol!r}{hint}")
+
+
+def not_found(error: str) -> Refusal:
+    """Return the error for an unknown symbol, venue or path, or for data that the source lacks (404)."""
+    return Refusal(404, error)

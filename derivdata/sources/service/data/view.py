@@ -20,10 +20,9 @@ from pandas.api.types import union_categoricals
 
 from derivdata import tables
 from derivdata.sources.query import Query
-from derivdata.sources.service.data import running_answer, windows
-from derivdata.sources.service.data.store import Store
+from derivdata.sources.service.data import windows
+from derivdata.sources.service.data.store import Store, check, not_found, note, note_read, noted
 from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive, resolve
-from derivdata.sources.service.refusal import not_found
 from derivdata.support import times
 from derivdata.tables import endpoints
 
@@ -176,9 +175,9 @@ class View:
                 self._memo.put(key, shared := _SharedResult())
         with shared.lock:
             if shared.value is not _NOT_MADE:
-                running_answer.note(shared.corrections)
+                note(shared.corrections)
                 return shared.value  # type: ignore[no-any-return]
-            with running_answer.noted() as shared.corrections:
+            with noted() as shared.corrections:
                 shared.value = made = make()
         with self._lock:
             if self._memo.get(key) is shared:
@@ -198,17 +197,17 @@ class View:
     def rows(self, query: Query) -> pd.DataFrame:
         """Return the rows of a query that are visible at the clock."""
         query = replace(query, end=min(query.end, self.horizon))
-        running_answer.check()
+        check()
         if query.start >= query.end or not self.has(query.table):
             empty = tables.TABLES[query.table].empty()
             return empty if query.columns is None else empty[list(query.columns)]
-        return self._visible(query, running_answer.note_read(self.store.rows(query)))
+        return self._visible(query, note_read(self.store.rows(query)))
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
         """Return sums over the symbols of each venue for the rows of `rows`: see `Store.sums`."""
         query = replace(query, end=min(query.end, self.horizon))
-        running_answer.check()
-        return self._visible(query, running_answer.note_read(self.store.sums(query, value)))
+        check()
+        return self._visible(query, note_read(self.store.sums(query, value)))
 
     def _visible(self, query: Query, frame: pd.DataFrame) -> pd.DataFrame:
         """Drop rows of `_STEPS_OVER` whose step ends after the clock."""
@@ -239,7 +238,7 @@ class View:
     ) -> pd.DataFrame:
         """Return the newest row at or before `at`, no older than `within`, of each series: `Store.newest`."""
         query = Query(table, at - within, at + INSTANT, symbols, venues)
-        return running_answer.note_read(self.store.newest(query))
+        return note_read(self.store.newest(query))
 
     def series(
         self,

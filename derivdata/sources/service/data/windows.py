@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
+from derivdata.sources.service.data.store import DOCS, Refusal, bad_request
 from derivdata.support import times
 from derivdata.support.arrays import Ints
 

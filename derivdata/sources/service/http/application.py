@@ -20,10 +20,18 @@ from starlette.routing import Route
 import derivdata
 from derivdata.errors import DerivdataError
 from derivdata.sources.service.answers import ANSWERS, RequestContext, encoding
-from derivdata.sources.service.data import running_answer
-from derivdata.sources.service.data.store import LiveStore, Store
+from derivdata.sources.service.data.store import (
+    DOCS,
+    HEADER,
+    LiveStore,
+    Refusal,
+    Store,
+    bad_request,
+    header_value,
+    noted,
+)
 from derivdata.sources.service.data.view import View
-from derivdata.sources.service.http import query
+from derivdata.sources.service.http import access
 from derivdata.sources.service.http.access import Caller, Guard, Keys, RateLimit
 from derivdata.sources.service.http.openapi import PLAIN, document, page
 from derivdata.sources.service.http.responses import (
@@ -36,7 +44,6 @@ from derivdata.sources.service.http.responses import (
     is_current,
 )
 from derivdata.sources.service.http.status_page import status_page
-from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
 from derivdata.support.text import HiddenKeys
 from derivdata.tables import endpoints
 
@@ -88,7 +95,7 @@ def app(
             Route("/docs", service.docs),
             *([Route("/status", service.status)] if page else []),
             *(Route(e.path, service.endpoint(e)) for e in endpoints.ENDPOINTS),
-            *(Route(path, service.legacy(path, e)) for path, e in query.LEGACY_PATHS.items()),
+            *(Route(path, service.legacy(path, e)) for path, e in access.LEGACY_PATHS.items()),
         ],
         middleware=[Middleware(Guard, refuse=service.refusal, hosts=hosts)],
         exception_handlers={
@@ -152,8 +159,8 @@ class _Service:
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
             pairs = request.query_params.multi_items()
-            requested = query.given(endpoint, pairs, self._view.now)
-            headers |= query.legacy_headers(requested.legacy)
+            requested = access.given(endpoint, pairs, self._view.now)
+            headers |= access.legacy_headers(requested.legacy)
             texts = requested.texts | request.path_params
             return await self._endpoint_answer(request, endpoint, caller, texts, headers)
 
@@ -163,7 +170,7 @@ class _Service:
         """Return the handler of a legacy path: its successor's response, or 410 after its retirement."""
 
         async def answer(request: Request) -> Response:
-            if self._view.now >= query.LEGACY_UNTIL:
+            if self._view.now >= access.LEGACY_UNTIL:
                 raise Refusal(410, f"{path} was retired: use {endpoint.path}")
             headers, caller = self._admitted(request, endpoint)
             await self._refreshed(request, caller)
@@ -171,9 +178,9 @@ class _Service:
             symbols = [value for name, value in pairs if name == "coin"]
             if len(symbols) != 1 or not symbols[0].strip():
                 raise bad_request(f"coin is required once: {path}?coin=BTC")
-            requested = query.given(endpoint, pairs, self._view.now)
+            requested = access.given(endpoint, pairs, self._view.now)
             successor = quote(endpoint.path.replace("{symbol}", symbols[0]), safe="/")
-            headers |= query.legacy_headers(requested.legacy) | query.legacy_path_headers(successor)
+            headers |= access.legacy_headers(requested.legacy) | access.legacy_path_headers(successor)
             texts = requested.texts | {"symbol": symbols[0]}
             return await self._endpoint_answer(request, endpoint, caller, texts, headers)
 
@@ -227,7 +234,7 @@ class _Service:
         if _accepts_gzip(request) and encoded.worth_compressing and not encoded.is_compressed:
             await run_in_threadpool(encoded.compressed)
         self._cache.put(key, encoded)
-        corrections = {running_answer.HEADER: encoded.corrections} if encoded.corrections else {}
+        corrections = {HEADER: encoded.corrections} if encoded.corrections else {}
         return self._response(request, 200, encoded, corrections | dict(headers))
 
     async def _made(
@@ -247,11 +254,11 @@ class _Service:
     def _encoded(
         self, endpoint: endpoints.Endpoint, tier: str, texts: Mapping[str, str], packed: bool
     ) -> EncodedBody:
-        params = query.parse(endpoint, texts, self._view.exchanges)
+        params = access.parse(endpoint, texts, self._view.exchanges)
         context = RequestContext(self._view, tier, params)
-        with running_answer.noted() as noted:
+        with noted() as corrections:
             body = encoding.encoded(endpoint, context, ANSWERS[endpoint.path])
-        return EncodedBody(body, packed=packed, corrections=running_answer.header_value(noted))
+        return EncodedBody(body, packed=packed, corrections=header_value(corrections))
 
     def _version(self) -> dict[str, str]:
         """Return the header with the version of past data; empty if the store cannot be read.

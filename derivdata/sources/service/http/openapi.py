@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, TypeAlias
 
 from derivdata import tables
-from derivdata.sources.service.http.query import LARGEST
+from derivdata.sources.service.http.access import LARGEST
 from derivdata.support.text import html_page
 from derivdata.tables import endpoints
 from derivdata.tables.schema import Kind

@@ -19,9 +19,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from derivdata.sources.service.data.running_answer import Cancelled, cancelled_by
+from derivdata.sources.service.data.store import Cancelled, Refusal, cancelled_by
 from derivdata.sources.service.data.view import BoundedCache
-from derivdata.sources.service.refusal import Refusal
 
 _SMALL = 1024
 _PIECE = 1 << 17

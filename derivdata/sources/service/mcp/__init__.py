@@ -1,1 +1,0 @@
-"""The service as tools of the Model Context Protocol."""
