@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.client.transport.keyless import KeylessReply
+from derivdata.client.transport.adapter import KeylessReply
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect import session as sessions
 from derivdata.sources.collect.collector import Collector

@@ -8,7 +8,7 @@
 import sys as _sys
 from importlib import import_module as _import_module
 
-from derivdata.support import local as _local
+from derivdata.support import set_local as _set_local
 
 __version__ = "0.2.0"
 
@@ -50,16 +50,16 @@ _NAMES = {
     "cache_clear": "client.transport",
     "cache_info": "client.transport",
     "card": "cards",
-    "catalog": "client.plan",
+    "catalog": "client.quantities",
     "concat": "tables.frames",
     "connect": "client.transport",
     "disconnect": "client.transport",
     "features": "matrix",
-    "instruments": "client.plan",
+    "instruments": "client.quantities",
     "live": "sources.collect.live_feed",
     "open_archive": "sources.archive",
     "panel": "tables.panels",
-    "plan": "client.plan",
+    "plan": "client.quantities",
     "provenance": "tables.panels",
     "quality": "analysis.quality",
     "raw": "client.transport",
@@ -131,7 +131,7 @@ def _start_local(source: str, **options: object) -> object:
     return service.start(source, **options)
 
 
-_local.set_local(_start_local)
+_set_local(_start_local)
 for _library in _AfterImport.waiting:
     if _library in _sys.modules:
         _register(_library)

@@ -27,9 +27,9 @@ from derivdata.bundle import record as record
 from derivdata.bundle import replay as replay
 from derivdata.cards import card as card
 from derivdata.cards import rerun as rerun
-from derivdata.client.plan import catalog as catalog
-from derivdata.client.plan import instruments as instruments
-from derivdata.client.plan import plan as plan
+from derivdata.client.quantities import catalog as catalog
+from derivdata.client.quantities import instruments as instruments
+from derivdata.client.quantities import plan as plan
 from derivdata.client.transport import asof as asof
 from derivdata.client.transport import cache_clear as cache_clear
 from derivdata.client.transport import cache_info as cache_info

@@ -15,7 +15,7 @@ import pandas as pd
 
 import derivdata
 from derivdata import funding, oi, options, positioning, prices, volume
-from derivdata.client.plan import catalog, instruments
+from derivdata.client.quantities import catalog, instruments
 from derivdata.client.retrieval import names as listed_names
 from derivdata.client.retrieval import symbol_names
 from derivdata.errors import BadRequest, DataNotice, FetchError, NotFound

@@ -21,7 +21,7 @@ from derivdata.client.transport import Answer
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.tables import endpoints
-from derivdata.tables.coins import over_all_contracts
+from derivdata.tables.frames import over_all_contracts
 
 __all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]
 __dir__ = __all__.copy

@@ -25,8 +25,8 @@ from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import warn_caller
 from derivdata.tables import endpoints
+from derivdata.tables.chains import one_per_place, surface_of
 from derivdata.tables.contracts import symbol_of, venue_of
-from derivdata.tables.surfaces import one_per_place, surface_of
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -32,7 +32,7 @@ def test_one_place_asks_the_machine_for_the_time() -> None:
 def test_the_machines_time_is_for_the_cache_for_collecting_and_for_stamps_of_the_future_only() -> None:
     assert {name for name, _ in lines_with(re.compile(r"\bmachine_now\b"))} == {
         "support/times.py",
-        "client/transport/keyless.py",
+        "client/transport/adapter.py",
         "client/transport/settings.py",
         "sources/collect/session.py",
         "sources/archive/audit.py",

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.tables.expiries import expiries, iso_of
+from derivdata.tables.contracts import expiries, iso_of
 
 EIGHT = pd.Timestamp("2026-03-27T08:00Z")
 DATES = [

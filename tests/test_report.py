@@ -18,7 +18,7 @@ import derivdata as dd
 from derivdata import funding
 from derivdata.cli import main
 from derivdata.errors import DataNotice
-from derivdata.reports import html_page as formatting
+from derivdata.reports import page as formatting
 from derivdata.sources import service
 from tests.plot import made
 from tests.support.rows import rows

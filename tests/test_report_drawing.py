@@ -10,7 +10,7 @@ import matplotlib as mpl
 import pytest
 
 from derivdata import plot
-from derivdata.reports.drawing import Panel, draw_panels
+from derivdata.reports.page import Panel, draw_panels
 from tests.plot import made
 
 
@@ -47,13 +47,13 @@ def test_all_labels_are_inside_a_panel(size: tuple[float, float]) -> None:
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.figure import Figure
 
-    from derivdata.reports import drawing
+    from derivdata.reports import page
 
     figure = Figure(figsize=size, dpi=72)
     renderer = RendererAgg(72 * size[0], 72 * size[1], 72)
     ax = figure.add_subplot()
     line(ax=ax)
-    drawing._fit(figure, ax, renderer)
+    page._fit(figure, ax, renderer)
     box = ax.get_tightbbox(renderer)
     assert box is not None
     assert min(box.x0, box.y0) > -0.5

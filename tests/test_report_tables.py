@@ -20,7 +20,7 @@ from derivdata.analysis.oi import TrendStatus
 from derivdata.cli import main
 from derivdata.errors import DataNotice
 from derivdata.plot.carry_bars import breakeven_days
-from derivdata.reports.html_page import Section
+from derivdata.reports.page import Section
 from derivdata.reports.sections import carry, open_interest
 from tests.plot import made
 from tests.support import known_archive
@@ -395,7 +395,7 @@ def test_carry_of_one_venue_or_of_hours_states_the_reason_of_nan(
 
 def test_a_venue_whose_price_is_another_coins_is_named() -> None:
     """Of 100, 100 and 0.91 USD the last is named, with its factor; 100, 101 and 102 agree."""
-    from derivdata.reports.sections import quality
+    from derivdata.reports.sections import about
 
     said: list[str] = []
     section: Any = SimpleNamespace(
@@ -411,7 +411,7 @@ def test_a_venue_whose_price_is_another_coins_is_named() -> None:
         )  # fmt: skip
         options = SimpleNamespace(symbols=("BTC",))
         data: Any = SimpleNamespace(report_options=options, prices=lambda symbol, table=table: table)
-        quality._prices(section, data)
+        about._prices(section, data)
     assert "okx (× 0.0091)" in said[0]
     assert "okx (× 0.0091)" in said[1]
     assert said[2:] == ["Marks of BTC on 3 venues agree within 5 %."]

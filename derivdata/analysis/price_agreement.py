@@ -16,7 +16,7 @@ import xarray as xr
 
 from derivdata.analysis.panels import whole
 from derivdata.support.text import warn_caller
-from derivdata.tables.coins import OTHER_COIN, PRICES_AGREE
+from derivdata.tables.frames import OTHER_COIN, PRICES_AGREE
 
 Apart: TypeAlias = Literal["raise", "keep"]
 """Whether prices of another coin are refused, or used with a notice."""

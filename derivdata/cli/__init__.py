@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from derivdata import __version__
-from derivdata.cli.archives import add_audit, add_import, add_info, add_serve
+from derivdata.cli.archives import add_audit, add_export, add_fetch, add_import, add_info, add_serve
 from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_venues
-from derivdata.cli.fetching import add_export, add_fetch
 from derivdata.cli.options import notify, say
 from derivdata.cli.reports import add_bundle, add_notebook, add_report, add_rerun
 from derivdata.support.text import import_extra

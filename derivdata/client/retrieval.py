@@ -25,9 +25,9 @@ from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.support import times
 from derivdata.support.text import nearest_symbols
 from derivdata.tables import endpoints
-from derivdata.tables.coins import other_tickers
 from derivdata.tables.contracts import BUNDLED_COINS, base, symbol_of, venue_of
 from derivdata.tables.endpoints import Endpoint
+from derivdata.tables.frames import other_tickers
 from derivdata.tables.history_rows import PAYMENTS, SPARSE, RequestedWindow, missing_row_sentences
 from derivdata.tables.schema import Table
 from derivdata.tables.venue_facts import FACTS

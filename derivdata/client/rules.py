@@ -19,14 +19,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.client.instrument_names import (
+from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
+from derivdata.client.relations import (
+    LIKELY,
+    PROMISED,
     names_against_expiries,
     names_against_options,
     options_twice,
     unread_names,
 )
-from derivdata.client.reading import HOUR_US, CheckedAnswer, figure, related
-from derivdata.client.relations import LIKELY, PROMISED
 from derivdata.errors import SchemaError
 from derivdata.support import times
 from derivdata.support.arrays import Array

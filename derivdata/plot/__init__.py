@@ -21,8 +21,7 @@ from derivdata.plot.orders import liquidations, orderbook_depth
 from derivdata.plot.smiles import implied_density, smile
 from derivdata.plot.strike_bars import strikes
 from derivdata.plot.surfaces import card, surface, venue_difference
-from derivdata.plot.term_structures import term_structure
-from derivdata.plot.volatilities import volatility
+from derivdata.plot.volatilities import term_structure, volatility
 
 __all__ = [
     "backtest",

@@ -14,7 +14,7 @@ from derivdata.plot import style
 from derivdata.plot.frames import Chain, Expiries
 from derivdata.support.arrays import Array, Indices
 from derivdata.support.times import naive_utc
-from derivdata.tables.expiries import nearest_listed
+from derivdata.tables.contracts import nearest_listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

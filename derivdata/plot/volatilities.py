@@ -1,4 +1,4 @@
-"""Figures of volatility over time: implied, realised, an index, skew, and cones."""
+"""Figures of volatility over time and by maturity: implied, realised, skew, cones, term structure, basis."""
 
 from __future__ import annotations
 
@@ -9,11 +9,27 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis import surface, variance
 from derivdata.analysis.inputs import require_variables
-from derivdata.plot import style
-from derivdata.plot.frames import Size, Source, figure_function, finish, only_for
+from derivdata.plot import frames, style
+from derivdata.plot.fits import (
+    EXPIRY,
+    at_the_money,
+    days,
+    expiry_axis,
+    expiry_ticks,
+    fit_of,
+    fitted,
+    instant_of,
+    is_fit,
+    name_of,
+    single,
+)
+from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.arrays import Array
+from derivdata.support.times import naive_utc
+from derivdata.tables.frames import require_columns, require_instants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,18 +205,18 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     if set(seen.dims) - {"time", "tenor"}:
         raise ValueError(f"data has dims {tuple(map(str, seen.dims))}: select one symbol and one venue")
     tenors = seen["tenor"].to_numpy()
-    lines = {f"{name}_{days:g}d": seen[name].sel(tenor=days) for name in points for days in tenors}
+    lines = {f"{name}_{tenor:g}d": seen[name].sel(tenor=tenor) for name in points for tenor in tenors}
     table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("data has only missing values; its variable 'status' has the reason")
     upper, lower = style.strips(ax, 2.0, 1.4, size=(8.0, 5.0))
     index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
     upper.plot(table["time"], table["strip_index"], color=style.ink(), lw=1.8, label=index)
-    for place, days in enumerate(tenors):
+    for place, tenor in enumerate(tenors):
         look: dict[str, Any] = {"color": PALETTE[place % 8], "lw": 1.2}
-        upper.plot(table["time"], table[f"atm_{days:g}d"], label=f"ATM, {days:g} days", **look)
+        upper.plot(table["time"], table[f"atm_{tenor:g}d"], label=f"ATM, {tenor:g} days", **look)
         for name, stroke in zip(points[1:], ("-", ":"), strict=False):
-            lower.plot(table["time"], 100 * table[f"{name}_{days:g}d"], ls=stroke, **look)
+            lower.plot(table["time"], 100 * table[f"{name}_{tenor:g}d"], ls=stroke, **look)
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
     style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
     style.legend(upper, "above")
@@ -231,3 +247,231 @@ def _finding(table: pd.DataFrame, index: str) -> str:
         tenor = middle.removeprefix("rr25_").removesuffix("d")
         words += f"; {tenor}-day {side} {100 * abs(last.iloc[-1]):.1f} points richer"
     return words
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INDEX_DAYS = 30.0
+_NARROW = 300.0
+_FORWARD = "forward, from expiry to expiry"
+_BOUNDS = "model-free, bounds"
+_PERCENT: dict[str, Any] = {"tickformat": ".3~%"}
+
+
+@figure_function
+def term_structure(
+    data: Chain,
+    kind: Literal["volatility", "basis"] = "volatility",
+    *,
+    before: Chain | None = None,
+    source: Source | None = None,
+    ax: Axes | None = None,
+    figsize: Size | None = None,
+    engine: Engine = "matplotlib",
+) -> Axes | Any:
+    """Draw the term structure of volatility, or of the basis implied by options.
+
+    Parameters
+    ----------
+    data
+        For ``"volatility"``: a fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface
+        of ``dd.options.surface``, to which a surface is fitted first. For ``"basis"``: result of
+        ``dd.analysis.chain.basis`` for one chain, with its spot.
+    kind
+        ``"volatility"``: volatility at the forward, with steps for the forward volatility between expiries,
+        missing where total variance falls. Below it model-free volatility, from the strip of quotes if the
+        fit has one; the bars range from the quotes alone to the maximum with prices beyond the last quotes. A
+        diamond is the 30-day index, if there are expiries on both sides.
+        ``"basis"``: forward over spot as simple annual rate, with steps for the growth of the forward from
+        one expiry to the next.
+    before
+        At-the-money volatility of an earlier time, drawn at the same expiries: a fit, or rows of one time of
+        the table ``options_atm_history``.
+    source, ax, figsize, engine
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes, or a plotly Figure
+        For volatility the upper axes. The limits of the lower axes include all bounds, up to twice the
+        highest volatility; an arrowhead marks a bar that ends outside.
+
+    Raises
+    ------
+    ValueError
+        There are several surfaces or chains, no expiry has a fit or a basis, or `before` has several times.
+    """
+    only_for(kind, ("volatility",), before=before)
+    if kind == "basis":
+        return _basis(data, source, ax, engine)
+    fit = fitted(single(fit_of(data), "a term structure"))
+    term = surface.term_structure(fit)
+    free = variance.model_free(fit)
+    tenors = days(fit)
+    dates = pd.DatetimeIndex(fit["expiry"].to_numpy())
+    atm = np.asarray(term["atm"])
+    vol = np.asarray(term["forward_vol"])
+    low, high = (np.sqrt(np.asarray(free[end] / free["year_fraction"])) for end in ("lower", "upper"))
+    table = pd.DataFrame({"expiry": dates, "days": tenors, "atm": atm, "forward_vol": vol})
+    if before is not None:
+        past, when = _before(before, fit)
+        earlier = f"at the forward, {when:%Y-%m-%d %H:%M}"
+        table["atm_before"] = table["expiry"].map(past.set_index("expiry")["iv"])
+    model_free = np.asarray(free["vol"])
+    table = table.assign(model_free=model_free, model_free_low=low, model_free_high=high)
+    finite = np.flatnonzero(np.isfinite(atm))
+    ends = [f"{100 * atm[place]:.1f} % on {dates[place]:%Y-%m-%d}" for place in finite[[0, -1]]]
+    title = f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}"
+    index = _index(free)
+    y = ("volatility\n[% annualised]", "model-free\n[% annualised]")
+    levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
+    centre = (levels.max() + levels.min()) / 2
+    reach = 1.1 * (levels.max() - levels.min()) / 2
+    # At least two points of volatility, so that a flat line does not look steep.
+    limits = (centre - 0.01, centre + 0.01) if reach < 0.01 else None
+    if engine == "plotly":
+        lines = [_steps_of(tenors, vol), _line_of(table, "atm", "at the forward")]
+        if before is not None:
+            lines.append(_line_of(table.dropna(subset="atm_before"), "atm_before", earlier, 4))
+        bars = {"symmetric": False, "array": high - model_free, "arrayminus": model_free - low}
+        marks = [_line_of(table, "model_free", _BOUNDS, 1, mode="markers", error_y=bars)]
+        for name, level in index.items():
+            at_index = [_INDEX_DAYS], [level], name, "%{y:.2%} a year", 2
+            marks.append(frames.plotly_line(*at_index, mode="markers"))
+        upper = frames.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
+        lower = frames.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
+        return _interactive([upper, lower], title, table, data, source=source, height=6.2)
+    above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # space for a legend between them
+    above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
+    if before is not None:
+        above.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=earlier)
+    above.plot(tenors, atm, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
+    if limits is not None:
+        above.set_ylim(limits)
+    style.dress(above, title=title, y=y[0], form="percent")
+    style.legend(above, "above")
+    _free(below, tenors, model_free, low, high, index)
+    style.dress(below, y=y[1], form="percent")
+    expiry_axis(below, tenors, dates)
+    return finish(above, table, data, source=source, lowest=below)
+
+
+def _starts(tenors: Any) -> Any:
+    """Return the start of the step up to each expiry."""
+    return np.r_[tenors[0] / 1.3, tenors[:-1]]
+
+
+def _steps_of(tenors: Any, levels: Any) -> Any:
+    """Return the steps up to each expiry as a plotly line with a gap after each step."""
+    x = np.column_stack([_starts(tenors), tenors, np.full(len(tenors), np.nan)]).ravel()
+    stroke = {"color": GREY, "width": 2}
+    return frames.plotly_line(x, np.repeat(levels, 3), _FORWARD, "%{y:.2%} a year", line=stroke)
+
+
+def _line_of(table: pd.DataFrame, column: str, name: str, place: int = 0, **options: Any) -> Any:
+    """Return a column of the table over days to expiry as a plotly line, with expiries in the hover text."""
+    hover = "%{customdata|%Y-%m-%d %H:%M} UTC, %{x:.1f} days<br>%{y:.2%} a year"
+    dated = {"mode": "lines+markers", "customdata": table["expiry"]} | options
+    return frames.plotly_line(table["days"], table[column], name, hover, place, **dated)
+
+
+def _interactive(strips: list[frames.Strip], title: str, table: Any, *data: Any, **more: Any) -> Any:
+    """Return a plotly figure over listed expiries, with labels that fit on a narrow screen."""
+    limits, ticks = expiry_ticks(table["days"], table["expiry"], _NARROW)
+    axis: Any = {"type": "log", "range": np.log10(limits), "tickvals": list(ticks), "label": EXPIRY}
+    axis["ticktext"] = [frames.plotly_text(label) for label in ticks.values()]
+    return frames.plotly_figure(strips, title, table, *data, **axis, **more)
+
+
+def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) -> Axes | Any:
+    """Draw the simple annual rate of each forward over spot, and the growth between expiries."""
+    if not isinstance(data, xr.Dataset):
+        raise TypeError("data must be what dd.analysis.chain.basis gave, not a table")
+    require_variables(data, "data", ("basis_apr", "forward_carry"), dims=("expiry",))
+    curve = single(data, "a basis curve").dropna("expiry", subset=["basis_apr"])
+    if not curve.sizes["expiry"]:
+        raise ValueError("no expiry has a basis: pass spot= to dd.analysis.chain.basis")
+    tenors = days(curve)
+    apr = np.asarray(curve["basis_apr"])
+    growth = np.asarray(curve["forward_carry"])
+    dates = pd.DatetimeIndex(curve["expiry"].to_numpy())
+    shape = "contango" if apr[-1] > 0 else "backwardation"
+    title = f"{name_of(curve)}: {100 * apr[-1]:+.2f} % a year to {dates[-1]:%Y-%m-%d}, {shape}"
+    y = "basis [% per year, simple]"
+    name = "forward over spot"
+    table = pd.DataFrame({"expiry": dates, "days": tenors, "basis_apr": apr, "forward_carry": growth})
+    if engine == "plotly":
+        lines = [_steps_of(tenors, growth), _line_of(table, "basis_apr", name)]
+        strip = frames.Strip(lines, y, axis=_PERCENT)
+        return _interactive([strip], title, table, data, source=source)
+    ax = style.axes(ax)
+    ax.hlines(growth, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
+    ax.plot(tenors, apr, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label=name)
+    low = float(np.nanmin([apr, growth]))
+    high = float(np.nanmax([apr, growth]))
+    if low * high > 0.0 and high - low < 0.5 * max(high, -low):  # on an axis with 0 the curve would look flat
+        margin = max(0.3 * (high - low), 0.002)
+        ax.set_ylim(low - margin, high + margin)
+    else:
+        ax.axhline(0, color=GREY, lw=0.8)
+    style.dress(ax, title=title, y=y, form="percent")
+    style.legend(ax, "above")
+    expiry_axis(ax, tenors, dates)
+    return finish(ax, table, data, source=source)
+
+
+def _before(before: Chain, fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Timestamp]:
+    """Return earlier volatilities of expiries in the fit, by current days to expiry, and their time."""
+    if isinstance(before, xr.Dataset) and is_fit(before):
+        past = fitted(single(before, "before, a term structure,"))
+        frame = pd.DataFrame({"expiry": past["expiry"].to_numpy(), "iv": np.asarray(at_the_money(past))})
+        time = instant_of(past)
+    else:
+        if not isinstance(before, pd.DataFrame):
+            kind = type(before).__name__
+            raise TypeError(f"before must be a fit or rows of the table options_atm_history, not {kind}")
+        require_columns(before, "before", ("iv",), others=("time", "expiry"))
+        require_instants(before, "before", ["time", "expiry"])
+        if before["time"].nunique() != 1:
+            raise ValueError(f"before holds {before['time'].nunique()} times: choose one")
+        if before["expiry"].duplicated().any():
+            raise ValueError("before holds an expiry twice: choose one symbol and one venue")
+        frame = before[["expiry", "iv"]].assign(expiry=naive_utc(before["expiry"]))
+        time = before["time"].iloc[0].round("min")
+    left = pd.Series(days(fit), fit["expiry"].to_numpy())
+    frame["days"] = frame["expiry"].map(left)
+    return frame.dropna(subset="days").sort_values("days", ignore_index=True), time
+
+
+def _index(free: xr.Dataset) -> dict[str, float]:
+    """Return the index by its label; empty without expiries on both sides of its horizon."""
+    if free.sizes["expiry"] < 2:
+        return {}
+    level = float(variance.volatility_index(free, horizon=f"{_INDEX_DAYS:g}d")["index"])
+    kind = "strip index" if free.attrs["method"] == "strip" else "index"
+    return {f"{_INDEX_DAYS:g}-day {kind}: {100 * level:.2f} %": level} if np.isfinite(level) else {}
+
+
+def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
+    """Return limits that include all bounds, up to twice the highest volatility."""
+    if not np.isfinite(vol).any():
+        return None
+    top = min(np.nanmax(np.r_[vol, high]), 2.0 * np.nanmax(vol))
+    bottom = np.nanmin(np.r_[vol, low])
+    margin = max(0.08 * (top - bottom), 0.01)
+    return bottom - margin, top + margin
+
+
+def _free(ax: Axes, tenors: Any, vol: Any, low: Any, high: Any, index: dict[str, float]) -> None:
+    """Draw model-free volatility with its bounds, and the index."""
+    reach = np.abs(np.vstack([vol - low, high - vol]))
+    look: dict[str, Any] = {"fmt": "s", "ms": 4, "lw": 1.0, "capsize": 2.5, "color": PALETTE[1]}
+    ax.errorbar(tenors, vol, yerr=reach, label=_BOUNDS, **look)
+    if limits := _limits(vol, low, high):
+        ax.set_ylim(*limits)
+    for end in (high, low):
+        style.mark_clipped(ax, tenors, end, color=PALETTE[1])
+    for label, level in index.items():
+        ax.plot(_INDEX_DAYS, level, "D", ms=7, mfc="none", mec=PALETTE[2], mew=1.6, label=label)
+    style.legend(ax, "above")

@@ -17,16 +17,15 @@ from derivdata.client.bundle.reading import Bundle
 from derivdata.client.bundle.recording import Replay
 from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded
-from derivdata.reports.data import Data
-from derivdata.reports.html_page import Section, render_page
-from derivdata.reports.report_options import Fees, ReportOptions, parse_options
+from derivdata.reports.data import Data, Fees, ReportOptions, parse_options
+from derivdata.reports.page import Section, render_page
 from derivdata.reports.sections import about
+from derivdata.reports.sections.about import quality_section
 from derivdata.reports.sections.carry import carry_section
 from derivdata.reports.sections.funding import funding_section
 from derivdata.reports.sections.liquidations import liquidations_section
 from derivdata.reports.sections.open_interest import oi_section
 from derivdata.reports.sections.options import options_section
-from derivdata.reports.sections.quality import quality_section
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.files import replace_file

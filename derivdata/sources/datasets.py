@@ -18,8 +18,8 @@ from typing import Any
 
 import pandas as pd
 
+from derivdata.client.transport.adapter import KeylessSession
 from derivdata.client.transport.cache import cache_folder
-from derivdata.client.transport.keyless import KeylessSession
 from derivdata.errors import NetworkError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.support.arguments import typed

@@ -1,12 +1,10 @@
 """Every column and every table, as data, with facts about venues; and arrays made from tables."""
 
-from derivdata.tables.chain_snapshots import snapshots
-from derivdata.tables.coins import RENAMED_TICKERS
+from derivdata.tables.chains import snapshots, surface
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.contracts import VENUES, base, contract
+from derivdata.tables.contracts import VENUES, base, contract, expiry
 from derivdata.tables.definitions import TABLES
-from derivdata.tables.expiries import expiry
-from derivdata.tables.surfaces import surface
+from derivdata.tables.frames import RENAMED_TICKERS
 
 __all__ = [
     "COLUMNS",

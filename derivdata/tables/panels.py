@@ -12,9 +12,8 @@ import pandas as pd
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Indices
 from derivdata.support.times import has_zone, stamps_of
-from derivdata.tables.coins import by_coin
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.frames import require_columns, require_zone
+from derivdata.tables.frames import by_coin, require_columns, require_zone
 from derivdata.units import BPS, BPS_UNIT
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from derivdata.analysis import black76, chain, smile
 from derivdata.analysis import surface as surfaces
 from derivdata.analysis.chain.forward import forward_from_delta
 from derivdata.analysis.status import Status
-from derivdata.tables.surfaces import surface
+from derivdata.tables.chains import surface
 from tests.analysis.deribit import STAMPS_2026, chain_2026
 from tests.analysis.made_chains import MONTH, NOW, options
 from tests.support.records import assert_identical

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from derivdata.analysis import black76, exposure
 from derivdata.analysis.chain import clean
-from derivdata.tables.surfaces import surface
+from derivdata.tables.chains import surface
 from tests.analysis.deribit import chain_2026
 from tests.analysis.made_chains import options
 from tests.support.shared import known

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import pandas as pd
 import pytest
 
-from derivdata.client.transport.keyless import KeylessReply
+from derivdata.client.transport.adapter import KeylessReply
 from derivdata.errors import NetworkError
 
 METRICS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from derivdata.client.transport.keyless import KeylessReply, Unreachable
+from derivdata.client.transport.adapter import KeylessReply, Unreachable
 from derivdata.errors import NetworkError
 from derivdata.sources.collect.session import Clock
 from tests.collect.fakes import Dropped, Fakes

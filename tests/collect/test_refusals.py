@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from derivdata.client.transport.keyless import KeylessReply
+from derivdata.client.transport.adapter import KeylessReply
 from derivdata.errors import DerivdataError, VenueError
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.venues.registry import VENUES

@@ -21,7 +21,7 @@ import joblib  # noqa: TID251 - workers of users
 
 import derivdata as dd
 from derivdata import bundle, errors
-from derivdata.client.transport.keyless import KeylessSession
+from derivdata.client.transport.adapter import KeylessSession
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect import read_through
 from tests.collect.fakes import Fakes, SimulatedClock

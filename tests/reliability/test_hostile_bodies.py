@@ -75,7 +75,7 @@ CLIENT = """
     from derivdata.tables.endpoints import FUNDING
     from derivdata.client.transport.settings import Limits, ConnectionSettings, Timing
     from derivdata.client.transport.connection import Connection
-    from derivdata.client.transport.origin import site
+    from derivdata.client.transport.settings import site
 
     class Body(msgspec.Struct):
         rate: float

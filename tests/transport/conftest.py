@@ -13,9 +13,8 @@ import pytest
 
 from derivdata.client.transport import Response
 from derivdata.client.transport.connection import Connection
-from derivdata.client.transport.origin import Secret, site
 from derivdata.client.transport.response import error_of
-from derivdata.client.transport.settings import ConnectionSettings, Limits, Timing
+from derivdata.client.transport.settings import ConnectionSettings, Limits, Secret, Timing, site
 
 KEY = "k-5d0c5a2f-not-a-real-one"
 HANGS_SECONDS = 300

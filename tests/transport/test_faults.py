@@ -18,9 +18,8 @@ import pytest
 import urllib3
 
 from derivdata import errors
-from derivdata.client.transport import keyless
-from derivdata.client.transport.body import BodyTooLarge, NotJson, check_json, read_body
-from derivdata.client.transport.response import retry_after
+from derivdata.client.transport import adapter
+from derivdata.client.transport.response import BodyTooLarge, NotJson, check_json, read_body, retry_after
 from derivdata.client.transport.session import request_of
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import NetworkError
@@ -288,8 +287,8 @@ BODY = b'{"result": [1, 2, 3]}' * 100
 
 
 @pytest.fixture
-def session() -> Iterator[keyless.KeylessSession]:
-    with closing(keyless.KeylessSession()) as opened:
+def session() -> Iterator[adapter.KeylessSession]:
+    with closing(adapter.KeylessSession()) as opened:
         yield opened
 
 
@@ -300,7 +299,7 @@ def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
         told.append(request.headers.get("X-Gate-Size-Decimal"))
         return Reply(BODY)
 
-    with serving(answer) as server, closing(keyless.KeylessSession({"X-Gate-Size-Decimal": "1"})) as opened:
+    with serving(answer) as server, closing(adapter.KeylessSession({"X-Gate-Size-Decimal": "1"})) as opened:
         opened.send("GET", f"{server.url}/contracts", {})
         opened.send("GET", f"{server.url}/tickers", {})
     assert told == ["1", "1"]
@@ -321,18 +320,18 @@ def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
 def test_a_response_says_how_long_to_wait(headers: dict[str, str], body: bytes, seconds: Any) -> None:
     """From its own date on, 2026-03-02 08:00."""
     dated = {"Date": "Mon, 02 Mar 2026 08:00:00 GMT", **headers}
-    assert keyless.stated_wait(keyless.KeylessReply(429, dated, body)) == seconds
+    assert adapter.stated_wait(adapter.KeylessReply(429, dated, body)) == seconds
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_an_answer_comes_whole_and_decoded(compressed: bool, session: keyless.KeylessSession) -> None:
+def test_an_answer_comes_whole_and_decoded(compressed: bool, session: adapter.KeylessSession) -> None:
     headers = {"Content-Encoding": "gzip"} if compressed else {}
     reply = Reply(gzip.compress(BODY) if compressed else BODY, headers=headers)
     with serving(lambda _: reply) as server:
         assert session.send("GET", f"{server.url}/v5/tickers", {}).body == BODY
 
 
-def test_a_compressed_answer_that_breaks_off_is_an_error(session: keyless.KeylessSession) -> None:
+def test_a_compressed_answer_that_breaks_off_is_an_error(session: adapter.KeylessSession) -> None:
     """The length on the wire is that of the part: only the compression shows that the rest is missing."""
     reply = Reply(gzip.compress(BODY)[:-12], headers={"Content-Encoding": "gzip"})
     with serving(lambda _: reply) as server, pytest.raises(NetworkError, match="no complete response"):
@@ -348,18 +347,18 @@ def test_a_compressed_answer_that_breaks_off_is_an_error(session: keyless.Keyles
     ],
 )
 def test_what_was_never_reached_says_where_the_way_ends(
-    url: str, proxy: str, why: str, session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
+    url: str, proxy: str, why: str, session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", proxy)
-    with pytest.raises(keyless.Unreachable, match=f"^/v5/tickers: {why}"):
+    with pytest.raises(adapter.Unreachable, match=f"^/v5/tickers: {why}"):
         session.send("GET", f"{url}/v5/tickers", {})
 
 
 def test_an_answer_that_drips_ends_at_the_deadline(
-    session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
+    session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then is never silence long enough for a time-out: only the deadline ends it."""
-    monkeypatch.setattr(keyless, "WHOLE_SECONDS", 0.1)
+    monkeypatch.setattr(adapter, "WHOLE_SECONDS", 0.1)
 
     dripping = endless(b"Content-Length: 100000", b" ")
     with serving(lambda _: dripping) as server, pytest.raises(NetworkError, match="was not complete"):
@@ -367,9 +366,9 @@ def test_an_answer_that_drips_ends_at_the_deadline(
 
 
 def test_an_answer_that_is_too_large_is_an_error(
-    session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
+    session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyless, "LARGEST", len(BODY) - 1)
+    monkeypatch.setattr(adapter, "LARGEST", len(BODY) - 1)
     with serving(lambda _: Reply(BODY)) as server, pytest.raises(NetworkError, match="larger than"):
         session.send("GET", f"{server.url}/v5/tickers", {})
 

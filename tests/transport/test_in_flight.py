@@ -12,8 +12,8 @@ from derivdata.client import transport
 from derivdata.client.retrieval import get_windows
 from derivdata.client.transport import SESSION
 from derivdata.client.transport.settings import Timing
-from derivdata.client.transport.worker import started
 from derivdata.support import times
+from derivdata.support.forking import started
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
 from tests.support.threads import in_threads
 from tests.transport.conftest import HANGS_SECONDS, Joiners, Open

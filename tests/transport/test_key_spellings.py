@@ -10,7 +10,7 @@ import urllib.parse
 import pytest
 
 import derivdata as dd
-from derivdata.client.transport.origin import Secret
+from derivdata.client.transport.settings import Secret
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import open_archive
 

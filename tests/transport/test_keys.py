@@ -16,8 +16,7 @@ from requests.adapters import HTTPAdapter
 from derivdata import errors
 from derivdata.client import transport
 from derivdata.client.transport.adapter import Adapter
-from derivdata.client.transport.origin import Secret, site
-from derivdata.client.transport.settings import Limits, Timing
+from derivdata.client.transport.settings import Limits, Secret, Timing, site
 from derivdata.tables.endpoints import FUNDING, Request
 from tests.transport.conftest import KEY, Open, checked
 from tests.transport.server import Asked, Reply, serving

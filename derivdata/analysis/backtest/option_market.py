@@ -16,8 +16,8 @@ from derivdata.analysis.surface.fitting import SurfaceMethod
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import warn_caller
 from derivdata.support.times import naive_utc
-from derivdata.tables.chain_snapshots import snapshots
-from derivdata.tables.expiries import expiries
+from derivdata.tables.chains import snapshots
+from derivdata.tables.contracts import expiries
 
 YEAR_US = 365.0 * 86_400e6
 _PLACE = ("expiry", "strike", "side")

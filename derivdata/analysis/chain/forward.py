@@ -27,7 +27,7 @@ from derivdata.analysis.labelling import by_label, elementwise, keys_of, previou
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
-from derivdata.tables.expiries import expiries
+from derivdata.tables.contracts import expiries
 
 _AT_LEAST = 3
 _SPREAD = 0.005

@@ -23,8 +23,8 @@ from derivdata.analysis.labelling import keys_of
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arrays import Bools, Floats, Indices, epsilon_in
-from derivdata.tables.chain_snapshots import snapshots
-from derivdata.tables.expiries import expiries
+from derivdata.tables.chains import snapshots
+from derivdata.tables.contracts import expiries
 
 _PLACE = ("expiry", "strike", "side")
 _CURRENCIES = ("coin", "usd")

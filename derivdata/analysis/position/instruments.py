@@ -14,7 +14,7 @@ from derivdata.analysis.inputs import require_columns
 from derivdata.analysis.surface.clock import origin_us
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import naive_utc
-from derivdata.tables.expiries import expiries
+from derivdata.tables.contracts import expiries
 from derivdata.tables.frames import require_instants
 
 OPTIONS = ("call", "put")

@@ -30,8 +30,7 @@ from derivdata.analysis.quality.series import Batch, completeness, row_quantile,
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats, Indices
-from derivdata.tables.coins import PRICES_AGREE
-from derivdata.tables.frames import require_columns, require_zone
+from derivdata.tables.frames import PRICES_AGREE, require_columns, require_zone
 from derivdata.tables.panels import value_column
 
 _NO_BUCKETS = ("raw", "unstated")

@@ -33,7 +33,7 @@ from derivdata.analysis.surface.points import at_delta
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length, naive_utc
-from derivdata.tables.expiries import expiries, stamp_of
+from derivdata.tables.contracts import expiries, stamp_of
 
 _UNITS = {
     "forward": "USD",

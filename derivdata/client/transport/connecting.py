@@ -12,13 +12,20 @@ import pandas as pd
 
 from derivdata.client.transport.cache import cache_folder
 from derivdata.client.transport.connection import Connection, local_scope
-from derivdata.client.transport.origin import LocalSource, Secret, find, is_loopback, is_url, site
 from derivdata.client.transport.session import SESSION
-from derivdata.client.transport.settings import IN_PROCESS, ConnectionSettings
+from derivdata.client.transport.settings import (
+    IN_PROCESS,
+    ConnectionSettings,
+    LocalSource,
+    Secret,
+    find,
+    is_loopback,
+    is_url,
+    site,
+)
 from derivdata.errors import NotConnected
-from derivdata.support import times
+from derivdata.support import start_local, times
 from derivdata.support.arguments import names_checked
-from derivdata.support.local import start_local
 from derivdata.support.text import credentials_in, is_like_key
 
 if TYPE_CHECKING:

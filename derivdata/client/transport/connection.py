@@ -16,14 +16,12 @@ from urllib.parse import unquote, urlencode
 import pandas as pd
 
 from derivdata.client.transport.cache import AnswerFiles, Checks, Record
-from derivdata.client.transport.origin import LocalSource, Secret, Site
 from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, notify, plain_text
-from derivdata.client.transport.settings import ConnectionSettings, Pace
-from derivdata.client.transport.worker import TookTooLong, started
+from derivdata.client.transport.settings import ConnectionSettings, LocalSource, Pace, Secret, Site
 from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
 from derivdata.support import times
 from derivdata.support.files import package_digest
-from derivdata.support.forking import renew_in_child
+from derivdata.support.forking import TookTooLong, renew_in_child, started
 from derivdata.support.text import warn_caller
 from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
 

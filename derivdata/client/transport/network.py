@@ -23,12 +23,10 @@ from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
 from requests_cache.policy import NEVER_EXPIRE, get_url_expiration
 
-from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, renewed
+from derivdata.client.transport.adapter import ACCOUNT_HEADER, Adapter, keep_anonymous, renewed
 from derivdata.client.transport.cache import AnswerFiles, Head
-from derivdata.client.transport.keyless import keep_anonymous
-from derivdata.client.transport.origin import Secret, Site
 from derivdata.client.transport.response import http_date, network_error, notices_in
-from derivdata.client.transport.settings import ConnectionSettings
+from derivdata.client.transport.settings import ConnectionSettings, Secret, Site
 from derivdata.tables.endpoints import Endpoint
 
 T = TypeVar("T")

@@ -15,10 +15,8 @@ from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.status import FundingStatus
 from derivdata.plot import style
 from derivdata.plot.carry_bars import breakeven_days
-from derivdata.reports.data import Data, Rates
-from derivdata.reports.drawing import Panel
-from derivdata.reports.html_page import FLAT, Section, count, pct, rate
-from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
+from derivdata.reports.data import FEE_BPS, OTHERS, Data, Rates, ReportOptions
+from derivdata.reports.page import FLAT, Panel, Section, count, pct, rate
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import xarray as xr
 from derivdata import plot, tables, units
 from derivdata.analysis import funding
 from derivdata.reports.data import Data
-from derivdata.reports.drawing import Panel
-from derivdata.reports.html_page import WIDE, Section, pct, rate
+from derivdata.reports.page import WIDE, Panel, Section, pct, rate
 from derivdata.support.times import naive_utc
 from derivdata.tables.panels import panel
 

@@ -7,7 +7,7 @@ import pandas as pd
 from derivdata import plot
 from derivdata.analysis import liquidations as analysis
 from derivdata.reports.data import Data
-from derivdata.reports.html_page import WIDE, Section, pct, usd
+from derivdata.reports.page import WIDE, Section, pct, usd
 from derivdata.tables.panels import provenance
 
 _MIN_CASCADE = 1e6

@@ -13,8 +13,7 @@ from derivdata.analysis import oi as analysis
 from derivdata.plot import style
 from derivdata.plot.oi_shares import gain_look, share_change, trend_of
 from derivdata.reports.data import Data
-from derivdata.reports.drawing import Panel
-from derivdata.reports.html_page import FLAT, WIDE, Section, count, listing, pct, usd
+from derivdata.reports.page import FLAT, WIDE, Panel, Section, count, listing, pct, usd
 from derivdata.tables.panels import panel
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from derivdata.analysis import exposure, smile, surface, variance
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot.fits import verdicts
 from derivdata.reports.data import Data
-from derivdata.reports.drawing import Panel
-from derivdata.reports.html_page import WIDE, Section, listing, pct
+from derivdata.reports.page import WIDE, Panel, Section, listing, pct
 from derivdata.reports.sections.volatility import (
     FIRST_SCREEN,
     answer_volatility,

@@ -14,8 +14,7 @@ from derivdata.matrix import at_maturity
 from derivdata.plot import style
 from derivdata.plot.style import median_price
 from derivdata.reports.data import Data
-from derivdata.reports.drawing import Panel
-from derivdata.reports.html_page import FLAT, WIDE, Section
+from derivdata.reports.page import FLAT, WIDE, Panel, Section
 from derivdata.support.times import naive_utc
 
 if TYPE_CHECKING:

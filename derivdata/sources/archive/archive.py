@@ -32,9 +32,8 @@ from derivdata.sources.archive.schemas import archive_table
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.text import warn_caller
-from derivdata.tables.chain_snapshots import snapshots
-from derivdata.tables.contracts import VENUES
-from derivdata.tables.expiries import expiries
+from derivdata.tables.chains import snapshots
+from derivdata.tables.contracts import VENUES, expiries
 from derivdata.tables.panels import provenance
 from derivdata.tables.schema import Table
 

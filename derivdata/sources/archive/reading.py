@@ -24,7 +24,7 @@ from derivdata.sources.query import Query
 from derivdata.support import calls, times
 from derivdata.support.calls import ARCHIVE_READ
 from derivdata.support.text import import_extra
-from derivdata.tables.chain_snapshots import HOLD, aligned
+from derivdata.tables.chains import HOLD, aligned
 from derivdata.tables.panels import panel as tables_panel
 from derivdata.tables.schema import Kind, Table
 

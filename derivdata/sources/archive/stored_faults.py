@@ -15,7 +15,7 @@ from derivdata.sources.archive.archive import Archive
 from derivdata.sources.archive.payments import TABLE as PAYMENTS
 from derivdata.sources.archive.payments import wrong_intervals
 from derivdata.tables import TABLES
-from derivdata.tables.chain_snapshots import aligned
+from derivdata.tables.chains import aligned
 
 _CHAINS = "options_snapshot"
 _DAY = pd.Timedelta(1, "D")

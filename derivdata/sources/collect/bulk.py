@@ -1,4 +1,8 @@
-"""Requests about many contracts of a venue at once: bulk responses, and public lists of liquidations."""
+"""Requests about many contracts of a venue at once: bulk responses, and public lists of liquidations.
+
+A stream has another ID, price and clock for the same event. If a venue's path changes between stream and
+requests, the same event has equal contract, side and coins in both, and times within a second.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from derivdata.client.transport.keyless import Unreachable
+from derivdata.client.transport.adapter import Unreachable
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry

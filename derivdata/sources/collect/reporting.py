@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from derivdata import tables
-from derivdata.client.transport.keyless import KeylessSession, persist, refusal
+from derivdata.client.transport.adapter import KeylessSession, persist, refusal
 from derivdata.errors import NetworkError, VenueError
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.session import Clock

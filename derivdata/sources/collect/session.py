@@ -20,7 +20,7 @@ import msgspec
 import pandas as pd
 from platformdirs import user_data_path
 
-from derivdata.client.transport.keyless import (
+from derivdata.client.transport.adapter import (
     LONGEST_BAN,
     LONGEST_WAIT,
     KeylessReply,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.client.transport.keyless import LONGEST_WAIT, KeylessReply, KeylessSession, persist, refusal
+from derivdata.client.transport.adapter import LONGEST_WAIT, KeylessReply, KeylessSession, persist, refusal
 from derivdata.errors import NetworkError, VenueError
 from derivdata.sources.archive.ledger import LedgerFile
 from derivdata.sources.collect.session import Clock, Stopped

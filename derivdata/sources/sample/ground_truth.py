@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import market, option_model, paths, perpetuals, store
+from derivdata.sources.sample import market, option_model, option_quotes, paths, perpetuals, store
 from derivdata.sources.sample import perpetuals as process
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, START_DAY, STEP_US, instants
 from derivdata.sources.sample.option_model import EXPIRY_US, forwards, listing, session
-from derivdata.sources.sample.options import chains, trades
-from derivdata.sources.sample.options.chains import markets
+from derivdata.sources.sample.option_quotes import option_markets
 from derivdata.sources.sample.universe import (
     FOREVER,
     MODELS,
@@ -69,7 +68,7 @@ def truth(
             Per symbol, centre, volatility [1/√year] and half-life of the log price.
         ``"option_trades"``
             Per chain, the probabilities that takers buy a call and a put and that a trade is a block, and the
-            factor of block sizes: see `derivdata.sources.sample.options.trades`.
+            factor of block sizes: see `derivdata.sources.sample.option_quotes`.
         ``"spot"``
             Per pair with a spot price, its currency; the standard deviation [bps] of the spot price from the
             venue's index; the standard deviation [bps] of USDT from 1 USD, which moves prices in USD, and its
@@ -254,9 +253,11 @@ def _liquidations(selection: Pairs) -> pd.DataFrame:
 
 
 def _option_trades(names: _Names, venues: _Names) -> pd.DataFrame:
-    law = {f"buy_{side}": chance for side, chance in trades.BUY_PROBABILITY.items()}
-    law |= {"block": trades.BLOCK_PROBABILITY, "block_size": trades.BLOCK_SIZE}
-    return pd.DataFrame(chains.markets(names, venues), columns=["symbol", "exchange"]).assign(**law)
+    law = {f"buy_{side}": chance for side, chance in option_quotes.BUY_PROBABILITY.items()}
+    law |= {"block": option_quotes.BLOCK_PROBABILITY, "block_size": option_quotes.BLOCK_SIZE}
+    return pd.DataFrame(option_quotes.option_markets(names, venues), columns=["symbol", "exchange"]).assign(
+        **law
+    )
 
 
 def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
@@ -347,7 +348,7 @@ def _hourly(
     days = session(hours)
     # An empty frame first, for its columns and dtypes where there are no hours or markets.
     frames = [read("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]]
-    for symbol, exchange in markets(names, venues):
+    for symbol, exchange in option_markets(names, venues):
         frames += [read(symbol, exchange, day, hours[days == day]) for day in np.unique(days).tolist()]
     return pd.concat(frames).sort_values(["symbol", "exchange", "time", *by], ignore_index=True)
 

@@ -1,4 +1,18 @@
-"""Funding, open interest, volume, positioning and liquidations of the sample."""
+"""Funding, open interest, volume, positioning and liquidations of the sample.
+
+A pair's premium p is its symbol's base rate plus the pair's spread, both Ornstein–Uhlenbeck (the base with
+fat tails and, for smaller symbols, squeezes). The rate of a free venue is the premium; the rate of other
+venues is ``p + clamp(1 − p, ±band)``. A payment is the mean rate over its interval.
+
+Open interest has trends, and venues gain and lose share. The logarithm of the long/short ratio is ``mean +
+crowding × x + deviation × z``: x is the unit process of the symbol's base funding rate, z the unit process of
+the pair and kind. So accounts are long while longs pay, and large positions are on the other side. The
+imbalance of takers, (bought - sold) / (bought + sold), is ``tanh(impact × r + deviation × z)``, with r the
+return of the hour in standard deviations.
+
+Clusters begin at random, and many begin at a few market-wide shocks. Every order has a Poisson number of
+children, each after an exponential delay. A child's number is a hash of its parent's number and its place.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from pyarrow import feather
 
 from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
 from derivdata.sources.query import Query
-from derivdata.sources.sample import market, onchain, perpetuals, universe
+from derivdata.sources.sample import market, onchain, option_quotes, perpetuals, universe
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, SEED, START, START_DAY, instants
 from derivdata.sources.sample.option_model import (
     EXPIRY_US,
@@ -29,7 +29,6 @@ from derivdata.sources.sample.option_model import (
     forwards,
     session,
 )
-from derivdata.sources.sample.options import chains, trades
 from derivdata.sources.sample.universe import (
     FOREVER,
     classes,
@@ -211,26 +210,26 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "builders_history": onchain.builders_history,
     "orderbook_book": market.newest,
     "rwa_market_hours": universe.newest,
-    "options_snapshot": chains.chains,
-    "options_overview_history": chains.overview,
-    "options_trades": trades.trades,
-    "delivery_prices": trades.deliveries,
-    "volatility_index_published": trades.indices,
+    "options_snapshot": option_quotes.chains,
+    "options_overview_history": option_quotes.overview,
+    "options_trades": option_quotes.trades,
+    "delivery_prices": option_quotes.deliveries,
+    "volatility_index_published": option_quotes.indices,
 }
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "orderbook_book": market.newest,
     "prices_history": market.newest_quotes,
     "rwa_market_hours": universe.newest,
-    "options_snapshot": chains.newest_chains,
+    "options_snapshot": option_quotes.newest_chains,
 }
 _PROJECTED = ("liquidations_fills", "options_snapshot")
 """Tables with columns that take long to make."""
 _LISTED = {
     **dict.fromkeys(
         ("options_snapshot", "options_overview_history", "options_trades", "delivery_prices"),
-        (chains.SYMBOLS, chains.EXCHANGES),
+        (option_quotes.SYMBOLS, option_quotes.EXCHANGES),
     ),
-    "volatility_index_published": (("BTC", "ETH"), tuple(trades.INDICES)),
+    "volatility_index_published": (("BTC", "ETH"), tuple(option_quotes.INDICES)),
     "futures_history": (SYMBOLS, EXCHANGES),
 }
 """Symbols and venues of tables that are not of the perpetuals."""

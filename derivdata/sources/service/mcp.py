@@ -1,4 +1,9 @@
-"""The service as tools of the Model Context Protocol: ``serve --mcp`` over standard input and output."""
+"""The service as tools of the Model Context Protocol: ``serve --mcp`` over standard input and output.
+
+Every endpoint is a tool, and a call is a request to the service that runs in this process, with the checks
+and limits of HTTP. Six analyses are tools as well; they fetch their data from the same service.
+Every tool is read-only, and its response has at most 32,000 characters.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The service on a port: in a thread, in the foreground, or in several processes; its HTTP protocol."""
+"""The service on a port: in a thread, in the foreground, or in several processes; its HTTP protocol.
+
+With several processes the parent only opens the socket, and the workers serve it. The parent replaces a
+worker that dies, and the workers end with the parent. All workers have the same keys and the same clock. Each
+worker has its own request rates, its own queue and its own cache of responses.
+
+A connection is closed if its request does not arrive in time, or if its client does not read the response.
+uvicorn alone would wait indefinitely.
+"""
 
 from __future__ import annotations
 

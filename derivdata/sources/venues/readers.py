@@ -1,4 +1,8 @@
-"""Readers of bodies that most venues send alike, and of their terms of margin and borrowing."""
+"""Readers of bodies that most venues send alike, and of their terms of margin and borrowing.
+
+A `path` is of names in the body, such as ``result.list``; `named` reads the venue's names of contracts; `by`
+are parameters that name the contract where the rows do not; `unit` is how instants are written.
+"""
 
 from __future__ import annotations
 

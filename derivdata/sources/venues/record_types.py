@@ -1,4 +1,11 @@
-"""Facts as a venue states them, one record per contract and instant, and the relations of their figures."""
+"""Facts as a venue states them, one record per contract and instant, and the relations of their figures.
+
+An adapter turns a body into records; `tabulation.frames` turns records into tables. Instants are microseconds
+since 1970 (UTC), None where the body has none. A number that the venue does not give is None, never 0.
+
+A relation names figures of a record, and what finds that they cannot be. Where a figure is missing, nothing
+is checked. `derivdata.client.relations` has those of the API.
+"""
 
 from __future__ import annotations
 

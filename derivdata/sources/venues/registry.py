@@ -1,4 +1,13 @@
-"""The venues, each from its own file, with their streams and a summary of what each publishes."""
+"""The venues, each from its own file, with their streams and a summary of what each publishes.
+
+Streams begin with the whole state of each contract; frames of bybit, dydx and edgex then tell only what
+changed. Addresses and messages are those of the venues' public pages; none was verified live.
+
+Cadence, history and limits follow from the endpoints. The units and the completeness are facts of the venues
+that no endpoint states: they are written here once, from the venues' documentation. Bodies with
+sources and dates confirm the units of rates, payments, liquidations, options and open interest, except the
+open interest of aster and phemex (docs/development/evidence.md; a test holds this).
+"""
 
 from __future__ import annotations
 

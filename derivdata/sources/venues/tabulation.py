@@ -44,7 +44,7 @@ from derivdata.sources.venues.record_types import (
     Traded,
 )
 from derivdata.sources.venues.wire import stamps
-from derivdata.tables.chain_snapshots import snapshots
+from derivdata.tables.chains import snapshots
 from derivdata.tables.payments import (
     HOUR_US,
     SOURCES,

@@ -1,4 +1,7 @@
-"""Bodies of venues, decoded strictly: numbers, instants, and the shapes of rows and of errors."""
+"""Bodies of venues, decoded strictly: numbers, instants, and the shapes of rows and of errors.
+
+The fields of rows have our names; a venue says how it spells them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import pandas as pd
 from derivdata.errors import SchemaError, VenueError
 from derivdata.support import times
 from derivdata.support.forking import DECODERS
-from derivdata.tables.expiries import expiry, iso_of
+from derivdata.tables.contracts import expiry, iso_of
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from derivdata.sources.archive.importing.values import Rejections, Words, encoded, floats, shown
 from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
-from derivdata.tables.expiries import expiries, iso_of
+from derivdata.tables.contracts import expiries, iso_of
 
 _FIXED = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")

@@ -17,8 +17,7 @@ import pandas as pd
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support import times
-from derivdata.tables.contracts import OPTIONS_ONLY, VENUES, contract, venue_slug
-from derivdata.tables.expiries import expiry, iso_of
+from derivdata.tables.contracts import OPTIONS_ONLY, VENUES, contract, expiry, iso_of, venue_slug
 
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 

@@ -20,7 +20,7 @@ from derivdata.sources.archive.importing.conversion import CONTRACT, RANK
 from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.support.text import escape_controls
-from derivdata.tables.chain_snapshots import aligned
+from derivdata.tables.chains import aligned
 from derivdata.tables.history_rows import MissingRuns, grid_runs, payment_runs, shown_time, step_text
 from derivdata.tables.payments import HOUR_US, MINUTE_US, assign_intervals, payment_time
 from derivdata.tables.schema import Kind, Table

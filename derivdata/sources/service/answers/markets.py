@@ -1,4 +1,8 @@
-"""Markets: leaderboard, movers, symbols and venues; order books, trading hours and the local tables."""
+"""Markets: leaderboard, movers, symbols and venues; order books, trading hours and the local tables.
+
+The API document does not describe books and depth, so their shape is this library's. Only the local service
+has the local tables, such as prices over time.
+"""
 
 from __future__ import annotations
 

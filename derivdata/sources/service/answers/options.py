@@ -18,7 +18,7 @@ from derivdata.sources.service.data.windows import INSTANT, AnswerWindow
 from derivdata.support import times
 from derivdata.support.arrays import Indices
 from derivdata.tables import endpoints
-from derivdata.tables.chain_snapshots import HOLD, aligned
+from derivdata.tables.chains import HOLD, aligned
 from derivdata.tables.schema import Table
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
@@ -191,7 +191,7 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
 def at_hours(chains: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
     """Return `at_the_money` of the newest valid chain at each hour, stamped with the hour.
 
-    Rows with their own timestamps are joined to chains, as in `derivdata.tables.chain_snapshots`.
+    Rows with their own timestamps are joined to chains, as in `derivdata.tables.chains`.
     """
     stamps = np.unique(chains["time"].array.asi8)
     if (np.diff(stamps) < times.us(HOLD)).any():  # chains an hour apart or more need no joining

@@ -1,4 +1,15 @@
-"""Values of every (symbol, venue) now, liquidation orders from single fills, and totals of venues."""
+"""Values of every (symbol, venue) now, liquidation orders from single fills, and totals of venues.
+
+The total of a bucket is the sum of the means over time of all symbols (for volume, of the sums of their
+rows), with the number of these symbols. A symbol that is listed in the middle of a bucket counts with its
+mean over the time since then; a missing value does not count as 0.
+
+A store adds up its rows at each time, which gives about a hundred times fewer numbers than rows. While the
+same symbols are present at all times that reach into a bucket, their means have the same weights, and the sum
+of the means is the mean of the sums. A hash shows whether the symbols are the same: the exclusive or over the
+hashes of their names. If it changes, or if rows of several resolutions are present at one time, a bucket is
+*unsure* and is added up from the rows of its venue.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Interface of a data source, its opening and clock; refusals, corrections and cancellation of a response."""
+"""Interface of a data source, its opening and clock; refusals, corrections and cancellation of a response.
+
+One thread makes a response from many reads, some of them cached from earlier responses. So each correction is
+recorded where it happens. Long loops call `check` between their steps; it raises once all clients have left.
+"""
 
 from __future__ import annotations
 

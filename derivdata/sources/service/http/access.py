@@ -1,4 +1,8 @@
-"""Access to the service: keys, tiers, limits, hosts and origins; and the typed parameters of a request."""
+"""Access to the service: keys, tiers, limits, hosts and origins; and the typed parameters of a request.
+
+Any web page can make a browser send requests to 127.0.0.1. With DNS rebinding it can also read the responses.
+Such a request carries the name of that page in ``Host`` or ``Origin``. A numeric address cannot be rebound.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Options: listings, and quotes around a surface model with public parameters."""
