@@ -75,6 +75,38 @@ def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
     assert result.first_rejected == ("in.csv, line 4: interval_hours=0 is not an interval")
 
 
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("1 days 00:00:00", 24.0),  # pandas 3, `to_csv`
+        ("0 days 08:00:00", 8.0),
+        ('"1 day, 0:00:00"', 24.0),  # `str` of a timedelta
+        ("P1D", 24.0),  # ISO 8601
+        ("P0DT6H0M0S", 6.0),  # pandas 3, `isoformat`
+        ("1.00:00:00", 24.0),  # .NET
+        ("2000-01-02T00:00:00.000Z", 24.0),  # BitMEX
+        ("2000-01-01T12:00:00.000Z", 12.0),
+        ("PT480M", 8.0),
+    ],
+)
+def test_intervals_may_be_spans(tmp_path: Path, text: str, hours: float) -> None:
+    mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}
+    content = f"symbol,time,rate,h\nA,2020-01-01,0.0001,{text}\n"
+    settlements(tmp_path, content, map=mapping, set={"exchange": "x"})
+    row = held(tmp_path).iloc[0]
+    assert row["interval_hours"] == hours
+    assert row["rate_bps_8h"] == pytest.approx(8.0 / hours, rel=1e-14)
+
+
+@pytest.mark.parametrize("text", ["eight", "8 months", "P1M", "1.5.2", "NaT hours"])
+def test_texts_that_are_not_spans_are_rejected(tmp_path: Path, text: str) -> None:
+    mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}
+    content = f"symbol,time,rate,h\nA,2020-01-01,0.0001,8\nB,2020-01-01,0.0001,{text}\n"
+    result = settlements(tmp_path, content, map=mapping, set={"exchange": "x"})
+    assert (result.written, result.rejected) == (1, 1)
+    assert f"interval_hours={text!r} is not a number" in str(result.first_rejected)
+
+
 def test_volatility_may_be_in_percent(tmp_path: Path) -> None:
     content = (
         "symbol,exchange,time,instrument_name,expiry,strike,side,iv\n"

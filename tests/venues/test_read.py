@@ -138,6 +138,14 @@ def test_an_interval_that_no_venue_pays_at_is_left_out() -> None:
     assert set(found["instruments"]["symbol"]) == {"BTC", "ETH", "SOL"}
 
 
+def test_bitmex_states_a_day_as_the_second_of_january() -> None:
+    row = {"timestamp": "2022-06-02T12:00:00.000Z", "symbol": "XBTUSDT", "fundingRate": 7.5e-05}
+    row |= {"fundingInterval": "2000-01-02T00:00:00.000Z", "fundingRateDaily": 7.5e-05}
+    paid = dd.venues.read("bitmex", "/funding?symbol=XBTUSDT", json.dumps([row]))["funding_settlements"]
+    assert paid[["interval_hours", "interval_source"]].to_numpy().tolist() == [[24.0, "row"]]
+    assert paid["rate_bps_8h"].tolist() == pytest.approx([0.25])
+
+
 def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
     row = {"creation_timestamp": MS, "open_interest": 5.0, "underlying_price": 50_500.0, "mark_iv": 60.0,
            "bid_price": 0.04, "ask_price": None, "mark_price": 0.041, "volume": 2.0,

@@ -118,9 +118,10 @@ def _listed(reading: Reading, row: _Contract) -> Instrument:
 
 
 def _hours(reading: Reading, interval: str) -> float:
-    """Return the hours of an interval, which is written as an instant of 2000-01-01."""
-    clock = interval.partition("T")[2]
-    hours = reading.required(clock[:2]) + reading.required(clock[3:5]) / 60
+    """Return the hours of an interval, which is written as its end if it starts on 2000-01-01."""
+    date, _, clock = interval.partition("T")
+    days = reading.required(date[8:10]) - 1
+    hours = 24 * days + reading.required(clock[:2]) + reading.required(clock[3:5]) / 60
     if not 0 < hours <= 24:
         reading.fail(f"{interval!r} is no interval")
     return hours

@@ -74,7 +74,7 @@ _SERIES_KEYS: dict[str, Callable[[Any], Any]] = {
 """Histories with one row a time, and the key of a row; payments of one time are compared later."""
 _CANDLE_TOLERANCE = 1.000001
 _NO_EXPIRY = (None, "", 0, "0")
-_HOURS_AS_TIME = r"2000-01-01T\d\d:00:00(\.0+)?Z"
+_HOURS_AS_TIME = re.compile(r"2000-01-(\d\d)T(\d\d):00:00(\.0+)?Z")
 _USUAL_HOURS = (1.0, 2.0, 4.0, 8.0)
 _MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
@@ -471,12 +471,14 @@ class Reading(wire.Body):
     def _stated_hours(self, stated: Any, per_hour: float) -> float | None:
         """Return the interval [h] that a row of a payment states; 0 means not stated.
 
-        BitMEX writes it as a time of the day: ``2000-01-01T08:00:00.000Z`` is 8 hours.
+        BitMEX writes it as the time that it ends if it starts on 2000-01-01: ``2000-01-01T08:00:00.000Z`` is
+        8 hours.
         """
         if stated is None or stated == "":
             return None
         if isinstance(stated, str) and "T" in stated:
-            number = float(stated[11:13]) if re.fullmatch(_HOURS_AS_TIME, stated) else np.nan
+            clock = _HOURS_AS_TIME.fullmatch(stated)
+            number = np.nan if clock is None else 24.0 * (int(clock[1]) - 1) + int(clock[2])
         else:
             number = self.required(stated)
         hours = number / per_hour

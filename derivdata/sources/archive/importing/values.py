@@ -202,8 +202,12 @@ _PER_HOUR = {
 _WORDS = {"h": 1.0, "hr": 1.0, "hour": 1.0, "hours": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
 _WORDS |= {"s": 3_600.0, "sec": 3_600.0, "seconds": 3_600.0, "ms": 3_600_000.0, "d": 1 / 24, "day": 1 / 24}
 _DURATION = re.compile(r"(?:PT)?(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
-_CLOCK = re.compile(r"(?:\d{4}-\d{2}-\d{2}T)?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?Z?")
-"""``08:00:00``, and BitMEX's ``2000-01-01T08:00:00.000Z``."""
+_CLOCK = re.compile(r"(?:\d{4}-\d{2}-(\d{2})T)?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?Z?")
+"""``08:00:00``, and BitMEX's ``2000-01-01T08:00:00.000Z``, which counts from the first day of a month."""
+_MONTHS = re.compile(r"P\d+M", re.IGNORECASE)
+"""``P1M`` is a month; pandas 3.1 reads it as a minute."""
+_DOT_NET = re.compile(r"(\d+)\.(\d{2}:\d{2}:\d{2})")
+"""``1.00:00:00``: days and a clock, as .NET writes a span."""
 
 
 def interval_hours(column: pa.ChunkedArray, rejections: Rejections) -> Array:
@@ -245,11 +249,23 @@ def _hours_of(text: str) -> float:
     """Return the hours of a text, or the number that it is; infinite where it is neither."""
     clock = _CLOCK.fullmatch(text)
     if clock is not None:
-        return int(clock[1]) + int(clock[2]) / 60 + int(clock[3] or 0) / 3600
+        days = int(clock[1] or 1) - 1
+        return 24 * days + int(clock[2]) + int(clock[3]) / 60 + int(clock[4] or 0) / 3600
     duration = _DURATION.fullmatch(text)
     if duration is not None and duration[2].lower() in _WORDS:
         return float(duration[1]) / _WORDS[duration[2].lower()]
     try:
         return float(text) if "_" not in text and text.isascii() else np.inf
     except ValueError:
+        return _span_hours(text)
+
+
+def _span_hours(text: str) -> float:
+    """Return the hours of a span such as ``1 days 00:00:00``, ``1.00:00:00`` or ``P1D``, else infinity."""
+    if _MONTHS.match(text):
         return np.inf
+    try:
+        span = pd.Timedelta(_DOT_NET.sub(r"\1 days \2", text))
+    except ValueError:
+        return np.inf
+    return np.inf if pd.isna(span) else span / pd.Timedelta(1, "h")
