@@ -129,3 +129,97 @@ def test_a_payment_that_is_overdue_is_not_carried_on() -> None:
     ranks = dd.analysis.rank(panel)
     assert ranks.values[0, :, 23].tolist() == [2.0, 3.0, 1.0]
     np.testing.assert_array_equal(ranks.values[0, :, 24], [NAN, 2.0, 1.0])
+
+
+def _random_schedules(seed: int) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return settlements of four venues on an hourly grid, and open interest.
+
+    Intervals change, payments are missing, and sums after a halt pay for several
+    hours.
+    """
+    rng = np.random.default_rng(seed)
+    rows = 120
+    rates = np.full((1, 4, rows), NAN)
+    hours = np.full((4, rows), NAN)
+    for venue in range(4):
+        row = int(rng.integers(0, 8))
+        interval = int(rng.choice([1, 2, 4, 8]))
+        while row < rows:
+            if rng.random() < 0.1:
+                interval = int(rng.choice([1, 2, 4, 8]))
+            if rng.random() < 0.8:
+                rates[0, venue, row] = np.round(rng.normal(), 1)
+                hours[venue, row] = interval * int(rng.choice([1, 1, 1, 3]))
+            row += interval
+    times = pd.date_range("2025-01-01", periods=rows, freq="1h").as_unit("us")
+    labels = {"symbol": ["BTC"], "exchange": ["a", "b", "c", "d"], "time": times}
+    attrs = {"units": "bps/8h", "kind": "settled"}
+    panel = xr.DataArray(rates, labels, tuple(labels), "rate_bps_8h", attrs)
+    sizes = np.round(rng.lognormal(14.0, 1.0, rates.shape))
+    sizes[rng.random(sizes.shape) < 0.1] = NAN
+    oi = xr.DataArray(sizes, labels, tuple(labels), "oi_usd", {"units": "USD"})
+    return panel.assign_coords(interval_hours=(("exchange", "time"), hours)), oi
+
+
+def _carried_slowly(panel: xr.DataArray) -> list[list[float]]:
+    """Return each venue's last payment of which the interval is not over, hour by hour."""
+    interval = panel["interval_hours"].transpose("exchange", "time").to_numpy()
+    carried = []
+    for rates, hours in zip(panel.values[0], interval, strict=True):
+        row = []
+        for now in range(rates.size):
+            paid = [place for place in range(now + 1) if np.isfinite(rates[place])]
+            is_held = bool(paid) and (now - paid[-1] < hours[paid[-1]] or paid[-1] == now)
+            row.append(float(rates[paid[-1]]) if is_held else NAN)
+        carried.append(row)
+    return carried
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_figures_of_settlements_equal_a_loop_over_hours_and_venues(seed: int) -> None:
+    panel, oi = _random_schedules(seed)
+    carried = _carried_slowly(panel)
+    spreads = funding.dispersion(panel).isel(symbol=0)
+    weighted = funding.oi_weighted(panel, oi, min_cover=0.3).isel(symbol=0)
+    ranks = dd.analysis.rank(panel).isel(symbol=0)
+    shares = dd.analysis.percentile(panel, rows=24, min_rows=6).isel(symbol=0)
+    compared = 0
+    for hour in range(panel.sizes["time"]):
+        rates = {venue: carried[venue][hour] for venue in range(4) if np.isfinite(carried[venue][hour])}
+        at = spreads.isel(time=hour)
+        assert at["venues"] == len(rates)
+        expected = {"median_bps_8h": np.median([*rates.values()]) if rates else NAN}
+        if len(rates) > 1:
+            values = sorted(rates.values())
+            mean = sum(values) / len(values)
+            expected["range_bps_8h"] = values[-1] - values[0]
+            squares = sum((value - mean) ** 2 for value in values)
+            expected["std_bps_8h"] = (squares / (len(values) - 1)) ** 0.5
+        for name, value in expected.items():
+            np.testing.assert_allclose(at[name], value, rtol=1e-12, atol=1e-12)
+
+        sizes = oi.values[0, :, hour]
+        known = {venue: sizes[venue] for venue in range(4) if np.isfinite(sizes[venue])}
+        rated = {venue: size for venue, size in known.items() if venue in rates}
+        covered = sum(rated.values()) / sum(known.values()) if known else NAN
+        mean = NAN
+        if rated and covered >= 0.3:
+            mean = sum(rates[venue] * size for venue, size in rated.items()) / sum(rated.values())
+        np.testing.assert_allclose(weighted["covered"][hour], covered, rtol=1e-12)
+        np.testing.assert_allclose(weighted["rate_bps_8h"][hour], mean, rtol=1e-12)
+
+        for venue in range(4):
+            rank, share = NAN, NAN
+            if venue in rates:
+                higher = sum(rate > rates[venue] for rate in rates.values())
+                equal = sum(rate == rates[venue] for rate in rates.values())
+                rank = higher + (equal + 1) / 2
+                before = [value for value in carried[venue][max(hour - 24, 0) : hour] if np.isfinite(value)]
+                if len(before) >= 6:
+                    below = sum(value < rates[venue] for value in before)
+                    ties = sum(value == rates[venue] for value in before)
+                    share = (below + ties / 2) / len(before)
+                    compared += 1
+            np.testing.assert_allclose(ranks[venue, hour], rank)
+            np.testing.assert_allclose(shares[venue, hour], share, rtol=1e-12)
+    assert compared > 100
