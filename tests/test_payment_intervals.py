@@ -107,3 +107,9 @@ def test_runs_of_three_are_confirmed() -> None:
 def test_stamps_are_rounded_to_the_hour(off_us: int, is_rounded: bool, sign: int) -> None:
     stamp = 100 * HOUR + sign * off_us
     assert payment_time(np.array([stamp]))[0] == (100 * HOUR if is_rounded else stamp)
+
+
+def test_two_hourly_payments_after_a_late_sum_keep_their_interval() -> None:
+    """A halt held back payments of 10:00 to 14:00, which came at 14:20: their sum is at 15:00."""
+    assert assigned([2] * 4 + [7, 1] + [2] * 4) == [2] * 11
+    np.testing.assert_array_equal(assigned([8] * 4 + [12, 4] + [8] * 4), [8] * 6 + [NAN] + [8] * 4)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
-from derivdata.tables.payments import VALID_HOURS, payment_time
+from derivdata.tables.payments import LATEST_SUM_HOURS, VALID_HOURS, payment_time
 
 _ROUNDING = 1e-6  # hours
 
@@ -256,7 +256,17 @@ def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
     # Running surplus of paid over passed hours; what came before a series' lowest point cannot matter to it.
     surplus = np.cumsum(np.where(paid & np.isfinite(gap), interval - gap, 0.0), axis=-1)
     overlap = surplus - np.minimum.accumulate(np.minimum(surplus, 0.0), axis=-1)
-    return paid & (overlap > 0.5 * interval - _ROUNDING), before
+    return paid & _is_excess(overlap, interval), before
+
+
+def _is_excess(overlap: Any, interval: Any) -> Any:
+    """Return where payments overlap by half of their interval or more.
+
+    The sum of a halt may be an hour late. Of two-hourly payments that is half an interval, and the next one
+    is in time.
+    """
+    is_two_hourly = interval == 2.0 * LATEST_SUM_HOURS
+    return overlap > 0.5 * interval + np.where(is_two_hourly, _ROUNDING, -_ROUNDING)
 
 
 def _merged(

@@ -19,6 +19,7 @@ from derivdata.errors import SchemaError
 
 __all__ = [
     "CONFIRMING_GAPS",
+    "LATEST_SUM_HOURS",
     "SOURCES",
     "VALID_HOURS",
     "AssignedIntervals",
@@ -49,6 +50,8 @@ _ROUNDING = 1 / 60  # hours: payments that are not stamped at a whole hour
 _NO_FIT = 100.0  # missing payments that count as an impossible interval
 _EARLY_CHANGE = 1.5  # missing payments as unlikely as a first payment before a whole new interval
 
+LATEST_SUM_HOURS = 1.0
+"""How late the sum of the payments after a halt may be: it has the whole hour after the last of them."""
 _LATE = 1.5  # intervals: a payment that comes later is not one that is late
 _OVERLAP = 0.75  # of an interval: a payment may come some minutes late, and the next one in time
 
@@ -280,7 +283,8 @@ def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[
         return np.where(_is_multiple(gaps, step) | _is_late_or_next(gaps, step), step, np.nan)
     if before == after:
         # A payment may be late: it counts as one interval if it does not overlap the one before by half.
-        return np.where(_is_multiple(gaps, before) | (gaps > before / 2), before, np.nan)
+        is_one = (gaps > before / 2) | _follows_late_sum(gaps, before)
+        return np.where(_is_multiple(gaps, before) | is_one, before, np.nan)
     of_first = _missing(gaps, before)
     of_second = _missing(gaps, after)
     changes = np.array([_missing_at_change(gap, before, after) for gap in gaps.tolist()])
@@ -302,6 +306,13 @@ def _is_late_or_next(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_
     makes_up = np.abs(gaps[:-1] + gaps[1:] - 2.0 * step) <= _ROUNDING
     is_pair = is_late[:-1] & makes_up
     return np.asarray(np.append(is_pair, False) | np.append(False, is_pair))
+
+
+def _follows_late_sum(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
+    """Return which payments are in time after the sum of a halt, which is up to an hour late."""
+    before = np.append(np.nan, gaps[:-1])
+    is_in_time = ~_is_multiple(before, step) & _is_multiple(before + gaps, step)
+    return np.asarray(is_in_time & (gaps >= step - LATEST_SUM_HOURS) & (gaps >= step / 2))
 
 
 def _missing(gaps: NDArray[np.float64], step: float) -> NDArray[np.float64]:

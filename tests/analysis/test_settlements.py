@@ -291,3 +291,18 @@ def test_a_payment_is_missing_from_one_and_a_half_intervals_on(gap, missing):
     stamps = STAMPS[0] + pd.to_timedelta([0.0, gap], "h")
     found = funding.cumulative(settled([1.0, 1.0], stamps), gaps="skip")
     assert found["missing_hours"][-1].item() == pytest.approx(missing, abs=1e-9)
+
+
+def test_two_hourly_payments_may_follow_a_sum_that_is_an_hour_late():
+    """Three payments of a halt at 15:00 instead of 14:00, the next one at 16:00: 8 hours paid in 8."""
+    hours = np.array([2.0, 4.0, 6.0, 8.0, 15.0, 16.0, 18.0, 20.0])
+    paid = np.array([2.0, 2.0, 2.0, 2.0, 6.0, 2.0, 2.0, 2.0])
+    stamps = pd.DatetimeIndex(np.datetime64("2026-01-01") + (hours * 3600).astype("timedelta64[s]"))
+    panel = settled([1.0] * 8, stamps, 2).assign_coords(interval_hours=("time", paid))
+    found = funding.cumulative(panel)
+    assert found["funding_bps"][-1].item() == pytest.approx(20 / 8)
+    assert found["missing_hours"][-1].item() == 0.0
+    twice = pd.DatetimeIndex([*stamps, stamps[-1] + pd.Timedelta("1h"), stamps[-1] + pd.Timedelta("2h")])
+    panel = settled([1.0] * 10, twice, 2).assign_coords(interval_hours=("time", [*paid, 2.0, 2.0]))
+    with pytest.raises(ValueError, match="2026-01-01T21:00:00 pays for 2 h and comes 1 h"):
+        funding.cumulative(panel)
