@@ -188,6 +188,23 @@ def test_no_interval_is_wider_than_the_pairs_own_past_bears_out(venues: int, day
     assert own.max() > 50.0 * own.min()
 
 
+def test_no_interval_of_a_pair_that_is_expected_to_earn_nothing_is_wider() -> None:
+    """Weeks alternate in sign, so nothing is expected; rare jumps make errors skewed in one direction.
+
+    Without a direction, the errors count in both, and 90 % of them span more than in one.
+    """
+    rng = np.random.default_rng(13)
+    periods = np.arange(180)
+    alternating = -np.sign(np.sin(2.0 * np.pi * periods / 42.0 + 13.0)) * rng.exponential(1.0, 180)
+    jumps = (rng.random(180) < 0.01) * rng.exponential(60.0, 180) * np.sign(rng.random() - 0.5)
+    values = np.stack([np.zeros(180), alternating + jumps])[None]
+    found = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    own = np.lib.stride_tricks.sliding_window_view(values[0, 1], 21)[1:].sum(axis=-1).std()
+    assert (found["net_bps"] == 0.0).all()
+    width = (found["net_high_bps"] - found["net_low_bps"]).values
+    assert (width <= 20.0 * own * (1.0 + 1e-9)).all()
+
+
 @pytest.mark.parametrize(("periods", "has_interval"), [(38, False), (39, True)])
 def test_a_pair_whose_own_outcomes_span_no_holding_time_has_a_mean_alone(
     periods: int, has_interval: bool

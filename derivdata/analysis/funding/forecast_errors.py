@@ -123,7 +123,8 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
         freedom = _LEAST_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * among * (among - 1)
         scale = scale * stdtrit(freedom, 0.95) / ndtri(0.95)
         deviation = np.minimum(walk.usual[at], _both_directions(walk.own[:, column], walk, np.inf))
-        scale = np.minimum(scale, _WIDEST * deviation / max(float(high - low), 1.0))
+        width = np.where(direction_of(expected) == 0.0, 2.0 * max(-low, high), high - low)  # both directions
+        scale = np.minimum(scale, _WIDEST * deviation / np.maximum(width, 1.0))
         scale = np.maximum(scale, TINY)
     return expected, scale, errors, weight, decisions
 
