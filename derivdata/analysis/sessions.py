@@ -21,7 +21,6 @@ from derivdata.analysis.panels import (
     figures_of,
     hours,
     hours_at,
-    interval_of,
     kind_of,
     last_valid,
     require,
@@ -31,7 +30,7 @@ from derivdata.analysis.panels import (
     usual_step,
 )
 from derivdata.analysis.session_calendars import SESSIONS, exchange_spans, table_spans
-from derivdata.analysis.settlements import merge_late_stamps, without_overlap
+from derivdata.analysis.settlements import due_settlements
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import Instant, instant, length, naive_utc
@@ -416,18 +415,11 @@ def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) 
     return np.sqrt(variance * _HOURS_PER_YEAR), count, total
 
 
-def _settled(rates: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    interval = interval_of(rates)
-    bare = rates.drop_vars(["interval_hours", "payment_bps"], errors="ignore")
-    bare, interval = merge_late_stamps(bare, interval)
-    return without_overlap(bare, interval), interval
-
-
 def _funding(funding: Panel, spent: dict[str, Any]) -> xr.Dataset:
     rates = require_rate(funding, "time", name="funding")
     units = {"funding_bps": "bps", "funding_bps_8h": "bps/8h", "funding_hours": "h"}
     if kind_of(rates) == "settled":
-        rates, interval = _settled(rates)
+        rates, interval = due_settlements(rates)
         return _over_sessions(_accrued, rates, interval, units=units, spent=spent, name="funding")
     return _over_sessions(_sampled, rates, units=units, spent=spent, name="funding")
 
@@ -505,7 +497,7 @@ def _at(values: Floats, since: Floats, instants: Floats, oldest: float) -> Float
 
 def _paid(funding: Panel, spans: dict[str, Any]) -> xr.Dataset:
     rates = require_rate(funding, "time", name="funding")
-    panels = _settled(rates) if kind_of(rates) == "settled" else (rates,)
+    panels = due_settlements(rates) if kind_of(rates) == "settled" else (rates,)
     since = hours(panels[0], name="funding")
     origin = panels[0]["time"].to_numpy()[0]
     return figures_of(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.tables.payments import LATEST_SUM_HOURS, VALID_HOURS, payment_time
+from derivdata.units import RATE_UNIT
 
 _ROUNDING = 1e-6  # hours
 
@@ -65,6 +66,20 @@ def merge_late_stamps(
     )
 
 
+def due_settlements(
+    panel: xr.DataArray, *, overlap: Literal["raise", "nan"] = "raise"
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return the settlements of a panel at their due times, and the hours that each pays for.
+
+    Payments without an interval are included (`with_unknown_intervals`), and payments for more hours than
+    have passed are refused or left out (`without_overlap`).
+    """
+    interval = interval_of(panel)
+    rates, interval = with_unknown_intervals(panel.drop_vars("interval_hours"), interval)
+    rates, interval = merge_late_stamps(rates, interval, overlap=overlap)
+    return without_overlap(rates, interval, overlap=overlap), interval
+
+
 def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Return rates and intervals in which payments without an interval pay for the hours since the last one.
 
@@ -79,7 +94,7 @@ def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple
         panel,
         interval,
         paid,
-        units={"rates": str(panel.attrs["units"]), "interval": "h"},
+        units={"rates": RATE_UNIT, "interval": "h"},
         into={"time": None},
         since=hours(panel),
     )

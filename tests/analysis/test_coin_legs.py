@@ -172,3 +172,55 @@ def test_contracts_that_cannot_be_valued_are_refused(contracts: dict[str, str], 
         backtest.carry(rates, rule, costs, prices=prices, contracts=contracts)
     with pytest.raises(ValueError, match="needs prices="):
         backtest.carry(rates, rule, costs, contracts={"a": "inverse"})
+
+
+def _one_coin_on_two_venues(rates: list[float], paid: list[float]) -> xr.DataArray:
+    """Return hourly payments of BTC on "a" [bps/8h], NaN where the interval is unknown, and none on "b"."""
+    times = pd.date_range("2026-01-01", periods=len(rates), freq="1h")
+    labels = {"symbol": ["BTC"], "exchange": VENUES, "time": times}
+    values = np.zeros((1, 2, len(rates)))
+    values[0, 0] = rates
+    hours = np.where(np.isfinite(values), 1.0, np.nan)
+    attrs = {"units": "bps/8h", "kind": "settled"}
+    panel = xr.DataArray(values, labels, tuple(labels), "rate_bps_8h", attrs)
+    own = np.full(values.shape, np.nan)
+    own[0, 0] = paid
+    return panel.assign_coords(interval_hours=(panel.dims, hours), payment_bps=(panel.dims, own))
+
+
+def _constant(panel: xr.DataArray, price: float) -> xr.DataArray:
+    bare = panel.drop_vars(["interval_hours", "payment_bps"], errors="ignore")
+    return (0.0 * bare.fillna(0.0) + price).rename("price_usd").assign_attrs(units="USD")
+
+
+@pytest.mark.parametrize("kind", ["linear", "inverse"])
+def test_a_payment_without_an_interval_is_in_the_sums_of_coins(kind: str) -> None:
+    """The payments of 01:00 to 05:00 are 1, 1, 3, 1 and 1 bps; the interval of the third is not known."""
+    nan = np.nan
+    panel = _one_coin_on_two_venues([8.0, 8.0, 8.0, nan, 8.0, 8.0], [nan, nan, nan, 3.0, nan, nan])
+    found = funding.realised_carry(
+        panel, "b", "a", panel["time"].values[0], panel["time"].values[-1],
+        fee_bps=0.0, contracts={"a": kind}, prices=_constant(panel, 50_000.0), leg_usd=LEG,
+    ).sel(symbol="BTC")  # fmt: skip
+    assert found["net_bps"].item() == pytest.approx(7.0)
+    assert found["short_usd"].item() == pytest.approx(7.0 * LEG / 1e4)
+    assert found["net_usd"].item() == pytest.approx(7.0 * LEG / 1e4)
+
+
+def test_sums_of_coins_leave_out_what_the_sums_in_bps_do() -> None:
+    """A payment that is there twice counts once, and below `min_cover` neither sum is known."""
+    panel = _one_coin_on_two_venues([8.0] * 12, [np.nan] * 12).drop_vars("payment_bps")
+    times = panel["time"].values.copy()
+    times[6] = times[5] + np.timedelta64(10, "m")  # 10 minutes after the one before
+    twice = panel.assign_coords(time=times)
+    options = {"fee_bps": 0.0, "prices": _constant(twice, 50_000.0), "leg_usd": LEG}
+    found = funding.realised_carry(
+        twice, "b", "a", times[0], times[-1], overlap="nan", min_cover=0.8, **options
+    )
+    found = found.sel(symbol="BTC")
+    assert found["net_bps"].item() == pytest.approx(10.0)
+    assert found["net_usd"].item() == pytest.approx(10.0 * LEG / 1e4)
+    few = funding.realised_carry(
+        twice, "b", "a", times[0], times[-1], overlap="nan", min_cover=0.99, **options
+    )
+    assert few[["net_bps", "long_usd", "short_usd", "net_usd"]].to_array().isnull().all()

@@ -243,6 +243,20 @@ def test_settled_rates_accrue_over_their_interval_and_add_up_to_the_payments() -
     assert float(found["funding_bps"].sum()) == pytest.approx(8.0 - 16.0, abs=1e-12)
 
 
+def test_a_payment_without_an_interval_is_counted() -> None:
+    """It pays for the 8 h since the last one: 6 regular and 2 overnight ones, and 10 bps."""
+    rates = series([8.0, np.nan, -16.0], "rate_bps_8h", "8h", "2026-01-08T12:00")
+    rates = rates.assign_coords(
+        interval_hours=("time", [8.0, np.nan, 8.0]), payment_bps=("time", [np.nan, 10.0, np.nan])
+    ).assign_attrs(kind="settled")
+    found = sessions.by_session(made_calendar(), funding=rates.isel(time=slice(1, None)))
+    assert float(found["funding_hours"].sum()) == 9.0, "the first of a series counts for one hour"
+    found = sessions.by_session(made_calendar(), funding=rates)
+    assert of(found["funding_bps"]) == {"regular": 5.0 + 2.5 - 4.0, "overnight": 2.5, "weekend": -12.0}
+    closed = sessions.closures(made_calendar(), funding=rates)
+    np.testing.assert_array_equal(closed["funding_bps"], [0.0, -16.0])  # that of the open is paid
+
+
 def test_premium_and_open_interest_by_session() -> None:
     mark = series([101.0, 99.0, 102.0, 100.0, 100.0, 98.0, 98.0, 98.0, 100.0], "mark_usd")
     index = series([100.0] * 9, "index_usd")

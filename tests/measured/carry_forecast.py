@@ -33,6 +33,7 @@ HOLDS, HISTORIES, VENUES = ("1d", "3d", "7d", "14d"), (30, 60, None), (2, 4, Non
 """Of the table by length of history; None is all that there is."""
 _PERIODS = {**PERIODS, "pooled": ("1970", "2100")}
 _FOUR_WEEKS = 84
+_PERIODS_A_DAY = 3
 _WINDOW = 180  # periods of 8 hours: what the three others look back on
 _LEAST = 90
 _NORMAL = 1.6448536269514722  # of a nominal 90 %
@@ -144,6 +145,51 @@ def by_pair(panel: xr.DataArray) -> pd.DataFrame:
     return frame.groupby(["from 2023", "days", "hold"])["covered"].agg(["mean", "size"]).unstack("hold")
 
 
+def by_week(panel: xr.DataArray, days: int = 60) -> pd.DataFrame:
+    """Return coverage and errors of every two venues alone, decided every week from 2023 on.
+
+    The first row has all weeks, with a 95 % block bootstrap interval of the coverage over dates; the others
+    every twelfth week from another first one, which is what `by_pair` decides.
+    """
+    history = summed_history(panel, HOLD, "8h")
+    amounts = history.amounts.transpose("symbol", "exchange", "time")
+    times = amounts["time"].to_numpy()
+    cut = int(np.searchsorted(times, np.datetime64("2023-01-01")))
+    weeks = np.arange(cut - cut % history.plan.hold, len(times) - history.plan.hold, history.plan.hold)
+    rows = []
+    for series in amounts.to_numpy():
+        for pair in itertools.combinations(range(amounts.sizes["exchange"]), 2):
+            both = series[list(pair)]
+            known = np.flatnonzero(np.isfinite(both).all(axis=0))
+            if not known.size:
+                continue
+            for at, figures in _decided(
+                both, history.plan, weeks[weeks >= known[0] + _LEAST], _PERIODS_A_DAY * days
+            ):
+                rows += [(at, *row) for row in figures.T if np.isfinite(row).all()]
+    frame = pd.DataFrame(rows, columns=["at", "mean", "low", "high", "outcome"])
+    week = frame["at"].rank(method="dense").astype(int) % 12
+    tables = [("all", frame), *((f"every 12th, {first}", frame[week == first]) for first in range(12))]
+    records = []
+    for name, chosen in tables:
+        outcome = chosen["outcome"]
+        errors = _errors(outcome, chosen["mean"], chosen["low"], chosen["high"])
+        records.append({"weeks": name, **errors, "zero": float(np.sqrt((outcome**2).mean()))})
+    table = pd.DataFrame(records)
+    covered = (frame["low"] <= frame["outcome"]) & (frame["outcome"] <= frame["high"])
+    table.attrs["interval of coverage"] = _block_interval(covered.groupby(frame["at"]).agg(["sum", "size"]))
+    return table
+
+
+def _block_interval(dates: pd.DataFrame, block: int = 9) -> tuple[float, float]:
+    """Return the 95 % interval of a share over dates; blocks of nine weeks are drawn."""
+    hits, sizes = dates["sum"].to_numpy(), dates["size"].to_numpy()
+    begins = np.random.default_rng(0).integers(0, len(dates), (1999, -(-len(dates) // block), 1))
+    drawn = ((begins + np.arange(block)) % len(dates)).reshape(1999, -1)[:, : len(dates)]
+    low, high = np.percentile(hits[drawn].sum(axis=1) / sizes[drawn].sum(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
 def _rows_of(amounts: Floats, plan: Plan, decisions: Any, history: int | None) -> Floats:
     """Return mean, ends and outcome (4, row) of the pairs that have all, from so many periods before each."""
     rows = [row[:, np.isfinite(row).all(axis=0)] for _, row in _decided(amounts, plan, decisions, history)]
@@ -195,11 +241,15 @@ def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
 def main(options: Sequence[str] = ()) -> int:
     """Print the tables; with ``--record`` only write the picks next to the notebook that shows them.
 
-    With ``--history`` only that by length of history, with ``--pairs`` that of two venues alone.
+    With ``--history`` only that by length of history, with ``--pairs`` that of two venues alone, with
+    ``--weeks`` that of two venues alone for a week on 60 days.
     """
     panel = recorded_funding()
     if "--pairs" in options:
         tables = [by_pair(panel)]
+    elif "--weeks" in options:
+        tables = [by_week(panel)]
+        print("coverage from {:.3f} to {:.3f}".format(*tables[0].attrs["interval of coverage"]))
     elif "--history" in options:
         tables = [by_history(panel)]
     elif "--record" in options:

@@ -17,7 +17,6 @@ from derivdata.analysis.panels import (
     Panel,
     hours,
     hours_of,
-    interval_of,
     kind_of,
     labels_of,
     require,
@@ -25,7 +24,7 @@ from derivdata.analysis.panels import (
     usual_step,
 )
 from derivdata.analysis.price_agreement import Apart, of_one_coin
-from derivdata.analysis.settlements import merge_late_stamps, with_unknown_intervals, without_overlap
+from derivdata.analysis.settlements import due_settlements
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
@@ -109,10 +108,7 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     interval = None
     since = hours(panel)
     if settled:
-        interval = interval_of(panel)
-        panel, interval = with_unknown_intervals(panel.drop_vars("interval_hours"), interval)
-        panel, interval = merge_late_stamps(panel, interval)
-        panel = without_overlap(panel, interval)
+        panel, interval = due_settlements(panel)
     panel = panel.drop_vars("interval_hours", errors="ignore")
     limit = np.inf if settled else 2.0 * usual_step(since)
     stamps = np.empty(0) if prices is None else hours(prices, name="prices")

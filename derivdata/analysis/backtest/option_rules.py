@@ -12,9 +12,9 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.backtest.option_market import OptionMarket
-from derivdata.analysis.panels import Panel, hours_of, interval_of, require, require_rate
+from derivdata.analysis.panels import Panel, hours_of, require, require_rate
 from derivdata.analysis.position.instruments import EXPIRING, OPTIONS, SIDES
-from derivdata.analysis.settlements import merge_late_stamps, with_unknown_intervals, without_overlap
+from derivdata.analysis.settlements import due_settlements
 from derivdata.support.arguments import require_fields
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length
@@ -354,11 +354,7 @@ class Payments:
             raise ValueError(
                 "funding must be settlements with interval_hours: pass the table of dd.funding.settlements"
             )
-        series = _of(panel, "funding", symbol, venue)
-        interval = interval_of(series)
-        series, interval = with_unknown_intervals(series.drop_vars("interval_hours"), interval)
-        series, interval = merge_late_stamps(series, interval)
-        series = without_overlap(series, interval)
+        series, interval = due_settlements(_of(panel, "funding", symbol, venue))
         rates = series.to_numpy().astype(np.float64)
         hours = np.broadcast_to(interval.to_numpy().astype(np.float64), rates.shape)
         good = np.isfinite(rates) & (hours > 0.0)

@@ -20,7 +20,6 @@ from derivdata.analysis.panels import (
     hours,
     hours_at,
     hours_of,
-    interval_of,
     kind_of,
     labels_of,
     like,
@@ -31,10 +30,8 @@ from derivdata.analysis.panels import (
 )
 from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.settlements import (
-    merge_late_stamps,
+    due_settlements,
     newest_due,
-    with_unknown_intervals,
-    without_overlap,
 )
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
@@ -77,10 +74,7 @@ def prepare(
     if kind_of(panel) == "settled":
         if max_gap is not None or step is not None:
             raise ValueError("max_gap and step are for sampled rates; this panel is settled")
-        interval = interval_of(panel)
-        panel, interval = with_unknown_intervals(panel.drop_vars("interval_hours"), interval)
-        rates, interval = merge_late_stamps(panel, interval, overlap=overlap)
-        rates = without_overlap(rates, interval, overlap=overlap)
+        rates, interval = due_settlements(panel, overlap=overlap)
         return PreparedPanel(
             (rates, interval), hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan
         )

@@ -22,7 +22,6 @@ from derivdata.analysis.panels import (
     Panel,
     hours,
     hours_at,
-    interval_of,
     kind_of,
     positive,
     require,
@@ -31,7 +30,6 @@ from derivdata.analysis.panels import (
     usual_step,
     whole,
 )
-from derivdata.analysis.settlements import merge_late_stamps
 from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
@@ -66,15 +64,18 @@ def kind_of_contract(contracts: Mapping[str, str], venue: str) -> tuple[str, str
 
 
 def earned_by_legs(
-    panel: xr.DataArray,
+    rates: xr.DataArray,
+    interval: xr.DataArray,
     prices: xr.DataArray,
     legs: tuple[Leg, Leg],
     start: np.datetime64,
     end: np.datetime64,
     leg_usd: float,
 ) -> xr.Dataset:
-    """Return what each leg earned from start to end [coin, USD], by symbol; NaN where a mark is missing."""
-    rates, interval = merge_late_stamps(panel.drop_vars("interval_hours"), interval_of(panel))
+    """Return what each leg earned from start to end [coin, USD], by symbol; NaN where a mark is missing.
+
+    `rates` and `interval` are of `derivdata.analysis.settlements.due_settlements`.
+    """
     rates = with_symbol(rates)
     interval = with_symbol(interval)
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
@@ -285,16 +286,22 @@ def realised_carry(
     result["status"] = (gap * np.int32(FundingStatus.GAP)).astype(np.int32)
     result["status"].attrs = flag_attrs(FundingStatus)
     if prices is not None:
-        result = result.merge(
-            _settled_in_coin(panel, prices, venues, contracts or {}, fee_bps, stamps, leg_usd)
-        )
+        due = prepared.arrays
+        in_coin = _settled_in_coin(due[0], due[1], prices, venues, contracts or {}, fee_bps, stamps, leg_usd)
+        for leg in venues:
+            is_known = result[f"{leg}_bps"].notnull()  # too few payments leave both unknown
+            for name in (f"{leg}_coin", f"{leg}_usd"):
+                in_coin[name] = in_coin[name].where(is_known)
+        in_coin["net_usd"] = (in_coin["long_usd"] + in_coin["short_usd"]).assign_attrs(units=USD_UNIT)
+        result = result.merge(in_coin)
     elif contracts is not None:
         raise ValueError("contracts= needs prices=: the value of a coin follows from its price")
     return result.assign_coords(venues)
 
 
 def _settled_in_coin(
-    panel: xr.DataArray,
+    rates: xr.DataArray,
+    interval: xr.DataArray,
     prices: Any,
     venues: Mapping[str, str],
     contracts: Mapping[str, str],
@@ -309,9 +316,8 @@ def _settled_in_coin(
         for (name, venue), direction in zip(venues.items(), (1.0, -1.0), strict=True)
     )
     size = positive(leg_usd, "leg_usd")
-    earned = earned_by_legs(panel, prices, (long, short), stamps[0], stamps[1], size)
-    earned["net_usd"] = (earned["long_usd"] + earned["short_usd"]).assign_attrs(units=USD_UNIT)
-    return earned if "symbol" in panel.dims else earned.isel(symbol=0, drop=True)
+    earned = earned_by_legs(rates, interval, prices, (long, short), stamps[0], stamps[1], size)
+    return earned if "symbol" in rates.dims else earned.isel(symbol=0, drop=True)
 
 
 @typed
