@@ -32,7 +32,7 @@ from derivdata.analysis.panels import (
 from derivdata.analysis.session_calendars import SESSIONS, exchange_spans, table_spans
 from derivdata.analysis.settlements import due_settlements
 from derivdata.support.arguments import typed
-from derivdata.support.arrays import Floats
+from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.times import Instant, instant, length, naive_utc
 from derivdata.tables.frames import require_columns
 
@@ -515,7 +515,7 @@ def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats,
     """Add up the payments after each close until the open; NaN where one is missing.
 
     None is missing where the payments cover the time from the close to the last of them, and the next one is
-    due after the open.
+    due after the open, or pays for all the time since the last one: the interval has become longer.
     """
     known = np.isfinite(rates) & (interval > 0.0)
     zero = np.zeros((*rates.shape[:-1], 1))
@@ -526,9 +526,21 @@ def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats,
     at = np.maximum(newest, 0)
     last = since[at]
     next_due = last + np.take_along_axis(np.where(known, interval, 0.0), at, axis=-1)
+    is_due_later = (next_due > ends + _ROUNDING) | _covers(known, interval, since, stop, last)
     unpaid = np.maximum(last - begins, 0.0) - (covered[..., stop] - covered[..., first])
-    whole = (stop > 0) & (newest >= 0) & (unpaid <= _ROUNDING) & (next_due > ends + _ROUNDING)
+    whole = (stop > 0) & (newest >= 0) & (unpaid <= _ROUNDING) & is_due_later
     return np.where(whole, sums[..., stop] - sums[..., first], np.nan)
+
+
+def _covers(known: Bools, interval: Floats, since: Floats, rows: Indices, last: Floats) -> Bools:
+    """Return where the first known payment from some rows on pays for the time back to the last one."""
+    size = since.size
+    reverse = np.clip(size - 1 - rows, 0, None)
+    following = size - 1 - last_valid(known[..., ::-1])[..., reverse]
+    has_one = (rows < size) & (following < size)
+    at = np.minimum(following, size - 1)
+    starts = since[at] - np.take_along_axis(interval, at, axis=-1)
+    return np.asarray(has_one & (starts <= last + _ROUNDING))
 
 
 def _integrals(rates: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:

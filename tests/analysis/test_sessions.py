@@ -345,6 +345,17 @@ def test_a_payment_longer_than_a_closure_is_not_due_in_it() -> None:
     )
 
 
+def test_an_interval_may_become_longer_in_a_closure() -> None:
+    """From 10 h to 16 h: hourly payments until 12 h, then one of 8 h at 20 h, which covers the rest."""
+    stamps = at("2026-01-08T12:00") + pd.to_timedelta([*range(2, 13), 20], "h")
+    rates = xr.DataArray([8.0] * 12, {"time": stamps.tz_localize(None)}, "time", "rate_bps_8h")
+    rates = rates.assign_attrs(kind="settled")
+    for last, expected in ((8.0, 2.0), (7.0, np.nan)):
+        hours = ("time", [1.0] * 11 + [last])
+        closed = sessions.closures(made_calendar(), funding=rates.assign_coords(interval_hours=hours))
+        np.testing.assert_array_equal(closed["funding_bps"], [2.0, expected])
+
+
 def test_the_index_is_read_after_the_open() -> None:
     """The index begins to move an hour after the open."""
     index = series([100.0] * 7 + [102.0] * 12, "index_usd", "1h")
