@@ -4,6 +4,7 @@ import pytest
 
 from derivdata.analysis import black76, chain, surface
 from derivdata.analysis.status import Status
+from derivdata.errors import DataNotice
 from tests.analysis.made_chains import MONTH, options
 from tests.analysis.made_chains import NOW as AT
 
@@ -140,3 +141,45 @@ def test_whether_midnight_is_a_date_can_be_said(dates, hours):
     assert ((cleaned["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED)) != 0).all() == (hours == 32.0)
     with pytest.raises(ValueError, match="was not cleaned"):
         chain.clean(cleaned, dates=False)
+
+
+def priced(unit: str) -> pd.DataFrame:
+    """Return calls and puts at 50 % volatility, a month from expiry, without volatilities."""
+    strikes = 50_000.0 + 2000.0 * np.arange(13)
+    sides = [options(*({"strike": k, "side": side} for k in strikes)) for side in ("call", "put")]
+    rows = pd.concat(sides, ignore_index=True).assign(underlying_price=62_000.0, exchange="deribit")
+    years = (rows["expiry"] - AT) / pd.Timedelta(365, "D")
+    price = black76.price(62_000.0, rows["strike"], years, 0.5, rows["side"])
+    return rows.drop(columns="iv").assign(**{f"mark_{unit}": price / (62_000.0 if unit == "coin" else 1.0)})
+
+
+@pytest.mark.parametrize(("unit", "other"), [("coin", "usd"), ("usd", "coin")])
+def test_prices_in_the_other_unit_are_refused_without_volatilities(unit, other):
+    """A call 12,000 in the money is worth 0.19 coin: as 0.19 USD it would be below its intrinsic value."""
+    with pytest.warns(DataNotice, match="26 of 26 options have no volatility; computed 26 from their mark"):
+        cleaned = chain.clean(priced(unit))
+    np.testing.assert_allclose(cleaned["iv"], 0.5, rtol=1e-6)
+    wrong = priced(unit).rename(columns={f"mark_{unit}": f"mark_{other}"})
+    with pytest.raises(ValueError, match=f"named _{other} and are in {unit} .* rename .* to _{unit}"):
+        chain.clean(wrong)
+
+
+def test_a_chain_without_volatilities_or_prices_says_so():
+    with pytest.warns(DataNotice, match="none of 26 options has a volatility or a price to compute it from"):
+        cleaned = chain.clean(priced("coin").assign(iv=np.nan, mark_coin=np.nan))
+    assert cleaned.attrs["dropped"]["iv_missing"] == 26
+
+
+def test_rows_without_a_side_are_refused():
+    rows = priced("coin").assign(iv=0.5)
+    rows["side"] = rows["side"].astype(object).where(rows["strike"] != 50_000.0)
+    with pytest.raises(ValueError, match="2 of 26 rows of chain have a side other than 'call' and 'put'"):
+        chain.clean(rows)
+
+
+def test_a_forward_is_positive():
+    """Calls of 1 USD and puts of 99,000 USD imply a forward of −37,000 USD by parity, which is not used."""
+    rows = priced("usd").assign(iv=0.5)
+    rows["mark_usd"] = np.where(rows["side"] == "call", 1.0, 99_000.0)
+    found = chain.forwards(rows)
+    assert (found["forward"].item(), found["forward_source"].item()) == (62_000.0, "spot")

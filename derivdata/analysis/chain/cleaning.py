@@ -125,8 +125,8 @@ def usable(
     mad: float | None = None,
 ) -> PreparedChain:
     """Return the options of a table that can be used, as `clean` does."""
-    chain = with_volatilities(chain)
     require_price_units(chain)
+    chain = with_volatilities(chain)
     dropped: dict[str, int] = {}
     left_out = [chain.rows[:0]]
     for reason, test in _tests(15.0 if iv_max is None else iv_max, 5.0 if mad is None else mad).items():
@@ -162,20 +162,27 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
     middle = (prices.bid.fillna(0.0) + prices.ask) / 2.0
     sources = {"bid and ask": middle.where(middle > 0), "their mark": prices.mark.where(prices.mark > 0)}
     if not any((missing & price.notna()).any() for price in sources.values()):
+        if len(rows) and rows["iv"].isna().all():
+            warn_caller(f"none of {len(rows):,} options has a volatility or a price to compute it from")
         return chain
     terms = row_terms(chain)
     iv = rows["iv"].copy()
     counts = {}
     for source, price in sources.items():
-        wanted = (iv.isna() & missing & price.notna()).to_numpy()
-        if wanted.any():
-            some = rows[wanted]
-            own = (price[wanted], terms.forward[wanted], terms.discount[wanted])
-            iv[wanted] = implied(some, *own, prices.inverse[wanted])
-        counts[source] = int((wanted & iv.notna().to_numpy()).sum())
-    told = " and ".join(f"{count:,} from {source}" for source, count in counts.items() if count)
-    if told:
-        warn_caller(f"{int(missing.sum()):,} of {len(rows):,} options have no volatility; computed {told}")
+        is_open = (iv.isna() & missing & price.notna()).to_numpy()
+        if is_open.any():
+            iv[is_open] = implied(
+                rows[is_open],
+                price[is_open],
+                terms.forward[is_open],
+                terms.discount[is_open],
+                prices.inverse[is_open],
+            )
+        counts[source] = int((is_open & iv.notna().to_numpy()).sum())
+    computed = " and ".join(f"{count:,} from {source}" for source, count in counts.items() if count)
+    warn_caller(
+        f"{int(missing.sum()):,} of {len(rows):,} options have no volatility; computed {computed or 'none'}"
+    )
     return chain._replace(rows=rows.assign(iv=iv))
 
 

@@ -306,7 +306,7 @@ def slice_forwards(
         if name not in ("given", "spot") and bool(table["forward"].notna().all()):
             continue
         estimate = ESTIMATES[name](evidence)
-        taken = table["forward"].isna() & estimate["forward"].notna()
+        taken = table["forward"].isna() & (estimate["forward"] > 0.0)  # parity of wrong prices can be below 0
         for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
             table[column] = table[column].mask(taken, value)
         table["forward_source"] = table["forward_source"].mask(taken, name)

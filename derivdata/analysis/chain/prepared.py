@@ -35,6 +35,9 @@ _VENUE = ("symbol", "exchange")
 _FAR = np.log(3.0)
 _NEAR = np.log(1.5)
 _LEAST_PRICES = 3
+_IN_THE_MONEY = 0.01  # intrinsic value, relative to the forward, from which a price shows its unit
+_FAR_LIMIT = 2.0
+_NEAR_LIMIT = 1.1
 _REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
 PRICES = ("bid_coin", "bid_usd", "ask_coin", "ask_usd", "mark_coin", "mark_usd")
@@ -146,9 +149,12 @@ def option_rows(
         with suppress(TypeError, ValueError):  # numbers as objects, and None where a venue quotes none
             frame[name] = frame[name].astype(np.float64)
     require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
-    unknown = frame["side"][~frame["side"].isin(("call", "put")) & frame["side"].notna()]
+    unknown = frame["side"][~frame["side"].isin(("call", "put"))]
     if len(unknown):
-        raise ValueError(f"the side of a row of chain is {unknown.iloc[0]!r}, neither 'call' nor 'put'")
+        raise ValueError(
+            f"{len(unknown):,} of {len(frame):,} rows of chain have a side other than 'call' and 'put': the "
+            f"first is {unknown.iloc[0]!r}"
+        )
     for name in _NUMBERS:
         frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
     frame["iv"] = _decimal(frame, iv_unit)
@@ -328,27 +334,45 @@ def implied(
 
 
 def require_price_units(chain: PreparedChain) -> None:
-    """Refuse prices that are in another unit than their name says: three times off, and right as the other.
+    """Raise if prices are in another unit than their name says.
 
-    Black's price of each option, by its own volatility and underlying price, shows which: prices in coin
-    are those in USD divided by the forward.
+    Options with a volatility show it by Black's price: prices are more than three times off in the stated
+    unit, and near in the other. Without volatilities the limits of the price of an option in the money show
+    it. Prices in coin are those in USD divided by the forward.
     """
     options = chain.rows
     prices = chain.prices
-    model = black(options)
+    forward = options["underlying_price"]
     paid = prices.mark.fillna(prices.mid)
-    usable = ((paid > 0) & (model > 0) & (options["underlying_price"] > 0)).to_numpy(dtype=bool)
     with np.errstate(all="ignore"):
-        as_usd = np.log(paid.to_numpy() / model)
-        as_coin = as_usd + np.log(options["underlying_price"].to_numpy())
-    stated = np.where(prices.inverse, as_coin, as_usd)
-    other = np.where(prices.inverse, as_usd, as_coin)
+        model = black(options)
+        in_stated = (paid * forward.where(prices.inverse, 1.0)).to_numpy()
+        in_other = (paid * forward.where(~prices.inverse, 1.0)).to_numpy()
+        off_by_model = np.abs(np.log(in_stated / model))
+        off_in_other = np.abs(np.log(in_other / model))
+    has_model = ((paid > 0) & (model > 0) & (forward > 0)).to_numpy(dtype=bool)
+
+    # An option in the money is worth at least its intrinsic value, and a call at most the forward, a put its
+    # strike.
+    is_call = options["side"] == "call"
+    intrinsic = (forward - options["strike"]).where(is_call, options["strike"] - forward)
+    ceiling = forward.where(is_call, options["strike"])
+    in_the_money = ((paid > 0) & (intrinsic > _IN_THE_MONEY * forward)).to_numpy(dtype=bool)
+    impossible = (in_stated < intrinsic / _FAR_LIMIT) | (in_stated > _FAR_LIMIT * ceiling)
+    possible = (in_other > intrinsic / _NEAR_LIMIT) & (in_other < _NEAR_LIMIT * ceiling)
+    is_swapped = (impossible & possible).to_numpy(dtype=bool)
+
     names = [name for name in _VENUE if name in options]
     venues = options.groupby(names or np.zeros(len(options)), observed=True, sort=False, dropna=False)
     frame = pd.DataFrame({"venue": venues.ngroup().to_numpy(), "inverse": prices.inverse})
-    for (_, inverse), rows in frame[usable].groupby(["venue", "inverse"]).groups.items():
-        off = np.median(np.abs(stated[rows])) > _FAR and np.median(np.abs(other[rows])) < _NEAR
-        if len(rows) >= _LEAST_PRICES and off:
+    for (_, inverse), rows in frame.groupby(["venue", "inverse"]).groups.items():
+        priced = rows[has_model[rows]]
+        deep = rows[in_the_money[rows]]
+        if len(priced) >= _LEAST_PRICES:
+            off = np.median(off_by_model[priced]) > _FAR and np.median(off_in_other[priced]) < _NEAR
+        else:
+            off = len(deep) >= _LEAST_PRICES and np.mean(is_swapped[deep]) > 0.5
+        if off:
             unit, right = ("coin", "usd") if inverse else ("usd", "coin")
             raise ValueError(
                 f"the prices of chain{_from(options.iloc[rows[0]])} are named _{unit} and are in {right} by "
