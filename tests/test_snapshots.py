@@ -13,7 +13,7 @@ import pytest
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
-from derivdata.sources.archive import open_archive
+from derivdata.sources.archive import import_files, open_archive
 
 NOON = pd.Timestamp("2026-03-02T12:00Z").as_unit("us")
 EXPIRY = pd.Timestamp("2026-03-27T08:00Z").as_unit("us")
@@ -149,22 +149,23 @@ def test_a_chain_that_spans_more_than_the_hold_is_refused() -> None:
         dd.analysis.surface.from_chain(rows)
 
 
-def _summary(row: pd.Series, stamp: int) -> dict[str, object]:
+def _summary(row: pd.Series, iv: float) -> dict[str, object]:
     return {
         "instrument_name": row["instrument_name"],
-        "creation_timestamp": stamp,
+        "creation_timestamp": round(row["time"].timestamp() * 1000),
         "open_interest": row["open_interest"],
-        "mark_iv": 50.0 + abs(row["strike"] - 100_000.0) / 4000.0,
+        "mark_iv": 100.0 * iv,
         "underlying_price": 100_000.0,
         "estimated_delivery_price": 100_000.0,
     }
 
 
 def _body(seconds: float) -> str:
-    first = int(NOON.timestamp() * 1000)
-    offsets = np.linspace(0.0, seconds * 1000.0, 40).round().astype(int)
-    rows = [row for _, row in chain().iterrows()]
-    summaries = [_summary(row, first + int(at)) for row, at in zip(rows, offsets, strict=True)]
+    offsets = np.linspace(0.0, seconds * 1000.0, 40).round()
+    rows = chain().assign(time=lambda frame: frame["time"] + pd.to_timedelta(offsets, unit="ms"))
+    summaries = [
+        _summary(row, 0.5 + abs(row["strike"] - 100_000.0) / 400_000.0) for _, row in rows.iterrows()
+    ]
     return json.dumps({"result": summaries})
 
 
@@ -229,3 +230,96 @@ def test_an_audit_finds_and_repairs_chains_stored_row_by_row(
     assert main(["audit", str(tmp_path)]) == 0
     assert "no faults found" in capsys.readouterr().out
     assert len(archive.corrections()) == 1
+
+
+def _two_polls() -> pd.DataFrame:
+    """Return a chain, and the same instruments 40 s later; rows of each poll are up to 8 ms apart."""
+    first = spread(chain(NOON - pd.Timedelta("60s")), 0.008)
+    return pd.concat([first, spread(chain(NOON - pd.Timedelta("20s"), iv=0.6), 0.008)], ignore_index=True)
+
+
+def _two_pages() -> pd.DataFrame:
+    """Return a chain of two requests a minute apart: 25 instruments, then the other 15."""
+    later = pd.to_timedelta(np.where(np.arange(40) < 25, 0, 60), unit="s")
+    return chain(NOON - pd.Timedelta("90s")).assign(time=lambda rows: rows["time"] + later)
+
+
+def _tickers() -> pd.DataFrame:
+    """Return tickers spread over two minutes; 15 of 40 instruments are quoted again at the end."""
+    rows = spread(chain(NOON - pd.Timedelta("4min")), 120.0)
+    again = rows[:15].assign(time=NOON - pd.Timedelta("1min"), iv=0.6)
+    return pd.concat([rows, again], ignore_index=True)
+
+
+def _polls_each_minute() -> pd.DataFrame:
+    """Return five polls a minute apart, the rows of each within 8 ms."""
+    polls = [spread(chain(NOON - i * pd.Timedelta("1min"), iv=0.6 - 0.02 * i), 0.008) for i in range(1, 6)]
+    return pd.concat(polls, ignore_index=True)
+
+
+# Rows, number of snapshots, and sum of the volatilities of the last one, counted by hand.
+CASES = {
+    "two polls 40 s apart": (_two_polls, 2, 40 * 0.6),
+    "two pages a minute apart": (_two_pages, 1, 40 * 0.5),
+    "tickers over two minutes": (_tickers, 1, 25 * 0.5 + 15 * 0.6),
+    "a poll each minute": (_polls_each_minute, 5, 40 * 0.58),
+}
+
+
+@pytest.mark.filterwarnings("ignore:15 of 55 rows of options were dropped", "ignore:.*off the resolution")
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_rows_are_the_same_snapshots_in_every_path(case: str, tmp_path: Path) -> None:
+    make, count, volatility = CASES[case]
+    rows = make()
+
+    def require(table: pd.DataFrame) -> None:
+        assert table.groupby("time").size().tolist() == [40] * count
+        newest = table[table["time"] == table["time"].max()]
+        assert newest["iv"].sum() == pytest.approx(volatility)
+        assert newest["open_interest"].sum() == 820.0
+        assert newest["time"].iloc[0] == rows["time"].max()
+
+    # The function itself, bodies of a venue, an import and an append. A body names an instrument once.
+    require(dd.tables.snapshots(rows))
+    request = "/public/get_book_summary_by_currency?kind=option"
+    bodies = [
+        json.dumps({"result": [_summary(row, row["iv"]) for _, row in poll.iterrows()]})
+        for _, poll in rows.groupby(rows.groupby("instrument_name").cumcount())
+    ]
+    read = [dd.venues.read("deribit", request, body)["options_snapshot"] for body in bodies]
+    require(dd.tables.snapshots(pd.concat(read, ignore_index=True)))
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    import_files("options_snapshot", tmp_path / "rows.csv", tmp_path / "imported")
+    require(open_archive(tmp_path / "imported").read("options_snapshot"))
+    open_archive(tmp_path / "appended").append("options_snapshot", rows)
+    require(open_archive(tmp_path / "appended").read("options_snapshot"))
+
+    # An archive serves the newest snapshot, and the newest one at the start of each hour, with its own time.
+    newest = rows["time"].max().tz_localize(None)
+    for name in ("imported", "appended"):
+        dd.connect(str(tmp_path / name))
+        served = dd.options.snapshot("BTC", "deribit")
+        assert (len(served), served["time"].nunique()) == (40, 1)
+        assert served["iv"].sum() == pytest.approx(volatility)
+        grid = dd.options.surface("BTC", "deribit")
+        assert pd.Timestamp(grid["as_of"].item()) == newest
+        assert float(grid["iv"].sum()) == pytest.approx(volatility)
+        hourly = dd.options.surface_history("BTC", "deribit", "2h")
+        assert hourly["time"].to_index().tolist() == [newest]
+        assert float(hourly["iv"].sum()) == pytest.approx(volatility)
+
+    # Analyses have a dim time if there are several snapshots; figures show one.
+    results = [
+        dd.analysis.surface.from_chain(rows),
+        dd.analysis.chain.smiles(dd.analysis.chain.clean(rows)),
+        dd.analysis.exposure.max_pain(rows),
+        dd.tables.surface(rows),
+    ]
+    for result in results:
+        assert result.sizes.get("time", 1) == count
+    for draw in (dd.plot.smile, dd.plot.strikes):
+        if count > 1:
+            with pytest.raises(ValueError, match=r"is of one (time|chain)"):
+                draw(rows, source="test")
+        else:
+            draw(rows, source="test")
