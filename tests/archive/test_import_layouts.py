@@ -39,6 +39,13 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
     "binance liquidationSnapshot": {
         "liquidations_fills": {"side": "long", "value_usd": 1000.0, "quantity": 1000.0 / 30400.0}
     },
+    # 2 of 2.5 coins were filled at 2,000.5.
+    "binance collected forceOrder stream": {
+        "liquidations_fills": {
+            "symbol": "ETH", "side": "long", "time": "2026-03-01T00:00:00.007Z", "quantity": 2.0,
+            "value_usd": 4001.0,
+        }
+    },
     "candlefeed get_funding_rates": {
         "funding_settlements": {"symbol": "BTC", "exchange": "binance", "rate_bps_8h": 1.0}
     },
@@ -347,8 +354,10 @@ def _sample(folder: Path, layout: Layout, name: str = "") -> Path:
 
 
 def _stated(layout: Layout) -> dict[str, Any]:
-    """Return the options that a sample needs: none, unless its columns are those of many files."""
-    return {"source": layout.source} if layout.named_only else {}
+    """Return the options of a sample whose columns are those of many files, or whose times are local."""
+    source = {"source": layout.source} if layout.named_only else {}
+    zone = {"tz": "UTC"} if layout.is_local else {}
+    return {**source, **zone}
 
 
 def _table(layout: Layout) -> str | None:

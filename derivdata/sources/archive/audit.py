@@ -184,6 +184,8 @@ def _ask_about_series(
         _refuse_coins(some)
     if "unit" in questions:
         _refuse_unit_changes(table, rows)
+        if "rate_bps_8h" in table.columns:
+            _refuse_mixed_units(rows)
 
 
 def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, questions: Collection[str]) -> None:
@@ -400,6 +402,45 @@ def _refuse_unit_changes(table: Table, rows: pd.DataFrame) -> None:
                 f"{times.iso(first['time'])} on ({change.rows:,} rows)",
                 "correct the unit of these rows, or pass --accept unit (accept=['unit']) if they are right",
             )
+
+
+_FLOOR_BPS_8H = 1.0
+"""Rate of quiet times on most venues; as a fraction of the interval it is the same for each interval."""
+_LEAST_AT_FLOOR = 5
+_SHARE_AT_FLOOR = 0.3
+
+
+def _refuse_mixed_units(rows: pd.DataFrame) -> None:
+    """Refuse series of which some rows are percent among fractions, or fractions among percent.
+
+    The floor of such rows is exactly 100 times, or a hundredth of, what it is. Either it is the rule in a
+    series, or several rows of it follow each other with no row at the true floor between them.
+    """
+    rates = rows["rate_bps_8h"].to_numpy(dtype=np.float64, na_value=np.nan)
+    series = _series_codes(rows["symbol"].array, rows["exchange"].array)
+    is_floor = np.isclose(rates, _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
+    for factor, unit in ((100.0, "percent"), (0.01, "fractions")):
+        is_moved = np.isclose(rates, factor * _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
+        for code, count in zip(*np.unique(series[is_moved], return_counts=True), strict=True):
+            own = series == code
+            is_rule = count >= max(_LEAST_AT_FLOOR, _SHARE_AT_FLOOR * own.sum())
+            if is_rule or _has_run(is_moved[own], is_floor[own]):
+                first = rows[own & is_moved].iloc[0]
+                raise Question(
+                    f"rate_bps_8h: {count:,} rows of {first['exchange']} {first['symbol']}, first at "
+                    f"{times.iso(first['time'])}, are {factor:g} times the usual floor: are they {unit}?",
+                    "write one file for each unit, or pass --accept unit (accept=['unit']) if they are right",
+                )
+
+
+def _has_run(is_moved: npt.NDArray[np.bool_], is_floor: npt.NDArray[np.bool_]) -> bool:
+    """Return whether some rows at a moved floor follow each other without one at the true floor."""
+    if is_floor.sum() < _LEAST_AT_FLOOR:
+        return False
+    kinds = is_moved[is_moved | is_floor]
+    starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))
+    lengths = np.diff(np.append(starts, kinds.size))
+    return bool((lengths[kinds[starts]] >= _LEAST_AT_FLOOR).any())
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:

@@ -176,14 +176,17 @@ def _of_venue(venue: str, body: bytes, given: Given) -> list[Answer]:
     """Return the first reading of a response by an endpoint of a venue, or each kind of positions."""
     answers: list[Answer] = []
     seen = set[Any]()
+    beginning = _beginning(body)
     for endpoint in sorted(
-        VENUES[venue].endpoints, key=lambda e: (e.method == "WS", _is_other_margin(e, body))
+        VENUES[venue].endpoints, key=lambda e: (e.method == "WS", _is_other_margin(e, beginning))
     ):
         request = _request(endpoint, given)
-        if (request, endpoint.read) in seen or _is_other(endpoint, body):
+        if (request, endpoint.read) in seen or _is_other(endpoint, beginning):
             continue
         seen.add((request, endpoint.read))
-        answer = _read(venue, request, body, given) or _read_pages(venue, request, body, given)
+        answer = _read_or_pages(venue, request, beginning, given)
+        if answer is not None and beginning is not body:
+            answer = _read_or_pages(venue, request, body, given)
         if answer is None:
             continue
         if not {"positioning_history", "prices_history", "prices_spot"} & answer.tables.keys():
@@ -345,6 +348,24 @@ def _contract_size(venue: str, fills: pd.DataFrame, body: bytes, given: Given) -
     if "contract_size" in given.set or len(symbols) != 1 or not is_linear:
         return None
     return fact_value(venue, "contract_coin", str(symbols[0]))
+
+
+_FIRST_RECORDS = 200
+"""Records of a long list that show whether a response is of an endpoint, of which there are hundreds."""
+
+
+def _beginning(body: bytes) -> bytes:
+    """Return a list with its first records only; other bodies, and short ones, as they are."""
+    try:
+        listed = msgspec.json.decode(body, type=list[msgspec.Raw])
+    except msgspec.DecodeError:
+        return body
+    return body if len(listed) <= _FIRST_RECORDS else msgspec.json.encode(listed[:_FIRST_RECORDS])
+
+
+def _read_or_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
+    """Read a body as one response, or else as pages."""
+    return _read(venue, request, body, given) or _read_pages(venue, request, body, given)
 
 
 def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:

@@ -155,7 +155,7 @@ def _flags(words: Words, name: str, rejections: Rejections) -> Array:
 
 
 _SIDES = {
-    "options": {"c": "call", "calls": "call", "p": "put", "puts": "put"},
+    "options": {"c": "call", "calls": "call", "ce": "call", "p": "put", "puts": "put", "pe": "put"},
     "liquidations": {"longs": "long", "shorts": "short"},
     "orderbook": {"bids": "bid", "b": "bid", "asks": "ask", "a": "ask"},
 }
@@ -216,7 +216,10 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
         if name == "interval_hours":
             columns[name] = interval_hours(column, rejections)
             continue
-        columns[name] = values = numbers(column, name, rejections, suffix=_suffix(name, column, plan))
+        suffix = _suffix(name, column, plan)
+        columns[name] = values = numbers(column, name, rejections, suffix=suffix)
+        if suffix:
+            _refuse_without_suffix(name, column, values, suffix, rejections)
         if kinds.get(name) in (Kind.COUNT, Kind.RANK):
             broken = np.isfinite(values) & (values != np.round(values))
             rejections.reject(broken, partial(_shown_with, name, values, "is not a whole number"))
@@ -236,6 +239,18 @@ def _suffix(name: str, column: pa.ChunkedArray, plan: ImportPlan) -> str:
     if plan.unit is None or not plan.unit.startswith("percent"):
         raise ArchiveError(f"cells of {name} end in %: pass --unit percent")
     return "%"
+
+
+def _refuse_without_suffix(
+    name: str, column: pa.ChunkedArray, values: Array, suffix: str, rejections: Rejections
+) -> None:
+    """Reject numbers without a unit in a column whose other cells have it: these may be of another unit."""
+    has_suffix = np.asarray(pc.ends_with(pc.utf8_trim_whitespace(column), suffix).fill_null(False))
+    is_bare = ~has_suffix & np.isfinite(values) & (values != 0)
+    rejections.reject(
+        is_bare,
+        lambda row: f"{name}={shown(column, row)} has no {suffix}, which other rows of the column have",
+    )
 
 
 def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict[str, Any]) -> dict[str, Any]:

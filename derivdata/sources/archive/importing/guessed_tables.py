@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.instants import instants
@@ -15,7 +16,7 @@ from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.outcome import Unclear
 from derivdata.sources.archive.importing.plan import Given, make_plan
 from derivdata.sources.archive.importing.readers import Chunk
-from derivdata.sources.archive.importing.values import Rejections, encoded, numbers
+from derivdata.sources.archive.importing.values import Rejections, encoded, interval_hours, numbers
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import VENUES
@@ -239,31 +240,50 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
     if plain_name(found["time"]) in _OBSERVED:
         return "funding_history"
     apart = _hours_apart(head, found, given)
-    stated = _stated_hours(given)
-    if stated is not None and apart is not None and apart < 0.9 * stated:
+    words = f"{source.name} {' '.join(head.columns)}"
+    is_paid = _SETTLED.search(words) is not None
+    if apart is None:
+        kind = "funding_settlements" if is_paid else ""
+    else:
+        is_paid = is_paid or _is_hourly(source, head, found, given)
+        kind = _kind_by_interval(head, found, given, apart) or _kind_by_spacing(
+            source, apart, is_paid=is_paid
+        )
+    if kind:
+        return kind
+    choices = ["funding_settlements", "funding_history"]
+    raise Unclear(
+        f"{source}: its rates may be payments (--table funding_settlements) or samples "
+        "(--table funding_history): choose one, or state the venue's interval with --set interval_hours=8 if "
+        "it is longer than the time between rows",
+        "--table",
+        choices,
+    )
+
+
+def _kind_by_interval(head: Chunk, found: Mapping[str, str], given: Given, apart: float) -> str:
+    """Return whether rates are samples or payments by the interval that is stated; empty if it is not."""
+    stated = _stated_hours(head, found, given)
+    if stated is None:
+        return ""
+    if apart < 0.9 * stated:
         return "funding_history"
-    if apart is not None and apart > _MOST_HOURS:
+    is_stated_by_rows = "interval_hours" in found and "interval_hours" not in given.set
+    return "funding_settlements" if is_stated_by_rows and apart < 1.1 * stated else ""
+
+
+def _kind_by_spacing(source: Source, apart: float, *, is_paid: bool) -> str:
+    """Return whether rates are samples or payments by the hours between them; empty if that is not clear."""
+    if apart > _MOST_HOURS:
         raise Unclear(
             f"{source}: its rates are {apart:g} hours apart, which may be sums or averages of payments: pass "
             "--table funding_settlements if each was paid at once, or --table funding_history",
             "--table",
             ["funding_settlements", "funding_history"],
         )
-    words = f"{source.name} {' '.join(head.columns)}"
-    is_paid = _SETTLED.search(words) is not None
-    if apart is None and is_paid:
-        return "funding_settlements"
-    if apart is not None and apart < 0.9:
+    if apart < 0.9:
         return "funding_history"
-    if apart is not None and (apart >= 1.9 or is_paid or _is_hourly(source, head, found, given)):
-        return "funding_settlements"
-    choices = ["funding_settlements", "funding_history"]
-    raise Unclear(
-        f"{source}: its rates may be payments (--table funding_settlements) or samples "
-        "(--table funding_history): choose one, or state the venue's interval with --set interval_hours=8",
-        "--table",
-        choices,
-    )
+    return "funding_settlements" if apart >= 1.9 or is_paid else ""
 
 
 _OBSERVED = frozenset(
@@ -288,16 +308,22 @@ _MOST_HOURS = 12.5
 """Hours between rates from which they are rarely single payments."""
 
 
-def _stated_hours(given: Given) -> float | None:
-    """Return the interval that the caller states; None without one that is a number."""
-    try:
-        return float(given.set["interval_hours"])
-    except (KeyError, ValueError):
+def _stated_hours(head: Chunk, found: Mapping[str, str], given: Given) -> float | None:
+    """Return the interval that the caller or the typical row states; None without one that is valid."""
+    word = given.set.get("interval_hours")
+    if word is not None:
+        stated = pa.chunked_array([pa.array([word])])
+    elif "interval_hours" in found:
+        stated = head.columns[found["interval_hours"]]
+    else:
         return None
+    hours = interval_hours(stated, Rejections(len(stated)))
+    hours = hours[np.isfinite(hours)]
+    return float(np.median(hours)) if hours.size else None
 
 
 def _is_hourly(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> bool:
-    """Return whether rows or their venue state an interval of one hour."""
+    """Return whether the venue of rows pays each hour."""
     venue = given.set.get("exchange", names_in_path(source).get("exchange", ""))
     if not venue and "exchange" in found:
         texts = encoded(head.columns[found["exchange"]]).texts

@@ -45,14 +45,21 @@ def columns_by_meaning(head: Chunk) -> dict[str, str]:
             found[meaning] = known[0]
     _take_short_candles(plain, found)
     _take_numbers_of_candles(head, plain, found)
-    for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
-        if meaning not in found and near is not None:
-            found[meaning] = near
+    _take_near_names(head, found)
     if found.get("last", "").lower() in _OPENS:
         found.pop("price_usd", None)  # the close of a candle, which is known at its end
         if _OF_ENDS.search(plain_name(found.get("time", ""))):
             _take_closes(plain, found)
     return found
+
+
+def _take_near_names(head: Chunk, found: dict[str, str]) -> None:
+    """Take the one column with the words of a rate, a time or open interest, where no name means it."""
+    for meaning, near in (("rate", _near_rate(head)), ("time", _near_time(head))):
+        if meaning not in found and near is not None:
+            found[meaning] = near
+    if not {"oi_usd", "oi_coins"} & found.keys():
+        found |= _near_interest(head)
 
 
 _OF_ENDS = re.compile(r"^(close|end)|(close|end)(time|date|at)?$")
@@ -113,6 +120,15 @@ def _near_rate(head: Chunk) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
+def _near_interest(head: Chunk) -> dict[str, str]:
+    """Return the one column whose name has the words of open interest, in USD where it says so."""
+    near = [name for name in head.columns if _NEAR_INTEREST.search(name) and not _NOT_INTEREST.search(name)]
+    meanings = ["oi_usd" if _IN_USD.search(name.replace("_", " ")) else "oi_coins" for name in near]
+    if len(near) != 1 or not _can_be(meanings[0], head.columns[near[0]]):
+        return {}
+    return {meanings[0]: near[0]}
+
+
 def _near_time(head: Chunk) -> str | None:
     """Return the one column of timestamps, or else of a name with the word time and of times."""
     near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
@@ -155,9 +171,18 @@ def _share_of_times(values: pa.ChunkedArray) -> float:
 
 
 _NEAR_RATE = re.compile(r"funding.*(rate|bps|pct|percent|apr|apy|annual|8h|1h)|(rate|bps|apr).*funding", re.I)
-_NEAR_TIME = re.compile(r"time|date", re.I)
-_OTHER_TIME = re.compile(r"expir|matur|deliver|next|listing|launch|onboard", re.I)
-"""Words of times that are not those of a row."""
+_NEAR_INTEREST = re.compile(r"open[ _]?interest|(?<![a-z])oi(?![a-z])", re.I)
+_NOT_INTEREST = re.compile(
+    r"change|delta|diff|pct|percent|%|ratio|z.?score|std|rank|count|lag|prev|ema|sma|ma\d|roc|high|low|close|"
+    r"(?<![a-z])(k|m|mm|mn|mln|bn|thousands?|millions?|billions?)(?![a-z])|interval|time|date|all|total|sum",
+    re.I,
+)
+"""Words of columns that are not open interest, or in thousands or of all venues."""
+_NEAR_TIME = re.compile(r"time|date|(?<![a-z])ts(?![a-z])|_(ms|us|ns)$", re.I)
+_OTHER_TIME = re.compile(
+    r"expir|matur|deliver|next|listing|launch|onboard|ingest|receiv|recv|local|arriv", re.I
+)
+"""Words of times that are not those of a row, or those at which a collector had it."""
 _NOT_A_RATE = re.compile(
     r"total|count|updates|time|interval|sum|cumul|predict|next|estimat|forecast|indicative|prev|lag|"
     r"change|delta|diff|spread|z.?score|std",
@@ -168,9 +193,9 @@ _AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "inde
 
 
 def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
-    """Return whether values may be of a meaning: names are text, and amounts are numbers that are not all 0.
+    """Return whether values may be of a meaning: names are text, amounts numbers that are not all missing.
 
-    Feeds of backtrader fill a column of open interest with zeros.
+    Open interest is not 0 in all rows either: feeds of backtrader fill their column of it with zeros.
     """
     if meaning not in (*_WORDS, *_AMOUNTS):
         return True
@@ -179,9 +204,9 @@ def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
     is_text = bool(rejections.bad.any())
     if meaning in _WORDS:
         return is_text or meaning not in ("symbol", "side") or not np.isfinite(sizes).any()
-    return not is_text and (
-        meaning not in ("oi_usd", "oi_coins") or bool((sizes[np.isfinite(sizes)] != 0).any())
-    )
+    known = sizes[np.isfinite(sizes)]
+    has_amounts = (known != 0).any() if meaning in ("oi_usd", "oi_coins") else known.size
+    return not is_text and bool(has_amounts)
 
 
 QUANTITIES = frozenset({"rate", "oi_usd", "oi_coins", "price_usd", "mark", "index", "last", "iv"})
@@ -373,6 +398,9 @@ def guessed_plan(source: Source, head: Chunk, table: str | None, given: Given) -
     if exact is not None:
         return make_plan(exact, given)
     found = columns_by_meaning(head)
+    _take_stated(given, head, found)
+    if found.get("value") == found.get("time"):
+        found.pop("value", None)  # data is Italian for date
     if "value" in found and not QUANTITIES & found.keys():
         quantity = _quantity_in_rows(source, head) or quantity_of(source, table)
         if quantity is not None:
@@ -380,6 +408,29 @@ def guessed_plan(source: Source, head: Chunk, table: str | None, given: Given) -
     if table is None:
         return _plan(source, head, guessed_table(source, head, found, given), found, given)
     return _plan(source, head, table, found, given)
+
+
+_QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
+    name: name
+    for name in (
+        "oi_usd long_share short_share long_short_ratio buy_usd sell_usd long_usd short_usd index_pct "
+        "volume_usd iv"
+    ).split()
+}
+"""What the columns of tables are, for those that say which table they are of."""
+
+
+def _take_stated(given: Given, head: Chunk, found: dict[str, str]) -> None:
+    """Take the columns of quantities that the caller names, in place of the other quantities of a file."""
+    stated = {
+        _QUANTITY_OF_COLUMN[name]: column
+        for name, column in given.map.items()
+        if name in _QUANTITY_OF_COLUMN and column in head.columns
+    }
+    if stated:
+        for meaning in {*_QUANTITY_OF_COLUMN.values(), *QUANTITIES} - {*stated}:
+            found.pop(meaning, None)
+        found.update(stated)
 
 
 def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], given: Given) -> ImportPlan:
@@ -516,5 +567,5 @@ def _options(head: Chunk, found: Mapping[str, str], mapped: dict[str, str]) -> N
 
 _QUOTES = ("raw_bid", "raw_ask", "raw_mark")
 """Quotes of options of which the file does not say whether they are in coins or USD."""
-_OPTION_TYPES = frozenset({"c", "p", "call", "put", "calls", "puts"})
+_OPTION_TYPES = frozenset({"c", "p", "ce", "pe", "call", "put", "calls", "puts"})
 _POSITIONS = frozenset({"long", "short", "longs", "shorts"})

@@ -80,11 +80,17 @@ def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> Non
     columns["symbol"] = distinct([symbol for _, symbol in renamed], places)
 
 
+_TOTALS = frozenset({"total", "totals", "subtotal", "grand total", "average", "mean", "all coins"})
+"""Words of rows that add up others, where these have the name of a market."""
+
+
 def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, rejections: Rejections) -> None:
     """Reject names that are of no known pattern, and contracts that a table of perpetuals does not hold."""
     reasons: dict[int, str] = {}
     for place, market in enumerate(markets):
-        if market.kind == "unknown":
+        if words.texts[place].lower() in _TOTALS:
+            reasons[place] = f"symbol={market.name!r} is a total of several markets: omit it"
+        elif market.kind == "unknown":
             reasons[place] = (
                 f"symbol={market.name!r} is not a known name of a market: say which symbol it is with "
                 f"--map-value symbol:{market.name}=BTC"

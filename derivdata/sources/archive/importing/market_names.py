@@ -17,7 +17,7 @@ import pandas as pd
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support import times
-from derivdata.tables.contracts import OPTIONS_ONLY, VENUES, contract, expiry, iso_of, venue_slug
+from derivdata.tables.contracts import HIP3_DEXES, OPTIONS_ONLY, VENUES, contract, expiry, iso_of, venue_slug
 
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 
@@ -67,6 +67,12 @@ _VENUE_WORDS = re.compile(
 )
 
 
+_MARGIN_WORDS = re.compile(r"(?<=USD)[ _-]?CM(?=$| )|(?<=USD[TC])[ _-]?UM(?=$| )")
+"""Binance's words for the margin of a contract: ``BTCUSD CM Perpetual`` of its web export."""
+_DEX = re.compile(r"hyperliquid[_:. -](?P<dex>\w+)", re.IGNORECASE)
+"""``hyperliquid_xyz``: a dex of Hyperliquid, whose contracts others trade on a venue of its name."""
+_VENUES_OF_DEXES = {dex: venue for venue, dex in HIP3_DEXES.items()}
+
 _VENUE_CODES = {
     "binc": "binance", "bbit": "bybit", "okex": "okx", "drbt": "deribit", "krkn": "kraken", "huob": "huobi",
     "cryptofacilities": "kraken",
@@ -95,7 +101,7 @@ def market_of(name: str) -> Market:
     found = _vendor(text) or _option(text) or _dated(text) or _cme(text)
     if found is not None:
         return found
-    plain = contract(text)
+    plain = contract(_MARGIN_WORDS.sub("", text))
     is_plain = re.fullmatch(r"[\w$][\w$.]*|[\w-]+:[\w$.-]+", plain.symbol) is not None
     is_unknown = not is_plain or re.search(r"\d{6}", plain.symbol) is not None
     kind = "unknown" if is_unknown else "perpetual" if plain.quote else "symbol"
@@ -161,6 +167,9 @@ def venue_of_word(word: str) -> str:
     slug = venue_slug(word)
     if slug in KNOWN_VENUES:
         return slug
+    dex = _DEX.fullmatch(word)
+    if dex is not None and dex["dex"].lower() in _VENUES_OF_DEXES:
+        return _VENUES_OF_DEXES[dex["dex"].lower()]
     lower = re.sub(r"[\W_]", "", word.lower())
     if lower in _VENUE_CODES:
         return _VENUE_CODES[lower]

@@ -82,9 +82,9 @@ class Layout(NamedTuple):
     exact: bool = False  # a file with other columns is of another layout
     named_only: bool = False  # its columns are those of many files: only `--from` leads here
     shared: bool = False  # other venues' files have its columns: a path that names another venue counts
+    is_local: bool = False  # its times are of the clock of whoever saved the file
     hint: str = ""  # what the path must have in it unless the table is stated
     unless: str = ""  # what the path of another layout with these columns has in it
-    tz: str = "UTC"
     about: str = ""
     sample: str = ""
     sample_name: str = ""
@@ -182,7 +182,6 @@ def plan_of(layout: Layout, reads: Reads, said: Mapping[str, str], given: Given)
     whole = given._replace(
         map=mapped,
         set={n: w for n, w in fixed.items() if n not in mapped},
-        tz=given.tz or layout.tz,
         unit=given.unit or own.get("unit") or (None if reads.unit == BY_SIZE else reads.unit),
         values={**layout.values, **sides, **given.values},
         extra=reads.extra,
@@ -233,9 +232,9 @@ def _layout(declared: dict[str, Any]) -> Layout:
         exact=declared.get("exact", False),
         named_only=declared.get("named_only", False),
         shared=declared.get("shared", False),
+        is_local=declared.get("is_local", False),
         hint=declared.get("hint", ""),
         unless=declared.get("unless", ""),
-        tz=declared.get("tz", "UTC"),
         about=declared.get("about", ""),
         sample=declared.get("sample", ""),
         sample_name=declared.get("sample_name", ""),
@@ -318,6 +317,10 @@ def with_zone(task: Task) -> Task:
     return task._replace(plan=plan._replace(tz=dt.UTC, is_zone_assumed=True))
 
 
+_ZONES = "such as --tz UTC+8 or --tz America/New_York (or --tz UTC if they are UTC)"
+_SOME_ZONES = ["UTC", "UTC+8", "America/New_York", "Europe/London"]
+
+
 def _stated_zone(source: Source, column: str) -> str | None:
     """Return the zone that the name of the column of times states; ask where it says local times alone."""
     try:
@@ -325,9 +328,9 @@ def _stated_zone(source: Source, column: str) -> str | None:
     except ValueError as word:
         raise Unclear(
             f"{source}: its column {column!r} has local times ({word}) of a zone that is not known: state it "
-            "with --tz, such as --tz UTC+8 or --tz America/New_York (or --tz UTC if they are UTC)",
+            f"with --tz, {_ZONES}",
             "--tz",
-            ["UTC", "UTC+8", "America/New_York", "Europe/London"],
+            _SOME_ZONES,
         ) from None
 
 
@@ -335,14 +338,13 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
     if writer is not None and writer not in sources() and writer not in VENUES and writer not in ADAPTERS:
         names = sources()
         raise ValueError(f"from={writer!r} is not one of {', '.join(names)}{did_you_mean(writer, names)}")
-    if table is not None and writer is None and given.map:
-        is_spaced = table == "funding_settlements" and _lacks_intervals(source, given)
-        plan = make_plan(table, given, is_spaced=is_spaced)
-        return [Task(source, plan, "columns as named")]  # the caller says all
     head = head_of(source)
+    if table is not None and writer is None and given.map:
+        return [Task(source, guessed_plan(source, head, table, given), "columns as named")]
     fitting = _fitting(source, head, table, writer)
     if fitting:
         layout, said = _one_of(source, fitting, table)
+        _refuse_unknown_zone(source, layout, given)
         _refuse_other_venue(source, head, layout, given)
         from_path = _from_path(source, layout, said, writer, given)
         constants = {**from_path, **said}
@@ -366,6 +368,17 @@ def _recognised(source: Source, table: str | None, writer: str | None, given: Gi
     return [Task(source, guessed_plan(source, head, table, given), "names of the columns")]
 
 
+def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
+    """Ask for the zone of a layout whose files have the times of whoever saved them."""
+    if layout.is_local and given.tz is None:
+        raise Unclear(
+            f"{source}: a {layout.label} has the times of the computer that saved it: state their zone "
+            f"with --tz, {_ZONES}",
+            "--tz",
+            _SOME_ZONES,
+        )
+
+
 def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given) -> Given:
     """State the unit of rates by their size, and that of open interest by the file's name, or ask."""
     if reads.unit != BY_SIZE or given.unit is not None:
@@ -373,12 +386,6 @@ def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given) -> Given
     if reads.table == "oi_history":
         return given._replace(unit=unit_of_interest(source, reads.map["oi_usd"]))
     return given._replace(unit=unit_of_rates(source, head, reads.map["rate_bps_8h"]))
-
-
-def _lacks_intervals(source: Source, given: Given) -> bool:
-    """Return whether neither the caller nor a file of payments states their intervals."""
-    stated = {*given.map, *given.set, *(name.lower() for name in head_of(source).columns)}
-    return "interval_hours" not in stated
 
 
 def _has_own_names(head: Chunk, table: str) -> bool:

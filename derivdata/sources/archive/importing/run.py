@@ -63,8 +63,7 @@ def understood(
         if name in rows:
             lines.append(f"{label:9} {_some(rows[name])}")
     if "interval_hours" in rows:
-        hours = sorted({f"{h:g} h" for h in rows["interval_hours"].dropna().unique()})
-        lines.append(f"interval  {', '.join(hours[:_EXAMPLES])}{' (from spacing)' if plan.is_spaced else ''}")
+        lines.append(f"interval  {_intervals(plan, rows)}")
     if "time" in rows:
         first = rows["time"].min()
         last = rows["time"].max()
@@ -73,6 +72,15 @@ def understood(
         lines.append(f"missing   {missing}")
     lines.append(f"a row     {_row(plan, rows.iloc[0])}")
     return escape_controls("\n".join(lines), keep="\n")
+
+
+def _intervals(plan: ImportPlan, rows: pd.DataFrame) -> str:
+    """Return the intervals of rates, and that they come from the time between rows."""
+    hours = sorted(rows["interval_hours"].dropna().unique())
+    if not hours:
+        return "not known, as too few rows show it (--set interval_hours=8 if it is 8 hours)"
+    shown = ", ".join(f"{h:g} h" for h in hours[:_EXAMPLES])
+    return f"{shown} (from spacing)" if plan.is_spaced else shown
 
 
 def _zone(tasks: Sequence[Task]) -> str:
@@ -87,6 +95,8 @@ def _sources(tasks: Sequence[Task]) -> list[str]:
     plan = tasks[0].plan
     words = [f"{name} = {source}" for name, source in plan.sources.items()]
     for name in plan.constants:
+        if name == "interval_hours" and plan.is_spaced:
+            continue
         values = list(dict.fromkeys(task.plan.constants.get(name, "") for task in tasks))
         shown = ", ".join(values[:_EXAMPLES]) + (", …" if len(values) > _EXAMPLES else "")
         words.append(f"{name}: {shown}")
@@ -293,6 +303,7 @@ class ImportRun:
             frame = spaced(frame, per_interval=per_interval, conflicts=conflicts)
             before -= self._name_conflicts(conflicts)
             self.present += before - len(frame)  # payments that are there twice, or that one row adds up
+            self._note_unknown_intervals(frame)
         elif plan.table.name == "funding_settlements":
             before = len(frame)
             conflicts = []
@@ -312,6 +323,18 @@ class ImportRun:
         for conflict in conflicts[:_SHOWN]:
             self._notices[f"{conflict} (the first is used)"] = None
         return len(conflicts)
+
+    def _note_unknown_intervals(self, frame: pd.DataFrame) -> None:
+        """Say how many payments have no interval, without which their rate per 8 hours is missing."""
+        is_unknown = frame["interval_hours"].isna()
+        if not is_unknown.any():
+            return
+        first = frame[is_unknown].iloc[0]
+        self._notices[
+            f"{int(is_unknown.sum())} payments, first {first['symbol']} on {first['exchange']} at "
+            f"{times.iso(first['time'])}, have no interval that the time between rows confirms: their "
+            "rate_bps_8h is missing until --set interval_hours=8 states it, or more payments are imported"
+        ] = None
 
     def _with_ids(self, frame: pd.DataFrame) -> pd.DataFrame:
         files = frame[ORIGIN].to_numpy() // _FILE

@@ -436,15 +436,16 @@ def _in_percent(table: Table, rows: pd.DataFrame) -> dict[int, str]:
 _HOUR = 3_600_000_000
 _LEAST_OFF = 3
 """Rows off the hours of their step from which the zone is asked; late or lost rows are fewer."""
-_OTHER_HOURS = {("bitmex", 8): 4}
-"""Venues whose rows of so many hours are as many hours off midnight: BitMEX pays at 04:00 UTC."""
+_OTHER_HOURS = {("bitmex", 8): (4,), ("kucoin", 8): (0, 4)}
+"""Hours from midnight UTC at which venues have rows of so many hours: BitMEX pays at 04:00, 12:00 and 20:00,
+and so did KuCoin."""
 
 
 def refuse_local_times(frame: pd.DataFrame) -> None:
     """Ask for the zone of times that were taken as UTC where they show another clock.
 
     Rows each 2 to 12 hours lie at multiples of their step since midnight UTC: payments and candles of all
-    venues but BitMEX do. Rows each hour or less jump by an hour where clocks are set forward.
+    venues but BitMEX and KuCoin do. Rows each hour or less jump by an hour where clocks are set forward.
     """
     if not {"symbol", "exchange", "time"} <= {*frame.columns}:
         return
@@ -468,8 +469,8 @@ def _off_schedule(stamps: Array, step: int, venue: str) -> str:
         return ""
     shifted = stamps + 60_000_000  # rows are some seconds early or late
     at_hour = shifted % _HOUR <= 120_000_000
-    off = (shifted // _HOUR - _OTHER_HOURS.get((venue, hours), 0)) % hours
-    wrong = at_hour & (off != 0)
+    off = shifted // _HOUR % hours
+    wrong = at_hour & ~np.isin(off, _OTHER_HOURS.get((venue, hours), (0,)))
     if wrong.sum() < min(_LEAST_OFF, len(stamps)):
         return ""
     first = pd.Timestamp(int(stamps[np.argmax(wrong)]), unit="us")
