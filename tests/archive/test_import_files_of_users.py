@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from derivdata.cli import main
-from derivdata.sources.archive import open_archive
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Unclear
 from derivdata.sources.archive.importing.market_names import names_in_path
 from derivdata.sources.archive.importing.opening import Source
 from tests.archive.rates import EVER
@@ -319,3 +321,126 @@ def test_running_rates_of_coinapi_need_the_interval_only(tmp_path: Path) -> None
     [stored] = _rows(tmp_path, "funding_history").to_dict("records")
     assert (stored["exchange"], stored["symbol"]) == ("binance", "ETH")
     assert stored["rate_bps_8h"] == pytest.approx(2.0)
+
+
+def test_a_web_export_has_the_times_of_its_browser(tmp_path: Path) -> None:
+    """Binance's page of 2025-03, saved at UTC+8: its first payment, of 2019-09-10 08:00 UTC, is at 16:00."""
+    lines = ["2019-09-11 08:00:00", "2019-09-11 00:00:00", "2019-09-10 16:00:00"]
+    content = '"Time","Contracts","Funding Interval","Funding Rate"\n' + "".join(
+        f'"{time}","BTCUSD CM Perpetual","8h","0.010000%"\n' for time in lines
+    )
+    path = tmp_path / "Funding Rate History_BTCUSD CM Perpetual_2025-03-13.csv"
+    path.write_text(content)
+    with pytest.raises(Unclear, match=r"has the times of the computer that saved it.*--tz UTC\+8"):
+        import_files(None, path, tmp_path / "to")
+    import_files(None, path, tmp_path / "to", tz="UTC+8")
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows[["symbol", "exchange", "rate_bps_8h"]].to_numpy().tolist() == [["BTC", "binance", 1.0]] * 3
+    assert rows["time"].dt.strftime("%m-%d %H").tolist() == ["09-10 08", "09-10 16", "09-11 00"]
+
+
+def test_a_layout_whose_times_show_another_clock_asks_for_the_zone(tmp_path: Path) -> None:
+    """Payments at 01:00, 09:00 and 17:00 are those of London in summer."""
+    lines = [f"2024-08-0{day} {hour}:00:00,BTCUSDT,8,0.0001" for day in (1, 2) for hour in ("01", "09", "17")]
+    path = tmp_path / "BTCUSDT-fundingRate-2024-08.csv"
+    path.write_text("\n".join(["calc_time,symbol,funding_interval_hours,last_funding_rate", *lines]) + "\n")
+    with pytest.raises(
+        ArchiveError, match="6 rows, first 2024-08-01 01:00, are not at a multiple of 8 hours"
+    ):
+        import_files(None, path, tmp_path / "to")
+    import_files(None, path, tmp_path / "to", tz="Europe/London")
+    assert _rows(tmp_path, "funding_settlements")["time"].dt.hour.tolist() == [0, 8, 16] * 2
+
+
+def test_cells_without_percent_among_others_are_rejected(tmp_path: Path) -> None:
+    cells = ["0.01%", "0.0001", "0", "0.01%", "0.02%", "-0.01%", "0.01%", "0.01%", "0.01%"]
+    lines = [f"{time},{cell}" for time, cell in zip(_stamps("%Y-%m-%d %H:%M:%S"), cells, strict=True)]
+    path = tmp_path / "okx_BTC.csv"
+    path.write_text("\n".join(["time,fundingRate", *lines]) + "\n")
+    counts = import_files(None, path, tmp_path / "to")
+    assert (counts.written, counts.rejected) == (8, 1)
+    assert counts.first_rejected is not None
+    assert (
+        "line 3: rate_bps_8h='0.0001' has no %, which other rows of the column have" in counts.first_rejected
+    )
+
+
+_QUIET = [0.0001, 0.00005, -0.00002, 0.0001, 0.00013, 0.0001] * 6
+
+
+@pytest.mark.parametrize("place", ["symbol", "run"])
+def test_percent_among_fractions_is_asked_about(tmp_path: Path, place: str) -> None:
+    """ETH is percent in all rows, or BTC in a run of 12; neither is at 1 % in quiet times."""
+    is_percent = (
+        {("ETH", row) for row in range(36)} if place == "symbol" else {("BTC", r) for r in range(12, 24)}
+    )
+    lines = []
+    for symbol in ("BTC", "ETH"):
+        for row, rate in enumerate(_QUIET):
+            time = pd.Timestamp(_START + row * 28_800, unit="s").isoformat()
+            lines.append(f"{time},{symbol},{rate * (100 if (symbol, row) in is_percent else 1):.8g}")
+    path = tmp_path / "okx_funding.csv"
+    path.write_text("\n".join(["time,symbol,fundingRate", *lines]) + "\n")
+    with pytest.raises(ArchiveError, match="are 100 times the usual floor: are they percent"):
+        import_files(None, path, tmp_path / "to", unit="native")
+    assert import_files(None, path, tmp_path / "to", unit="native", accept=["unit"]).written == 72
+
+
+def test_rows_of_totals_are_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "binance_oi_usd.csv"
+    path.write_text("date,symbol,open_interest_usd\n2026-03-01,BTC,8e9\n2026-03-01,Total,9e9\n")
+    counts = import_files(None, path, tmp_path / "to")
+    assert (counts.written, counts.rejected) == (1, 1)
+    assert "symbol='Total' is a total of several markets: omit it" in str(counts.first_rejected)
+
+
+def test_the_interval_of_rows_says_that_hourly_rates_are_payments(tmp_path: Path) -> None:
+    """Rows of a dex of Hyperliquid that has a venue of its own."""
+    lines = [
+        f"{place},2025-11-13 {14 + place}:00:00.01+00,hyperliquid_xyz,xyz:TSLA,0.0000125,1.00"
+        for place in range(5)
+    ]
+    path = tmp_path / "equity_perps.csv"
+    path.write_text("\n".join(["id,ts,venue,symbol,funding_rate,funding_interval_hours", *lines]) + "\n")
+    import_files(None, path, tmp_path / "to")
+    rows = _rows(tmp_path, "funding_settlements")
+    assert (
+        rows[["exchange", "symbol", "rate_bps_8h", "interval_hours"]].to_numpy().tolist()
+        == [["tradexyz", "TSLA", pytest.approx(1.0), 1.0]] * 5
+    )
+
+
+def test_times_of_the_exchange_come_before_those_of_the_collector(tmp_path: Path) -> None:
+    lines = [f"binance,BTCUSDT,long,0.5,67000,{_START * 1000 + 5},{_START * 1000 + 95}"]
+    path = tmp_path / "liquidations_2026-03-01.csv"
+    path.write_text("\n".join(["exchange,symbol,side,qty,price,ts_exch_ms,ts_ingest_ms", *lines]) + "\n")
+    import_files(None, path, tmp_path / "to")
+    rows = _rows(tmp_path, "liquidations_fills")
+    assert rows["time"].tolist() == [pd.Timestamp("2026-03-01T00:00:00.005Z")]
+    assert rows["value_usd"].tolist() == [33_500.0]
+
+
+def test_a_mapped_column_says_the_table(tmp_path: Path) -> None:
+    """`--map index_pct=open` alone says that candles are of the index; the path says venue and symbol."""
+    path = tmp_path / "deribit-surface" / "dvol_daily_BTC.csv"
+    path.parent.mkdir()
+    path.write_text(
+        "date,open,high,low,close\n2025-09-19,33.81,35.6,33.4,34.78\n2025-09-20,34.78,34.8,34.1,34.5\n"
+    )
+    assert main(["import", str(path), "--to", str(tmp_path / "to"), "--map", "index_pct=open"]) == 0
+    rows = _rows(tmp_path, "volatility_index_published")
+    assert rows[["symbol", "exchange", "index_pct"]].to_numpy().tolist() == [
+        ["BTC", "deribit", 33.81],
+        ["BTC", "deribit", 34.78],
+    ]
+
+
+def test_payments_whose_interval_no_row_shows_are_counted(tmp_path: Path) -> None:
+    lines = [f"BTC-USDT-SWAP,0.0001,{(_START + row * 28_800) * 1000}" for row in range(2)]
+    path = tmp_path / "allswap-fundingrates-2026-03-01.csv"
+    path.write_text("\n".join(["instrument_name,funding_rate,funding_time", *lines]) + "\n")
+    counts = import_files(None, path, tmp_path / "to")
+    assert counts.notices[0].startswith(
+        "2 payments, first BTC on okx at 2026-03-01T00:00:00Z, have no interval"
+    )
+    assert "interval  not known, as too few rows show it" in counts.understood
