@@ -365,3 +365,65 @@ def test_the_interval_of_candles_is_not_that_of_payments(tmp_path: Path) -> None
     )
     _import(tmp_path, "vnpy.csv", header + "BTCUSDT,BINANCE,2026-03-01 00:00:00,1h,10,1,0,67000.5,1,1\n")
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.5]
+
+
+def test_usd_in_the_name_of_a_market_is_not_the_unit_of_open_interest(tmp_path: Path) -> None:
+    """dYdX's candles have coins; their file has the name of the market."""
+    candle = {"startedAt": "2026-03-01T00:00:00Z", "ticker": "BTC-USD", "startingOpenInterest": "350.5"}
+    with pytest.raises(Unclear, match="startingOpenInterest may be in USD, coins or contracts"):
+        _import(tmp_path, "dydx/candles_BTC-USD.json", json.dumps({"candles": [candle]}))
+
+
+def test_strikes_in_thousands_are_rejected(tmp_path: Path) -> None:
+    lines = [
+        f"2026-03-01T00:00:00Z,BTC,{strike},2026-03-27,{side},50.5,67000"
+        for strike in (60, 70)
+        for side in "CP"
+    ]
+    with pytest.raises(ArchiveError, match="the median strike of its chain is 65, far from the price"):
+        _import(
+            tmp_path, "okx_chain.csv", "\n".join(["time,coin,strike,expiry,type,mark_iv,spot", *lines]) + "\n"
+        )
+
+
+def test_quotes_of_options_in_usdc_are_usd_at_any_price(tmp_path: Path) -> None:
+    lines = [f"2026-03-01T00:00:00Z,SOL_USDC-27MAR26-150-{side},5.25,5.1,80.5,148.2" for side in "CP"]
+    head = "snapshot_time,instrument_name,mark_price,bid_price,mark_iv,underlying_price"
+    _import(tmp_path, "deribit_usdc.csv", "\n".join([head, *lines]) + "\n")
+    rows = _rows(tmp_path, "options_snapshot")
+    assert rows[["mark_usd", "bid_usd"]].to_numpy().tolist() == [[5.25, 5.1]] * 2
+    assert rows["mark_coin"].isna().all()
+
+
+def test_a_date_and_a_clock_in_german_are_one_time(tmp_path: Path) -> None:
+    lines = [f"01.03.2026;{hour}:00;0,0100" for hour in ("00", "08", "16")]
+    _import(
+        tmp_path, "Binance_BTCUSDT_Funding.csv", "\n".join(["Datum;Uhrzeit;Funding Rate (%)", *lines]) + "\n"
+    )
+    assert _rows(tmp_path, "funding_settlements")["time"].dt.hour.tolist() == [0, 8, 16]
+
+
+def test_the_index_of_a_frame_is_the_time_of_its_rows(tmp_path: Path) -> None:
+    """pandas 2.3, `to_json(orient="split")` of a frame with an index of times."""
+    body = {
+        "columns": ["fundingRate"],
+        "index": [_START * 1000 + i * 28_800_000 for i in range(3)],
+        "data": [[0.0001]] * 3,
+    }
+    _import(tmp_path, "bybit_ETHUSDT_funding.json", json.dumps(body))
+    assert _rows(tmp_path, "funding_settlements")["time"].dt.hour.tolist() == [0, 8, 16]
+
+
+def test_names_of_coins_are_their_symbols(tmp_path: Path) -> None:
+    head = "Datetime,BitMEX Perpetual Open Interest (USD) (BTC)"
+    _import(tmp_path, "santiment_bitmex_bitcoin.csv", f"{head}\n2026-03-01T00:00:00Z,4e8\n")
+    rows = _rows(tmp_path, "oi_history")
+    assert rows[["symbol", "exchange", "oi_usd"]].to_numpy().tolist() == [["BTC", "bitmex", 4e8]]
+
+
+def test_shares_may_be_percent_in_their_cells(tmp_path: Path) -> None:
+    head = "timestamp,longAccount,shortAccount,longShortRatio,kind"
+    _import(tmp_path, "binance_BTCUSDT_lsr.csv", f"{head}\n{_START * 1000},60%,40%,1.5,accounts\n")
+    assert _rows(tmp_path, "positioning_history")[["long_share", "short_share"]].to_numpy().tolist() == [
+        [0.6, 0.4]
+    ]

@@ -233,7 +233,13 @@ def _with_names(body: dict[str, Any]) -> list[Any] | None:
         if rows is None or not all(isinstance(name, str) for name in names):
             continue
         if all(isinstance(row, list) and len(row) == len(names) for row in rows):
-            return [dict(zip(names, row, strict=True)) for row in rows]
+            index = body.get("index")  # of pandas' orientation "split"
+            keys = index if isinstance(index, list) and len(index) == len(rows) else [None] * len(rows)
+            has_keys = keys != [*range(len(rows))] and keys != [None] * len(rows)
+            records = [dict(zip(names, row, strict=True)) for row in rows]
+            if has_keys and "index" not in names:
+                return [{"index": key, **record} for key, record in zip(keys, records, strict=True)]
+            return records
     return None
 
 

@@ -230,12 +230,18 @@ def _shown_with(name: str, values: Array, why: str, row: int) -> str:
     return f"{name}={values[row]:g} {why}"
 
 
+_IN_PERCENT = ("rate_bps_8h", "iv", "long_share", "short_share")
+"""Columns whose cells may end in ``%``."""
+
+
 def _suffix(name: str, column: pa.ChunkedArray, plan: ImportPlan) -> str:
     """Return ``%`` where cells of rates or volatilities end in it; the unit must then be in percent."""
-    if name not in ("rate_bps_8h", "iv") or not pa.types.is_string(column.type):
+    if name not in _IN_PERCENT or not pa.types.is_string(column.type):
         return ""
     if not pc.any(pc.ends_with(pc.utf8_trim_whitespace(column), "%")).as_py():
         return ""
+    if name in ("long_share", "short_share"):  # percent if they add up to 100
+        return "%"
     if plan.unit is None or not plan.unit.startswith("percent"):
         raise ArchiveError(f"cells of {name} end in %: pass --unit percent")
     return "%"

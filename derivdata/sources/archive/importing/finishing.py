@@ -329,20 +329,21 @@ _MOST_COINS = 20.0
 
 
 def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
-    """Put quotes into the columns of coin or USD where the venue and the size of the quotes agree on it.
+    """Put quotes into the columns of coin or USD where the name, or venue and size of quotes, say which.
 
     Other quotes are left out. Quotes in USD on an underlying of 1,000 USD and more are above 20 somewhere in
     a chain.
     """
     venue = frame["exchange"].astype(object)
     names = frame["instrument_name"].astype(object).str.upper()
-    in_coin = venue.isin(["deribit", "okx"]) & ~names.str.contains("USDC|USDT")
+    is_in_usd = names.str.contains("USDC|USDT")
+    in_coin = venue.isin(["deribit", "okx"]) & ~is_in_usd
     quotes = frame[[name for name in ("raw_bid", "raw_ask", "raw_mark") if name in frame]]
     level = frame["underlying_price"] if "underlying_price" in frame else frame["strike"]
     keys = [venue, frame["symbol"].astype(object)]
     largest = quotes.max(axis=1).groupby(keys).transform("max")
     underlying = level.groupby(keys).transform("median")
-    is_clear = (underlying >= _LEAST_UNDERLYING) & (in_coin == (largest < _MOST_COINS))
+    is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin == (largest < _MOST_COINS))
     columns: dict[str, Any] = {}
     for raw in quotes:
         name = str(raw).removeprefix("raw_")

@@ -123,7 +123,7 @@ def _near_rate(head: Chunk) -> str | None:
 def _near_interest(head: Chunk) -> dict[str, str]:
     """Return the one column whose name has the words of open interest, in USD where it says so."""
     near = [name for name in head.columns if _NEAR_INTEREST.search(name) and not _NOT_INTEREST.search(name)]
-    meanings = ["oi_usd" if _IN_USD.search(name.replace("_", " ")) else "oi_coins" for name in near]
+    meanings = ["oi_usd" if _IN_USD.search(name) else "oi_coins" for name in near]
     if len(near) != 1 or not _can_be(meanings[0], head.columns[near[0]]):
         return {}
     return {meanings[0]: near[0]}
@@ -357,7 +357,12 @@ def _unit_by_size(sizes: Array, median: float) -> str | None:
     return None
 
 
-_IN_USD = re.compile(r"(?<![a-z])(usd|dollars?|notional)(?![a-z])", re.I)
+_IN_USD = re.compile(
+    r"(interest|(?<![a-z])(oi|in|value|notional))[-_ (\[]*usd(?![a-z])|^usd(?![a-z])|notional|"
+    r"dollars?(?![a-z])",
+    re.I,
+)
+"""``oi_usd``, ``Open Interest (USD)``; the USD of a market's name, ``BTC-USD``, is not a unit."""
 
 
 def unit_of_interest(source: Source, column: str) -> str:

@@ -81,6 +81,18 @@ _VENUE_CODES = {
 KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS})
 
 
+_COINS_BY_NAME = {
+    spelling: symbol
+    for word, symbol in (
+        ("bitcoin", "BTC"), ("ethereum", "ETH"), ("solana", "SOL"), ("ripple", "XRP"), ("dogecoin", "DOGE"),
+        ("cardano", "ADA"), ("avalanche", "AVAX"), ("litecoin", "LTC"), ("binancecoin", "BNB"),
+        ("bitcoin-cash", "BCH"), ("chainlink", "LINK"), ("polkadot", "DOT"), ("tron", "TRX"),
+    )
+    for spelling in (word, word.title())
+}  # fmt: skip
+"""Names of coins, as CoinGecko, Santiment and dashboards write them; ``BITCOIN`` is another coin."""
+
+
 class Market(NamedTuple):
     """What a name says: the base symbol, and of the rest what it states."""
 
@@ -97,7 +109,7 @@ class Market(NamedTuple):
 @lru_cache(maxsize=65_536)
 def market_of(name: str) -> Market:
     """Return what the name of a market says; a name of no known pattern is of the kind ``unknown``."""
-    text = name.strip()
+    text = _COINS_BY_NAME.get(name.strip(), name.strip())
     found = _vendor(text) or _option(text) or _dated(text) or _cme(text)
     if found is not None:
         return found
@@ -261,7 +273,8 @@ def names_in_path(source: Source) -> dict[str, str]:
     pairs = re.findall(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])", stem)
     symbols = {contract(pair.replace("_", "-")).symbol for pair in pairs}
     if not symbols:
-        symbols = {word for word in _WORD.split(stem.upper()) if word in _COINS}
+        names = {_COINS_BY_NAME.get(word, word.upper()) for word in _WORD.split(stem)}
+        symbols = {word for word in names if word in _COINS}
     named = {"exchange": venues, "symbol": symbols}
     return {name: words.pop() for name, words in named.items() if len(words) == 1} | _partitions(parts[:-1])
 

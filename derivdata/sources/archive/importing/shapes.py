@@ -169,17 +169,30 @@ def with_whole_times(columns: Mapping[str, pa.ChunkedArray]) -> Mapping[str, pa.
     plain = {plain_name(name): name for name in columns}
     if {"date", "hour"} <= plain.keys() and "time" not in plain:
         return _with_hours(columns, plain)
-    if not {"date", "time"} <= plain.keys():
+    clocks = [
+        name
+        for name in columns
+        if plain_name(name) in _CLOCK_NAMES and _CLOCK.fullmatch(first_cell(columns[name]))
+    ]
+    dates = [name for name in columns if meaning_of(name) == "time" and name not in clocks]
+    dates = [name for name in dates if first_cell(columns[name]) and ":" not in first_cell(columns[name])]
+    if len(clocks) != 1 or len(dates) != 1:
         return columns
-    date = columns[plain["date"]]
-    clock = columns[plain["time"]]
-    if not (pa.types.is_string(date.type) and pa.types.is_string(clock.type)):
-        return columns
-    first = next((cell for cell in clock.slice(0, 100).to_pylist() if cell), "")
-    if _CLOCK.fullmatch(first.strip()) is None:
-        return columns
-    rest = {name: values for name, values in columns.items() if plain_name(name) not in ("date", "time")}
-    return {"time": pc.binary_join_element_wise(date, clock, " "), **rest}
+    rest = {name: values for name, values in columns.items() if name not in (*clocks, *dates)}
+    return {"time": pc.binary_join_element_wise(columns[dates[0]], columns[clocks[0]], " "), **rest}
+
+
+_CLOCK_NAMES = frozenset(
+    "time hour uhrzeit zeit heure hora ora orario saat godzina czas 时间 時間 시간 время".split()
+)
+"""Names of columns that may have the time of day next to that of the date."""
+
+
+def first_cell(values: pa.ChunkedArray) -> str:
+    """Return the first text of a column that is not empty; empty for columns of other types."""
+    if not pa.types.is_string(values.type):
+        return ""
+    return next((cell.strip() for cell in values.slice(0, 100).to_pylist() if cell), "")
 
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")

@@ -332,6 +332,8 @@ def unservable(table: Table, rows: pd.DataFrame, archive: Archive) -> dict[int, 
         reasons |= _unsorted_books(rows)
     if "iv" in rows.columns and len(rows):
         reasons |= _in_percent(table, rows)
+    if "strike" in rows.columns and table.name == "options_snapshot":
+        reasons |= _scaled_strikes(rows)
     if {"start", "end"} <= {*rows.columns}:
         ended = np.flatnonzero((rows["start"] >= rows["end"]).to_numpy())
         reasons |= dict.fromkeys(ended.tolist(), "it ends before it starts")
@@ -430,6 +432,30 @@ def _in_percent(table: Table, rows: pd.DataFrame) -> dict[int, str]:
     return {
         row: f"the median volatility of its chain is {median[row]:.4g}: percent, not decimal (--unit percent)"
         for row in wrong.tolist()
+    }
+
+
+_MOST_FROM_UNDERLYING = 20.0
+"""Times by which the median strike of a chain is above or below the underlying price, and never more."""
+_LEAST_STRIKES = {"BTC": 100.0, "ETH": 10.0}
+"""Strikes [USD] under which no option of a coin was ever listed."""
+
+
+def _scaled_strikes(rows: pd.DataFrame) -> dict[int, str]:
+    """Find chains whose strikes are far from the underlying price, such as those in thousands."""
+    keys = [name for name in ("symbol", "exchange", "time") if name in rows.columns]
+    chains = rows.groupby(keys, sort=False, observed=True)
+    strike: Array = chains["strike"].transform("median").to_numpy(dtype=np.float64)
+    least = rows["symbol"].astype(object).map(_LEAST_STRIKES).to_numpy(dtype=np.float64)
+    wrong = strike < least
+    if "underlying_price" in rows.columns:
+        price: Array = chains["underlying_price"].transform("median").to_numpy(dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wrong |= np.abs(np.log(strike / price)) > np.log(_MOST_FROM_UNDERLYING)
+    return {
+        row: f"the median strike of its chain is {strike[row]:.4g}, far from the price: strikes are scaled, "
+        "such as in thousands"
+        for row in np.flatnonzero(wrong).tolist()
     }
 
 
