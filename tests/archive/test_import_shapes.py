@@ -427,3 +427,24 @@ def test_shares_may_be_percent_in_their_cells(tmp_path: Path) -> None:
     assert _rows(tmp_path, "positioning_history")[["long_share", "short_share"]].to_numpy().tolist() == [
         [0.6, 0.4]
     ]
+
+
+@pytest.mark.parametrize(
+    ("venue", "name", "options", "value"),
+    [
+        # 12 contracts of 0.01 coins at 66,500; 5,000 USD of an inverse contract.
+        ("okx", "BTC-USDT-SWAP", {"set": {"contract_size": "0.01"}}, 7_980.0),
+        ("okx", "BTC-USDT-SWAP", {"set": {"contract_size": "1"}}, 798_000.0),
+        ("bybit", "BTCUSD", {"map": {"value_usd": "size"}}, 12.0),
+    ],
+)
+def test_sizes_of_liquidations_that_may_be_contracts_are_asked_about(
+    tmp_path: Path, venue: str, name: str, options: dict[str, Any], value: float
+) -> None:
+    rows = f"timestamp,symbol,side,price,size\n{_START * 1000},{name},long,66500,12\n"
+    with pytest.raises(Unclear, match=f"sizes of {name} on {venue} may be in coins or not"):
+        _import(tmp_path, f"{venue}_liquidations.csv", rows)
+    _import(tmp_path, f"{venue}_liquidations.csv", rows, **options)
+    row = _rows(tmp_path, "liquidations_fills").iloc[0]
+    assert row["value_usd"] == value
+    assert row["quantity"] == pytest.approx(value / 66_500) if "set" in options else pd.isna(row["quantity"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
-from derivdata.sources.archive.importing.finishing import ADJUST
+from derivdata.sources.archive.importing.finishing import ADJUST, amount_of
 from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
 from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.market_names import (
@@ -21,6 +22,7 @@ from derivdata.sources.archive.importing.market_names import (
     names_by_meaning,
     names_in_path,
     plain_name,
+    venue_of_word,
 )
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.archive.importing.outcome import Unclear
@@ -442,12 +444,7 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
     """Return a plan that takes each column by its name, and says units that names or sizes state."""
     columns = archive_table(table).columns
     stated = {*given.set, *given.map}
-    allowed = {*columns, "interval_hours"} if "rate_bps_8h" in columns else {*columns}
-    mapped = {
-        name: column
-        for name, column in found.items()
-        if name in allowed and name not in stated and name not in head.columns
-    }
+    mapped = _mapped(table, head, found, given)
     has = {*stated, *head.columns}
     unit = given.unit
     if "rate_bps_8h" in columns and "rate" in found and "rate_bps_8h" not in has:
@@ -458,10 +455,8 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
         unit = unit or unit_of_interest(source, found["oi_coins"])
         _take_price(found, mapped, stated, unit)
     fixed = _take_kind_of_price(source, found, mapped, has) if table == "prices_history" else {}
-    if "fill_price_usd" in columns and "price_usd" in found:
-        name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
-        if name not in has:
-            mapped[name] = found["price_usd"]
+    if "fill_price_usd" in columns:
+        _take_price_of_fills(found, mapped, has)
     extra: dict[str, Kind] = {}
     if "strike" in columns:
         _options(head, found, mapped)
@@ -477,9 +472,66 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
     )
     if table == "orderbook_book":
         return _plan_of_book(found, whole, head)
+    _refuse_unknown_sizes(source, head, whole, table)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
     return make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
+
+
+_AMOUNTS_OF_FILLS = ("quantity", "filled_quantity", "value_usd")
+
+
+def _mapped(table: str, head: Chunk, found: Mapping[str, str], given: Given) -> dict[str, str]:
+    """Return the columns of the file that have meanings of the table's names, and that the caller does not map.
+
+    An amount that the caller maps to one column is not that of another.
+    """
+    columns = archive_table(table).columns
+    allowed = {*columns, "interval_hours"} if "rate_bps_8h" in columns else {*columns}
+    stated = {*given.set, *given.map, *head.columns}
+    mapped = {name: column for name, column in found.items() if name in allowed and name not in stated}
+    taken = given.map.values()
+    return {n: c for n, c in mapped.items() if n not in _AMOUNTS_OF_FILLS or c not in taken}
+
+
+def _take_price_of_fills(found: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> None:
+    """Take a price of which the file does not say more as that of fills, or of orders next to that of fills."""
+    name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
+    if "price_usd" in found and name not in has:
+        mapped[name] = found["price_usd"]
+
+
+def _refuse_unknown_sizes(source: Source, head: Chunk, given: Given, table: str) -> None:
+    """Ask what sizes of liquidations are where contracts of the venue are not of one coin."""
+    has = {*given.map, *given.set, *head.columns}
+    size = next((given.map.get(n, n) for n in ("filled_quantity", "quantity") if n in has), None)
+    is_valued = bool({"value_usd", "contract_size"} & has)
+    if "filled_quantity" not in archive_table(table).columns or size is None or is_valued:
+        return
+    venues = _words_of("exchange", head, given)
+    names = _words_of("symbol", head, given)
+    for venue, name in itertools.product(venues, names):
+        amount = amount_of(venue_of_word(venue), name)
+        if amount is None or (amount.size == 1.0 and not amount.is_usd):
+            continue
+        if amount.is_usd:
+            other = f"--map value_usd={size} if they are USD"
+        else:
+            other = f"--set contract_size={amount.size:g} if they are contracts of so many coins"
+        raise Unclear(
+            f"{source}: sizes of {name} on {venue} may be in coins or not: pass {other}, or --set "
+            "contract_size=1 if they are coins",
+            "--set",
+            ["contract_size=1"] if amount.is_usd else [f"contract_size={amount.size:g}", "contract_size=1"],
+        )
+
+
+def _words_of(name: str, head: Chunk, given: Given) -> list[str]:
+    """Return the words of a column of the table in the first rows, or the one of all rows."""
+    if name in given.set:
+        return [given.set[name]]
+    column = given.map.get(name, name)
+    return encoded(head.columns[column]).texts if column in head.columns else []
 
 
 def _take_quotes(found: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> dict[str, Kind]:
