@@ -482,7 +482,7 @@ _AMOUNTS_OF_FILLS = ("quantity", "filled_quantity", "value_usd")
 
 
 def _mapped(table: str, head: Chunk, found: Mapping[str, str], given: Given) -> dict[str, str]:
-    """Return the columns of the file that have meanings of the table's names, and that the caller does not map.
+    """Return the columns of the file by the table's names that they mean, where the caller says nothing else.
 
     An amount that the caller maps to one column is not that of another.
     """
@@ -495,7 +495,7 @@ def _mapped(table: str, head: Chunk, found: Mapping[str, str], given: Given) -> 
 
 
 def _take_price_of_fills(found: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> None:
-    """Take a price of which the file does not say more as that of fills, or of orders next to that of fills."""
+    """Take a price without more words as that of fills, or of orders where fills have their own."""
     name = "order_price_usd" if "fill_price_usd" in mapped else "fill_price_usd"
     if "price_usd" in found and name not in has:
         mapped[name] = found["price_usd"]
