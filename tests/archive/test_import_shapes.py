@@ -448,3 +448,27 @@ def test_sizes_of_liquidations_that_may_be_contracts_are_asked_about(
     row = _rows(tmp_path, "liquidations_fills").iloc[0]
     assert row["value_usd"] == value
     assert row["quantity"] == pytest.approx(value / 66_500) if "set" in options else pd.isna(row["quantity"])
+
+
+def test_a_spot_market_next_to_its_contract_is_rejected(tmp_path: Path) -> None:
+    """OKX's contract is BTC-USDT-SWAP; Binance's is BTCUSDT, and BTC/USDT its spot market."""
+    names = [
+        ("okx", "BTC-USDT", 1),
+        ("okx", "BTC-USDT-SWAP", 2),
+        ("binance", "BTCUSDT", 3),
+        ("binance", "BTC/USDT", 4),
+    ]
+    lines = [f"{_START * 1000},{venue},{name},{67_000 + price}" for venue, name, price in names]
+    counts = _import(tmp_path, "prices.csv", "\n".join(["ts,exchange,symbol,last", *lines]) + "\n")
+    assert (counts.written, counts.rejected) == (2, 2)
+    assert "symbol='BTC-USDT' is a spot market" in str(counts.first_rejected)
+    rows = _rows(tmp_path, "prices_history").set_index("exchange")["price_usd"]
+    assert rows.to_dict() == {"okx": 67_002.0, "binance": 67_003.0}
+
+
+def test_a_file_named_by_a_dated_future_is_asked_about(tmp_path: Path) -> None:
+    """2026-03-27 is a Friday after the rows; 2026-03-01 is the day of the rows."""
+    rows = f"open_time,open,high,low,close\n{_START * 1000},68000,68100,67900,68050\n"
+    with pytest.raises(Unclear, match="may be that of a dated future, BTCUSDT_260327"):
+        _import(tmp_path, "binance_BTCUSDT_260327_1h.csv", rows)
+    assert _import(tmp_path, "binance_BTCUSDT_260301.csv", rows).written == 1

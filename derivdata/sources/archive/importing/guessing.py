@@ -600,9 +600,40 @@ def _path_words(
 ) -> dict[str, str]:
     """Return venue and symbol as names of the file and its folders state them, where nothing else does."""
     have = {*mapped, *stated, *head.columns}
+    if "symbol" in columns and not {"symbol", "instrument_name"} & have and "instrument_name" not in columns:
+        _refuse_dated_name(source, head, mapped)
     return {
         name: word for name, word in names_in_path(source).items() if name in columns and name not in have
     }
+
+
+_DATED_NAME = re.compile(
+    r"(?<![A-Z0-9])[A-Z0-9]{2,}?(?:USD[TC]?)?[-_](?:\d{6}|\d{1,2}[A-Z]{3}\d{2})(?![A-Z0-9])"
+)
+_FRIDAY = 4
+
+
+def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
+    """Ask for the symbol where the name of a file is that of a dated future: it has a Friday after its rows.
+
+    Other dates in names are those of the rows.
+    """
+    column = mapped.get("time", "time")
+    if column not in head.columns or not len(head):
+        return
+    last = instants(head.columns[column], "time", Rejections(len(head)), tz=dt.UTC).max()
+    for name in _DATED_NAME.findall(source.name.rsplit("/", 1)[-1]):
+        expiry = market_of(name).expiry
+        if expiry is None or pd.isna(last):
+            continue
+        stamp = pd.Timestamp(expiry, unit="us", tz="UTC")
+        if stamp > last and stamp.weekday() == _FRIDAY:
+            raise Unclear(
+                f"{source}: its name may be that of a dated future, {name}, which no table of perpetual "
+                f"contracts holds: omit it, or pass --set symbol={market_of(name).symbol} if it is not",
+                "--set",
+                [f"symbol={market_of(name).symbol}"],
+            )
 
 
 def _options(head: Chunk, found: Mapping[str, str], mapped: dict[str, str]) -> None:

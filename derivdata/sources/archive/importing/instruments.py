@@ -5,6 +5,7 @@ Open interest in coins becomes USD by the prices of the file or of the archive.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from derivdata.sources.archive.importing.plan import (
 from derivdata.sources.archive.importing.values import Rejections, Words, distinct
 from derivdata.support import times
 from derivdata.support.arrays import Array
-from derivdata.tables.contracts import hip3_contract
+from derivdata.tables.contracts import contract, hip3_contract
 from derivdata.tables.frames import require_decimal_volatility
 
 RANK = "quote_rank"
@@ -55,6 +56,7 @@ def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
     if "exchange" in columns and any(":" in text for text in columns["symbol"].texts):
         _name_hip3_contracts(columns, rejections)
     _refuse_others(words, markets, plan, rejections)
+    _refuse_spot(columns, words, plan, rejections)
 
 
 def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> None:
@@ -78,6 +80,45 @@ def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> Non
             rejections.reject(places == place, str(problem))
     columns["exchange"] = distinct([venue for venue, _ in renamed], places)
     columns["symbol"] = distinct([symbol for _, symbol in renamed], places)
+
+
+_PLAIN_PAIR = re.compile(r"[A-Z0-9]+(?P<separator>[-_/]?)(USDT|USDC|USD)", re.IGNORECASE)
+"""Names of pairs that are perpetual contracts on some venues, and spot markets on others."""
+
+
+def _refuse_spot(columns: dict[str, Any], words: Words, plan: ImportPlan, rejections: Rejections) -> None:
+    """Reject pairs without a word for perpetual contracts next to those with one: they are spot markets.
+
+    ``BTC-USDT`` is the spot market of a venue that has ``BTC-USDT-SWAP``, as ``BTC/USDT`` is next to
+    ``BTCUSDT``.
+    """
+    likeness = np.array([_likeness_of_spot(text) for text in words.texts], dtype=np.int64)
+    if plan.table.name == "prices_spot" or np.unique(likeness).size < 2:
+        return
+    pairs = pd.Series([contract(text)[:2] for text in words.texts], dtype=object)
+    group = np.append(pd.factorize(pairs)[0], -1)[words.codes]
+    if "exchange" in columns:
+        group = group + (columns["exchange"].codes.astype(np.int64) + 1) * (len(pairs) + 1)
+    like = np.append(likeness, 0)[words.codes]
+    known = np.unique(group * _LIKENESSES + like)
+    least = known[np.append(True, np.diff(known // _LIKENESSES) > 0)]  # of each group
+    least_of_row = least[np.searchsorted(least // _LIKENESSES, group)] % _LIKENESSES
+    texts = words.strings()
+    rejections.reject(
+        like > least_of_row,
+        lambda row: f"symbol={texts[row]!r} is a spot market, as the contract has another name: omit it",
+    )
+
+
+_LIKENESSES = 3
+
+
+def _likeness_of_spot(text: str) -> int:
+    """Return 0 for the name of a contract, 1 for a pair, and 2 for a pair with a slash."""
+    pair = _PLAIN_PAIR.fullmatch(text)
+    if pair is None:
+        return 0
+    return 2 if pair["separator"] == "/" else 1
 
 
 _TOTALS = frozenset({"total", "totals", "subtotal", "grand total", "average", "mean", "all coins"})
