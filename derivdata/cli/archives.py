@@ -148,7 +148,8 @@ def _audit(arguments: argparse.Namespace) -> None:
     if faults.empty:
         say(f"{arguments.archive}: no faults found")
     elif not arguments.repair:
-        say(f"{len(faults):,} findings; derivdata audit --repair corrects faults with a unique correct value")
+        findings = "1 finding" if len(faults) == 1 else f"{len(faults):,} findings"
+        say(f"{findings}; derivdata audit --repair corrects faults with a unique correct value")
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
