@@ -1,4 +1,4 @@
-"""Every test runs without network, with a cache of its own, and with nothing connected."""
+"""Every test runs without a network, with an empty cache and without a connection."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ settings.register_profile("short", derandomize=True, deadline=None, max_examples
 settings.register_profile("long", derandomize=True, deadline=None, max_examples=200)
 settings.load_profile("short")
 
-# Run again in other environments: numerics, transport, command line, locale and time. Files that
-# draw many examples of one formula, or compare kinds of arrays, say nothing new there.
+# Run again in other environments: numerics, transport, command line, locale and time. Files that draw many
+# examples of one formula, or compare kinds of arrays, add nothing there.
 _ENVIRONMENT = (
     *(
         f"analysis/test_{name}"
@@ -33,8 +33,8 @@ _ENVIRONMENT = (
 )
 _ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surface")
 
-# What takes longest, and is asserted by `make test-slow`: code of pages and notebooks, pictures, browsers,
-# and what processes do that are many, killed or flooded.
+# The slowest tests, run by `make test-slow`: code of pages and notebooks, pictures, browsers, and many,
+# killed or flooded processes.
 _SLOW = (
     "test_cassettes_of_users.py::test_the_suite",
     *(
@@ -67,7 +67,7 @@ def _loopback_only(self: socket.socket, address: object) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests whose results an environment could change, those that draw examples, and the slow."""
+    """Mark tests whose results depend on the environment, tests with drawn examples, and slow tests."""
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""

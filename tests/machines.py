@@ -1,7 +1,7 @@
 """Tests as other users, on other Pythons and in other environments: parts of `make weekly`.
 
-Every row runs in a fresh clone with a virtual environment of its own Python. Rows of one user and one Python
-share them. A row that cannot run on this machine says why.
+Each row runs in a fresh clone with a virtual environment of its Python. Rows of one user and one Python share
+them. If a row cannot run on this machine, the reason is printed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUMMARY = re.compile(r"(?:(\d+) failed, )?(\d+) passed")
 
 @dataclass(frozen=True)
 class Row:
-    """One way to run the tests: who, on which Python, and what is unusual about the environment."""
+    """One way to run the tests: user, Python, and the unusual part of the environment."""
 
     name: str
     python: str = "3.11"
@@ -58,7 +58,7 @@ ROWS = [
 
 
 def interpreter(version: str, *, shared: bool = False) -> str | None:
-    """Return a Python of this version that runs; `shared`: one that every user may run."""
+    """Return a working Python of this version; `shared`: one that every user may run."""
     name = f"python{version}"
     homes = sorted(Path.home().glob(f".pyenv/versions/{version}*/bin/{name}"))
     for path in (shutil.which(name), f"/usr/bin/{name}", f"/usr/local/bin/{name}", *map(str, homes)):
@@ -83,7 +83,7 @@ def clone(folder: Path) -> Path:
 
 @contextmanager
 def busy_core(enabled: bool) -> Iterator[list[str]]:
-    """Keep one core busy with two endless loops; yield the command that pins a process to that core."""
+    """Load one core with two endless loops and yield the command that pins a process to it."""
     core = str(min(os.sched_getaffinity(0))) if enabled else ""
     pin = ["taskset", "-c", core] if enabled else []
     loops = [subprocess.Popen([*pin, sys.executable, "-c", "while True: pass"]) for _ in range(2 * enabled)]

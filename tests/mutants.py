@@ -1,11 +1,11 @@
 """Change one operator or constant of a core module at a time and see which tests notice: `make mutants`.
 
-A first run of the suite records which tests execute each line, and how long each takes; it is kept. Then
-mutants are drawn by a seed and their own text, so that a change elsewhere draws no others. For each, the
-tests that execute the changed line run against a copy of the package, those of the same subject first, up to
-a budget of time. If they pass, the whole files of these tests run too, as a value that an earlier test has
-left in a cache or a fixture is executed by one test and checked by another. A mutant that no test notices
-survives and is printed: it needs a test, or a line in CONTRIBUTING that says why nothing can notice it.
+A first run of the suite records which tests execute each line and their durations. Then mutants are drawn by
+a seed and their source, so that a change elsewhere does not change the draw. For each mutant, the tests that
+execute the changed line run against a copy of the package, tests of the same subject first, up to a time
+budget. If they pass, the complete files of these tests run too, because a value cached by one test may be
+checked by another. A mutant that passes all tests survives and is printed: it needs a test, or a line in
+CONTRIBUTING that says why no test can detect it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def mutants(file: Path) -> Iterator[Mutant]:
-    """Yield every mutant of one file; annotations, strings and module-level names are left alone."""
+    """Yield every mutant of one file, except of annotations, strings and module-level names."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     for function in ast.walk(ast.parse(text)):
@@ -124,7 +124,7 @@ def seconds() -> dict[str, float]:
 
 
 def tests_of(contexts: Iterable[str]) -> set[str]:
-    """Return the test functions of coverage's contexts; for what a fixture executed, the whole file."""
+    """Return the test functions of coverage's contexts; the complete file if a fixture executed the line."""
     tests = set()
     for context in contexts:
         name, _, phase = context.partition("|")
@@ -133,7 +133,7 @@ def tests_of(contexts: Iterable[str]) -> set[str]:
 
 
 def nearest(tests: Iterable[str], mutant: Mutant, times: Mapping[str, float]) -> list[str]:
-    """Return the tests in the order to run them, those that share words with the module first, in budget."""
+    """Return the tests in execution order within the budget, tests that share words with the module first."""
     words = set(re.findall("[a-z0-9]+", str(mutant.file.relative_to(ROOT / "derivdata").with_suffix(""))))
 
     def key(test: str) -> tuple[int, float, str]:
@@ -249,7 +249,7 @@ def main() -> int:
 
 
 def place_in_draw(mutant: Mutant, seed: int) -> bytes:
-    """Return a random number that depends on the seed and on what the mutant changes, and on nothing else."""
+    """Return a random number that depends only on the seed and the mutant's change."""
     file = mutant.file.relative_to(ROOT).as_posix()
     return hashlib.sha256(f"{seed} {file} {mutant.before} {mutant.after}".encode()).digest()
 

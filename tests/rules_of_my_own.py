@@ -16,7 +16,7 @@ def hold(past: Any, symbol: str) -> dict[str, Any]:
 
 
 class Stateful:
-    """A rule with a state that is not a dataclass."""
+    """A rule with mutable state that is not a dataclass."""
 
     def __init__(self, number: int) -> None:
         self.number = number

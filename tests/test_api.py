@@ -1,4 +1,4 @@
-"""The API document as data: one canonical request for one question, refusals before anything is sent."""
+"""The API document as data: one canonical request per call, errors before any request."""
 
 from __future__ import annotations
 

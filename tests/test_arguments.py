@@ -1,4 +1,4 @@
-"""Arguments are checked against their annotations, and refused by name."""
+"""Arguments are checked against their annotations; errors name them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asked(
     anything: Any = None,
     unread: Decimal | None = None,
 ) -> str:
-    """The text of what was asked."""
+    """Return the text of the arguments."""
     return "done"
 
 

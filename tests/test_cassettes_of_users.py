@@ -1,4 +1,4 @@
-"""A suite of a user's own with vcrpy's cassettes: the one that docs/caching.md shows."""
+"""A user's test suite with vcrpy cassettes, as docs/caching.md shows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def local() -> Iterator[service.RunningService]:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """The example of the page, in a folder of its own."""
+    """Write the example of the page into a folder."""
     [code] = re.findall(r"```python\n(# test_study\.py\n.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     (tmp_path / "test_study.py").write_text(code)
     return tmp_path

@@ -72,7 +72,7 @@ def test_an_interrupted_job_is_130(
 
 
 def test_version_is_the_packages() -> None:
-    """In a process of its own, as a shell starts it."""
+    """In a separate process, as a shell starts it."""
     command = [sys.executable, "-m", "derivdata", "--version"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (shown.returncode, shown.stdout) == (0, f"derivdata {dd.__version__}\n")

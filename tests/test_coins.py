@@ -1,4 +1,6 @@
-"""Panels by coin: 1000PEPE, kPEPE and PEPE are PEPE; contracts whose prices disagree are refused by name."""
+"""Panels by coin: 1000PEPE, kPEPE and PEPE are PEPE; contracts with contradictory prices raise an error with
+both names.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,7 @@ def test_where_a_venue_has_both_contracts_the_renamed_one_counts() -> None:
 
 
 def test_a_reused_ticker_is_two_series() -> None:
-    """LIT was Litentry until 2025-02-10, and is Lighter's from the end of 2025 on."""
+    """LIT was Litentry until 2025-02-10, and is Lighter from the end of 2025 on."""
     rows = [("LIT", "okx", "2024-01-01", 1.0), ("HEI", "okx", "2025-06-01", 2.0)]
     rows += [("LIT", "okx", "2026-02-01", 3.0), ("LUNA", "okx", "2022-05-01", 4.0)]
     rows += [("LUNA", "okx", "2022-06-01", 5.0), ("1000LUNC", "okx", "2022-06-01", 6.0)]

@@ -1,4 +1,4 @@
-"""Recorded data sets: fetched once, refused where the bytes are others, read as tables in UTC."""
+"""Recorded data sets: fetched once, rejected if the bytes differ, read as tables in UTC."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ files = [{{ path = "x/made.csv", bytes = {len(MADE)}, sha256 = "{sha256(MADE).he
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that a server on this machine answers from, in place of every set's address."""
+    """Serve a folder on this machine in place of every data set's address."""
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path / "cache"))
     served = tmp_path / "served"
     (served / "x").mkdir(parents=True)

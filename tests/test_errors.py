@@ -13,7 +13,7 @@ from derivdata.sources.service.data.store import Refusal
 
 
 def every_exception() -> set[type[BaseException]]:
-    """Every exception class of the package but the service's `Refusal`, which becomes a response at once."""
+    """Return every exception class of the package except the service's `Refusal`, which is a response."""
     modules = (module.name for module in pkgutil.walk_packages(derivdata.__path__, "derivdata."))
     return {
         kind
@@ -36,7 +36,7 @@ def made(kind: type[BaseException]) -> BaseException:
 
 
 def test_every_exception_of_the_package_survives_pickling() -> None:
-    """A pool of processes passes on a worker's error; one that cannot be pickled breaks the whole pool."""
+    """A process pool passes on a worker's error; an exception that cannot be pickled breaks the pool."""
     assert {getattr(errors, name) for name in errors.__all__} <= every_exception()
     for kind in every_exception():
         error = made(kind)

@@ -39,14 +39,14 @@ def names(texts: list[str]) -> set[str]:
 
 
 def distributions(modules: set[str]) -> set[str]:
-    """The distributions that bring these modules; not those of Python or of this library."""
+    """Return the distributions that provide these modules, except Python's and this library's."""
     found = packages_distributions()
     tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"derivdata"}
     return {canonicalize_name(found[top][0]) if top in found else top for top in tops}
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """Modules that a file imports by a statement, other than for type checkers alone."""
+    """Return modules that a file imports by a statement, except for type checkers."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):

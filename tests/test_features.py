@@ -1,4 +1,4 @@
-"""The matrix of figures: each value is the one that was known at its time, and stays it."""
+"""The matrix of features: each value was known at its time and does not change later."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_units_and_origin_are_stated(found: xr.Dataset) -> None:
 
 
 def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
-    """Prices of 0 to 2 and of 7 o'clock: twice the step is young enough unless another age is given."""
+    """Prices of hours 0 to 2 and 7: twice the step is fresh enough unless another age is given."""
     stamps = [f"2026-06-01T{hour:02d}:00:00Z" for hour in (0, 1, 2, 7)]
     marks = {"symbol": "BTC", "exchange": "okx", "kind": "mark", "resolution": "1h"}
     frame = rows("prices_history", timestamp=stamps, y=[1000.0, 1100.0, 1200.0, 1700.0], **marks)

@@ -170,7 +170,7 @@ VALUES: dict[str, list[Any]] = {
     "rwa.market_hours end": [at("2026-06-30T20:00"), at("2026-07-01"), at("2026-07-04T04:00")],
     "rwa.market_hours next_session_start": [at("2026-06-30T13:30")] * 3,
 }
-"""By fetcher and column, what is on the wire."""
+"""By fetcher and column, the wire name."""
 
 OPEN: list[
     tuple[str, str, tuple[Any, ...], dict[str, Any], int]

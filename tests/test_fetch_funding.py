@@ -21,7 +21,7 @@ START, END = pd.Timestamp("2026-01-01T01:00", tz="UTC"), pd.Timestamp("2026-01-0
 
 
 def answering(body: Any) -> AbstractContextManager[list[Request]]:
-    """Every request is answered with `body`."""
+    """Serve every request with `body`."""
     return answered(always(body), END)
 
 
@@ -72,7 +72,7 @@ NATIVE = st.one_of(
 
 
 def agreeing(body: dict[str, Any]) -> dict[str, Any]:
-    """Native rates that belong to the rate wherever both and the interval are known."""
+    """Make native rates consistent with the rate wherever both and the interval are known."""
     for name, natives in body.get("funding_rates_raw", {}).items():
         rates, hours = (body.get(field, {}).get(name, {}) for field in ("funding_rates", "funding_intervals"))
         for symbol in natives.keys() & rates.keys() & hours.keys():

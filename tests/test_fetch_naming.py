@@ -1,4 +1,4 @@
-"""Symbols and venues are recognised by their other names, or refused before anything is sent."""
+"""Symbols and venues are recognised by other names, or rejected before any request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATES = rows("funding_snapshot", **PLACE, rate_bps_8h=1.0, kind="sampled")
 def asked(call: Any, body: Any) -> dict[str, str]:
     """The query, and the path, of the one request that a call makes.
 
-    Of a coin with contracts under several symbols the list of these is requested too.
+    For a coin with several contract symbols, their list is also requested.
     """
     with answering(always(body)) as requests, warnings.catch_warnings():
         warnings.simplefilter("ignore", DataNotice)

@@ -30,7 +30,7 @@ Reply = Callable[[Request], tuple[int, Any]]
 
 @contextmanager
 def answering(reply: Reply, now: pd.Timestamp = NOW) -> Iterator[list[Request]]:
-    """Every request is answered with the status and the body that `reply` gives it."""
+    """Serve every request with the status and the body of `reply`."""
     asked: list[Request] = []
 
     def answer(request: Request) -> Response:
@@ -138,7 +138,7 @@ def test_fields_without_a_symbol_are_no_rows_and_the_servers_step_is_a_column() 
 
 
 def by_span(covered: pd.Timestamp, body: Any) -> Reply:
-    """A tier that refuses what ends before a time."""
+    """Return a reply of a tier that rejects windows ending before a time."""
 
     def reply(request: Request) -> tuple[int, Any]:
         query = dict(request.query)

@@ -1,4 +1,4 @@
-"""Missing rows of histories, contradicted intervals and lasting changes of units, worked out by hand."""
+"""Missing rows of histories, contradictory intervals and lasting changes of units, computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables joined by `dd.concat` keep what is known of them; several chains are one table."""
+"""Tables joined by `dd.concat` keep their provenance; several chains are one table."""
 
 from __future__ import annotations
 

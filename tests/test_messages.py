@@ -1,4 +1,4 @@
-"""The messages that users meet most: each is triggered, and states its numbers, its names and the remedy."""
+"""The most common messages: each is triggered, and has its numbers, names and remedy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every notebook runs from its bundle alone: no socket, no key, no cache; one question, one figure.
+"""Every notebook runs from its bundle: no socket, no key, no cache; one question, one figure.
 
-What it shows is what is stored in it, to the last digit that another BLAS kernel leaves.
+The output equals the stored output, up to the last digit of another BLAS kernel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LARGEST_KB = 400
 STORED = {"did_the_picks_pay"}
-"""Notebooks on figures that were made from recorded data and lie next to them, without a bundle."""
+"""Notebooks without a bundle, on results of recorded data stored next to them."""
 BUNDLED = [path for path in NOTEBOOKS if path.stem not in STORED]
 each_bundled = pytest.mark.parametrize("notebook", BUNDLED, ids=[path.stem for path in BUNDLED])
 each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
@@ -189,7 +189,7 @@ def test_every_bundle_has_its_notebook() -> None:
 
 
 def test_the_switch_asks_a_live_source(recorder: ModuleType, tmp_path: Path) -> None:
-    """Recording is what a notebook does live; here it asks the sample again and gets the same answers."""
+    """A live notebook records; here it requests the sample again and gets the same responses."""
     notebook = FOLDER / "a_btc_surface_you_can_defend.ipynb"
     copy = tmp_path / notebook.name
     copy.write_bytes(notebook.read_bytes())

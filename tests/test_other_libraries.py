@@ -1,4 +1,4 @@
-"""Tables and panels in the hands of other libraries, as docs/panels-and-surfaces.md shows."""
+"""Tables and panels in other libraries, as docs/panels-and-surfaces.md shows."""
 
 from __future__ import annotations
 

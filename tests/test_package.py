@@ -17,7 +17,7 @@ import derivdata as dd
 HEAVY = ("pandas numpy xarray matplotlib scipy requests pyarrow starlette uvicorn dask msgspec").split()
 
 MOST_NAMES = 280  # option strategies, sessions of stock perpetuals and their facts are the newest
-"""More is a decision: a new function says which one it replaces."""
+"""Adding a name is a decision: a new function replaces another one."""
 
 
 def test_import_loads_nothing_heavy_and_opens_nothing() -> None:
@@ -48,14 +48,14 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_nothing_that_is_read_is_run_by_what_the_linter_cannot_tell() -> None:
-    """Its rules refuse exec, eval, shells and pickles; these are methods, options and other built-ins."""
+    """The linter forbids exec, eval, shells and pickles; these are methods, options and other built-ins."""
     risky = re.compile(r"__import__\(|(?<!re\.)\bcompile\(|allow_pickle|\.to_pickle|\bbreakpoint\(")
     sources = [path.read_text(encoding="utf-8") for path in Path(dd.__file__).parent.rglob("*.py")]
     assert [found for text in sources for found in risky.findall(text)] == []
 
 
 def test_a_family_is_a_module_of_the_documented_name_and_lists_its_functions_alone() -> None:
-    """Each is imported by its documented name before anything has asked the package for it."""
+    """Each is imported by its documented name before the package has loaded it."""
     code = "".join(
         f"import derivdata.{family} as module, derivdata as dd\n"
         f"assert module is dd.{family} and module.__spec__.name == 'derivdata.{family}'\n"
@@ -88,7 +88,7 @@ def test_completion_shows_public_names_only() -> None:
 
 
 def _public(module: types.ModuleType, path: str) -> dict[int, str]:
-    """The functions, classes and constants of a module and of those below it, each by one name."""
+    """Return the functions, classes and constants of a module and its submodules, each by one name."""
     found: dict[int, str] = {}
     for name in module.__all__:
         value = getattr(module, name)

@@ -1,4 +1,4 @@
-"""Requests of a large fetch, counted by hand and compared with those that are sent."""
+"""Requests of a large fetch, counted by hand and compared with the sent requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WINDOW = ("2025-09-01", "2026-06-30")
 
 
 def test_requests_and_seconds_are_counted_by_hand() -> None:
-    """Fifty venues leave 5,000 hours to a response; cuts since 1970 lie at hours 490,000 and 495,000.
+    """Fifty venues leave 5,000 hours per response; cuts since 1970 are at hours 490,000 and 495,000.
 
     Two symbols make 6 requests; at 1.8 a second five waits of 0.5556 s and one response of 0.3 s.
     """

@@ -1,4 +1,4 @@
-"""The live feed of liquidations neither repeats nor drops an order, and says where it may have holes."""
+"""The live feed of liquidations neither repeats nor drops an order, and reports possible gaps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ START, NONE = pd.Timestamp("2026-06-30T12:00", tz="UTC"), dt.timedelta(0)
 
 
 class Feed:
-    """A store of an order every `step` seconds, asked as the service is; every wait moves its clock on.
+    """A store with an order every `step` seconds, requested like the service; every wait advances its clock.
 
-    A full answer of it lacks the newest orders, or the oldest: no document says which it is.
+    A full response lacks the newest orders, or the oldest: no document says which.
     """
 
     def __init__(self, lacks: str, late: dict[int, int] | None = None, step: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""Recorded data imported, served and fetched back over HTTP, against values read by eye in the files."""
+"""Recorded data imported, served and fetched over HTTP, against values read by eye in the files."""
 
 from __future__ import annotations
 

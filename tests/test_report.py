@@ -1,4 +1,4 @@
-"""The report: one file that holds all that it shows, on the sample and on a source that lacks things."""
+"""The report: one self-contained file, on the sample and on an incomplete source."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_every_section_is_there_linked_and_summed_up(written: str, page: Page) -
 
 
 def test_one_volatility_and_one_breakeven_have_one_name_and_one_value(written: str, page: Page) -> None:
-    """The first screen, key numbers, table and figures state the same 30-day ATM, index and break-even."""
+    """The first screen, key numbers, table and figures have the same 30-day ATM, index and break-even."""
     text = unescape(re.sub(r"<[^>]+>", "\n", written))
     numbers = page.table("number", "BTC", "window").set_index("number")["BTC"]
     atm, index = (
@@ -345,7 +345,7 @@ def test_a_source_is_named_as_its_author_would_and_its_attribution_is_a_visible_
 
 
 def test_the_api_warns_of_its_own_data(tmp_path: Path) -> None:
-    """Data that is not synthetic and asks for an attribution is the API's, or passed on from it."""
+    """Data that is not synthetic and requires attribution comes from the API."""
     dd.connect(rates_archive(tmp_path / "rates", "BTC"), attribution_url="https://data.example.org")
     text = reported(tmp_path, "BTC", window="1d", sections=["carry"])
     assert "The API&#x27;s own warning: the data is informational and not intended for P&amp;L" in text

@@ -1,4 +1,4 @@
-"""Panels of a report: labels inside, ids of their own, the same bytes, and the footer taken out."""
+"""Panels of a report: labels inside, unique ids, reproducible bytes, and the footer removed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_panels_of_a_page_share_no_ids_and_take_the_colours_of_the_page() -> Non
 
 @pytest.mark.parametrize("size", [(2.0, 1.6), (4.5, 3.0), (9.0, 3.0)])
 def test_all_labels_are_inside_a_panel(size: tuple[float, float]) -> None:
-    """The left end of the words at the y axis, and the lower end of those at the x axis, in points."""
+    """The left end of the text at the y axis, and the lower end at the x axis, in points."""
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.figure import Figure
 

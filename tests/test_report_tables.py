@@ -130,7 +130,7 @@ def wings(dataset: xr.Dataset, *names: str) -> list[str]:
 def test_expiries(tables: list[list[list[str]]]) -> None:
     """50 % at the forward; half of the 26 options are out of the money, 13 calls of 10 coins, 13 puts of 5.
 
-    Max pain is the fifth strike: below it lie 4 calls of 10, above it 8 puts of 5, 40 and 40.
+    Max pain is the fifth strike: below it are 4 calls of 10, above it 8 puts of 5, 40 and 40.
     """
     columns = (
         "expiry", "days", "forward [USD]", "options", "quotes", "ATM [%]", "RR 25Δ", "BF 25Δ",
@@ -275,7 +275,7 @@ def test_what_changed_since_an_earlier_report(tmp_path: Path, monkeypatch: pytes
 
 
 def _spread_rates(values: np.ndarray) -> Any:
-    """Rates of two venues every eight hours whose spread is given [bps/8h]."""
+    """Return rates of two venues every eight hours with the given spread [bps/8h]."""
     times = pd.date_range("2026-01-01", periods=values.size, freq="8h").as_unit("us")
     labels = {"symbol": ["BTC"], "exchange": ["a", "b"], "time": times}
     panel = xr.DataArray(np.stack([0.0 * values, values])[None], labels, tuple(labels))
@@ -310,7 +310,7 @@ def test_costs_are_paid_where_the_drawn_curve_rises_above_them(fee: float) -> No
 
 
 def test_the_curve_crosses_zero_between_two_holding_times() -> None:
-    """−5 bps after 3 days and +5 after 7: zero after 5 days; the figure and the table say so."""
+    """−5 bps after 3 days and +5 after 7: zero after 5 days, in the figure and the table."""
     assert breakeven_days(np.array([3.0, 7.0, 14.0]), np.array([-5.0, 5.0, 20.0])) == pytest.approx(5.0)
     assert np.isnan(breakeven_days(np.array([3.0, 7.0]), np.array([-5.0, -1.0])))
     assert breakeven_days(np.array([3.0, 7.0]), np.array([1.0, 2.0])) == 3.0

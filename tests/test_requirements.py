@@ -90,7 +90,7 @@ WANTED = {"base": BASE, "tools": asked("tools.in"), "uv": asked("uv.in")} | {
 
 @pytest.mark.parametrize("name", WANTED)
 def test_all_that_is_asked_for_is_locked_on_every_machine(name: str) -> None:
-    """By version and hash, and without a place to fetch it from."""
+    """By version and hash, without an index address."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     for machine in machines():
         assert unmet(WANTED[name], on(machine, pins(text))) == [], machine

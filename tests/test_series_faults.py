@@ -1,4 +1,4 @@
-"""Parts of series that their peers contradict, on figures worked out by hand."""
+"""Parts of series that contradict their peers, on values computed by hand."""
 
 import json
 
@@ -34,7 +34,7 @@ def rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 def walks(venues: int = 4, seed: int = 1) -> np.ndarray:
-    """Return levels of several venues that move by a tenth of a percent an hour, each of its own size."""
+    """Return levels of several venues of different size that move by a tenth of a percent an hour."""
     rng = np.random.default_rng(seed)
     sizes = np.array([1.0, 3.0, 10.0, 30.0])[:venues, None]
     return np.asarray(sizes * 1e8 * np.exp(np.cumsum(rng.normal(0.0, 0.001, (venues, ROWS)), axis=1)))

@@ -1,4 +1,4 @@
-"""Rows of options with their own timestamps are one snapshot; expected values are counted by hand."""
+"""Options with individual timestamps are one snapshot; expected values are counted by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def chain(at: pd.Timestamp = NOON, options: int = 40, **more: object) -> pd.Data
 
 
 def spread(rows: pd.DataFrame, seconds: float, seed: int = 1) -> pd.DataFrame:
-    """Return rows in random order with timestamps spread over some seconds from the chain's on."""
+    """Return rows in random order with timestamps spread over some seconds from the chain's time on."""
     draw = np.random.default_rng(seed)
     offset = pd.to_timedelta(np.round(draw.uniform(0.0, seconds, len(rows)), 3), unit="s")
     return rows.assign(time=rows["time"] + offset).sample(frac=1.0, random_state=seed)

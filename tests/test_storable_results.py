@@ -1,4 +1,4 @@
-"""Results are written to zarr and netCDF in parts: times, text and attributes stay what they are."""
+"""Results are written to zarr and netCDF in parts: times, text and attributes are preserved."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _listed(seed: int) -> pd.DataFrame:
 
 
 def _unstacked(chain: pd.DataFrame) -> xr.Dataset:
-    """The surface's figures as pandas and xarray lay them out by themselves."""
+    """Return the surface's values as pandas and xarray arrange them."""
     plain = chain.assign(expiry=chain["expiry"].dt.tz_localize(None), side=chain["side"].astype(object))
     found = plain.assign(observed=True).set_index(["expiry", "strike", "side"]).to_xarray()
     with xr.set_options(use_numbagg=False, use_bottleneck=False):  # numpy's median, whatever is installed

@@ -47,13 +47,13 @@ REVEALED = {
     14: ("coin: str", "interval: str"),
     15: ("symbol: str, venue: str", "Dataset"),
 }
-"""Line, and what each checker says of the type on it."""
+"""Line, and the type that each checker infers on it."""
 
 REFUSED = {7, 8, 9, 10, 11, 16, 20}
-"""Lines that every checker refuses."""
+"""Lines that every checker rejects."""
 
 REFUSED_KINDS_OF_DATA = {17, 18}
-"""Lines that pyright refuses, too: to mypy, which knows no types of pandas, a frame may be anything."""
+"""Lines that only pyright rejects: mypy has no types of pandas."""
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,9 +97,9 @@ def test_pyright_sees_signatures_and_refuses_mistakes(script: Path) -> None:
 
 
 def test_mypy_sees_signatures_and_refuses_mistakes(script: Path) -> None:
-    """With the package's own options, so that what mypy knows of the package from the gate is used again."""
+    """With the package's options, so that mypy's cache of the package is reused."""
     said = run(["mypy", "--no-pretty", str(script)], ROOT, os.environ)
-    # Of a script that it has seen with the same words, mypy repeats what it said then, with the path of then.
+    # Mypy caches a script with the same text, with the path of the earlier run.
     lines = re.findall(r"script\.py:(\d+): (\w+): (.*)", said)
     revealed = {int(number): text for number, _, text in lines if "Revealed type" in text}
     compare(revealed, {int(number) for number, kind, _ in lines if kind == "error"}, set())

@@ -1,7 +1,7 @@
 """Run the long checks one after another and write their table: `make weekly`.
 
-Each part is a command of its own. A part that passed on the current commit is not run again, so that an
-interrupted run continues where it stopped. The table is docs/development/weekly.md; it also holds the state.
+Each part is a command. A part that passed on the current commit is skipped, so an interrupted run continues.
+The table is docs/development/weekly.md, which also stores the state.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run_command(command: Sequence[str], *, soak: bool = False) -> str:
 
 
 def parts(python: str, clones: Path) -> Iterator[Part]:
-    """Yield every part; those of other machines run in clones below the folder."""
+    """Yield every part; parts for other machines run in clones below the folder."""
     pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     long = [*pytest, "-n", "2", "--dist", "loadfile", "--hypothesis-profile=long", "-m", "slow or drawn"]
     yield Part("many drawn examples, slow tests", lambda: run_command(long))

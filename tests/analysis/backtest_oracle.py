@@ -1,7 +1,7 @@
 """A backtest of carry as a loop that a reader can follow: one symbol, one row, one leg at a time.
 
-Nothing is shared with the library. Rates, intervals and prices are nested lists ``[symbol][venue][row]``, NaN
-where there is none; `wanted` answers which pair of one symbol to hold.
+Shares no code with the library. Rates, intervals and prices are nested lists ``[symbol][venue][row]``, NaN
+where missing; `wanted` returns the pair of a symbol to hold.
 """
 
 import math
@@ -147,7 +147,7 @@ def threshold(  # noqa: C901
     """The widest pair by the last known rates, entered from one spread and left below another."""
 
     def last(symbol: int, venue: int, row: int) -> float:
-        """The last rate that is known at a row and not too old: a sample is once its bucket has ended."""
+        """Return the last fresh rate at a row; a sample is known once its bucket has ended."""
         for at in range(row if settled else row - 1, -1, -1):
             if not math.isnan(rates[symbol][venue][at]):
                 age = (row - at) * hours

@@ -1,4 +1,4 @@
-"""Funding panels made by hand for the tests of the funding analysis."""
+"""Hand-made funding panels for tests of the funding analysis."""
 
 from typing import Any
 

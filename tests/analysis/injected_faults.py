@@ -78,7 +78,7 @@ def _of_another_symbol(series: pd.DataFrame, rng: np.random.Generator) -> pd.Dat
 
 
 def _rows(pick: Callable[[int, np.random.Generator], np.ndarray]) -> Fault:
-    """Keep the rows that `pick` chooses of so many."""
+    """Keep the rows that `pick` selects."""
 
     def fault(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
         return series.iloc[pick(len(series), rng)]
@@ -169,7 +169,7 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
 }
 NEUTRAL = {"scale_change": 1.0, "peer_scale": 1.0, "peer_sign": 1.0}
 LEAST = {"×2 from the middle on": 0.8, "values late by an interval": 0.2, "30 rows of another symbol": 0.8}
-"""Share that is found at least; nine tenths of the others."""
+"""Minimum share of detected faults; 0.9 for the faults not listed."""
 DAYS = 90
 """Length of the windows in which faults are looked for, next to the whole recording."""
 
@@ -214,7 +214,7 @@ def recall(fault: str, table: pd.DataFrame, clean: pd.DataFrame, tries: int = _T
 
 
 def false_alarms(clean: pd.DataFrame) -> float:
-    """Count what is raised on the clean recording per 1,000 rows: points one by one, and findings of series.
+    """Count false alarms on the clean recording per 1,000 rows: flagged points and findings on series.
 
     htx settled once more than its schedule on 2021-10-28, off the hours of its interval: no false alarm.
     """

@@ -1,4 +1,4 @@
-"""Chains made by hand: rows on top of a plain call; and a chain a day at noon, listed as on Deribit."""
+"""Hand-made chains: rows based on a plain call, and one chain a day at noon with Deribit's listing."""
 
 from typing import Any
 

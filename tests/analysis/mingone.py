@@ -9,7 +9,7 @@ YEARS = np.array([1, 3, 7, 14, 30, 60, 90, 180]) / 365
 def mingone(rho, log_first, log_steps, shares):
     """θ, ρ, ψ of one surface from free numbers (arXiv:2204.00312).
 
-    `shares` lie in (0, 1); `log_first` and `log_steps` are any numbers. Written as the formulae read.
+    `shares` are in (0, 1); `log_first` and `log_steps` are any numbers. The code follows the formulae.
     """
     count = len(rho)
     p = [1.0] + [

@@ -1,7 +1,7 @@
 """A backtest of options, futures, perpetuals and spot as a plain loop: one leg and one time after the other.
 
-Nothing is shared with the library except the fitted surfaces, whose formula is written out again. A plan
-names the legs to hold from each time on.
+Shares only the fitted surfaces with the library; their formula is repeated here. A plan lists the legs to
+hold from each time on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Holding:
 
 @dataclass
 class SlowBook:
-    """The account. `usd` and `coin` are what one USD and one coin are worth in its currency."""
+    """Account of the oracle. `usd` and `coin` are the values of one USD and one coin in its currency."""
 
     chains: dict[pd.Timestamp, pd.DataFrame]
     surfaces: Any
@@ -224,7 +224,7 @@ class SlowBook:
         return total
 
     def trade_hedge(self, changed: bool) -> None:
-        """Trade the perpetual to no slope, where a trade, the time or the band asks for it."""
+        """Trade the perpetual to a delta of zero after a trade, at a hedge time or outside the band."""
         slope = self.slope()
         net_coins = slope / (self.last_price * self.usd)
         is_due = changed or self.waits

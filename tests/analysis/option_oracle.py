@@ -1,4 +1,4 @@
-"""Chains made by hand, and option strategies worked out in a plain loop, one leg at a time."""
+"""Hand-made chains, and option strategies computed in a plain loop, one leg at a time."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class SlowStrangle:
 
             strike = min(options["strike"], key=off)
             bid = options.loc[options["strike"] == strike, column].iloc[0]
-            # The underlying of the fee is one coin, whatever the account counts in.
+            # The underlying of the fee is one coin in every account currency.
             fee = min(self.fees["option"] * self.coin, self.fees["cap"] * bid * unit)
             self.cash += bid * unit - fee
             self.held.append({"expiry": expiry, "side": side, "strike": strike})

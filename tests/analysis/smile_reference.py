@@ -1,7 +1,7 @@
 """SVI fitted slowly and readably, one slice at a time: the reference of the batched fit.
 
-`best_of_starts` is scipy's bounded trust region from many starts, in variables whose bounds are Lee's and a
-variance that is nowhere negative.
+`best_of_starts` is scipy's bounded trust region from many starts, with Lee's bounds and non-negative
+variance.
 """
 
 import itertools

@@ -104,7 +104,7 @@ def test_price_pnl_is_the_mismatch_of_the_legs_next_to_their_funding() -> None:
 
 @pytest.mark.parametrize("entry", ["2026-01-02T08:00", "2026-01-02T09:00", "2026-01-02T13:00"])
 def test_a_payment_missing_after_an_entry_counts_whole_whenever_that_was(entry: str) -> None:
-    """Of two venues that pay every 8 hours one lacks that of 2 January 16:00, on rows an hour apart."""
+    """Of two venues that pay every 8 hours, one lacks the payment of 2 January 16:00; rows are hourly."""
     rate = np.full((2, 145), np.nan)
     rate[0, ::8], rate[1, ::8], rate[1, 40] = 1.0, 5.0, np.nan
     rates = panel([rate], hours=1.0).assign_coords(interval_hours=8.0)

@@ -1,4 +1,4 @@
-"""Rules of a sweep are simulated in one loop: each earns what it earns alone."""
+"""Rules of a sweep are simulated in one loop, with the same result as each rule alone."""
 
 from functools import partial
 from typing import Any

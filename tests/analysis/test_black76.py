@@ -201,7 +201,7 @@ class TestLimits:
         assert black76.implied_vol(5.0, 100.0, 110.0, 0.5, side).status.tolist() == [0, Status.BAD_INPUT]
 
     def test_intrinsic_up_to_rounding_is_zero_time_value(self):
-        """1 - K/F and (F - K)/F differ in the last digit; neither holds a volatility."""
+        """1 - K/F and (F - K)/F differ in the last digit; neither implies a volatility."""
         forward, strike = np.float64(64231.57), np.array([30000.1, 41000.3, 52000.7, 60000.9])
         got = black76.implied_vol(1 - strike / forward, forward, strike, 0.1, "call", premium="inverse")
         assert np.all(got.status == Status.ZERO_TIME_VALUE)
@@ -402,7 +402,7 @@ def test_columns_of_other_libraries_are_sides(side: Any):
 
 
 class OnDevice:
-    """An array of a library that refuses to leave its device, as CuPy's and PyTorch's do."""
+    """An array that cannot be converted to numpy, like a CuPy or PyTorch array on a device."""
 
     ndim, shape, dtype = 1, (2,), np.dtype(np.float64)
 

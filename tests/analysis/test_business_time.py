@@ -123,7 +123,9 @@ def test_what_cannot_be_told_is_said():
 
 
 def test_an_event_after_the_last_expiry_shows_nowhere():
-    """The last two expiries are 26 June and 25 September: only the last one holds an event of 15 August."""
+    """The last two expiries are 26 June and 25 September, so only the last one includes an event of 15
+    August.
+    """
     quoted = term_structure()
     seen = business_time.fit(quoted, events=["2026-08-15T12:00Z"])
     assert int(seen["status"]) & Status.UNDETERMINED == 0

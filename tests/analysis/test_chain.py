@@ -282,7 +282,7 @@ class TestForwards:
         np.testing.assert_allclose(chain.forwards(both)["forward"], [102.0, 104.0], rtol=1e-14)
 
     def test_parity_of_volatilities_that_differ(self):
-        """Calls are quoted on 101 as if the forward were 103: the rebuilt prices say so."""
+        """Calls are quoted on 101 as if the forward were 103, so the rebuilt prices differ."""
         strikes = [95.0, 100.0, 105.0]
         frame = options(*pairs(strikes), underlying_price=101.0)
         years = chain.clean(frame)["year_fraction"]
@@ -521,7 +521,7 @@ class TestRecordedChains:
 
 
 class TestAsTheyCome:
-    """Chains as recorders write them: a value that is stated once holds for all following rows."""
+    """Chains in the format of recorders: a value is valid until the next update."""
 
     STRIKES = tuple(range(60, 145, 5))
 
@@ -534,7 +534,7 @@ class TestAsTheyCome:
         return frame.assign(delta=black76.greeks(*contract, which=["delta"])["delta"])
 
     def test_how_a_chain_was_cleaned_is_respected(self):
-        """Half an hour left, and a volatility of 1200 %: both kept by the arguments, here and later."""
+        """Half an hour left and a volatility of 1200 % are both accepted by the arguments, here and later."""
         at = pd.Timestamp("2026-03-01T07:30Z")
         frame = self.chains(at=at, h24=100.0, h240=101.0)
         near = market({at + pd.Timedelta("30min"): 100.0}, list(self.STRIKES), time=at, iv=12.0)
@@ -548,7 +548,7 @@ class TestAsTheyCome:
         assert chain.clean(cleaned, iv_max=10.0)["expiry"].nunique() == 2, "asked for again, it is done again"
 
     def test_midnight_next_to_other_times_of_day_is_a_date(self):
-        """Quotes at 06:00: 26 hours to 08:00 of the next day, 50 hours to a time that is stated."""
+        """Quotes at 06:00 are 26 hours before 08:00 of the next day, and 50 hours before an explicit time."""
         at = pd.Timestamp("2026-03-01T06:00Z")
         options = chain.clean(self.chains(at=at, h18=100.0, h50=100.5))
         hours = options.groupby("expiry")["year_fraction"].first() * 8760

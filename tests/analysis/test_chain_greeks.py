@@ -1,4 +1,4 @@
-"""Greeks of a chain in one unit: those that venues published, and differences of prices."""
+"""Greeks of a chain in one unit: published greeks against finite differences of prices."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _coin_price(forward: float, strike: float, years: float, iv: float, sign: in
 
 @pytest.mark.parametrize(("strike", "side"), [(80.0, "call"), (120.0, "call"), (95.0, "put"), (140.0, "put")])
 def test_differences_of_the_price_in_coin_give_all_greeks(strike: float, side: str) -> None:
-    """Delta and gamma of OKX are F v' and F² v''; those of USD are differences of F v."""
+    """Delta and gamma of OKX are F v' and F² v''; in USD they are differences of F v."""
     forward, iv, sign = 100.0, 0.6, 1 if side == "call" else -1
     start, end = pd.Timestamp("2026-01-01T08:00Z"), pd.Timestamp("2026-07-02T08:00Z")
     years = (end - start) / pd.Timedelta(365, "D")

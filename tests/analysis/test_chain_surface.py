@@ -150,7 +150,7 @@ def test_skew_stickiness_of_a_history():
 
 
 def carried(names: list[str], rate: float, basis: float = 0.0) -> pd.DataFrame:
-    """Chains at 07:15 UTC, one expiry 45 minutes ahead; forwards by a carry a year and a basis at once."""
+    """Chains at 07:15 UTC with one expiry in 45 minutes; forwards have a carry and a constant basis."""
     now = pd.Timestamp("2026-03-06T07:15Z")
     rows = []
     for symbol in names:
@@ -166,7 +166,7 @@ def carried(names: list[str], rate: float, basis: float = 0.0) -> pd.DataFrame:
 
 @pytest.mark.parametrize("names", [["BTC"], ["BTC", "ETH"]])
 def test_forwards_beyond_the_fits_are_quoted_or_carried(names):
-    """By hand: the quoted forward of the expiry without a fit, and the carry of the outer ones."""
+    """By hand: the quoted forward of the expiry without a fit, and the carry of the outer expiries."""
     chain_of_both = carried(names, 0.1)
     chain_of_both.loc[chain_of_both["expiry"] == "2026-03-06T08:00Z", "underlying_price"] = 100_050.0
     fitted = surface.from_chain(chain_of_both)
@@ -190,7 +190,9 @@ def test_a_given_spot_price_counts_instead_of_the_index():
 
 @pytest.mark.parametrize("priced", [True, False])
 def test_a_fit_that_moved_away_from_its_quotes_says_so(priced):
-    """The second of four expiries has marks of before a jump, so that its variance lies below the first's."""
+    """The second of four expiries has stale marks from before a jump, so its variance is below the first
+    one's.
+    """
     levels = {1.25: 0.6, 4.25: 0.25, 30.25: 0.6, 90.25: 0.6}
     parts = [options(days=(days,), iv=iv, spread=0.002 if priced else None) for days, iv in levels.items()]
     fitted = surface.from_chain(pd.concat(parts, ignore_index=True))
@@ -206,6 +208,6 @@ def test_marks_away_from_their_own_bid_and_ask_are_off_at_the_money():
     fitted = surface.from_chain(table.assign(iv=table["iv"] + 0.1 * late))
     flagged = (fitted["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0
     assert flagged.to_numpy().tolist() == [False, False, True]
-    # The marks say 70 %, bid and ask 60 %: the surface follows what can be traded.
+    # Marks are at 70 %, bid and ask at 60 %; the surface follows the tradable quotes.
     np.testing.assert_allclose(fitted["atm_error_vol"], [0.0, 0.0, -0.1], atol=2e-3)
     np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=2e-3)

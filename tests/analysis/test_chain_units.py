@@ -39,7 +39,9 @@ def test_each_venue_has_the_forward_of_its_own_unit(discount):
 
 def test_one_venue_with_both_kinds_pairs_coin_with_coin():
     """Deribit lists options paid in coin and in USDC under one symbol: 62500 by three strikes in coin, and
-    62400 by two in USDC. No call in coin meets a put in USDC, and the median is one of those in coin."""
+    62400 by two in USDC. Calls in coin are never paired with puts in USDC, and the median is that of the coin
+    pairs.
+    """
     linear = quotes("deribit", "usd", {k: 62400 - k for k in (59000.0, 61000.0)}, 4400.0)
     coin = INVERSE[INVERSE["strike"].isin((60000.0, 62000.0, 64000.0))]
     crossed = pd.concat([coin, linear], ignore_index=True)

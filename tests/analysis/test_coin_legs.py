@@ -36,7 +36,7 @@ def _market(seed: int = 0) -> tuple[xr.DataArray, xr.DataArray]:
 def _loop(rates: np.ndarray, prices: np.ndarray, settle: np.ndarray | None, kind: str, direction: int):
     """Return coins and USD that one leg earned from the first row to the last, payment by payment.
 
-    `prices` are those of the leg, `settle` of the coin that a quanto contract is settled in.
+    `prices` are prices of the leg, `settle` prices of the coin in which a quanto contract is settled.
     """
     price, notional = prices[0], LEG * prices[0] / _mean_entry
     coins = 0.0
@@ -137,7 +137,7 @@ def test_linear_contracts_are_those_of_a_backtest_without_contracts() -> None:
 
 
 def test_maintenance_of_an_inverse_leg_is_of_its_fixed_notional() -> None:
-    """A tenth of 100,000 USD, where a linear leg needs a tenth of what its coins are worth after a rise."""
+    """A tenth of 100,000 USD; a linear leg needs a tenth of its value after the rise."""
     rates, prices = _market(1)
     rates = rates * 0.0
     rates.attrs = {"units": "bps/8h", "kind": "settled"}

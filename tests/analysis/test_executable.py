@@ -71,7 +71,7 @@ def test_butterfly_by_hand():
 
 
 def dear(table: pd.DataFrame, bid: float, ask: float) -> pd.DataFrame:
-    """The 120 call bid above the ask of the 110 call."""
+    """Return a table in which the 120 call's bid is above the ask of the 110 call."""
     table = put(table, NEAR, 120.0, "call", bid_usd=bid, ask_usd=1.1 * bid)
     return put(table, NEAR, 110.0, "call", bid_usd=0.9 * ask, ask_usd=ask)
 
@@ -173,7 +173,7 @@ def test_calendar_by_hand(unit):
 
 
 def test_an_arbitrage_across_expiries_needs_the_later_one_to_be_later() -> None:
-    """Of the sample nothing can be traded; taking expiries as they came found 815 calendars."""
+    """The sample has no arbitrage; pairing expiries without regard to order finds 815 false calendars."""
     market, hour = sample.open(), pd.Timedelta("1h")
     snapshot = market.latest("options_snapshot", market.now, within=hour, symbols=["BTC"], venues=["deribit"])
     for order in (snapshot, snapshot.sample(frac=1.0, random_state=1)):
@@ -228,8 +228,8 @@ def least_violation(
 ) -> float:
     """By how much quotes must widen until some distribution of the price prices all of them.
 
-    Masses at 0, at the strikes and at infinity, where the mass vanishes and its mean stays. Of options paid
-    in coin the masses are those times the price.
+    Masses at 0, at the strikes and at infinity, where the mass vanishes and its mean remains. For options
+    paid in coin, masses are multiplied by the price.
     """
     unit, middle = (1.0 if inverse else 1e5), STRIKES / 1e5
     points, rows, limits = len(STRIKES), [], []
@@ -257,7 +257,7 @@ def least_violation(
 
 
 def as_table(made: list[dict[str, object]], inverse: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The drawn chains of one unit, a symbol each, and the futures of those that have one."""
+    """Return the drawn chains of one unit, one symbol each, and the futures of the chains that have one."""
     rows, futures = [], []
     unit = "coin" if inverse else "usd"
     for number, one in enumerate(made):
@@ -277,7 +277,9 @@ def as_table(made: list[dict[str, object]], inverse: bool) -> tuple[pd.DataFrame
 
 @pytest.mark.parametrize("inverse", [False, True])
 def test_an_arbitrage_is_listed_where_no_distribution_prices_the_quotes_and_only_there(inverse):
-    """Against the dual: a distribution of the price at expiry that prices every quote between bid and ask."""
+    """Against the dual problem: a distribution of the price at expiry that prices every quote between bid and
+    ask.
+    """
     made = drawn(3, 400)
     table, futures = as_table(made, inverse)
     found = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)

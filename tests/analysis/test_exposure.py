@@ -90,7 +90,7 @@ class TestToyChain:
         assert [found[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
 
     def test_a_history_has_gamma_vanna_and_charm_of_one_per_cent_a_point_and_a_day(self, toy: pd.DataFrame):
-        """Of each option on its own at two times; a fall of spot by day is a second, higher chain."""
+        """Each option alone at two times; a fall of spot per day is a second, higher chain."""
         later = toy.assign(time=NOW + pd.Timedelta("1D"), underlying_price=104.0)
         found = exposure.history(pd.concat([toy, later]), by=["strike", "side"])
         assert found.sizes["time"] == 2

@@ -102,7 +102,7 @@ def _even(panel, fee_bps=FEES, **options):
 
 
 def test_the_break_even_is_that_of_what_stays():
-    """Of an autoregression all stays: from the last spread on, its decay has paid 14 bps by then."""
+    """An autoregression is fully persistent: from the last spread on, its decay has paid 14 bps by then."""
     spread = _persistent(3_000)
     spread[-1] = 4.0
     found = _even(_pair(np.zeros(spread.size), spread))

@@ -72,7 +72,7 @@ def test_a_missing_settlement_is_a_hole_and_a_late_one_none():
     [(1, 1, 8), (3, 1, 8), (2, 4, 8), (1, 4, 24), (1, 8, 1), (2, 8, 4), (3, 1, 2)],
 )
 def test_settlements_lost_just_before_a_change_of_interval_are_missing(lost, before, after):
-    """The last settlements before the change are lost, which is less than half of a longer interval."""
+    """The last settlements before the change are missing, which is less than half of a longer interval."""
     interval = np.repeat([float(before), float(after)], [6, 4])
     hours = interval.cumsum()
     kept = np.append(np.arange(6 - lost), np.arange(6, 10))

@@ -25,7 +25,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "carry.md"
 
 
 def _decaying(venues: int, rows: int, seed: int, *, half_life: float = 9.0) -> xr.DataArray:
-    """Settlements of venues whose rates are autoregressions about levels of their own."""
+    """Return settlements of venues whose rates are autoregressions around different levels."""
     rng = np.random.default_rng(seed)
     phi = 0.5 ** (1.0 / half_life)
     noise = rng.standard_normal((1, venues, rows))
@@ -40,12 +40,13 @@ def _pair(found: xr.Dataset, long: str, short: str) -> xr.Dataset:
 def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
     """2 bps a period over 21 periods, times 5.05 / 5.1.
 
-    All five means are equal, so that the normal equations are n x² times a matrix of ones, whose penalty is a
-    tenth of n x². Along (1, …, 1) that is 5 b = 5 for the data and 0.1 b = 0.1 · ½ for the penalty, where b
-    is the sum of the coefficients over the holding time: b = (5 + 0.05) / 5.1. The outcomes came above it, so
-    that the slope shrinks nothing. The 150 known outcomes of 21 periods are worth n = 150 / 21 decisions,
-    which shrinks by n / (n + 2) and is below eight. Decisions are known from period 29 to 178, of which every
-    third counts; those before period 50 knew no outcome, expected nothing, and count half as a loss.
+    All five means are equal, so the normal equations are n x² times a matrix of ones, with a penalty of a
+    tenth of n x². Along (1, …, 1) this gives 5 b = 5 for the data and 0.1 b = 0.1 · ½ for the penalty, where
+    b is the sum of the coefficients over the holding time: b = (5 + 0.05) / 5.1. The outcomes were above the
+    forecast, so the slope shrinks nothing. The 150 known outcomes of 21 periods count as n = 150 / 21
+    decisions, which shrinks by n / (n + 2), below eight. Decisions are known from period 29 to 178, of which
+    every third counts; decisions before period 50 had no known outcome, a forecast of zero, and count half as
+    a loss.
     """
     gross = 42.0 * 5.05 / 5.1 * (150 / 21) / (150 / 21 + 2.0)
     panel = market(np.broadcast_to(np.array([1.0, 3.0])[None, :, None], (1, 2, 200)))
@@ -209,7 +210,7 @@ def test_no_interval_of_a_pair_that_is_expected_to_earn_nothing_is_wider() -> No
 def test_a_pair_whose_own_outcomes_span_no_holding_time_has_a_mean_alone(
     periods: int, has_interval: bool
 ) -> None:
-    """Of a hold of 21 periods, 39 periods of a new venue have 21 outcomes, and 38 have 20.
+    """With a hold of 21 periods, 39 periods of a new venue have 21 outcomes, and 38 have 20.
 
     39 − 21 of them begin with a payment. Three more lack up to two periods, and nine tenths are enough.
     """
@@ -225,7 +226,9 @@ def test_a_pair_whose_own_outcomes_span_no_holding_time_has_a_mean_alone(
 
 
 def test_decisions_count_by_the_time_that_they_span() -> None:
-    """Of n periods those from the 30th on decide, until a hold of 21 before the end: (n − 29 − 21) / 21."""
+    """Of n periods, the 30th and later make decisions, until one hold of 21 before the end: (n − 29 − 21) /
+    21.
+    """
     for days, status in ((60, FundingStatus.FEW_DECISIONS), (120, FundingStatus(0))):
         found = funding.forecast_carry(_decaying(4, 3 * days, 2), hold=WEEK, fee_bps=0.0)
         assert found["decisions"].values == pytest.approx((3 * days - 29 - 21) / 21)
@@ -280,7 +283,7 @@ def test_marks_that_each_venue_stamps_a_moment_late_are_those_of_the_hour() -> N
 
 
 def test_neither_periods_that_were_asked_for_nor_an_empty_venue_push_a_past_error_out(monkeypatch) -> None:
-    """Of the last 60 kept decisions of 3 pairs, whichever other periods and venues there are."""
+    """The last 60 decisions of 3 pairs are used, with any other periods and venues present."""
     monkeypatch.setattr(forecast_errors, "_MOST_ERRORS", 180)
     panel = _decaying(3, 400, 6)
     plan = summed_history(panel, WEEK, "8h").plan
@@ -294,7 +297,7 @@ def test_neither_periods_that_were_asked_for_nor_an_empty_venue_push_a_past_erro
 
 
 def test_the_record_says_what_its_picks_were_paid() -> None:
-    """As `realised_carry` adds it up, where nothing is missing; the last pick is still held."""
+    """As `realised_carry` computes it if no payment is missing; the last position is still open."""
     panel = _decaying(5, 200, 9)
     record = funding.pick_record(panel, hold="3d", fee_bps=1.0).isel(symbol=0)
     known = record["realised_net_bps"].dropna("time")
@@ -356,7 +359,7 @@ def test_a_summary_by_hand() -> None:
 
 @pytest.mark.parametrize(("decisions", "told"), [(9, False), (10, True)])
 def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) -> None:
-    """Two symbols: eighteen picks at nine decisions are still nine decisions."""
+    """Two symbols: eighteen positions at nine decisions count as nine decisions."""
     earned = 1.0 + np.random.default_rng(1).standard_normal((2, decisions))
     record = xr.Dataset(
         {
@@ -446,7 +449,7 @@ def test_recorded_forecasts_beat_the_others_in_every_period(recorded) -> None:
 
 @pytest.fixture(scope="module")
 def free(recorded) -> dict[str, xr.Dataset]:
-    """Records of picks without cost; one that is the same for all pairs changes no pick."""
+    """Return records without cost; a cost that is equal for all pairs changes no selection."""
     return measured.picks(recorded, 0.0)
 
 

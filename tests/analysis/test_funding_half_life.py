@@ -26,7 +26,7 @@ def _decaying(half_life, rows, seed, *, count=1):
 
 
 def test_gaps_are_not_bridged():
-    """Alternating rates with every other row missing: neighbours that are known do not exist."""
+    """Alternating rates with every other row missing have no adjacent known values."""
     values = np.where(np.arange(200) % 2 == 0, 1.0, NAN)
     found = _ols(series(values), period="8h")
     assert int(found["pairs"]) == 0
@@ -145,7 +145,7 @@ def test_a_slope_of_exactly_one_never_reverts(phi, status):
 
 
 def test_autoregression_of_the_lh_series():
-    """R's ``lh`` with ``ar.ols``; the rows of ``arima`` are those of another estimator."""
+    """R's ``lh`` with ``ar.ols``; ``arima`` uses another estimator."""
     ols = _ols(series([float(row["value"]) for row in known("ar1_lh_series")]), level=None)
     hours = ols["half_life_hours"]
     figures = {

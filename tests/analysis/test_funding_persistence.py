@@ -91,7 +91,7 @@ def test_values_that_are_cut_off_had_more_autocorrelation_before() -> None:
 
 
 def test_where_neighbours_go_against_each_other_nothing_stays() -> None:
-    """Each shock is taken back by nine tenths at the next step: once said never to come back."""
+    """Nine tenths of each shock are reversed at the next step."""
     shocks = np.random.default_rng(1).standard_normal((10, 271))
     found = funding.half_life(market((shocks[:, 1:] - 0.9 * shocks[:, :-1])[:, None, :]), resamples=99)
     assert (found["status"] == FundingStatus.ANTI_PERSISTENT).all()

@@ -47,7 +47,7 @@ def test_a_single_pair_has_mean_over_variance(held: float, size: float) -> None:
 
 
 def test_collateral_is_maintenance_and_the_moves_of_all_legs_of_a_venue() -> None:
-    """At 5 deviations of 4 % a leg needs 21 %; a long and a short on one venue bear each other's moves."""
+    """At 5 deviations of 4 % a leg needs 21 %; a long and a short on one venue share each other's moves."""
     alone = problem([1e-3], 1e-3, q=5.0)
     np.testing.assert_allclose(alone.collateral(np.array([2.0])), [0.42, 0.42, 0.0])
     both = problem([1e-3, 1e-3], 1e-3, q=5.0, initial=0.005)
@@ -77,7 +77,9 @@ def test_a_pair_at_its_limit_leaves_the_others_their_sizes() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_other_sizes_within_the_limits_are_better(seed: int) -> None:
-    """Of twenty thousand drawn ones, many near what was found; the solver starts from what is held."""
+    """Against twenty thousand random sizes, many near the optimum; the solver starts from the current
+    position.
+    """
     rng = np.random.default_rng(seed)
     drawn = problem(
         rng.uniform(1e-4, 2e-3, 3), rng.uniform(0.002, 0.01, 3), cost=3e-4, held=0.2, q=5.0, share=0.4
@@ -227,7 +229,7 @@ def test_coins_that_are_owned_take_their_price_and_are_neither_liquidated_nor_sh
 
 @pytest.mark.parametrize(("mark", "lost"), [(166.0, 0), (167.0, 1)])
 def test_what_coins_cost_is_not_collateral_of_the_other_leg(mark: float, lost: int) -> None:
-    """Of 100,000 USD, 60,000 are coins: the short has 40,000, and not the 60,000 called for."""
+    """60,000 of the 100,000 USD are coins: the short has 40,000, not the 60,000 required."""
     times = pd.date_range("2026-01-01", periods=4, freq="8h").to_numpy()
     at = {"symbol": ["BTC"], "exchange": ["spot", "gamma"], "time": times}
     prices = xr.DataArray(np.full((1, 2, 4), 100.0), at, list(at), attrs={"units": "USD"})

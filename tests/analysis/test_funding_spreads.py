@@ -154,7 +154,7 @@ def test_a_settlement_of_eight_hours_is_there_between_hourly_ones() -> None:
 
 @pytest.mark.parametrize(("factor", "other"), [(0.0091, True), (0.94, True), (1.06, True), (0.97, False)])
 def test_prices_of_two_venues_are_compared_as_a_ratio(factor: float, other: bool) -> None:
-    """The mean of two lies halfway: 0.94 would pass, and 0.0091 be shown as 0.018."""
+    """The mean of two prices is halfway: 0.94 would pass, and 0.0091 would be shown as 0.018."""
     prices = market(np.array([100.0, 100.0 * factor])[None, :, None] * np.ones(30)).drop_vars(
         "interval_hours"
     )

@@ -49,7 +49,7 @@ def test_legs_larger_than_the_last_tier_give_a_notice() -> None:
 
 
 def test_a_large_leg_on_okx_has_the_rate_of_its_tier() -> None:
-    """By hand from the recorded ladder: 150 BTC are in tier 3, 250 in tier 4, 19,000 in tier 97."""
+    """By hand from the recorded tiers: 150 BTC are in tier 3, 250 in tier 4, 19,000 in tier 97."""
     table = dd.venues.margin_tiers(["okx", "bitget", "gateio"])
     tiers = MaintenanceTiers(table, ["BTC"], ["okx", "bitget", "gateio"])
     coins = np.array([10.0, 10.1, 150.0, 250.0, 19_000.0])

@@ -166,7 +166,9 @@ def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float
 def test_a_trend_is_right_or_says_that_it_cannot_tell(
     process: str, covered: float, blank: tuple[float, float]
 ) -> None:
-    """Of nominal 95 %, 60 series: at most a tenth miss without a status, under such noise a fourth."""
+    """For a nominal 95 % and 60 series: at most a tenth miss without a status, under autocorrelated noise a
+    fourth.
+    """
     inside, unknown, silent = _trend_counts(process, 120, 60)
     assert inside >= covered
     assert blank[0] <= unknown <= blank[1]

@@ -1,4 +1,4 @@
-"""A chain of OKX recorded by drewverzino/option-density-viz (MIT): bids and asks in coin, nothing else.
+"""A chain of OKX recorded by drewverzino/option-density-viz (MIT), with bids and asks in coin only.
 
 BTC of 2025-09-08 02:27 UTC, 50 strikes of 26 September, ``docs/run_btc/chain.csv`` at commit 9d385a3.
 """

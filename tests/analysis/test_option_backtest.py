@@ -210,7 +210,7 @@ def test_call_less_put_less_future_earns_nothing():
 
 
 def test_a_covered_call_on_recorded_chains_is_the_hand_calculation():
-    """Buy 1 BTC at the index, sell a call of 16 January at its bid, hold it to its delivery."""
+    """Buy 1 BTC at the index, sell a call of 16 January at its bid, and hold it to delivery."""
     from tests.analysis.deribit import STAMPS_2026, chain_2026
     from tests.support.shared import shared_path
 
@@ -653,7 +653,7 @@ def test_a_rule_sees_quotes_and_positions_of_its_time():
 
 
 def test_legs_that_were_closed_are_chosen_again_when_the_rule_asks_for_them():
-    """Nothing is held at first and from row 4 to 6; each return to the roll enters again."""
+    """Flat at first and from row 4 to 6; each return to the roll enters again."""
     spots = path(10)
     roll = Roll([OptionLeg("call", -1.0, "7d")])
     closed = {START + place * STEP for place in (0, 1, 4, 5, 6)}

@@ -32,7 +32,7 @@ def market(request: pytest.FixtureRequest) -> tuple[Any, pd.DataFrame, Any, bool
 
 
 def drawn_plan(rng: random.Random, chains: pd.DataFrame) -> dict[pd.Timestamp, dict[Leg, float]]:
-    """Draw the legs to hold from some times on; some quotes and some prices of the perpetual are missing."""
+    """Draw the legs to hold from random times on; some quotes and perpetual prices are missing."""
     plan: dict[pd.Timestamp, dict[Leg, float]] = {}
     for now, chain in chains.groupby("time"):
         if rng.random() < 0.55:

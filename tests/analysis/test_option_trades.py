@@ -87,7 +87,7 @@ def test_a_delivery_has_the_lognormal_probability_of_a_flat_surface() -> None:
 
 
 def _deliveries(**prices: float) -> pd.DataFrame:
-    """Prices of both expiries by contract; ``option_USD`` is that of ``option:USD``."""
+    """Return prices of both expiries by contract; ``option_USD`` is the price of ``option:USD``."""
     frame = made.delivery_prices()
     parts = []
     for name, price in prices.items():

@@ -1,4 +1,4 @@
-"""Trades that state no forward give one, in coin and in USD; prices here are by Black's formula."""
+"""Trades without a forward imply one, in coin and in USD; prices here follow Black's formula."""
 
 from __future__ import annotations
 

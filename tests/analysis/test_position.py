@@ -15,7 +15,7 @@ FORWARDS = np.array([100_000.0, 101_000.0, 104_000.0])
 
 
 def made(*, level: float = 1.0, passed: float = 0.0, move: float = 0.0) -> xr.Dataset:
-    """Three smiles by hand, their expiries dated; volatility times `level`, `passed` days later."""
+    """Return three hand-made smiles with dated expiries: volatility times `level`, `passed` days later."""
     years = (DAYS - passed) / 365
     iv = np.array([0.55, 0.5, 0.48]) * level
     w = iv**2 * years
@@ -177,7 +177,7 @@ def test_attribution_adds_up_and_the_residual_is_of_third_order():
 
 
 def test_terms_are_greeks_times_moves():
-    """One call, by QuantLib's greeks of the start: theta by hand as the value of a shorter life."""
+    """One call, with QuantLib's greeks at the start; theta by hand as the value of a shorter life."""
     one = legs((1, 101_000, "call", 3.0))
     after = made(level=1.05, passed=2.0, move=0.01)
     found = position.attribution(one, made(), after).sel(currency="usd")
@@ -259,7 +259,7 @@ def test_results_say_where_their_surfaces_come_from():
 
 
 def test_a_waterfall_has_no_residual_and_slides_before_the_smile_moves():
-    """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and a smile that moved by itself."""
+    """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and an independent move of the smile."""
     one = legs((1, 110_000, "call", 2.0))
     now, after = made(), made(level=1.1, passed=2.0, move=0.04)
     found = position.attribution(one, now, after, method="revaluation", spot=(100_000.0, 103_000.0)).sel(

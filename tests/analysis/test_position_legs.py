@@ -178,7 +178,7 @@ def test_a_leg_that_expires_at_the_second_surface_is_settled():
 
 
 def test_spot_divides_the_moves_of_living_futures_alone():
-    """A settled leg and a perpetual have no basis of their own: all of their move is delta."""
+    """A settled leg and a perpetual have no basis: their entire move is delta."""
     book = pd.concat([BOOK.iloc[:2], hedges().iloc[:2]], ignore_index=True)
     found = position.attribution(
         book,

@@ -307,7 +307,7 @@ def _ledger(*rows: tuple[str, str | None, float, float, bool]) -> pd.DataFrame:
 
 
 def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_exist() -> None:
-    """Of hours 0 to 9, rows 3 to 5 and 8 are missing; hour 4 and 8 were answered, 3 and 5 were not."""
+    """Of hours 0 to 9, rows 3 to 5 and 8 are missing; hours 4 and 8 were requested, 3 and 5 were not."""
     table = series([0, 1, 2, 6, 7, 9])
     ledger = _ledger(
         ("a", "BTC", 0, 3, True), ("a", "BTC", 3, 4, False), ("a", None, 4, 5, True),
@@ -325,7 +325,7 @@ def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_
 
 
 def test_rates_that_are_polled_twice_a_minute_are_not_duplicates() -> None:
-    """They state an interval, as payments do: two payments within a minute are one."""
+    """Rates with an interval, like payments: two payments within a minute are one."""
     at = pd.date_range("2026-01-05", periods=4, freq="30s", tz="UTC")
     same: dict[str, object] = {"symbol": "BTC", "exchange": "okx", "rate_bps_8h": 1.0, "interval_hours": 8.0}
     for kind, duplicates in (("sampled", 0), ("settled", 3)):

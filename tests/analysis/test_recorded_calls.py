@@ -28,7 +28,7 @@ def labelled(result: Any) -> bool:
 
 
 def others(name: str, argument: str, value: Any) -> Iterator[Any]:
-    """Values near a valid one that may be valid too."""
+    """Yield values near a valid one that may also be valid."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int):

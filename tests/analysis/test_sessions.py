@@ -1,4 +1,4 @@
-"""Sessions of underlying markets: calendars against published hours, and figures worked out by hand."""
+"""Sessions of underlying markets: calendars against published hours, and results computed by hand."""
 
 import sys
 
@@ -210,7 +210,7 @@ def of(found: xr.DataArray) -> dict[str, float]:
 
 
 def test_sampled_rates_are_weighted_with_the_time_for_which_they_hold() -> None:
-    """Values at 0 h to 16 h; that at 3 h holds until 6 h: an hour regular, two overnight."""
+    """Values at 0 h to 16 h; the value at 3 h is valid until 6 h: one hour regular, two overnight."""
     stamps = pd.Timestamp("2026-01-08T12:00") + pd.to_timedelta([0, 3, 6, 8, 10, 12, 14, 16], "h")
     rates = xr.DataArray(
         [8.0, 16.0, 4.0, 4.0, -8.0, -8.0, np.nan, 0.0], {"time": stamps}, "time", "rate_bps_8h"
@@ -225,7 +225,7 @@ def test_sampled_rates_are_weighted_with_the_time_for_which_they_hold() -> None:
 
 
 def test_a_sampled_rate_holds_for_two_usual_steps_at_most() -> None:
-    """Hourly samples with a gap from 3 h to 10 h: the rate of 3 h holds until 5 h."""
+    """Hourly samples with a gap from 3 h to 10 h: the rate of 3 h is valid until 5 h."""
     stamps = pd.Timestamp("2026-01-08T12:00") + pd.to_timedelta([0, 1, 2, 3, 10], "h")
     rates = xr.DataArray([8.0, 8.0, 8.0, 16.0, 4.0], {"time": stamps}, "time", "rate_bps_8h")
     found = sessions.by_session(made_calendar(), funding=rates.assign_attrs(kind="sampled"))
@@ -314,7 +314,7 @@ def test_closures_have_move_gap_funding_and_carry() -> None:
 
 
 def test_a_closure_without_all_of_its_payments_or_prices_is_missing() -> None:
-    """Payments every 2 h; that of 12 h is missing. The mark of 10 h is older than two steps at 16 h."""
+    """Payments every 2 h; the one at 12 h is missing. The mark of 10 h is older than two steps at 16 h."""
     rates = series([8.0, 8.0, 8.0, 8.0, 8.0, 8.0, np.nan, 8.0, 8.0], "rate_bps_8h")
     settled = rates.assign_coords(interval_hours=2.0).assign_attrs(kind="settled")
     mark = series([100.0, 100.0, 100.0, 101.0, 100.0, 100.0, np.nan, np.nan, np.nan], "mark_usd")

@@ -42,7 +42,7 @@ def test_a_stamp_counts_as_its_hour_up_to_a_minute_away():
 
 
 def test_a_late_payment_belongs_to_the_span_that_it_ends():
-    """100 bps stamped 12 ms after 00:00 are those of the 8 hours up to 00:00."""
+    """100 bps stamped 12 ms after 00:00 belong to the 8 hours before 00:00."""
     panel = settled([1.0, 1.0, 1.0, 100.0, 1.0], STAMPS + LATE)
     sums = funding.period_sums(panel)
     assert sums["funding_bps"].sel(time="2026-01-02T00:00").item() == 100.0
@@ -157,7 +157,7 @@ def test_payments_that_are_there_twice_are_refused():
 
 
 def test_what_is_known_of_odd_payments_does_not_change_with_what_comes_later():
-    """A payment twice, 30 seconds and 3 hours later: sums up to a row are those of a panel cut there."""
+    """A payment repeats 30 seconds and 3 hours later: sums up to a row equal sums of a panel cut there."""
     odd = [STAMPS[3] + pd.Timedelta("30s"), STAMPS[7] + pd.Timedelta("3h")]
     stamps = STAMPS.append(pd.DatetimeIndex(odd)).sort_values().as_unit("us")
     panel = venues(stamps, a=list(range(14)), b=[0.5] * 14)
@@ -171,7 +171,7 @@ def test_what_is_known_of_odd_payments_does_not_change_with_what_comes_later():
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_one_odd_payment_of_a_panel_is_named_or_left_out(lazy):
-    """Of 40 venues the 18th has a payment 3 hours after the one of 17 January 16:00."""
+    """Of 40 venues, the 18th has a payment 3 hours after its payment of 17 January 16:00."""
     stamps = pd.date_range("2026-01-01", periods=200, freq="8h").as_unit("us")
     times = stamps.append(pd.DatetimeIndex([stamps[50] + pd.Timedelta("3h")])).sort_values()
     values = np.where(times.isin(stamps), 1.0, np.nan) * np.ones((40, 1))

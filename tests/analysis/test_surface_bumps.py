@@ -107,7 +107,7 @@ def test_a_bent_smile_is_met_between_bid_and_ask_without_arbitrage(both):
 
 
 def test_every_function_of_a_surface_sees_the_bumps(both):
-    """Points, density and cut at an expiry are those of its slice, by differences of its prices."""
+    """Points, density and cut at an expiry equal those of its slice, by differences of its prices."""
     moved, _ = both
     own = moved.isel(expiry=1)
     t, level = float(own["year_fraction"]), float(smile.iv(own, 0.0))
@@ -132,7 +132,7 @@ def test_every_function_of_a_surface_sees_the_bumps(both):
 
 
 def test_a_dearer_calendar_is_never_crossed():
-    """The second expiry's bids lie below what the first one needs: its quotes are missed, not crossed."""
+    """The second expiry's bids are below the first one's minimum: its quotes are missed, not crossed."""
     table = bent(0.002)
     late = table["expiry"] == sorted(table["expiry"].unique())[1]
     cheap = table["iv"].where(~late, table["iv"] * 0.5)
@@ -175,7 +175,7 @@ def test_a_step_that_would_bring_arbitrage_is_cut_short(expiry, height):
 
 
 def test_a_volatility_outside_its_bid_and_ask_counts_as_the_nearer_of_the_two():
-    """Marks 15 points above quotes of 0.4 points: the surface is that of the quotes, and says so."""
+    """Marks 15 points above quotes of 0.4 points: the surface follows the quotes, with a flag."""
     table = bent(0.002)
     surface_of_quotes = surface.from_chain(table)
     stale = surface.from_chain(table.assign(iv=table["iv"] + 0.15))

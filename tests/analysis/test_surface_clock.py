@@ -157,7 +157,7 @@ def test_theta_and_charm_are_what_an_instant_takes_away(clock: object, hours: fl
 
 
 def test_variance_left_of_an_average_falls_with_the_third_power() -> None:
-    """An hour before: 60 − 20 minutes count. 30 minutes later 10 of them are left, then 10 (1/3)³."""
+    """An hour before expiry, 60 − 20 minutes count. 30 minutes later 10 of them remain, then 10 (1/3)³."""
     at = pd.Timestamp("2026-01-05T07:00")
     made = flat((1 / 24, 7), (0.0004, 0.012), at)
     clock = {"averaging": "30min"}

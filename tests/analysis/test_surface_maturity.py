@@ -26,7 +26,7 @@ def three():
 
 @pytest.fixture
 def crypto():
-    """The slice `crypto30d` of the known answers, at 30 days."""
+    """Return the slice `crypto30d` of the known results, at 30 days."""
     raw = {r["name"]: float(r["value"]) for r in known("svi_parameters") if r["set"] == "crypto30d"}
     parts = (xr.DataArray([raw[name]], dims="expiry") for name in svi.Raw._fields)
     return smile.from_raw(svi.Raw(*parts), xr.DataArray([30 / 365], dims="expiry"))
@@ -86,7 +86,9 @@ def random_slices(rng, count):
 
 
 def test_a_certified_pair_has_no_butterfly_at_any_time_between():
-    """Against g on 24,001 places of 33 times between, of pairs of which most hold a butterfly somewhere."""
+    """Against g at 24,001 points of 33 times between expiries, for pairs of which most have a butterfly
+    somewhere.
+    """
     rng = np.random.default_rng(11)
     pairs = random_slices(rng, 150), random_slices(rng, 150)
     certified, ends = free_between(*pairs)
@@ -108,7 +110,7 @@ def test_a_certified_pair_has_no_butterfly_at_any_time_between():
 
 
 def test_where_a_pair_is_not_certified_prices_are_mixed_as_in_lemma_5_1(monkeypatch):
-    """C/K at equal k, mixed by √θ (Gatheral and Jacquier 2014); no pair of SVI slices is known to need it."""
+    """C/K at equal k, mixed by √θ (Gatheral and Jacquier 2014); no known pair of SVI slices needs it."""
     monkeypatch.setattr(maturity, "free_between", lambda one, _: (one.a < 0.0, one.a > 0.0))
     made = surface.from_essvi([0.02, 0.06], [-0.3, -0.3], [0.15, 0.3], [0.1, 0.3])
     k, t = 0.25, 0.2
@@ -289,7 +291,7 @@ def dated(three):
 
 
 def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
-    """By hand: the logarithm of the forward linear in time, iv at ln(K/F), delta by Black."""
+    """By hand: the logarithm of the forward is linear in time, iv at ln(K/F), delta from Black."""
     made = dated(three)
     t0, t1 = three["year_fraction"].to_numpy()[:2]
     share = 0.4

@@ -7,7 +7,7 @@ K = np.linspace(-0.3, 0.3, 15)
 
 
 def noisy(count: int) -> tuple[np.ndarray, ...]:
-    """Smiles with five points of noise, bids and asks one to three points away from them, and their times."""
+    """Return smiles with five points of noise, bids and asks one to three points away, and their times."""
     iv, below, above = np.empty((3, count, K.size))
     for seed in range(count):
         random = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def test_slices_without_sides_and_fits_inside_are_left_as_they_are() -> None:
 
 
 def test_a_surface_inside_all_spreads_has_no_loss() -> None:
-    """Marks that zigzag by 0.4 points about 50 %, and spreads of ±1 point: no distance outside is left."""
+    """Marks alternate by ±0.4 points around 50 %, and spreads are ±1 point: the distance outside is zero."""
     k, iv = np.tile(np.linspace(-0.3, 0.3, 31), (2, 1)), np.full((2, 31), 0.5)
     wavy = iv + 0.004 * (-1.0) ** np.arange(31)
     fit = surface.fit(k, wavy, np.array([0.1, 0.3]), iv_bid=iv - 0.01, iv_ask=iv + 0.01)

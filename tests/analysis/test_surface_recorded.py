@@ -126,7 +126,7 @@ def test_a_fit_to_bid_and_ask_needs_no_marks(january):
 
 
 def left_out(fitted: xr.Dataset) -> pd.DataFrame:
-    """Points of each interior expiry, read off its neighbours, less those of its own smile [points]."""
+    """Return the error of each interior expiry when interpolated from its neighbours [volatility points]."""
     points = ("atm", "rr25", "bf25", "rr10", "bf10")
     live = fitted.isel(expiry=np.flatnonzero(fitted["method"] > 0)).sortby("year_fraction")
     years = live["year_fraction"].to_numpy()[1:-1]

@@ -98,7 +98,7 @@ _COMPUTED = (
     "analysis.funding.pick_summary",
     "analysis.funding.portfolio",
 )
-"""What is a walk through time, or a summary, is computed at once."""
+"""Functions that walk through time, or summarise, and therefore compute at once."""
 
 
 @pytest.mark.parametrize(

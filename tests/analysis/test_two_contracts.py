@@ -1,6 +1,6 @@
 """Two contracts at one strike and expiry, missing volatilities and discounted premiums.
 
-Chains are priced here by Black's formula, and the expected figures are counted by hand.
+Chains are priced here with Black's formula, and expected values are computed by hand.
 """
 
 from __future__ import annotations

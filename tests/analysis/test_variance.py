@@ -14,7 +14,7 @@ from tests.support.shared import known, known_path, shared_path
 
 
 def slice_of(case, years=1.0, **ends):
-    """A raw SVI slice of the known answers; `flat_w0.04` has the same total variance everywhere."""
+    """Return a raw SVI slice of the known results; `flat_w0.04` has the same total variance everywhere."""
     raw = {
         r["name"]: float(r["value"])
         for r in known("svi_parameters")
@@ -75,7 +75,9 @@ def quote(bids, asks, strikes, years=0.1):
 
 
 def test_the_rules_on_a_chain_that_can_be_added_by_hand():
-    """F = 100 + 5 − 4 = 101, K₀ = 100; the call of 115 has no ask, that of 120 no bid and ends the walk."""
+    """F = 100 + 5 − 4 = 101, K₀ = 100; the call of 115 has no ask, the call of 120 no bid, which ends the
+    strip.
+    """
     strikes = [80, 85, 90, 95, 100, 105, 110, 115, 120, 125]
     calls = [21, 16, 11, 8, 5, 3, 2, 1, 0, 1]
     puts = [1, 0, 0, 2, 4, 7, 11, 16, 21, 26]
@@ -192,7 +194,7 @@ def strip_quotes(vol=0.5, years=0.1, low=-0.8, high=0.8, step=0.01):
 
 
 def test_what_a_strip_is_and_is_not():
-    """Missing quotes are strikes that are not listed, in any order; one side alone is not a strip."""
+    """Missing quotes are strikes that are not listed, in any order; a strike with one side is excluded."""
     quotes = strip_quotes()
     holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
     dropped = quotes.isel(strike=np.arange(quotes.sizes["strike"]) % 3 > 0)

@@ -121,7 +121,7 @@ def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
 
 
 def test_neither_an_unfinished_day_nor_the_future_changes_a_figure() -> None:
-    """Of a walk at 60 % the last day has started: its small range would lower the figure of its window."""
+    """In a walk at 60 % the last day has just started; its small range would lower the window's result."""
     price = walk(40, 288, 0.6)
     whole, begun = (volatility.realised(volatility.bars(p), "20d") for p in (price[: 40 * 288], price[:-200]))
     assert np.isnan(begun[-1])
@@ -213,7 +213,7 @@ def test_what_is_refused() -> None:
 
 
 def test_realised_volatility_is_compared_from_the_end_of_its_window() -> None:
-    """A window of two days that ends on the 4th is the outcome of what was sold on the 2nd."""
+    """A window of two days that ends on the 4th is the outcome of a volatility sold on the 2nd."""
     made = volatility.bars(walk(8, 24, 0.5))
     found = volatility.realised(made, "2d", method="parkinson")
     day = np.timedelta64(1, "D")

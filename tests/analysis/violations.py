@@ -13,7 +13,7 @@ _SHAPE = np.polynomial.Polynomial([1.0, 0.0, -1.0]) ** 6
 
 
 def violations(fitted: xr.Dataset) -> tuple[int, int, int]:
-    """Slices with a butterfly, neighbours that cross, cuts halfway between neighbours with a butterfly."""
+    """Count slices with a butterfly, neighbours that cross, and cuts halfway between with a butterfly."""
     fitted = fitted.transpose(..., "expiry")
     shape, size = fitted["a"].shape, fitted.sizes["expiry"]
     names = _RAW + (_BUMPS if _BUMPS[0] in fitted else ())

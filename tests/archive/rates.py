@@ -49,7 +49,7 @@ def rates(
 def interest(
     symbol: str, exchange: str, first: int, values: Any, resolution: str = "1h", start: pd.Timestamp = START
 ) -> pd.DataFrame:
-    """Hourly open interest from an hour on."""
+    """Return hourly open interest from a given hour on."""
     times = start + pd.to_timedelta(np.arange(first, first + len(values)), "h")
     held = np.asarray(values, dtype=float)
     fixed = {"symbol": symbol, "exchange": exchange, "resolution": resolution}

@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """Serve empty stores on a free port; yield the address."""
+    """Serve empty stores on a free port and yield the address."""
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -18,7 +18,7 @@ def s3_server() -> Iterator[str]:
     lock = threading.Lock()
 
     def one_at_a_time(environ: Any, start: Any) -> Any:
-        """moto looks at a condition and then stores, and two threads could do so at once; S3 cannot."""
+        """moto checks a condition and then stores, so two threads could interleave; S3 is atomic."""
         with lock:
             return list(application(environ, start))
 

@@ -1,4 +1,4 @@
-"""Mistakes that rows give away, at import and at append: refused with the question to answer."""
+"""Errors that rows reveal, at import and at append: rejected with the question to resolve."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
 def test_late_and_missing_payments_and_an_interval_that_changes_are_not_faults(archive: Archive) -> None:
     """Stamps late by milliseconds, a third of the payments missing; eight hours, then four, then one.
 
-    Venues change so on a day of stress: each row states its own.
+    Venues change the interval on a day of stress; each row has its interval.
     """
     frame = settlements().assign(time=lambda f: f["time"] + pd.to_timedelta(np.arange(40) % 7, "ms"))
     assert archive.append(SETTLED, frame[np.arange(40) % 3 != 1]) == 27
@@ -224,7 +224,9 @@ def test_words_of_a_file_become_those_of_the_table(tmp_path: Path) -> None:
 
 
 def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path: Path) -> None:
-    """One series of two contracts would jump where one follows the other; spellings of one go on."""
+    """One series of two contracts would jump where one follows the other; spellings of one contract continue
+    it.
+    """
     archive = open_archive(tmp_path)
     hours = rates(["BTCUSDC"], ["binance"], hours=48)
     archive.append("funding_history", hours[:24])
@@ -240,7 +242,7 @@ def test_a_second_contract_of_a_stored_series_is_refused_by_both_names(tmp_path:
 
 
 def test_a_series_whose_rows_were_deleted_forgets_its_contract(tmp_path: Path) -> None:
-    """Another contract may come then, and an undo that would mix both is refused; stored rows stay."""
+    """Another contract may then be stored, and an undo that would mix both raises; stored rows remain."""
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTCUSDC", "ETHUSDC"], ["binance"], hours=24))
     tether = rates(["BTCUSDT"], ["binance"], hours=6, start=START + pd.Timedelta("1D"))

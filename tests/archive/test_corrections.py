@@ -1,4 +1,4 @@
-"""Rows replaced and deleted by hand: removed, added and restored rows, and the report of each."""
+"""Rows replaced and deleted by hand: removed, added and restored rows, and the report of each step."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_undoing_a_replacement_brings_the_old_values_back_and_again_the_new(arch
 
 @pytest.mark.parametrize("gone", [3, 1])
 def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive, gone: int) -> None:
-    """Of the deleted hours the first came again as 9.99: the others return, if any, and they go again."""
+    """The first deleted hour was stored again as 9.99; the other rows return and are deleted again."""
     archive.delete(FUNDING, OKX_BTC, end=hour(gone))
     archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, plus=9.99))
     assert archive.undo(1) == (2, 0, gone - 1)
@@ -103,7 +103,7 @@ def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive,
 
 
 def test_the_same_rows_appended_after_a_deletion_leave_its_record_whole(archive: Archive) -> None:
-    """Their file would be that of the record, byte for byte, and is merged away at once."""
+    """Their file would equal the file of the record, byte for byte, and is merged immediately."""
     archive.delete(FUNDING, OKX_BTC)
     archive.append(FUNDING, rates(["BTC"], ["okx"]))
     archive.delete(FUNDING, OKX_BTC)

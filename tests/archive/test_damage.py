@@ -1,4 +1,4 @@
-"""Folders and files that are not what they should be: one clear error each."""
+"""Wrong folders and files: one clear error each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_file_without_checksums_is_not_read(archive: Archive, given: dict[str,
 
 
 def test_only_what_a_writer_noted_is_cleared_away(archive: Archive) -> None:
-    """A manifest of before is put back after a writer was killed: files that it does not know stay."""
+    """An older manifest is restored after a writer was killed; files that it does not list remain."""
     path = archive.path / "archive.json"
     before = path.read_bytes()
     archive.append("funding_history", rates(["SOL"], start=START + pd.Timedelta("60D")))
@@ -84,7 +84,7 @@ def test_only_what_a_writer_noted_is_cleared_away(archive: Archive) -> None:
 
 
 def test_the_damage_of_a_copy_is_not_told_of_the_other(archive: Archive, tmp_path: Path) -> None:
-    """Copies have the same files; a query of the sound one fails for a reason of its own meanwhile."""
+    """Copies have the same files; a query of the intact one fails for another reason meanwhile."""
     copy = open_archive(shutil.copytree(archive.path, tmp_path / "copy"))
     table = archive_table("funding_history")
     files = copy._entry(table).files

@@ -21,7 +21,7 @@ ROWS = 80
 def test_a_file_holds_what_a_plain_grouping_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int, batch: int
 ) -> None:
-    """Two pairs whose rows lie so far apart, from three in a month to all in one."""
+    """Two pairs with sparse rows, from three per month to all in one month."""
     monkeypatch.setattr(appending, "MONTH_ROWS", month_rows)
     monkeypatch.setattr(appending, "BATCH_ROWS", batch)
     frame = rates(["BTC"], hours=ROWS)

@@ -297,7 +297,7 @@ def test_quotes_of_options_are_coins_or_dollars(
 
 
 def test_listing_times_of_contracts_are_not_times_of_quotes(tmp_path: Path) -> None:
-    """Deribit's creation_timestamp is that of a summary, or of the listing of an instrument."""
+    """Deribit's creation_timestamp is the time of a summary, or of an instrument's listing."""
     text = _CHAIN.format(column="strike,type,creation_timestamp")
     first, second = _COINS.splitlines()
     rows = first.format(time="70000,call,{0}\n") + second.format(time="70000,put,{1}\n")
@@ -383,7 +383,7 @@ def test_strikes_without_a_figure_are_not_a_chain(tmp_path: Path) -> None:
 
 
 def test_figures_of_now_are_not_those_of_a_history(tmp_path: Path) -> None:
-    """A page has the open interest of now next to that of the hours before."""
+    """A page has the current open interest next to that of past hours."""
     history = [{"ts": 1_772_323_200_000 + hour * 3_600_000, "openInterestUsd": 6e9 + hour} for hour in (0, 1)]
     page = {"symbol": "BTC", "mark_price": 67000.5, "open_interest_value": 5e9, "oi_history": history}
     _import(tmp_path, "binance.json", json.dumps(page))
@@ -543,7 +543,7 @@ def test_candles_of_kraken_are_of_the_price_that_their_file_names(
 
 
 def test_the_figure_of_an_index_is_not_that_of_its_venues(tmp_path: Path) -> None:
-    """OKX has the index next to the list of the venues that it is made of."""
+    """OKX has the index next to the list of the venues in it."""
     components = [{"exch": venue, "symbol": "BTC/USDT", "wgt": "0.5"} for venue in ("binance", "bybit")]
     data = {"components": components, "last": "67000.5", "index": "BTC-USDT", "ts": "1772323200000"}
     with pytest.raises(ArchiveError, match="not recognised"):

@@ -1,4 +1,4 @@
-"""Every declared layout by its own sample: values worked out by hand, imported in every order, and served."""
+"""Each declared layout with its sample: values computed by hand, imported in every order, and served."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _file(folder: Path) -> Path:
 
 
 def _on_terminal(arguments: list[str], reply: bytes) -> tuple[str, int]:
-    """Run the command on a pseudo terminal, and type a reply when it asks."""
+    """Run the command on a pseudo terminal, and type a reply at the prompt."""
     own, other = pty.openpty()
     command = [sys.executable, "-m", "derivdata", *arguments]
     process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, close_fds=True)
@@ -87,7 +87,7 @@ def test_without_a_terminal_an_error_names_the_options(
 def test_open_interest_without_a_time_says_how_to_state_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """ccxt 4.5.90's fetch_open_interest of hyperliquid states coins, and neither time nor value."""
+    """ccxt 4.5.90's fetch_open_interest of hyperliquid has coins, but neither time nor value."""
     row = {
         "symbol": "BTC/USDC:USDC", "baseVolume": None, "quoteVolume": None, "openInterestAmount": 30000.5,
         "openInterestValue": None, "timestamp": None, "datetime": None, "info": {},

@@ -77,7 +77,7 @@ def test_complete_files_have_no_line_of_missing_rows(tmp_path: Path) -> None:
 def test_the_best_quote_of_large_files_is_found_with_one_conversion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of BTCUSDC come first and wait until those of BTCUSDT are known, which count."""
+    """Rows of BTCUSDC come first and wait until the rows of BTCUSDT are read, which take precedence."""
     conversions = []
     convert = importer.rows
 

@@ -269,7 +269,7 @@ def test_columns_of_cells_by_index_are_rows(tmp_path: Path) -> None:
 
 
 def test_text_of_excel_is_read(tmp_path: Path) -> None:
-    """UTF-16 with tabs, and a first line that states the delimiter."""
+    """UTF-16 with tabs, and a first line that declares the delimiter."""
     lines = [f"BTCUSDT\t{stamp}\t{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
     text = "\n".join(["Symbol\tTime\tFunding Rate", *lines]) + "\n"
     assert _import(tmp_path, "unicode_okx.txt", text.encode("utf-16")).written == 9
@@ -341,7 +341,7 @@ def test_a_minus_of_word_processors_is_a_minus(tmp_path: Path) -> None:
 
 
 def test_positions_of_three_kinds_with_the_same_fields_are_asked_about(tmp_path: Path) -> None:
-    """Binance's responses about accounts, top accounts and top positions differ in their values alone."""
+    """Binance's responses about accounts, top accounts and top positions differ only in their values."""
     row = {"symbol": "BTCUSDT", "longAccount": "0.6", "longShortRatio": "1.5", "shortAccount": "0.4"}
     body = json.dumps([{**row, "timestamp": _START * 1000}])
     with pytest.raises(Unclear, match="--set kind=accounts or --set kind=top_accounts"):

@@ -1,4 +1,4 @@
-"""Files whose columns are known: of venues and of sellers of data, with the headers that theirs have."""
+"""Files with known columns, of venues and data vendors, with their real headers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_unknown_header_is_refused_with_the_nearest_form(tmp_path: Path) -> N
 
 
 def test_contexts_of_hyperliquid_are_prices_rates_and_coins(tmp_path: Path) -> None:
-    """Rates are of an hour, open interest is coins; as an LZ4 frame, which is how they lie in the store."""
+    """Rates are hourly, open interest is in coins; an LZ4 frame, as in the bucket."""
     text = (
         "time,coin,funding,open_interest,prev_day_px,day_ntl_vlm,premium,oracle_px,mark_px,mid_px,"
         "impact_bid_px,impact_ask_px\n"
@@ -181,7 +181,7 @@ def test_bodies_of_coinglass(tmp_path: Path) -> None:
 
 
 def test_a_ratio_is_taken_from_shares_and_shares_from_a_ratio(tmp_path: Path) -> None:
-    """Where some hold both sides, shares add to less than 1; shares that a file leaves empty stay so."""
+    """If some accounts hold both sides, shares add to less than 1; shares missing in a file stay missing."""
     head = "symbol,exchange,time,kind,long_share,short_share,long_short_ratio\n"
     path, ratios = tmp_path / "a.csv", tmp_path / "b.csv"
     path.write_text(

@@ -132,7 +132,7 @@ def past(archive: Archive) -> str:
 
 
 def test_two_copies_that_were_corrected_otherwise_have_two_pasts(tmp_path: Path) -> None:
-    """A copy is restored and corrected again: a client must not take answers of the other for its own."""
+    """A copy is restored and corrected again: a client must not reuse cached responses of the other."""
     first = open_archive(tmp_path / "a")
     first.append("funding_history", rates(["BTC"], ["okx"], hours=10))
     second = open_archive(shutil.copytree(first.path, tmp_path / "b"))
@@ -146,7 +146,7 @@ def test_two_copies_that_were_corrected_otherwise_have_two_pasts(tmp_path: Path)
 
 
 def test_an_archive_of_an_earlier_version_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
-    """Of format 4; the hour's number is its rate (tests/archive/rates.py), and one row was deleted."""
+    """Format 4; the hour's number is its rate (tests/archive/rates.py), and one row was deleted."""
     before = {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()}
     archive = open_archive(_OLD, create=False)
     rows = archive.read("funding_history", *EVER)

@@ -58,7 +58,7 @@ def test_a_month_that_is_over_is_one_file_by_symbol_venue_and_time(archive: Arch
 def test_a_large_month_is_sorted_week_by_week(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: bool
 ) -> None:
-    """Its days lie in row groups of their weeks, whether it was merged or written at once."""
+    """Its days are in row groups by week, whether it was merged or written at once."""
     monkeypatch.setattr(append, "SLICE_ROWS", 1_000)
     monkeypatch.setattr(appending, "MONTH_ROWS", 10)
     archive, rows = open_archive(tmp_path), rates(["ETH", "BTC"], hours=31 * 24, start=MARCH)
@@ -155,7 +155,7 @@ def test_another_who_changes_the_month_meanwhile_is_not_overwritten(archive: Arc
 
 
 def test_a_sweep_spares_a_month_that_is_being_merged(archive: Archive, meanwhile: Any) -> None:
-    """A writer was killed before; the next clears up while the month's file has no name in the manifest."""
+    """A writer was killed; the next one cleans up while the month's file is not yet in the manifest."""
     other = open_archive(archive.path)
 
     def next_writer() -> None:

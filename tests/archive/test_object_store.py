@@ -41,7 +41,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """A new bucket, and an environment in which it is found."""
+    """Create a bucket, and an environment that points to it."""
     for name, value in environment(server).items():
         monkeypatch.setenv(name, value)
     name = f"bucket-{abs(hash(request.node.name))}"
@@ -65,7 +65,7 @@ def files() -> Any:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
-    """The arguments of each call of a store's method from now on."""
+    """Record the arguments of each call of a store's method from now on."""
     calls, real = [], getattr(ObjectStore, name)
     monkeypatch.setattr(
         ObjectStore, name, lambda self, *given, **more: calls.append(given) or real(self, *given, **more)
@@ -74,7 +74,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
 
 
 def committing(monkeypatch: pytest.MonkeyPatch, commit: Callable[..., None]) -> None:
-    """Let a put under a condition, which is that of a manifest, be made by `commit`; it is given the put."""
+    """Replace conditional puts, which are puts of a manifest, by `commit`, which receives the put."""
     real = ObjectStore._put
 
     def put(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
@@ -130,7 +130,7 @@ def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: P
 
 
 def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive travels to workers without credentials; a panel of it is that of its rows."""
+    """An archive is pickled to workers without credentials; a panel of it equals the panel of its rows."""
     archive = pickle.loads(pickle.dumps(open_archive(f"s3://{bucket}/derivs")))
     archive.append(FUNDING, rates())
     assert b"testing" not in pickle.dumps(archive)
@@ -149,7 +149,7 @@ def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: py
 
 
 def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a file, once, and the blocks in which the series lies: here the same one."""
+    """The footer of a file, once, and the blocks of the series: here the same block."""
     archive = open_archive(f"s3://{bucket}/derivs")
     archive.append(FUNDING, rates(["A", "B", "C"], hours=48, start=START))
     reads = counted(monkeypatch, "read_pieces")
@@ -190,7 +190,7 @@ def test_a_writer_that_another_overtakes_repeats_its_change(
 def test_a_put_that_was_done_but_not_answered_is_a_success(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """botocore repeats a put whose answer got lost; the second one meets the first one's manifest."""
+    """botocore repeats a put whose response was lost; the second put finds the manifest of the first."""
     committing(monkeypatch, lambda put: [put(), put()])
     assert archive.append(FUNDING, rates(["ETH"])) == 192
     assert objects_of(archive) == named(archive)
@@ -203,7 +203,7 @@ def test_a_put_that_was_done_but_not_answered_is_a_success(
 def test_a_store_without_conditional_writes_is_refused(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignored: set[str], header: str
 ) -> None:
-    """Every time: the check leaves no manifest that would let the next append pass, nor anything else.
+    """Each time: the check leaves neither a manifest that would let the next append pass nor other objects.
 
     Nor is an archive written to that was made elsewhere and copied to such a store.
     """
@@ -341,7 +341,7 @@ def test_a_thread_whose_append_fails_spares_the_month_that_another_merges(
 def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
     bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The response is lost, and the store takes the manifest after everyone has looked whether it has."""
+    """The response is lost, and the store applies the manifest after all writers have checked for it."""
     archive = of_two_files(bucket, monkeypatch)
     late: list[Callable[[], None]] = []
 
@@ -359,7 +359,7 @@ def test_a_merge_whose_put_may_be_done_later_keeps_its_file(
 
 
 def test_a_merge_that_others_overtake_leaves_no_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A put that was refused is not done later."""
+    """A rejected put is not applied later."""
     archive = of_two_files(bucket, monkeypatch)
     before = objects_of(archive)
 
@@ -423,9 +423,9 @@ def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
 
 
 def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The put ends between the response to the look and its keeping: the next look must ask again.
+    """The put ends between the response to the read and its caching: the next read must request again.
 
-    Or it ends right after the age of a look was found small: that one is answered.
+    Or it ends right after the age of a cached read was checked: that read is returned.
     """
     store, real = ObjectStore("s3://bucket/derivs"), time.monotonic
     monkeypatch.setattr(ObjectStore, "_check_conditions", lambda _: None)
@@ -470,7 +470,9 @@ def test_an_upload_that_fails_leaves_no_draft(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_forked_while_a_thread_writes_can_write() -> None:
-    """The thread that holds the lock is not in the child; nor are its uploads the child's to remove."""
+    """The thread that holds the lock does not exist in the child, and its uploads are not the child's to
+    remove.
+    """
     store = ObjectStore("s3://bucket/derivs")
     holds, ends = threading.Event(), threading.Event()
 

@@ -13,9 +13,9 @@ from tests.archive.test_writers import named_files
 
 
 def test_polars_reads_the_same_rows(tmp_path: Path) -> None:
-    """Of two months, with a correction whose old rows are kept in a file of their own, and files merged.
+    """Two months, with a correction whose old rows are in a separate file, and merged files.
 
-    The files that count are those of the table in archive.json, as the page on large archives says.
+    The valid files are listed for the table in archive.json, as the page on large archives describes.
     """
     polars = pytest.importorskip("polars")
     archive = open_archive(tmp_path)

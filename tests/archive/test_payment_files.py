@@ -1,4 +1,4 @@
-"""Payments in files of venues: intervals, rates and sums are those of the schedule that wrote the file."""
+"""Payments in files of venues: intervals, rates and sums equal the schedule that wrote the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START = pd.Timestamp("2025-01-01", tz="UTC")
 
 
 class Payment(NamedTuple):
-    """One payment of a schedule: hours after the start, hours that it pays for, and the fraction paid."""
+    """One payment of a schedule: hours after the start, hours that it covers, and the fraction paid."""
 
     at: float
     interval: int
@@ -182,7 +182,7 @@ LAYOUTS = {
     ),
 }
 KINDS = ("okx", "binance files", "hyperliquid")
-"""A layout whose rows state no interval, one that states it, and one of a venue that pays each hour."""
+"""Layouts whose rows have no interval, an interval, and the layout of a venue that pays each hour."""
 
 
 def _span(payment: Payment) -> str:
@@ -205,7 +205,7 @@ CHANGING = some([name for name in sorted(LAYOUTS) if not LAYOUTS[name].is_hourly
 
 
 def schedule(*phases: tuple[int, int]) -> list[Payment]:
-    """Payments of phases of (interval, count), each with a rate of its own."""
+    """Draw payments in phases of (interval, count) with random rates."""
     payments: list[Payment] = []
     at = 0
     for interval, count in phases:
@@ -226,7 +226,7 @@ def import_one(layout: Layout, folder: Path, name: str, payments: Sequence[Payme
 
 
 def imported(layout: Layout, folder: Path, *files: Sequence[Payment]) -> pd.DataFrame:
-    """Import the files in turn, and return what the archive serves."""
+    """Import the files in turn, and return the rows that the archive serves."""
     for number, payments in enumerate(files):
         import_one(layout, folder, str(number), payments)
     return open_archive(folder / "archive").read("funding_settlements", *EVER)
@@ -353,7 +353,7 @@ ORDERS = ["rest", "whole", "overlap", "rest first", "whole first", "whole, rest"
 def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
     venue: str, interval: int, rates: str, order: str, tmp_path: Path
 ) -> None:
-    """The row of the hour gets what is missing as a correction, and another import changes nothing."""
+    """The row of the hour gets the missing part as a correction, and another import changes nothing."""
     paid, first, end = held_back(rates)
     early, rest = paid[:end], paid[end:]
     files = {
@@ -401,7 +401,7 @@ def late_payments(interval: int, rates: str, seconds: int) -> list[Payment]:
 def test_a_halt_that_is_cut_between_two_files_is_one_row(
     venue: str, interval: int, seconds: int, rates: str, cut: int, is_turned: bool, tmp_path: Path
 ) -> None:
-    """The stored rows are those of one file, the log lists what changed, and a second import writes 0."""
+    """The stored rows equal one file's, the log lists the change, and a second import writes 0 rows."""
     if rates == "zero" and seconds == 5:
         return  # equal payments within a minute of the hour may be one
     paid = late_payments(interval, rates, seconds)
@@ -450,7 +450,7 @@ def test_equal_payments_after_a_halt_count_also_where_a_page_repeats_rows(venue:
 
 
 def test_a_payment_of_a_halt_with_more_payments_missing_is_a_contradiction(tmp_path: Path) -> None:
-    """Next to two late payments of four, it is not certain whether one of the two is that of the hour."""
+    """Next to two late payments of four, it is uncertain whether one of them belongs to the hour."""
     paid, first, end = held_back("distinct")
     venue = LAYOUTS["okx"]
     before = imported(venue, tmp_path, [*paid[: first + 1], *paid[first + 3 : end]])

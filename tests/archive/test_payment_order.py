@@ -42,7 +42,7 @@ class Store:
 
 
 def file_rows(payments: Schedule, *, is_per_interval: bool) -> pd.DataFrame:
-    """Return the rows of one file, which states no interval: payments, or rates per 8 hours."""
+    """Return the rows of one file without intervals: payments, or rates per 8 hours."""
     rates = [paid * 1e4 * (1.0 if is_per_interval else 8.0 / hours) for _, hours, paid in payments]
     frame = pd.DataFrame(
         {

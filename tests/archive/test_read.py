@@ -1,4 +1,4 @@
-"""Reads: the window, the filters, the newest rows, and what is there."""
+"""Reads: windows, filters, newest rows and catalogue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_windows_symbols_and_venues_are_chosen(archive: Archive) -> None:
 def test_every_filter_gives_what_a_plain_filter_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int
 ) -> None:
-    """Row groups that are ruled out by their statistics never hold a row that is requested."""
+    """Row groups that are excluded by their statistics never contain a requested row."""
     monkeypatch.setattr("derivdata.sources.archive.schemas.GROUP_ROWS", rows_per_group)
     frame = rates(["A", "B", "Bé", "ZZ", "千"], ["binance", "okx", "zo"], hours=60)
     archive = open_archive(tmp_path)

@@ -1,4 +1,4 @@
-"""Recorded data through an archive, against the files as they are read by eye (docs/real-data.md)."""
+"""Recorded data through an archive, against values read by eye in the files (docs/real-data.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_every_row_of_every_file_is_there(archive: Archive) -> None:
 
 
 def test_every_venue_settles_on_its_own_grid(archive: Archive) -> None:
-    """The zones are right: kucoin alone is four hours off; huobi paid late seven times, by its file."""
+    """Time zones are right: only kucoin is four hours off; huobi paid late seven times, according to its
+    file.
+    """
     rows = archive.read("funding_settlements", *EVER)
     first = rows["exchange"].map({"kucoin": 4}).astype(float).fillna(0.0)
     hours = rows["time"].dt.round("min").dt.hour

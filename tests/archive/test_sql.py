@@ -22,7 +22,7 @@ FUNDING = "funding_history"
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two months, a correction whose old rows are kept in a file of their own, and a missing rate."""
+    """Two months, a correction whose old rows are in a separate file, and a missing rate."""
     archive = open_archive(tmp_path_factory.mktemp("filled") / "derivs")
     frame = rates(hours=72)
     frame.loc[5, "rate_bps_8h"] = np.nan
@@ -127,7 +127,7 @@ def test_nothing_else_is_read_and_nothing_is_written(archive: Archive, tmp_path:
 
 
 def test_only_the_files_that_count_are_behind_the_door(archive: Archive) -> None:
-    """The rows that a correction took out lie in a file of their own, and cannot be asked for."""
+    """Rows removed by a correction are in a separate file and cannot be queried."""
     removed = archive._manifest().corrections[0].removed[0]
     with pytest.raises(ValueError, match="query: "):
         archive.sql(f"SELECT * FROM read_parquet('derivdata://0000000000000000/{removed.path}')")

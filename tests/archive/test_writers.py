@@ -1,4 +1,4 @@
-"""Writers that are killed, stopped, many at once, or out of disk: the old state or the new, nothing lost."""
+"""Writers that are killed, stopped, concurrent or out of disk: the old state or the new, nothing lost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> C
 def test_what_a_killed_writer_left_is_swept_although_the_next_is_killed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
-    """The second ends while it writes its notes, in which it takes over those of the first."""
+    """The second writer is killed while it writes its journal, which includes the entries of the first."""
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
     left = f"funding_history/2026-01/{'0' * 32}.parquet"

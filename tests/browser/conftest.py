@@ -29,7 +29,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Open an address and return the page; its console must stay silent."""
+    """Open an address and return the page; fail if its console has messages."""
     contexts, errors = [], []
 
     def open_page(address: str, *, width: int = 1200, dark: bool = False) -> Any:

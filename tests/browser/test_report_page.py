@@ -1,4 +1,4 @@
-"""The report as a reader sees it: in a browser, on a screen and on a phone, in light and in dark."""
+"""The report in a browser, on a screen and on a phone, in light and in dark mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import known_archive
 
 @pytest.fixture(scope="module")
 def address(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A small report: funding and positions of an archive whose numbers are known."""
+    """Serve a small report: funding and positions of an archive with known numbers."""
     folder: Path = tmp_path_factory.mktemp("page")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
@@ -29,7 +29,7 @@ def address(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 A4 = {"width": 688, "height": 1016}
-"""What the margins leave of a page of A4, in pixels of 1/96 inch."""
+"""Printable area of an A4 page, in pixels of 1/96 inch."""
 
 PRINTED = """() => [...document.querySelectorAll("figure, .answer, tr, thead")].map((node) => ({
   kind: node.localName,

@@ -20,7 +20,7 @@ from tests.support import known_archive
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The page of the archive whose numbers are known, three hours after its last row of funding."""
+    """Serve the status page of the archive with known numbers, three hours after its last funding row."""
     folder: Path = tmp_path_factory.mktemp("status")
     path = known_archive.write(folder / "archive")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A service whose answers a test can change, and its bundle's path."""
+"""A service whose responses a test can change, and its bundle's path."""
 
 from __future__ import annotations
 

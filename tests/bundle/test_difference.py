@@ -1,4 +1,4 @@
-"""Which answers two recordings do not share, and which rows of their tables."""
+"""Differences of two recordings: responses, and rows of their tables."""
 
 from __future__ import annotations
 

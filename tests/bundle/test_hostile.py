@@ -1,4 +1,4 @@
-"""A damaged, truncated or hostile bundle is refused by name; a killed recording leaves a whole one."""
+"""A damaged, truncated or hostile bundle raises a named error; a killed recording leaves a valid one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a recording that is under way: read like the bundle that it becomes, cheap to add to."""
+"""The file of an active recording: read like the finished bundle, with cheap appends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOON = pd.Timestamp("2026-06-30T12:00:00Z")
 
 @pytest.fixture
 def killed(service: Service, path: Path, tmp_path: Path) -> Path:
-    """A recording of three answers as a killed process leaves it."""
+    """Return a recording of three responses as a killed process leaves it."""
     recording = bundle.record(path, about={"n": 3})
     for n in range(3):
         transport.raw(f"/x/{n}")
@@ -96,7 +96,7 @@ def test_zeros_and_a_length_past_the_end_are_an_error_where_frames_follow(
 def test_one_more_answer_costs_that_answer_alone(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted in bytes, of which there are as many after two hundred answers as after one."""
+    """Counted in bytes: the same number after two hundred responses as after one."""
     written: list[int] = []
     write = os.write
 

@@ -334,7 +334,7 @@ def test_a_bundle_is_replaced_and_a_recording_is_not_pickled(service: Service, p
 def test_a_full_disk_leaves_what_was_there(
     written: int, service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where half a frame still found room."""
+    """Also if the disk has room for half a frame."""
     write = os.write
 
     def full(file: int, data: memoryview) -> int:
@@ -421,7 +421,7 @@ def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
 
 
 def test_an_answer_that_was_refused_is_recorded_and_refused_again(service: Service, path: Path) -> None:
-    """A recording is what the source said: a replay fails where the run failed, and goes on where it did."""
+    """A recording stores failures: a replay fails and continues at the same calls as the run."""
     service.extra["unit"] = "percent"
     with bundle.record(path):
         with pytest.raises(errors.SchemaError, match="the response has 'percent'"):

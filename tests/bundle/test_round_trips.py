@@ -19,7 +19,7 @@ Market = tuple[Path, dict[str, Any]]
 
 SAVED = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]
 ELSEWHERE = {"oi_sparklines", *(f"options_{name}_history" for name in ("atm", "overview", "surface"))}
-"""Of a response that is another table's too, of parts of responses, and surfaces."""
+"""Responses of another table, parts of responses, and surfaces."""
 
 
 def fetched() -> dict[str, Any]:
@@ -30,7 +30,7 @@ def fetched() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def market(tmp_path_factory: pytest.TempPathFactory) -> Market:
-    """A folder with a recording of the sample and one of nothing, and what was fetched meanwhile."""
+    """Return a folder with a recording of the sample and an empty one, and the data fetched meanwhile."""
     folder = tmp_path_factory.mktemp("market")
     dd.connect("sample", cache="off")
     with bundle.record(folder / "empty.ddz"):

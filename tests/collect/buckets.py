@@ -66,7 +66,7 @@ class Bucket:
     asked
         The paths that were requested, without lists.
     broken
-        Paths that are answered with a status, and after how many requests the host goes silent.
+        Paths with an error status, and the number of requests after which the host stops responding.
     """
 
     def __init__(self, page: int = 7) -> None:
@@ -131,7 +131,7 @@ class Bucket:
 
 
 def connect(bucket: Bucket, patch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Let every host of files answer from this bucket, and return the addresses."""
+    """Route every file host to this bucket, and return the addresses."""
 
     class Session:
         def send(self, method: str, url: str, params: Mapping[str, str], **_: Any) -> KeylessReply:
@@ -139,7 +139,7 @@ def connect(bucket: Bucket, patch: pytest.MonkeyPatch) -> dict[str, str]:
             return bucket.answer(path, params)
 
         def close(self) -> None:
-            """There is nothing to close."""
+            """Do nothing; requests needs the method."""
 
     patch.setattr("os.fsync", lambda handle: None)
     patch.setattr("derivdata.sources.collect.venue_files.KeylessSession", Session)

@@ -1,7 +1,7 @@
 """Option chains of the fake venues: one surface without arbitrage, in four shapes.
 
-The total variance is that of Gatheral and Jacquier's SSVI with the power law 0.5, whose parameters allow
-neither butterflies nor calendars.
+Total variance follows Gatheral and Jacquier's SSVI with power 0.5, with parameters free of butterflies and
+calendars.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Option(NamedTuple):
 
 
 def options(second: int) -> list[Option]:
-    """All options that have not expired: those of some Fridays, 08:00 UTC."""
+    """Return all options that have not expired: some Fridays, 08:00 UTC."""
     friday = (second // DAY - 1) // 7 * 7 + 1  # 1970-01-02 was one
     first = friday * DAY + 8 * 3600
     first += 7 * DAY if first <= second else 0
@@ -94,7 +94,7 @@ def chain(exchange: str, place: str, params: Row, ms: int) -> Any:
 
 
 def _ticks(price: float, tick: float, rounding: Callable[[float], int]) -> float | None:
-    """A quote in whole ticks; None where that is nothing."""
+    """Return a quote in whole ticks; None if it rounds to zero."""
     ticks = rounding(price / tick + (-1e-9 if rounding is math.ceil else 1e-9))
     return round(ticks * tick, 10) or None
 

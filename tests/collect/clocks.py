@@ -1,4 +1,4 @@
-"""Clocks for tests: one advances only by waits, the other runs for many threads at once."""
+"""Clocks for tests: one advances only through waits, the other serves many threads at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.003
 
 
 class SimulatedClock:
-    """A clock that advances only by waits, which take no time; those of all threads add up."""
+    """A clock that advances only through waits, which return at once; waits of all threads add up."""
 
     def __init__(self, now: str) -> None:
         self._now, self._lock, self._stopped = pd.Timestamp(now, tz="UTC"), threading.Lock(), False
@@ -42,8 +42,8 @@ class SimulatedClock:
 class EventClock:
     """A clock of many threads: it goes on to the next time that one waits for when all wait.
 
-    Threads of collecting are known by their names: of a channel it is that which reads. The thread that made
-    the clock takes part too; others that ran before it, such as a service of other tests, do not.
+    Collecting threads are recognised by their names; of a channel, the reading thread counts. The thread that
+    made the clock takes part too. Threads that ran before it, such as a service of other tests, do not.
     """
 
     def __init__(self, now: pd.Timestamp) -> None:

@@ -18,7 +18,7 @@ from tests.collect.fakes import Fakes, SimulatedClock
 
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> SimulatedClock:
-    """A clock that is at the module's `NOW` and moves by what is waited for."""
+    """Return a clock that starts at the module's `NOW` and advances with waits."""
     return SimulatedClock(getattr(request.module, "NOW", "2026-01-20T10:30:30"))
 
 

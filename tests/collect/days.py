@@ -1,4 +1,4 @@
-"""Hours of collecting on a simulated clock, held to what the fake venues know to have happened."""
+"""Hours of collecting on a simulated clock, compared with the truth of the fake venues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.collect.fakes import PAGE, SYMBOLS, Fakes
 
 TABLES = ("funding_history", "oi_history", "funding_settlements")
 OI_HISTORIES = {"binance": 420, "okx": 60, "gateio": 60}
-"""Seconds after which open interest is there at the latest, of venues that tell it of the past, too."""
+"""Maximum delay of open interest [s] of venues that also publish its past."""
 
 _WHOLE = ("gateio", "huobi", "bitget", "bybit", "mexc", "kucoin", "kraken", "dydx")
 WHOLE = {"funding_history": ("binance", *_WHOLE, "okx", "phemex"), "oi_history": _WHOLE}
@@ -30,9 +30,9 @@ _FAULTS: dict[str, tuple[str, Any]] = {
     "huobi": ("/swap-api/", _DOWN),
     "bitmex": ("", _DOWN),
 }
-"""By venue, the beginning of a path and what is answered."""
+"""By venue, the start of a path and the response."""
 _LIMITS = {"kucoin": (429, {"Retry-After": "3"}, {}), "kraken": (429, {}, {})}
-"""What each third request is answered."""
+"""Responses to each third request."""
 
 
 def _odd(body: Any) -> Any:
@@ -70,15 +70,15 @@ _SPOILED: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("backpack", "/"): _half,
     ("phemex", "/md/v3/ticker/24hr/all"): lambda body: body | {"result": []},
 }
-"""By venue, and what is in its path and parameters."""
+"""By venue, text of the path and the parameters."""
 TROUBLES = [*dict.fromkeys([*_FAULTS, *_LIMITS, *(name for name, _ in _SPOILED), "deribit"])]
-"""Venues with a trouble of their own, deribit a clock 90 s ahead, next to a contract that all delist."""
+"""Venues with one fault each, deribit with a clock 90 s ahead, and a contract that all venues delist."""
 
 
 class Hostile(Fakes):
     """Venues that misbehave, each in its own way, from `first` until `over`.
 
-    Each response about now goes on to tell of OLD, delisted in the middle of that time.
+    Responses about the current state still include OLD, which is delisted in the middle of the window.
     """
 
     first = over = pd.Timestamp(0, tz="UTC")
@@ -191,7 +191,7 @@ def hold_open_interest(
 def answered_minutes(
     archive: Archive, table: str, exchange: str, first: pd.Timestamp, end: pd.Timestamp
 ) -> set[pd.Timestamp]:
-    """Return the minutes for which the ledger says that a venue answered about all contracts."""
+    """Return the minutes for which the ledger has a response of a venue about all contracts."""
     asked = archive.requests()
     asked = asked[(asked["table"] == table) & (asked["exchange"] == exchange) & asked["answered"]]
     windows = asked.loc[asked["symbol"].isna(), ["start", "end"]].itertuples(index=False)
@@ -210,7 +210,7 @@ def hold_minutes(
     end: pd.Timestamp,
     symbols: Sequence[str] = SYMBOLS,
 ) -> int:
-    """Hold sampled rates to the ledger: a row of each contract in each answered minute, and no other."""
+    """Compare sampled rates with the ledger: one row of each contract in each covered minute only."""
     rows = archive.read("funding_history", first, end)
     count = 0
     for exchange in venues:

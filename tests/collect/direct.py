@@ -1,4 +1,4 @@
-"""Fake venues without sockets: requests of a session are answered in this process."""
+"""Fake venues without sockets: requests of a session are served in this process."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class DirectSession:
         return KeylessReply(answer.status, answer.headers, answer.body)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing; requests needs the method."""
 
 
 def connect_directly(fakes: Fakes, clock: Clock, patch: pytest.MonkeyPatch) -> None:
-    """Let every session with a venue ask these fakes, without sockets; no write waits for the disk.
+    """Connect every venue session to these fakes without sockets; disable fsync.
 
     An archive waits for it so that a power cut loses nothing, which no test of collecting makes.
     """

@@ -1,7 +1,7 @@
 """The venues on one port, written from the specification of their APIs and not from the adapters.
 
-Each answers below its own slug: ``http://127.0.0.1:port/binance/fapi/v1/fundingRate``. What they tell is one
-truth (`Truth`), in as many shapes, units and ways of paging.
+Each venue has a slug in the path: ``http://127.0.0.1:port/binance/fapi/v1/fundingRate``. All serve the same
+truth (`Truth`), in their formats, units and paging.
 """
 
 from __future__ import annotations
@@ -54,37 +54,37 @@ class Answer(NamedTuple):
 
 
 class Fakes:
-    """The server; use it as a context. `answer` gives the same answers without sockets.
+    """The server, a context manager. `answer` gives the same responses without sockets.
 
     Attributes
     ----------
     faults
-        By venue, what is to be answered next instead: None (nothing is wrong), ``"drop"``, ``"silence"`` (of
-        10 s, without sockets), ``"reset"``, ``"cut"``, ``"page"`` (a page of HTML with status 200), a
-        (status, headers, body), or a body.
+        By venue, the next response instead: None (no fault), ``"drop"``, ``"silence"`` (of 10 s, without
+        sockets), ``"reset"``, ``"cut"``, ``"page"`` (a page of HTML with status 200), a (status, headers,
+        body), or a body.
     random_faults
         The part of each venue's requests that fail, each in a way of its venue: the same ones in every run.
     held, delays
         What to wait for before a response, and how long one takes [s, without sockets], by the beginning of
         venue and path.
     skew, skews
-        How far the venues' clocks are ahead; those of some, in what they say of their rows too.
+        Offsets of the venues' clocks; for some venues also in the rows.
     listed_after
         How long after a payment some venues list it.
     refusals
-        What is answered instead, always, by the beginning of venue and path: (status, headers, body).
+        Permanent replacement responses, by the start of venue and path: (status, headers, body).
     altered
         What makes another body, or status and body, of the parameters and the body, by the end of the path.
     delisted, delisted_at
-        Whether bulk answers go on to tell of OLD, which was delisted, and until when it trades.
+        Whether bulk responses still include OLD, which was delisted, and until when it trades.
     outages
         By venue, when it is down for maintenance.
     out_of_reach
         Venues at whose address no one listens.
     symbols
-        Bases of the contracts that bulk answers tell of; histories are of BTC and ETH.
+        Bases of the contracts in bulk responses; histories cover BTC and ETH.
     extras
-        Whether they tell of pre-market and test symbols too, and omit fields of one contract.
+        Whether pre-market and test symbols are included, and fields of one contract omitted.
     chains
         Whether deribit, bybit and binance list options; okx always has three.
     """
@@ -131,7 +131,7 @@ class Fakes:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where each venue answers; sessions without sockets need no server."""
+        """Return the address of each venue; sessions without sockets need no server."""
         host = "venues.test" if self._server is None else f"127.0.0.1:{self._server.server_port}"
         nobody = "http://127.0.0.1:9"
         return {n: nobody if n in self.out_of_reach else f"http://{host}/{n}" for n in (*VENUES, *DEXES)}
@@ -165,12 +165,12 @@ class Fakes:
         return [(s, self.truth.oi_at(s, second)) for s in self.symbols]
 
     def answer(self, exchange: str, place: str, params: dict[str, Any], *, encoded: bool = False) -> Answer:
-        """Answer a request, by its venue, the path below it, and its parameters; `encoded` is for gzip.
+        """Respond to a request by venue, path and parameters; `encoded` enables gzip.
 
         Raises
         ------
         Dropped
-            Nothing is answered.
+            No response is sent.
         """
         params = _flat(params)
         self._of.exchange = exchange
@@ -380,7 +380,7 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _none(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
-    """Answer nothing next to lists, books and payments."""
+    """Return an empty response for endpoints other than lists, books and payments."""
     raise KeyError(place)
 
 

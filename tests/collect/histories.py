@@ -47,7 +47,7 @@ def history(fakes: Any, exchange: str, place: str, params: Row) -> Any:
 
 
 def _listed(fakes: Any, exchange: str, shape: Row, params: Row) -> list[Row]:
-    """Return what the venue lists by now of the contract that is requested, with what a row may name."""
+    """Return the venue's rows so far of the requested contract, with the optional columns."""
     name = str(params[shape.get("symbol", "symbol")]).rpartition(":")[2]
     cut = shape.get("cut", 0)
     if not name.endswith(shape.get("ends", "")):
@@ -102,7 +102,7 @@ def _states(fakes: Any, shape: Row, params: Row, symbol: str) -> list[Row]:
 
 
 def _page(fakes: Any, shape: Row, params: Row, rows: list[Row]) -> tuple[list[Row], Row]:
-    """Return the rows of a page, and what the body says of the others."""
+    """Return the rows of a page, and the paging fields of the body."""
     unit = shape.get("unit", 1)
     name, usual, most = shape.get("limit", ("", 10**6, 10**6))
     limit = min(int(params.get(name, usual)), most)

@@ -12,7 +12,7 @@ from tests.collect.truth import HOUR, T0
 Row = dict[str, Any]
 KINDS = ("accounts", "top_accounts", "top_positions")
 MARK = 50_000.0
-"""USD at which the venues that tell volumes of takers in coins mark every contract."""
+"""Mark price [USD] of every contract on venues that publish taker volumes in coins."""
 
 
 def long_share(symbol: str, kind: str, second: int) -> float:
@@ -209,7 +209,7 @@ def _deliveries(_: str, params: Row, now: int) -> Any:
 
 
 def _delivered_days(_: str, params: Row, now: int) -> Any:
-    """Deliveries of a pair, all at once, stamped with the day or 08:00 of it."""
+    """Return all deliveries of a pair, stamped with the day or 08:00 of it."""
     days = [day for day in range(T0 // 86400 - 30, now // 86400 + 1) if day * 86400 + 8 * HOUR <= now]
     return [
         {"deliveryTime": 1000 * (d * 86400 + d % 2 * 8 * HOUR), "deliveryPrice": delivered(d)} for d in days

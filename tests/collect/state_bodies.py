@@ -201,7 +201,7 @@ _EXTRAS: dict[str, list[Row]] = _SHAPES.pop("extras")
 _ABSENT: dict[str, list[str]] = _SHAPES.pop("absent")
 """By venue and path: fields that only some contracts have, or that a venue dropped for a while."""
 _OLD: dict[str, Row] = _SHAPES.pop("delisted")
-"""By venue and path: what sets the row of OLD, which was delisted, apart from one that trades."""
+"""By venue and path: the fields that mark OLD as delisted."""
 
 
 _NAMED = {
@@ -212,7 +212,7 @@ _NAMED = {
     "ethereal /product/market-price": "productIds",
     "ethereal /funding/projected-rate": "productIds",
 }
-"""Answers about the contracts that a request names, and the parameter that does."""
+"""Responses about the contracts that a request names, and the name of the parameter."""
 
 
 _NAMES = {"symbol", "baseAsset", "baseCoin", "instId", "ctValCcy", "uly", "name", "instrument_name"}

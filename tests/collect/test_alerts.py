@@ -1,4 +1,4 @@
-"""Alerts: rules that hold for an archive, signed posts, and a missing receiver."""
+"""Alerts: rules that apply to an archive, signed posts, and a missing receiver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRET = "only the receiver knows"
 
 
 class Receiver:
-    """A web server of the user's: it keeps what is posted, and refuses the first `failures` with a status."""
+    """The user's web server: stores posts and rejects the first `failures` of them with a status."""
 
     def __init__(self, failures: int = 0, status: int = 503) -> None:
         self.posted: list[tuple[dict[str, str], bytes]] = []

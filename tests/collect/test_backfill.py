@@ -1,4 +1,4 @@
-"""A month of history of all venues, held to what the fake venues know to have happened."""
+"""A month of history of all venues, compared with the truth of the fake venues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WITHOUT_PAST = ("paradex", "coinbase", "variational")
 SETTLING = [name for name in VENUES if name not in (*_WITHOUT_PAST, *DEXES)]  # no fake plays the dexes
 UNCONFIRMED = ("kraken", "nado")
 _REACH = {"ethereal": "2026-01-02T01:00"}
-"""Where the past of a venue begins that answers about the last 30 days alone."""
+"""Start of the history of a venue that serves only the last 30 days."""
 
 
 @pytest.mark.parametrize("exchange", SETTLING)
@@ -104,7 +104,7 @@ def test_a_row_that_fails_costs_its_page_alone_and_is_requested_again(fill, arch
 
 
 def test_a_history_waits_for_the_end_of_a_ban(fill: Any, fakes: Fakes, clock: Any) -> None:
-    """Half an hour, which Binance states in its text."""
+    """Half an hour, given in the text of Binance's response."""
     since = clock.utc()
     until = int((since + pd.Timedelta(30, "min")).timestamp() * 1000)
     ban = {"code": -1003, "msg": f"Way too many requests; IP banned until {until}."}
@@ -198,7 +198,7 @@ def test_past_prices_are_the_truth_and_candles_are_asked_where_unconfirmed_reque
 
 @pytest.mark.parametrize("venue", ["binance", "bybit", "okx"])
 def test_the_past_of_dated_futures_is_the_mark_next_to_the_index(venue, fill, archive, fakes) -> None:
-    """Of those that are listed: the ledger has no window of them, since others may have expired in it."""
+    """For listed futures only: the ledger has no window of them, since others may have expired in it."""
     fakes.extras, start = True, pd.Timestamp("2026-01-28", tz="UTC")
     assert fill("futures_history", venue, symbols=["BTC"], start=start, unconfirmed=True).failed == []
     rows = archive.read("futures_history", start, MONTH[1])
@@ -212,7 +212,7 @@ def test_the_past_of_dated_futures_is_the_mark_next_to_the_index(venue, fill, ar
 
 
 def test_paradex_has_a_row_of_its_rate_for_every_minute(fill: Any, archive: Archive) -> None:
-    """Of rows five seconds apart the newest of each minute; a fraction of 8 hours is 10,000 bps."""
+    """Of rows five seconds apart, the newest of each minute; a fraction of 8 hours is 10,000 bps."""
     start = MONTH[1] - pd.Timedelta(1, "h")
     assert fill("funding_history", "paradex", symbols=["BTC"], start=start).failed == []
     rows = archive.read("funding_history", start, MONTH[1])

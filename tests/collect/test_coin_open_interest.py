@@ -23,7 +23,7 @@ MINUTE = pd.Timedelta(1, "min")
 def _with_usdc(_: dict[str, Any], body: Any) -> Any:
     """Add BTC-USDC-SWAP to a list of OKX: 2 million USD of open interest.
 
-    The coins of the coin-margined contracts are made those of their 5,000 USD.
+    The coins of the coin-margined contracts are set to the equivalent of their 5,000 USD.
     """
     changed = copy.deepcopy(body)
     for row in changed["data"]:

@@ -103,7 +103,7 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
 def test_a_poll_that_hangs_is_entered_as_not_answered_from_ten_minutes_on(
     made, archive, clock, monkeypatch
 ) -> None:
-    """Else a venue whose thread hangs would look like one that is no longer collected."""
+    """Otherwise a venue whose thread hangs would look like one that is no longer collected."""
     collector, began = made("okx", names=["funding_history"]), clock.utc()
     monkeypatch.setattr(clock, "receive", lambda source, seconds: None)
     monkeypatch.setattr(collector, "_poll", lambda name: None)
@@ -177,7 +177,7 @@ def test_an_older_answer_lends_its_volume_but_not_its_price(made, archive, fakes
 def test_a_poll_of_all_venues_is_the_truth_and_leaves_out_what_is_none_to_collect(
     made, archive, fakes
 ) -> None:
-    """Inverse and delisted contracts are next to forty, whose last lacks what a venue may omit."""
+    """Inverse and delisted contracts are next to forty others, the last without the optional fields."""
     fakes.symbols, fakes.extras = (*SYMBOLS, *(f"C{number:02}" for number in range(38))), True
     fakes.delisted = True
     tables = ["funding_history", "oi_history", "markets_symbol_exchanges", "futures_history"]
@@ -224,7 +224,7 @@ def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_a
 
 
 def test_a_contract_of_another_market_does_not_replace_one_that_failed(made, archive, fakes, clock) -> None:
-    """The coin-margined contract of the fakes pays 9 bps, the one of USDT 1."""
+    """The coin-margined contract of the fakes pays 9 bps, the USDT contract 1."""
     collector = made("binance", names=["funding_history"])
     collector.once()
     fakes.refusals["binance/fapi/v1/premiumIndex"] = DOWN
@@ -365,7 +365,7 @@ def test_open_interest_that_jumps_by_a_unit_is_left_out_and_the_rest_is_written(
 
 
 def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(made, archive, fakes, clock) -> None:
-    """The venue goes on telling its last minute; the others move, so the list is looked at."""
+    """The venue still serves the contract's last minute; the others change, so the list is requested."""
     names = [f"C{number}" for number in range(4)]
     minute = {"now": 0}
     listed = {"contractType": "PERPETUAL", "quoteAsset": "USDT"}
@@ -396,7 +396,7 @@ def test_a_contract_delisted_within_the_hour_ends_with_its_last_row(made, archiv
 
 
 def _rates_of_cryptocom(fakes: Fakes, lost: set[str]) -> list[tuple[str, pd.Timestamp]]:
-    """Refuse the hourly rates of some contracts, a request each; return what is requested, and when."""
+    """Fail the hourly rates of some contracts, one request each, and return the requests with their times."""
     asked: list[tuple[str, pd.Timestamp]] = []
 
     def refusing(params: dict[str, Any], body: Any) -> Any:

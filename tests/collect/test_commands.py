@@ -1,4 +1,4 @@
-"""The commands that ask venues, and what they say of an archive; against the fake venues where they ask."""
+"""Commands that request venues, and their output about an archive, against the fake venues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.collect.fakes import Fakes, SimulatedClock
 
 @pytest.fixture
 def commands(fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands ask the fake venues, by their clock, and `check` asks dydx."""
+    """Connect the commands to the fake venues and their clock; `check` requests dydx."""
     monkeypatch.setattr(clock, "stop_on", lambda signals: None, raising=False)
     monkeypatch.setattr("derivdata.sources.collect.session.MachineClock", lambda: clock)
     monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
@@ -67,7 +67,7 @@ COVERED = {
     ("binance", "funding_history"): {"limit": "10 a second"},
     ("binance", "funding_settlements"): {"limit": "0.42 a second"},
 }  # fmt: skip
-"""What the table of venues says, by venue and table."""
+"""Output of the table of venues, by venue and table."""
 
 
 def test_coverage_of_venues() -> None:
@@ -108,7 +108,7 @@ def test_status_says_what_was_collected_and_what_failed(made, fakes, clock, arch
 
 
 def test_status_stands_behind_an_alarm(tmp_path, monkeypatch, capsys) -> None:
-    """Answers end at 10:31 and are seven and a half minutes old."""
+    """Responses end at 10:31 and are seven and a half minutes old."""
     archive, at = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20T10:30Z").as_unit("us")
     asked = [LedgerEntry("okx", None, at, at + pd.Timedelta(1, "min"))]
     rates = TABLES["funding_history"].empty()
@@ -203,7 +203,7 @@ def test_collecting_goes_on_in_a_quiet_market_where_venues_answer_without_rows(m
 
 
 def test_a_check_of_venues_at_one_address_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hyperliquid and a market at its address: a second that one spends, the other waits for."""
+    """Hyperliquid and a market at its address: the waits of one count for the other."""
     monkeypatch.setattr("derivdata.sources.collect.session.keep_checks", lambda *_: None)
     found: list[list[VenueSession]] = []
 
@@ -293,7 +293,7 @@ def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
 def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
     lost, commands, fakes, tmp_path, capsys
 ) -> None:
-    """A dead venue is not asked for histories as well, which would take minutes of waiting."""
+    """Histories of a dead venue are not requested, which would take minutes of waiting."""
     fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
     to = ["--to", str(tmp_path / "market"), "--venues", "okx", "bybit", "--symbols", "BTC"]
     code = main(["collect", *to, "--once", "--tables", "funding_history"])

@@ -72,7 +72,7 @@ def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: Si
 
 
 def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
-    """Okx answers no one; a read of both waits for it, and what it asked of bybit is there already."""
+    """Okx does not respond; a read of both waits for it, while bybit's data is already stored."""
     store = read_through.open_venues(None, ["bybit", "okx"])
     window = [pd.Timestamp(day, tz="UTC") for day in ("2026-01-12", "2026-01-15")]
 
@@ -127,7 +127,7 @@ def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(fakes, clock) 
 
 
 def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clock: SimulatedClock) -> None:
-    """As without a network: an empty table would say that no one pays funding."""
+    """As without a network: an empty table would mean that no venue pays funding."""
     fakes.refusals = {"bybit": (503, {}, {})}
     dd.connect("venues", venues=["bybit"])
     with pytest.warns(DataNotice, match="503"), pytest.raises(NotFound, match="holds no funding_history"):
@@ -166,7 +166,7 @@ def test_a_window_before_the_first_poll_names_what_has_the_past(fakes: Fakes) ->
 
 
 def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(fakes: Fakes) -> None:
-    """Each history is requested in a session of its own; the venue counts all of them together."""
+    """Each history has a separate session; the venue counts all requests together."""
     dd.connect("venues", venues=["bybit"])
     dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     listed, polled = _asked(fakes, "instruments-info"), len(fakes.log)
@@ -213,7 +213,7 @@ def test_options_of_the_venues_are_refused_for_other_sources() -> None:
 
 
 class Held:
-    """A function that, once `holding`, says that it was called and waits before it goes on."""
+    """A function that, once `holding`, signals its call and waits before it continues."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function, self.holding = function, False
@@ -306,7 +306,7 @@ def test_venues_whose_open_interest_is_not_polled_are_named_once(fakes: Fakes) -
 
 
 def test_prices_are_those_of_polls_and_of_histories(fakes: Fakes) -> None:
-    """Gate reports its mark next to its open interest; bybit's past mark is missing, and a notice says so."""
+    """Gate reports its mark next to its open interest; bybit's past mark is missing, with a notice."""
     dd.connect("venues", venues=["gateio", "bybit"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)

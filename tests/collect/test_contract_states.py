@@ -30,7 +30,7 @@ from tests.collect.fakes import Fakes
 
 NOW, MINUTE = "2026-01-20T10:30:00", pd.Timedelta(1, "min")
 COINS = {f"S{number:02}": 100.0 + number for number in range(23)}
-"""Of each of 23 symbols; the volume grows with the number."""
+"""One of 23 symbols each; the volume grows with the number."""
 MARK = 50.0
 
 
@@ -243,7 +243,7 @@ def _hours(polls: list[tuple[pd.Timedelta, int]], ahead: pd.Timedelta) -> list[f
 def test_the_interval_is_the_time_between_two_payments_whatever_our_clock_shows(
     polls, wanted, seconds
 ) -> None:
-    """A clock that differs by up to a minute is collected with; payments are made by the venue's."""
+    """A clock off by up to a minute is accepted; payments follow the venue's clock."""
     assert _hours(polls, pd.Timedelta(seconds, "s")) == wanted
 
 

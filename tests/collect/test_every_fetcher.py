@@ -1,4 +1,4 @@
-"""Every fetcher on the venues: its table of what was collected, or an error that names the table it lacks."""
+"""Every fetcher on collected venue data: its table, or an error that names the missing table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "prices.history": (("BTC", "2h"), {"kind": "mark", "resolution": None}),
     "volume.taker": (("BTC", *DAY), {}),
 }
-"""Fetchers whose tables venues fill when they are polled and asked for their histories."""
+"""Fetchers whose tables are filled by polls and histories of venues."""
 
 LACKING = {
     "volume_history": "volume.exchange_totals volume.history volume.oi_ratio volume.top_symbols",
@@ -71,7 +71,7 @@ LACKING = {
     "hip4_oi": "hip4.oi_eod",
     "builders_history": "builders.dashboard",
 }
-"""Tables that no venue tells of, which the errors name, and their fetchers."""
+"""Tables that no venue provides, as named by the errors, and their fetchers."""
 
 BY_COLLECTING: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "liquidations.events": ((), {"since": "1h"}, "liquidations_fills"),
@@ -83,7 +83,7 @@ BY_COLLECTING: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
 """Fetchers whose table fills while something collects: liquidations, books, the chain of each full hour."""
 
 LISTS = {"funding.metadata", "markets.exchanges", "oi.exchanges", "oi.sparklines", "liquidations.poll"}
-"""Lists of what there is, and the feed."""
+"""Lists of symbols and venues, and the feed."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Bulk files of venues: planned, fetched, verified, read, and what is missing or was corrected."""
+"""Bulk files of venues: planned, fetched, verified and read; missing and corrected files."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_dated_futures_have_the_index_of_their_hours_and_expired_ones_are_found(
 
 
 def test_bvol_is_the_last_value_of_each_hour_at_its_end(run: Any, bucket: Bucket, archive: Archive) -> None:
-    """A row a second, of which these are some; by hand: 40.5 is the last of the first hour."""
+    """Excerpt of one row per second; by hand: 40.5 is the last of the first hour."""
     first = pd.Timestamp("2026-07-01", tz="UTC")
     stamps = [first + pd.Timedelta(h, "h") + pd.Timedelta(s, "s") for h in range(24) for s in (0, 1800, 3599)]
     rows = [
@@ -347,7 +347,7 @@ def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(run, bucket
 
 
 def test_a_rewritten_file_replaces_no_payment_that_a_request_gave(run, bucket, archive) -> None:
-    """The file lacks one that requests answered; one of the next month is not the file's either."""
+    """The file lacks a payment that a request returned; a payment of the next month is outside the file."""
     month = f"{UM}/monthly/fundingRate/BTCUSDT/BTCUSDT-fundingRate-2021-01.zip"
     first = 1609459200000  # 2021-01-01
     bucket.put_zip(month, f"{first},8,0.0001\n{first + 8 * 3_600_000},8,0.0002\n")

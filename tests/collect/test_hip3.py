@@ -18,7 +18,7 @@ from tests.venues.test_hip3 import contexts
 NOW = "2026-01-20T10:30:00"
 DAY = ("2026-01-20", "2026-01-21")
 COINS = {"flx": ["flx:GOLD", "flx:OIL"], "mkts": ["mkts:BTC"], "xyz": ["xyz:GOLD"]}
-"""Contracts of two dexes without a slug, and of one that is the venue tradexyz."""
+"""Contracts of two dexes without a slug, and of the dex that is the venue tradexyz."""
 
 
 @pytest.fixture

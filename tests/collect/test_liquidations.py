@@ -1,4 +1,4 @@
-"""Liquidations and books by request and by stream, held to what the fake venues know to have happened."""
+"""Liquidations and books by request and by stream, compared with the truth of the fake venues."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _pushed(events: list[tuple[str, lists.Event]], late_ms: int = 0) -> pd.DataF
 
 
 def _hold(archive: Archive, start: pd.Timestamp, end: pd.Timestamp) -> None:
-    """Hold what is stored to the truth: each event once, by whichever path."""
+    """Compare stored rows with the truth: each event once, from either path."""
     rows = archive.read(TABLE, start, end)
     found = sorted(zip(rows["symbol"], rows["side"], rows["quantity"].round(6), strict=True))
     truth = sorted((s, "long" if e.is_long else "short", float(e.coins)) for s, e in _events(start, end))
@@ -181,7 +181,7 @@ def _hold(archive: Archive, start: pd.Timestamp, end: pd.Timestamp) -> None:
 
 
 def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(fill: Any, archive: Archive) -> None:
-    """The stream's clock is 400 ms ahead of the window's: rows of both its edges lie in the gap."""
+    """The stream's clock is 400 ms ahead of the window's, so rows at both edges are in the gap."""
     before = _events(START, START + pd.Timedelta(40, "min"))
     after = _events(START + pd.Timedelta(80, "min"), END)
     gap = Window(
@@ -198,7 +198,7 @@ def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(fill: A
 
 
 def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(fill, archive) -> None:
-    """The list cuts its time to the second, which lies before the gap."""
+    """The list truncates its time to the second, which is before the gap."""
     events = _events(START, END)
     single = next(one[1] for one in events if one[1].ms % 1000 > 200 and events.count(one) == 1)
     gap = pd.Timestamp(single.ms - 100, unit="ms", tz="UTC")

@@ -1,4 +1,4 @@
-"""`dd.live` against the fake venues: rows as they come, windows that were answered, and gaps."""
+"""`dd.live` against the fake venues: rows as they arrive, covered windows, and gaps."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _of(updates: list[Any], table: str) -> pd.DataFrame:
 
 
 def test_rows_come_with_their_windows_and_break_leaves_no_thread(fakes, clock, monkeypatch) -> None:
-    """MEXC refuses this address: a notice, once, and a gap in each minute; the others go on."""
+    """MEXC blocks this address: one notice, and a gap in each minute; the others continue."""
     said: list[str] = []
     monkeypatch.setattr(StatusLine, "show", lambda _, text: said.append(text))
     fakes.refusals["mexc"] = (451, {}, {})
@@ -217,7 +217,7 @@ def test_a_channel_of_binary_frames_is_named_and_polled_instead(served: Fakes) -
 
 
 def test_a_liquidation_far_from_the_mark_is_left_out_and_named(served: Fakes) -> None:
-    """Prices are polled for it, though no one asked for them."""
+    """Prices are polled for it, even if not requested."""
     ms = int(time.time() * 1000)
     rows = [{"T": ms, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": price} for price in ("2500", "45000", "1e6")]
     server = Pushing([[{"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": ms, "data": rows}]], 1)
@@ -317,7 +317,7 @@ def test_frames_of_a_channel_become_rows_of_the_whole_state(exchange, name, fram
 
 
 def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_named() -> None:
-    """Of dydx, with six contracts: each in another unit, then one that is thirty times its own value."""
+    """Dydx with six contracts: each in another unit, then one at thirty times its value."""
 
     def frame(*coins: int) -> dict[str, Any]:
         rows = {
@@ -345,7 +345,7 @@ def test_a_channel_in_another_unit_was_not_listened_to_and_an_odd_figure_is_name
 
 
 def test_a_collector_keeps_what_is_pushed_for_a_service_that_grows(served, archive, monkeypatch) -> None:
-    """A second's row is there before the next poll, and the service answers with it."""
+    """A second's row is stored before the next poll, and the service returns it."""
     monkeypatch.setattr("derivdata.sources.collect.collector._PUSHED_SECONDS", 0.1)
     ms, clock = int(time.time() * 1000), MachineClock()
     server = Pushing([[_rate("0.0007", ms)]], 1)
@@ -463,7 +463,7 @@ def test_the_time_until_a_channel_is_connected_is_a_gap_without_a_notice(monkeyp
 
 
 def test_a_sign_of_life_that_comes_late_takes_no_window_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ping of second 10 is answered at 70, when the minute was reported as a gap: the report stays."""
+    """A ping of second 10 gets its pong at 70, after the minute was reported as a gap: the gap remains."""
     drains: list[Any] = [(None, []) for _ in range(120)]
     drains[0], drains[69], drains[119] = (1.0, []), (None, [(0, 10)]), (None, [(10, 120)])
     _, windows = _told(monkeypatch, drains, 1000)

@@ -1,6 +1,6 @@
 """Months of collecting: old rows are removed, a full disk is one line, and a line reports progress.
 
-What the status of an archive says, and the unit and the container of docs/venues.md.
+Output of an archive's status, and the systemd unit and container of docs/venues.md.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ def test_a_venue_that_was_dropped_on_purpose_is_not_late_and_a_dead_collector_is
     ],
 )
 def test_the_page_shows_every_kind_of_ledger(archive, asked, shown) -> None:
-    """None, whole, by symbols, of files, with a hole, never answered, failed at last: unknown is a dash."""
+    """Empty, complete, by symbol, from files, with a hole, never covered, failed last: unknown is a dash."""
     for venue, symbol, first, last, more in asked:
         said = {"file": more} if isinstance(more, LedgerFile) else {"error": more}
         entry = LedgerEntry(venue, symbol, FIRST + first * MINUTE, FIRST + last * MINUTE, **said)

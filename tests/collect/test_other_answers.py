@@ -1,7 +1,7 @@
-"""Well-formed answers of venues about something else: no window of them is entered as answered.
+"""Well-formed venue responses about something else: no window of them is recorded as covered.
 
-One backfill gets each false answer; then the venue is honest, and the next backfill fills what lacked. Honest
-markets that move as few do pass, or are kept as rows that an import takes.
+One backfill gets each false response; then the venue is correct, and the next backfill fills the gap. Correct
+but unusual markets pass, or are stored as rows that an import accepts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAST = int(pd.Timestamp("2026-02-05", tz="UTC").timestamp())
 FUNDING, OI = "funding_settlements", ("oi_history", "openInterestHist")
 
 Lie = Callable[[dict[str, Any], Any], Any]
-"""Makes another body, of the parameters and the honest one."""
+"""Creates a wrong body from the parameters and the correct body."""
 
 
 def about_ether(params: dict[str, Any], body: Any) -> Any:
@@ -83,7 +83,7 @@ def every_second(rows: list[Any]) -> None:
 
 
 def stale(rows: list[Any]) -> None:
-    """A copy of what was requested forty days ago."""
+    """Return a copy of the requested rows, forty days old."""
     for row in rows:
         row["fundingTime"] = row["fundingTime"] - 40 * 86_400_000
 
@@ -333,7 +333,7 @@ def test_an_answer_of_another_day_is_none_about_the_present(days, archive, fakes
 
 
 def test_rows_that_cannot_be_lose_their_venue_and_no_row_of_another(archive, fakes, clock) -> None:
-    """The archive refuses a name with a character that is not shown, and all that comes with it."""
+    """The archive rejects a name with a non-printable character, and the rows that come with it."""
     fakes.altered["fapi/v1/premiumIndex"] = changed(lambda rows: rows[0].update(symbol="BTC\u200bUSDT"))
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses, "symbols": ()}
     collector = Collector(archive, venues=["binance", "bybit"], **where)
@@ -396,7 +396,7 @@ MOVES = {
     "a running rate to the clamp of 2 % in 4 hours within one of them": ("rate", _path(5e-5, 2e-2, 240)),
     "a rate at the clamp that falls to nothing with its payment": ("rate", [2e-2, 1e-5]),
 }
-"""The largest that are known, as figures of a contract at consecutive minutes."""
+"""Largest known changes of a contract's values between consecutive minutes."""
 
 
 @pytest.mark.parametrize("title", MOVES)

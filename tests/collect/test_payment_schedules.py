@@ -53,7 +53,7 @@ def skipping(rows: Schedule, first: int, count: int) -> Schedule:
 
 
 ONE_AN_HOUR = ("grvt", "nado")
-"""Venues whose bodies hold no catch-up: rows between hours are estimates, or there is one an hour."""
+"""Venues whose bodies have no catch-up payments: rows between hours are estimates, or payments are hourly."""
 
 
 class Halt(NamedTuple):
@@ -61,13 +61,13 @@ class Halt(NamedTuple):
 
     listed: Schedule
     rows: list[tuple[int, int, float, int]]
-    """Second, hours that the row pays for, fraction, payments."""
+    """Second, hours that the row covers, fraction, and payments."""
 
 
 def halted(paid: Schedule, first: int, count: int, after: int) -> Halt:
-    """Pay what a halt held back some seconds after the hour of the last payment of it, one each 7 seconds.
+    """Pay the amounts of a halt some seconds after its last hour, one every 7 seconds.
 
-    Within a minute of the hour it is a payment of that hour, else of the next one, with what is due then.
+    Within a minute of the hour it belongs to that hour, otherwise to the next one.
     """
     held = paid[first : first + count]
     hour = held[-1][0]
@@ -100,7 +100,7 @@ def with_gaps_in_phases(paid: Schedule) -> Schedule:
 
 
 def schedules(exchange: str) -> dict[str, tuple[Schedule, Schedule]]:
-    """Return by name what is paid and what the venue lists of it."""
+    """Return by name the payments and the venue's list of them."""
     hours = [1] if exchange in HOURLY else [4, 8]
     result = {}
     for step in hours:

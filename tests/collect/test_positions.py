@@ -96,7 +96,7 @@ def test_the_step_under_way_is_asked_for_again_when_it_is_over(archive, fakes, c
 
 
 def _instants(start: pd.Timestamp, step: str) -> list[int]:
-    """Seconds of a window that lie on a step of the day."""
+    """Return the seconds of a window that are on a step of the day."""
     return [int(time.timestamp()) for time in pd.date_range(start, END, freq=step, inclusive="left")]
 
 

@@ -1,4 +1,6 @@
-"""Histories are refilled next to the minutes: a slow or dead venue holds up neither a minute nor the end."""
+"""Histories are refilled in parallel with the minutes: a slow or dead venue delays neither a minute nor the
+end.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def threads(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def collected(refilling: Any, threads: Any) -> Callable[..., list[Minute]]:
-    """Collect for some minutes; return what each brought."""
+    """Return a function that collects for some minutes and returns the result of each."""
 
     def run(minutes: int, *venues: str, **options: Any) -> list[Minute]:
         found: list[Minute] = []
@@ -183,7 +185,7 @@ class Shifted(MachineClock):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_a_refill_ends_it_cleanly(number, refilling, archive, fakes, monkeypatch) -> None:
-    """The end does not wait for a request that is never answered: its thread is a daemon and is left."""
+    """The end does not wait for a request without a response: its thread is a daemon."""
     monkeypatch.setattr(polling, "END_SECONDS", 0.05)
     never, clock = threading.Event(), Shifted()
     fakes.held["bybit/v5/market/funding"], fakes._clock = never, clock.utc
@@ -212,7 +214,7 @@ def test_a_signal_in_a_refill_ends_it_cleanly(number, refilling, archive, fakes,
 
 
 def test_a_stop_is_noticed_where_there_is_nothing_to_wait_for(fakes: Fakes, clock: SimulatedClock) -> None:
-    """A venue that answers more slowly than it may be asked is never waited for between two requests."""
+    """A venue that responds more slowly than its rate limit needs no wait between two requests."""
     fakes.delays["bybit"] = 30.0
     session = VenueSession(VENUES["bybit"], clock, address=fakes.addresses["bybit"])
     list_contracts(session)
@@ -253,7 +255,7 @@ def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(fakes: Fakes, c
 
 
 def test_those_who_waited_for_a_closed_venue_go_on_one_after_the_other(threads: Any) -> None:
-    """A poll and two histories meet a 429 together: afterwards they do not ask together."""
+    """A poll and two histories get a 429 together: afterwards their requests are not simultaneous."""
     fakes, clock = threads, threads.clock
     shared, venue = Shared(), VENUES["okx"]
     endpoint = next(e for e in venue.endpoints if e.what == "oi")

@@ -1,4 +1,4 @@
-"""Every venue's limit: the message says which one was met and what to do, and a ban is waited out."""
+"""Rate limits of each venue: the message names the limit and the remedy, and a ban is waited out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.collect.fakes import SimulatedClock
 from tests.venues.test_read import ERRORS
 
 _LIMIT_BODIES = {exchange: body for exchange, body, _, reason in ERRORS if reason == "limit"}
-"""The body of a limit of each venue that has one of its own; others answer with HTTP 429 alone."""
+"""Body of each venue's rate-limit response; venues without one respond with HTTP 429 only."""
 _NAMES = sorted({venue.exchange for venue in VENUES.values()})
 
 
@@ -28,7 +28,7 @@ class Replies:
         return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing; requests needs the method."""
 
 
 def _limit(exchange: str, seconds: int, *, of_status: bool) -> KeylessReply:

@@ -143,7 +143,7 @@ def test_a_window_begins_when_every_subscription_was_acknowledged() -> None:
 
 
 def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(streams, archive) -> None:
-    """Thirty liquidations; of the first connection's some come twice, three are lost, two come again."""
+    """Thirty liquidations; some of the first connection are duplicated, three are lost, two repeat."""
     truth = [(MS + 500 * number, "Buy" if number % 3 else "Sell", number + 1) for number in range(30)]
 
     def frame(number: int) -> dict[str, Any]:
@@ -273,7 +273,7 @@ class Waits(threading.Event):
     (3, [1.0, 2.0, 4.0, 1.0, 2.0, 4.0, 8.0, 16.0]),
 ])  # fmt: skip
 def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, waits: list[float]) -> None:
-    """The server accepts and closes; where `held` says which, that one connection holds for a minute."""
+    """The server accepts and closes; the connection numbered `held`, if any, lasts a minute."""
     clock, count = SimulatedClock("2026-03-02T08:00:00"), 0
 
     def accept(socket: ServerConnection) -> None:
@@ -384,7 +384,7 @@ def test_messages_are_sent_at_the_pace_of_the_venue(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_channel_is_broken_while_it_cannot_be_read_and_whole_again_after_a_frame() -> None:
-    """Of liquidations, which may be silent for hours while pings are answered."""
+    """Liquidations, which may pause for hours while pings get responses."""
     clock = SimulatedClock("2026-01-20T10:00")
     stream = _bybit(clock, None)
 

@@ -1,7 +1,7 @@
-"""Histories of venues that are well formed and wrong: refused, named, without effect or listed.
+"""Well-formed but wrong venue histories: rejected, named, without effect or listed.
 
-Every change of `CHANGES` is made to the responses of each history of `HISTORIES` that has room for it.
-A backfill reads them into an archive, and its rows are compared with those of the unchanged answers.
+Every change of `CHANGES` is applied to the responses of each applicable history of `HISTORIES`. A backfill
+reads them into an archive, and its rows are compared with the rows of the unchanged responses.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Change = Callable[[list[Row]], None]
 
 
 class Unfit(Exception):
-    """A list of rows has no room for a change."""
+    """The change does not apply to a list of rows."""
 
 
 class History(NamedTuple):
@@ -77,7 +77,7 @@ def number(value: Any) -> float | None:
 
 
 def unit(value: Any) -> int | None:
-    """Return how many of a time's unit are a second, None of what is not a time."""
+    """Return the ticks per second of a time's unit, None if the value is not a time."""
     amount = number(value)
     found = [] if amount is None else [unit for unit in _UNITS if _FIRST * unit < amount < _NEVER * unit]
     return found[0] if found else None
@@ -218,7 +218,7 @@ def exchange_amounts(rows: list[Row]) -> None:
 
 
 def exchange_later(rows: list[Row]) -> None:
-    """Exchange the first two amounts from the middle on."""
+    """Exchange the first two amounts after the middle."""
     exchange_amounts_of = ordered(rows)[len(rows) // 2 :]
     for row in exchange_amounts_of:
         keys = amounts_of(row)
@@ -242,7 +242,7 @@ def rewrite(text: Callable[[float], str], part: int, rows: list[Row]) -> None:
 
 
 def add_newer(rows: list[Row]) -> None:
-    """Add a row that lies after the window, with another amount."""
+    """Add a row after the window, with another amount."""
     newest = copy.deepcopy(ordered(rows)[-1])
     for key in times_of(newest):
         value = newest[key]
@@ -307,7 +307,7 @@ CHANGES: dict[str, Change] = {
 
 
 def apply(change: Change, paths: list[str], changed: list[bool], params: dict[str, Any], body: Any) -> Any:
-    """Make a change in each list of rows that has room for it."""
+    """Apply a change to each list of rows that it fits."""
     for rows in rows_in(body):
         try:
             if not all(times_of(row) for row in rows):
@@ -357,7 +357,7 @@ def fill(
 
 
 def prepare(history: History, folder: Path, fakes: Fakes, clock: SimulatedClock) -> None:
-    """Store what an archive has before: two days of the venue, and rows of other venues."""
+    """Store the archive's earlier data: two days of the venue, and rows of other venues."""
     folder.mkdir()
     before = f"{pd.Timestamp(history.start) - pd.Timedelta(2, 'D'):%Y-%m-%d}"
     fill(history, before, history.start, folder, fakes, clock)
@@ -378,7 +378,7 @@ def read(
 def outcome(
     history: History, change: Change, folder: Path, fakes: Fakes, clock: SimulatedClock, true: pd.DataFrame
 ) -> str:
-    """Return "unfit", "said: ...", "held" (the rows of the unchanged answers), or "silent"."""
+    """Return "unfit", "said: ...", "held" (the rows of the unchanged responses), or "silent"."""
     fakes.altered = altered = Alter(history, change)
     try:
         rows, said = read(history, folder, fakes, clock)
@@ -410,7 +410,7 @@ def new_fakes(patch: pytest.MonkeyPatch) -> tuple[Fakes, SimulatedClock]:
 
 
 def test_wrong_histories_are_seen_or_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most one change in twenty is silent, and each of those is listed with its reason."""
+    """At most one change in twenty is undetected, and each of these is listed with its reason."""
     found: dict[str, str] = {}
     for history in HISTORIES:
         folder = tmp_path / history.venue

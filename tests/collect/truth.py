@@ -58,7 +58,7 @@ class Truth:
         return [self.oi_at(symbol, second) for second in range(first, self.end, 300)]
 
     def oi_at(self, symbol: str, second: int) -> tuple[int, float, float]:
-        """(second, coins, mark) of the five minutes that hold a second."""
+        """Return (second, coins, mark) of the five minutes that include a second."""
         number = second // 300
         return number * 300, 1000 + number * 31 % 500 + len(symbol), 50000.0 + number * 17 % 100
 

@@ -1,4 +1,4 @@
-"""The pages on the architecture and on releases say what the configuration says."""
+"""The pages on the architecture and on releases agree with the configuration."""
 
 from __future__ import annotations
 

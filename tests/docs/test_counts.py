@@ -1,4 +1,4 @@
-"""Numbers of venues on pages are those of the code."""
+"""Numbers of venues on pages agree with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of formats says what is lost, from runs; here it stands as it was read by eye."""
+"""The table of formats is computed from runs and compared with values read by eye."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that help: quoted messages and lists are those of the code, and nothing of a machine is shown."""
+"""Help pages: quoted messages and lists equal the code's, and machine paths are hidden."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGE = Path(dd.__file__).parent
 
 
 def literals(node: ast.AST) -> Iterator[str]:
-    """The texts of a module; ``…`` represents what is filled in, and for what a sum of texts adds."""
+    """Yield the texts of a module, with ``…`` for placeholders and concatenations."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.value

@@ -78,7 +78,7 @@ def names(recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def run(block: Block, page: Path, names: dict[str, Any]) -> None:
-    """Run a block, and compare what a session prints with what it says."""
+    """Run a block, and compare the output of a session with the page."""
     code = _HOSTED.sub('dd.connect("sample")', block.code)
     with warnings.catch_warnings(), pd.option_context("display.width", 120, "display.max_columns", 20):
         warnings.simplefilter("ignore", dd.errors.DataNotice)

@@ -1,7 +1,7 @@
 """``python -m tests.measured.carry_backtest``: a rule of carry, chosen on two years, judged on the next two.
 
-Prints the figures of docs/backtest.md: of twelve rules the one with the best Sharpe ratio over 2020 and 2021,
-on recorded settlements, and what it earned in each of the years after; next to it the best of each year.
+Prints the results of docs/backtest.md: of twelve rules the one with the best Sharpe ratio over 2020 and 2021,
+on recorded settlements, and its earnings in each later year; next to it the best rule of each year.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``python -m tests.measured.carry_forecast``: forecasts of carry, out of sample, on recorded settlements.
 
-Prints the figures of docs/methods/carry.md: the forecast of every pair against three that a desk would make
-of a pair's own past, on common rows; and the record of the pair that each rule picks.
+Prints the results of docs/methods/carry.md: the forecast of every pair against three common forecasts from a
+pair's past, on common rows; and the record of the pair that each rule selects.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ HOLD = "7d"
 STORED = Path(__file__).resolve().parents[2] / "notebooks" / "did_the_picks_pay.csv"
 RULES: tuple[Literal["forecast", "last", "mean_7d"], ...] = ("forecast", "last", "mean_7d")
 COSTS = (0.0, 8.0, 20.0)
-"""Of the four trades [bps]: 2 each where orders wait in the book, 5 each where they take."""
+"""Cost of the four trades [bps]: 2 each as maker, 5 each as taker."""
 HOLDS, HISTORIES, VENUES = ("1d", "3d", "7d", "14d"), (30, 60, None), (2, 4, None)
-"""Of the table by length of history; None is all that there is."""
+"""Lengths of history in the table; None is the complete history."""
 _PERIODS = {**PERIODS, "pooled": ("1970", "2100")}
 _FOUR_WEEKS = 84
 _PERIODS_A_DAY = 3
@@ -69,7 +69,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
         outcome = part["outcome"]
         for name in names:
             mean, low, high = (part[name, figure] for figure in ("mean", "low", "high"))
-            # Winkler (1972): the width, and 2/α for each unit by which the outcome lies outside
+            # Winkler (1972): the width, plus 2/α per unit by which the outcome is outside
             beyond = np.maximum(low - outcome, 0.0) + np.maximum(outcome - high, 0.0)
             found.append(
                 {
@@ -92,7 +92,7 @@ def _errors(outcome: Any, mean: Any, low: Any, high: Any) -> dict[str, float]:
 def by_history(panel: xr.DataArray) -> pd.DataFrame:
     """Return coverage and errors by holding time, length of history and number of venues.
 
-    Decided every four weeks on nothing but the days before; the venues are those of the longest history.
+    Decided every four weeks on past days only; the venues are those of the longest history.
     """
     known = panel.notnull().any("symbol").sum("time").to_series().sort_values(ascending=False, kind="stable")
     found = []
@@ -121,9 +121,9 @@ def by_history(panel: xr.DataArray) -> pd.DataFrame:
 
 
 def by_pair(panel: xr.DataArray) -> pd.DataFrame:
-    """Return coverage and decisions by holding time and history, of every two venues alone.
+    """Return coverage and decisions by holding time and history, for every pair of venues alone.
 
-    Decided every twelve weeks; before 2023, where the degrees of freedom were chosen, and from then on.
+    Decided every twelve weeks, before 2023 (where the degrees of freedom were chosen) and after.
     """
     found = []
     for hold in HOLDS:
@@ -216,13 +216,13 @@ def _decided(
 
 
 def picks(panel: xr.DataArray, pair_cost_bps: float) -> dict[str, xr.Dataset]:
-    """Return the record of picks by rule at a cost."""
+    """Return the record of selected pairs by rule at a cost."""
     fee = pair_cost_bps / 4.0  # of each of the four trades
     return {rule: funding.pick_record(panel, hold=HOLD, fee_bps=fee, rule=rule) for rule in RULES}
 
 
 def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
-    """Return the picks of records without cost, a row each, as the notebook on picks shows them."""
+    """Return the selected pairs of records without cost, one row each, as in the notebook."""
     frames = []
     for rule, record in records.items():
         rows = record.drop_attrs().to_dataframe().reset_index()
@@ -239,7 +239,7 @@ def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
 
 
 def main(options: Sequence[str] = ()) -> int:
-    """Print the tables; with ``--record`` only write the picks next to the notebook that shows them.
+    """Print the tables; with ``--record`` only write the CSV file next to its notebook.
 
     With ``--history`` only that by length of history, with ``--pairs`` that of two venues alone, with
     ``--weeks`` that of two venues alone for a week on 60 days.
@@ -263,13 +263,15 @@ def main(options: Sequence[str] = ()) -> int:
 
 
 def after(record: xr.Dataset, pair_cost_bps: float) -> xr.Dataset:
-    """Return a record made without cost as it is after one; the same for all pairs, it changes no pick."""
+    """Return a record without cost as it is after a cost; equal for all pairs, it changes no selection."""
     names = ["predicted_net_bps", "predicted_low_bps", "predicted_high_bps", "realised_net_bps"]
     return record.assign({name: record[name] - pair_cost_bps for name in names})
 
 
 def by_rule(free: dict[str, xr.Dataset]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the summary of picks by cost, label and period, and what the forecast earned more a decision."""
+    """Return the summary of selected pairs by cost, label and period, and the forecast's advantage per
+    decision.
+    """
     picked, ahead = [], []
     for cost in COSTS:
         records = {rule: after(record, cost) for rule, record in free.items()}

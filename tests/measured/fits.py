@@ -38,7 +38,7 @@ def recorded() -> list[xr.Dataset]:
 
 
 def errors(quotes: xr.Dataset, fitted: xr.Dataset) -> pd.DataFrame:
-    """A row per expiry: errors in volatility points, and what of it lies inside bid and ask."""
+    """Return one row per expiry: errors in volatility points, and the share inside bid and ask."""
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
     model = smile.iv(fitted, k)
     error = 100.0 * abs(model - iv)

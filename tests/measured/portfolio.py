@@ -25,8 +25,8 @@ def liquidations(
 ) -> tuple[float, float, int]:
     """Return the probability claimed for a week and how often a leg was lost, and of how many weeks.
 
-    A leg that is evened out every so many hours is lost where the price moves by more than its margin less
-    the maintenance between two of these; the legs are long and short BTC and ETH.
+    A leg that is rebalanced every so many hours is liquidated if the price moves by more than its margin
+    minus the maintenance in between; the legs are long and short BTC and ETH.
     """
     levels = np.log(recorded_marks().median("exchange").transpose("symbol", "time").to_numpy())
     at = np.arange(100 * 3, levels.shape[1] - _WEEK, _WEEK)
@@ -59,7 +59,7 @@ def walked(fee_bps: float, **limits: Any) -> tuple[xr.Dataset, xr.Dataset]:
 
 
 def by_week(sizes: xr.Dataset, result: xr.Dataset) -> dict[str, float]:
-    """Return what a portfolio was expected to earn a week and earned [USD], and their deviations."""
+    """Return the expected and the earned amount of a portfolio per week [USD], and their deviations."""
     equity = result["equity_usd"].sel(time=sizes["time"].to_numpy(), method="nearest").to_numpy()
     earned = np.diff(equity)
     return {

@@ -35,7 +35,7 @@ def _name(venue: str, coin: str, time: pd.Timestamp) -> str:
 
 
 def _prices(coin: Any, bid: Any, ask: Any) -> dict[str, Any]:
-    """Return prices in coin; a price of 0 is no quote."""
+    """Return prices in coin; a price of 0 is a missing quote."""
     return {"symbol": coin, "bid_coin": bid.where(bid > 0.0), "ask_coin": ask.where(ask > 0.0)}
 
 

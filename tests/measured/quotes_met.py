@@ -1,4 +1,4 @@
-"""How many quotes of each recorded chain lie inside bid and ask, next to the most that any prices can meet?
+"""Count the quotes of each recorded chain inside bid and ask, next to the attainable maximum.
 
 ``python -m tests.measured.quotes_met`` prints the rows of docs/methods/quotes_met.csv for the recorded chains
 of the test data; with files as arguments, for the chains in these (`tests.measured.public_chains`). The
@@ -38,7 +38,7 @@ def recorded() -> dict[str, pd.DataFrame]:
 
 
 def most_inside(quotes: xr.Dataset) -> float:
-    """Percent of the quotes with an ask that prices free of arbitrage can meet, expiry by expiry."""
+    """Return the percentage of quotes with an ask that arbitrage-free prices can meet, per expiry."""
     count = met = 0
     for place in range(quotes.sizes["expiry"]):
         own = quotes.isel(expiry=place)
@@ -55,7 +55,7 @@ def most_inside(quotes: xr.Dataset) -> float:
 
 
 def _outside(strike: Any, low: Any, high: Any) -> Any:
-    """Distances outside bid and ask of the calls whose sum in half spreads is least."""
+    """Return distances outside bid and ask of the calls with the least sum in half spreads."""
     count = strike.size
     call, slack = np.eye(2 * count)[:count], np.eye(2 * count)[count:]
     rows, limits = [*(-call - slack), *(call - slack)], [*-low, *high]

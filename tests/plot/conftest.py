@@ -1,4 +1,4 @@
-"""Figures of data made by hand, which has no provenance."""
+"""Figures of hand-made data without provenance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Ignore the notice that a figure cannot state its source; one test expects it."""
+    """Ignore the notice that a figure has no source; one test expects it."""
     ignored = pytest.mark.filterwarnings("ignore:the figure cannot state its source")
     for item in items:
         if "tests/plot/" in item.path.as_posix():

@@ -1,4 +1,4 @@
-"""Small data made by hand: every number can be worked out on paper."""
+"""Small hand-made data: every number can be checked on paper."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ def delivery_prices() -> pd.DataFrame:
 
 
 def delivered() -> xr.DataArray:
-    """Probabilities of twenty deliveries: two in each tenth except the first, whose lie in the second."""
+    """Return probabilities of twenty deliveries: two per decile, except the first, whose two are in the
+    second.
+    """
     places = np.repeat(np.arange(10) / 10, 2) + 0.05
     return xr.DataArray(np.where(places < 0.1, 0.15, places), dims="expiry")
 
@@ -183,7 +185,7 @@ def book() -> pd.DataFrame:
 
 
 def depths() -> pd.DataFrame:
-    """Depth within 10 and 50 bps over two days, asks twice the bids."""
+    """Return depth within 10 and 50 bps over two days, asks twice the bids."""
     swing = 1e6 * (2 + np.sin(np.arange(48) / 6))[:, None]
     told = {"bid_depth_usd": (swing * [1.0, 3.0]).ravel(), "ask_depth_usd": (swing * [2.0, 6.0]).ravel()}
     told["timestamp"] = pd.date_range(START, periods=48, freq="h").repeat(2)
@@ -271,7 +273,7 @@ def attribution() -> xr.Dataset:
 
 
 def cone() -> xr.Dataset:
-    """Quantiles by hand: wider for short windows, the latest at the middle."""
+    """Return hand-made quantiles: wider for short windows, the latest in the middle."""
     quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
     spread = np.array([0.12, 0.08, 0.05])[:, None] * np.array([-1.5, -0.7, 0.0, 0.8, 2.0])
     return xr.Dataset(

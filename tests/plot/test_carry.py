@@ -1,4 +1,4 @@
-"""Carry figures: gross next to net, break-even, and money next to what is not money."""
+"""Carry figures: gross next to net, break-even, and amounts of money next to other quantities."""
 
 from __future__ import annotations
 

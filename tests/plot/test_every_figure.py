@@ -1,6 +1,6 @@
 """Rules of every figure: units, UTC, source of the data, and only the given axes.
 
-Its numbers are those that it drew when it was looked at: one wrong line fails.
+The drawn numbers equal those at the last visual check: one wrong line fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def footers(figure: Figure) -> list[Any]:
 
 @functools.cache
 def made_once(name: str) -> tuple[Axes, list[dict[str, Any]]]:
-    """The axes of a figure, and what it draws, before anything else is done with it."""
+    """Return the axes of a figure and its drawn data, before anything else is done with it."""
     ax = FIGURES[name]()
     return ax, drawn(ax.get_figure(root=True))
 

@@ -1,4 +1,4 @@
-"""Figures by plotly hold the numbers of their table, and the words and limits of matplotlib's figures."""
+"""Plotly figures have the numbers of their table, and the text and limits of matplotlib's figures."""
 
 from __future__ import annotations
 

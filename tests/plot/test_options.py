@@ -1,4 +1,4 @@
-"""Options figures against a surface that is known: 50 % at the forward of every expiry, ρ = −0.3."""
+"""Options figures against a known surface: 50 % at the forward of every expiry, ρ = −0.3."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_title_of_a_smile_gives_risk_reversal_and_butterfly() -> None:
 
 
 def test_expiries_without_a_strip_leave_the_lower_picture_empty() -> None:
-    """As where the quotes of each lie on one side of the forward."""
+    """As if all quotes of each expiry were on one side of the forward."""
     fit = surface.from_chain(made.chain())
     empty = fit.assign(strip_variance=fit["strip_variance"] * np.nan)
     ax = plot.term_structure(empty)
@@ -103,7 +103,7 @@ def test_expiries_without_a_strip_leave_the_lower_picture_empty() -> None:
 
 
 def test_the_day_before_stands_at_the_same_expiries() -> None:
-    """Two expiries were at 48 and 52 % a day before; one that is not listed any more is omitted."""
+    """Two expiries were at 48 and 52 % a day before; one that is no longer listed is omitted."""
     expiries = [made.QUOTED + pd.Timedelta(days, "D") for days in (7, 30, 5)]
     before = pd.DataFrame(
         {"time": made.QUOTED - pd.Timedelta(1, "D"), "expiry": expiries, "iv": [0.48, 0.52, 0.9]}

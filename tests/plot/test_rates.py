@@ -1,4 +1,4 @@
-"""Funding figures: highlighted venues, positions of marks, and refused arguments."""
+"""Funding figures: highlighted venues, positions of marks, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_hole_is_a_gap_and_a_step_a_mean() -> None:
 
 
 def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted() -> None:
-    """One step of 25 among 360 lies far above the others: the mean of 2 and 48 bps."""
+    """One step of 25 among 360 is far above the others: the mean of 2 and 48 bps."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
@@ -41,7 +41,7 @@ def test_a_rate_outside_its_lane_has_an_arrowhead_with_its_value_and_is_counted(
 
 
 def test_lanes_have_one_scale_and_values_stand_at_their_height() -> None:
-    """The distance between two lanes is that of their baselines: values are distances from these."""
+    """Values are distances from the baseline of their lane, on the scale of the distance between lanes."""
     ax = plot.funding_history(made.funding(), step="1D")
     alpha, beta, gamma = lanes(ax)
     cells = made.funding().pivot_table(index="time", columns="exchange", values="rate_bps_8h", observed=True)
@@ -115,7 +115,7 @@ def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> 
 
 
 def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
-    """Of b, which pays every eight hours next to a's every hour, the payment of hour 40 is missing."""
+    """Venue b pays every eight hours, venue a every hour; the payment of b at hour 40 is missing."""
     hours = pd.date_range("2026-06-01", periods=96, freq="1h")
     rates = xr.DataArray(
         np.vstack([np.ones(96), np.where(np.arange(96) % 8 == 0, 2.0, np.nan)]),

@@ -1,4 +1,4 @@
-"""The local service that fails on demand, connections to it, and figures for the page of promises."""
+"""The local service that fails on demand, connections to it, and results for the page on reliability."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["fake", "opened"]  # fixtures of the transport tests
 _figures = pytest.StashKey[dict[str, list[str]]]()
 
 PATIENT = Limits(connect=300.0, read=300.0, answer=300.0, budget=1500.0, patience=1500.0)
-"""No machine is so slow that a response that is on its way is given up."""
+"""No machine is slow enough that a response in transit is abandoned."""
 
 Measured = Callable[[str, str], None]
 Use = Callable[..., Connection]
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def measured(request: pytest.FixtureRequest) -> Measured:
-    """Say what a run found for a promise; a soak writes it into the page."""
+    """Record the result of a run for a guarantee; a soak writes it into the page."""
 
     def say(promise: str, figure: str) -> None:
         assert promise in PROMISES

@@ -1,6 +1,6 @@
 """Work for pools of processes: ``python -m tests.reliability.pools KIND SOURCE COUNT FOLDER``.
 
-A script of its own, since pools that spawn their workers import it there by its name.
+A separate script, because pools that spawn workers import it by name.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ POOLS: dict[str, Callable[[Callable[[int], Any], Iterable[int]], list[Any]]] = {
 
 
 def pool(kind: str, source: str, count: int) -> dict[str, Any]:
-    """Have a pool request `count` different things, then read all of them from the cache."""
+    """Have a pool send `count` different requests, then read all of them from the cache."""
     dd.connect(source)
     work = hourly if source == "sample" else echoed
     work(0)  # the parent has an open socket to share, which is what goes wrong
@@ -90,7 +90,7 @@ def pool(kind: str, source: str, count: int) -> dict[str, Any]:
 
 
 def recorded(source: str, folder: Path) -> dict[str, Any]:
-    """Record in a parent, forked workers and a grandchild; return what a replay answers, and strays."""
+    """Record in a parent, forked workers and a grandchild; return the replayed responses, and strays."""
     dd.connect(source, cache="off")
     path = folder / "parent.ddz"
     with dd.record(path):
@@ -115,7 +115,7 @@ def recorded(source: str, folder: Path) -> dict[str, Any]:
 
 
 def noticed(source: str, folder: Path) -> list[str]:
-    """Fetch twice in a forked child after its parent's recording ended; return what it was warned of."""
+    """Fetch twice in a forked child after its parent's recording ended, and return the warnings."""
     dd.connect(source, cache="off")
     go, back = os.pipe(), os.pipe()
     with dd.record(folder / "parent.ddz"):
@@ -135,7 +135,7 @@ def noticed(source: str, folder: Path) -> list[str]:
 
 
 def restless(source: str, folder: Path, count: int) -> dict[str, Any]:
-    """Fork again and again while threads fetch and record; return what each child got, and the bundle."""
+    """Fork repeatedly while threads fetch and record; return each child's results, and the bundle."""
     dd.connect(source, cache="off")
     stop = threading.Event()
     path = folder / "restless.ddz"
@@ -198,7 +198,7 @@ def orphaned(how: str) -> str:
 
 
 def replayed(source: str, folder: Path, count: int) -> int:
-    """Replay in forked workers what the parent recorded; return how many responses were right."""
+    """Replay in forked workers a recording of the parent; return the number of right responses."""
     dd.connect(source, cache="off")
     with dd.record(folder / "all.ddz"):
         for n in range(count):
@@ -223,8 +223,8 @@ def _echoes(session: KeylessSession, source: str, first: int, count: int) -> int
 def venues(folder: Path) -> dict[str, Any]:
     """Read from forked children of a process that is connected to fake venues; return their messages.
 
-    The state is stale when they are forked, and another thread polls and fills: a child that asked by itself
-    would do so at once, over sockets of its parent, or wait for a lock that no one releases.
+    The state is stale when they are forked, and another thread polls and fills. A child that sent requests
+    would do so at once, over its parent's sockets, or wait for a lock that is never released.
     """
     clock, last = SimulatedClock("2026-01-20T10:30:30"), 1768953600
     with Fakes(last, clock.utc) as fakes:
@@ -255,7 +255,7 @@ def _reads_without_asking(child: int) -> list[Any]:
 
 
 def _children(work: Callable[[int], Any]) -> list[tuple[int, int]]:
-    """Fork children; return the process and the pipe of each, where it says what `work` returned."""
+    """Fork children; return the process of each and the pipe with the result of `work`."""
     children = []
     for number in range(WORKERS):
         read, write = os.pipe()
@@ -284,7 +284,7 @@ def _told_by_children(work: Callable[[int], Any]) -> list[Any]:
 
 
 def main() -> None:
-    """Run one of the above and print what it returns as JSON."""
+    """Run one of the functions above and print its result as JSON."""
     what, kind, source, count, folder = sys.argv[1:]
     calls: dict[str, Callable[[], Any]] = {
         "pool": lambda: pool(kind, source, int(count)),

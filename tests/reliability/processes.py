@@ -1,4 +1,4 @@
-"""Scripts in processes of their own, to be killed, stopped or raced."""
+"""Scripts in separate processes, to be killed, stopped or raced."""
 
 from __future__ import annotations
 

@@ -75,6 +75,6 @@ def machine() -> str:
 
 
 def _counted(figures: Sequence[str]) -> str:
-    """Figures in their order; those that are the same are stated once, with their number."""
+    """Return the results in order; equal ones once, with their count."""
     counts = Counter(figures)
     return "; ".join(figure if n == 1 else f"{n} × {figure}" for figure, n in counts.items())

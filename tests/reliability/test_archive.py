@@ -1,4 +1,4 @@
-"""Two writers at once and a disk that is full: nothing acknowledged is lost, and what is refused is said."""
+"""Two concurrent writers and a full disk: acknowledged rows are stored, rejected ones raise."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WRITER = """
 
 
 def together(folder: Path, rounds: int) -> list[subprocess.Popen[str]]:
-    """Two writers that begin at once."""
+    """Start two writers at once."""
     writers = [started(WRITER, folder, name, rounds) for name in "AB"]
     for one in writers:
         assert one.stdout is not None
@@ -81,7 +81,7 @@ def watched(archive: Archive, writers: list[subprocess.Popen[str]]) -> None:
 
 
 def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path, measured: Measured) -> None:
-    """Rows of one's own, rows that both write, and rows on which they differ; a reader looks on."""
+    """Distinct rows, rows of both, and conflicting rows; a reader runs at the same time."""
     rounds = count(8, 60)
     archive = open_archive(tmp_path / "x")
     writers = together(archive.path, rounds)

@@ -1,4 +1,4 @@
-"""Other files in an archive's folder, also of other versions: read, left alone, or one error."""
+"""Other files in an archive's folder, also of other versions: read, ignored, or one error."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def instead(archive: Archive) -> None:
 
 
 def of_a_twin(archive: Archive) -> None:
-    """A file in which everything lies at the same place and says something else."""
+    """Replace a file by one with the same layout and other values."""
     twin = open_archive(archive.path.parent / "twin")
     twin.append(FUNDING, rates(["BTC", "ETH"], ["xko"]))
     assert one_of(twin).stat().st_size == one_of(archive).stat().st_size
@@ -84,7 +84,7 @@ def folder_instead(archive: Archive) -> None:
 
 
 def linked(archive: Archive) -> None:
-    """The file lies elsewhere, a link to it in its place."""
+    """Replace the file by a link to it."""
     path = one_of(archive)
     path.symlink_to(path.rename(archive.path.parent / "elsewhere"))
 
@@ -104,7 +104,7 @@ def marker_gone(archive: Archive) -> None:
 
 
 def marker_leads_away(archive: Archive) -> None:
-    """The marker names a file of a neighbour, as it is there."""
+    """Point the marker to a file of a neighbouring archive."""
     text = said(neighbour(archive).path)
     for part in text["tables"][FUNDING]["parts"]:
         part["file"] = f"../neighbour/{part['file']}"
@@ -170,7 +170,7 @@ def test_a_foreign_file_is_let_be_or_one_clear_error(archive: Archive, case: Cas
 
 
 def small(folder: Path) -> Archive:
-    """One of everything that is kept: two months, a corrected hour, and a ledger."""
+    """Return an archive with two months, a corrected hour, and a ledger."""
     made = open_archive(folder)
     asked = LedgerEntry("okx", "BTC", "2026-01-31T22:00", "2026-02-01T02:00")
     hours = rates(["BTC", "ETH"], ["okx"], hours=4, start=pd.Timestamp("2026-01-31T22:00", tz="UTC"))
@@ -192,7 +192,7 @@ READS: dict[str, Callable[[Archive], Any]] = {
 
 
 def answers(folder: Path, names: Iterable[str]) -> dict[str, Any]:
-    """Result of each read; None if it is refused."""
+    """Return the result of each read; None if it raises."""
     found: dict[str, Any] = {}
     for name in names:
         try:
@@ -275,7 +275,7 @@ def test_nothing_is_written_through_a_link(archive: Archive, name: str) -> None:
 
 
 def test_clearing_up_spares_another_archive_behind_a_link(archive: Archive) -> None:
-    """A table's folder is a link into a neighbour: its files stay when we clear up."""
+    """A table's folder is a link into a neighbouring archive: its files remain after a sweep."""
     second = neighbour(archive)
     mine, theirs = archive.path / FUNDING, second.path / FUNDING
     for path in sorted(mine.rglob("*.parquet")):

@@ -1,4 +1,4 @@
-"""Wrong arguments to every public function: it works, or one of our errors says which argument is wrong."""
+"""Wrong arguments to every public function: it works, or raises an error that names the argument."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _held(values: Mapping[str, Any]) -> dict[str, Make]:
 
 
 VALUES: dict[str, Make] = {**_held(_TEXTS), **_held(_NUMBERS), **_held(_TIMES), **_OTHERS}
-"""Values by what they are; a new one each time."""
+"""Values by kind; a new object each time."""
 
 DRAWN: st.SearchStrategy[Any] = st.one_of(
     st.text(max_size=12),
@@ -128,7 +128,7 @@ DRAWN: st.SearchStrategy[Any] = st.one_of(
     st.lists(st.one_of(st.floats(), st.integers(), st.text(max_size=4), st.none()), max_size=4),
     st.dictionaries(st.text(max_size=4), st.floats(), max_size=3),
 )
-"""Values that no one thought of."""
+"""Unexpected values."""
 
 
 def _of_frame(frame: pd.DataFrame) -> dict[str, Make]:
@@ -158,7 +158,7 @@ def _of_frame(frame: pd.DataFrame) -> dict[str, Make]:
 
 
 def _of_labelled(data: Any) -> dict[str, Make]:
-    """Of an array or a dataset, its labels and dims changed."""
+    """Return variants of an array or a dataset with changed labels and dims."""
     made: dict[str, Make] = {
         "without attributes": lambda: data.drop_attrs(),
         "without labels": lambda: data.drop_vars(list(data.coords)),
@@ -228,7 +228,7 @@ def changes(value: Any) -> dict[str, Make]:
 
 
 Wrong: TypeAlias = tuple[str, Any]
-"""What is wrong with a value, and the value."""
+"""Invalid values by description."""
 
 SECONDS = 300.0  # only a call that hangs takes so long, however slow the machine
 """A call that takes longer hangs."""
@@ -240,7 +240,7 @@ _EACH = sorted(name for name in MAIN if SOAK or name not in _SLOW)
 _ANY = "any value"
 
 _CONNECTING = ("connect", "record", "replay")
-"""What changes who answers."""
+"""Functions that change the connection."""
 
 _WIRE = {
     "window": ("range",),
@@ -248,7 +248,7 @@ _WIRE = {
     "venue": ("exchange",),
     "venues": ("exchange", "exchanges"),
 }
-"""What the API calls an argument, where what is refused is what would be sent; it has no plurals either."""
+"""The API's names of arguments, where the API's value is rejected; it has no plurals."""
 
 
 def test_every_public_function_is_called_or_left_out_with_a_reason() -> None:
@@ -260,7 +260,7 @@ def test_every_public_function_is_called_or_left_out_with_a_reason() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    """The sample, most requests asked of it once."""
+    """Connect the sample, with most requests already cached."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.chdir(tmp_path_factory.mktemp("here"))
@@ -289,7 +289,7 @@ def tally() -> Counter[str]:
 
 @contextlib.contextmanager
 def _connected_as_before(name: str) -> Iterator[None]:
-    """Undo what a call does to who answers; one that changes it is made where no one does yet."""
+    """Restore the connection that a call changes; a call that connects starts without a connection."""
     if name not in _CONNECTING:
         yield
         return
@@ -336,7 +336,7 @@ def _same(value: Any, before: Any) -> bool:
 
 
 def _call(name: str, arguments: dict[str, Any], named: list[str]) -> None:
-    """Make a call, and hold what comes of it to the promise."""
+    """Make a call, and check its result against the promise."""
     before = {argument: _copied(value) for argument, value in arguments.items()}
     refusal: Exception | None = None
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
@@ -356,7 +356,7 @@ def _call(name: str, arguments: dict[str, Any], named: list[str]) -> None:
 
 
 def _calls(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Make]]]:
-    """All arguments of a valid call, and for each what is wrong, by what is wrong with it."""
+    """Return all arguments of a valid call, and invalid values for each."""
     wanted = inspect.signature(function(name)).parameters.values()
     valid = {one.name: one.default for one in wanted if one.default is not one.empty} | CALLS[name]()
     return valid, {argument: VALUES | changes(value) for argument, value in valid.items()}
@@ -364,7 +364,7 @@ def _calls(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Make]]]:
 
 @st.composite
 def _wrong(draw: st.DrawFn, valid: dict[str, Any], made: dict[str, dict[str, Make]]) -> dict[str, Wrong]:
-    """One or two arguments of a call and what they are replaced with: a value of `made`, or any other."""
+    """Draw one or two arguments of a call and their replacements: a value of `made`, or any other."""
     places = [names for n in (1, 2) for names in itertools.combinations(sorted(valid), n)]
     wrong = {}
     for name in draw(st.sampled_from(places)):

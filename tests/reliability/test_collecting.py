@@ -1,4 +1,4 @@
-"""Collecting that is killed, and from venues that misbehave: no row is lost, and none is there twice."""
+"""Killed collectors and faulty venues: no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _hold_acknowledged(archive: Archive, appends: list[Any], end: pd.Timestamp) 
 def test_a_collector_that_is_killed_loses_nothing_acknowledged(
     tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One archive whose writer is killed repeatedly: acknowledged rows are present, once."""
+    """One archive whose writer is killed repeatedly: acknowledged rows are present once."""
     kills, venues = count(6, 100), ["okx", "hyperliquid"]
     folder, end = tmp_path / "market", FIRST.ceil("h") + pd.Timedelta(count(3, 12), "h")
     found = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, 12, "{}", seconds=3000))
@@ -181,7 +181,7 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
 def test_what_is_broken_of_hostile_venues_takes_nothing_else_away(
     tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each venue has a trouble of its own, while intervals change and the collector is killed."""
+    """Each venue has one kind of fault, while intervals change and the collector is killed."""
     kills, venues = count(1, 20), [*TROUBLES, "hyperliquid"]
     symbols = ("BTC", "ETH", "ODD", *(f"A{number:02}" for number in range(count(2, 37))))
     folder, change = tmp_path / "market", pd.Timestamp("2026-01-12", tz="UTC")
@@ -244,7 +244,7 @@ def test_what_is_broken_of_hostile_venues_takes_nothing_else_away(
 
 
 class Garbling:
-    """A socket of binance: a liquidation each minute, in each third minute as what cannot be read."""
+    """A socket of binance: one liquidation per minute, unreadable in every third minute."""
 
     def __init__(self, clock: EventClock, price: float) -> None:
         self._clock, self._price = clock, price
@@ -349,7 +349,7 @@ def test_a_venue_whose_clock_is_20_s_ahead_keeps_its_stamps(
 def test_payments_made_late_bear_the_hour_within_a_minute_and_their_own_stamp_after_it(
     exchange: str, archive: Archive, fakes: Fakes, fill: Any
 ) -> None:
-    """At 08:00:40 and 16:05:00; the intervals of these and the next are those of the venue all the same."""
+    """At 08:00:40 and 16:05:00; these and the next intervals equal the venue's."""
     eight, sixteen = (int((DAY + pd.Timedelta(hours, "h")).timestamp()) for hours in (8, 16))
     fakes.truth.late = {eight: 40, sixteen: 300}
     assert fill("funding_settlements", exchange, start="2026-01-19", end="2026-01-22").failed == []
@@ -370,7 +370,7 @@ def test_payments_made_late_bear_the_hour_within_a_minute_and_their_own_stamp_af
 def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
     exchange: str, archive: Archive, fakes: Fakes, fill: Any
 ) -> None:
-    """Eight hours until the 12th, four on it, one on the 13th, eight again: asked in five pieces."""
+    """Eight hours until the 12th, four on it, one on the 13th, eight again, requested in five parts."""
     edges = ["2026-01-11T20:00", "2026-01-12T06:00", "2026-01-12T21:00", "2026-01-13T02:30",
              "2026-01-13T03:30", "2026-01-15T00:00"]  # fmt: skip
     for start, end in pairwise(edges):

@@ -1,4 +1,4 @@
-"""Damage to what is on disk: a cache record is fetched again, a bundle is refused by name."""
+"""Damage on disk: a cache record is fetched again, a bundle raises a named error."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_damaged_record_is_fetched_again(opened: Open, tmp_path: Path, measure
 
 
 def test_a_damaged_bundle_is_refused_or_harmless(good: Path, measured: Measured) -> None:
-    """A zip holds bytes that say nothing, such as times: then the contents are the very same."""
+    """A zip has unused bytes, such as times; in that case the contents are identical."""
     times = count(50, 250)
     whole, told, held = good.read_bytes(), bundle.info(good), members(good)
     harmless = 0
@@ -113,7 +113,7 @@ FORGED: dict[str, list[Any]] = {
 def forged(contents: dict[str, bytes]) -> Iterator[list[tuple[str, bytes]]]:
     """The members of every forgery: fields of other values or omitted, bodies of other bytes.
 
-    Each is a zip whose own sums are right; `about` alone may be omitted.
+    Each is a zip with valid checksums; only `about` may be omitted.
     """
     bodies = [(name, data) for name, data in contents.items() if name.startswith("bodies/")]
     for where, values in FORGED.items():

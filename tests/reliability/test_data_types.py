@@ -120,7 +120,7 @@ def _changed_array(data: Any, change: str) -> Any:
 
 
 def _comparable(result: Any) -> Any:
-    """Return what a call gave as frames and arrays whose values can be compared."""
+    """Return the result of a call as comparable frames and arrays."""
     if isinstance(result, Axes):
         frame = dd.plot.data(result)
         plt.close("all")

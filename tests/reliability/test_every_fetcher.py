@@ -1,4 +1,4 @@
-"""Answers that go wrong: the whole table and what is said of it, or one error of ours, and nothing else."""
+"""Failing responses: the complete table with its notices, or one derivdata error."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ CALLS: dict[str, Call] = {f"{case[0]}.{case[1]}": call_of(*case[:4]) for case in
     "options.surface_history": call_of("options", "surface_history", ("BTC", "deribit", "6h"), {}),
     "liquidations.poll": polled,
 }
-"""The calls that are compared with cassettes elsewhere, of what the sample has, and of several symbols."""
+"""Calls on the sample and of several symbols; others are compared with cassettes elsewhere."""
 
 
 def differs(found: Any, right: Any) -> bool:
@@ -208,7 +208,7 @@ def test_nothing_is_wrong_and_as_many_fail_as_five_tries(
     whole: dict[str, pd.DataFrame],
     measured: Measured,
 ) -> None:
-    """Five tries fail in 0.24 % of the calls at 30 %, in 17 % at 70 %; a second pass is the cache alone."""
+    """Five tries fail in 0.24 % of the calls at 30 %, in 17 % at 70 %; a second pass reads only the cache."""
     wanted = windows(calls)
     use(plan)
     first = asked(wanted, whole)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server that says what it was asked, some responses late so that answers overlap."""
+    """Start a server that records its requests; some responses are late so that they overlap."""
 
     def answer(asked: Asked) -> Reply:
         if asked.path[-1] in "05":
@@ -91,7 +91,7 @@ def test_a_child_that_outlives_the_recording_is_told_so_once(server: Server, tmp
 
 
 def test_forks_in_the_middle_of_everything(server: Server, tmp_path: Path, measured: Measured) -> None:
-    """Three threads fetch and record, so that locks are held and files half written when it forks."""
+    """Three threads fetch and record, so locks are held and files half written at the fork."""
     forks = count(16, 400)
     found = run("restless", "fork", server.url, forks, tmp_path)
     assert found == {"children": forks, "wrong": [], "recorded": True, "files": []}

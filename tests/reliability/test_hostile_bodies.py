@@ -1,4 +1,4 @@
-"""Bodies that are meant to hurt: one typed error each, all in little memory and bounded time."""
+"""Hostile bodies: one typed error each, in little memory and bounded time."""
 
 from __future__ import annotations
 

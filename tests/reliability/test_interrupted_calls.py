@@ -87,7 +87,7 @@ def _same(value: Any, expected: Any) -> bool:
 
 
 def _files(folder: Path) -> set[str]:
-    """Return the files below a folder, and those of the cache that are being written."""
+    """Return the files below a folder, and the cache files being written."""
     cache = Path(os.environ["DERIVDATA_CACHE_DIR"])
     return {path.name for path in folder.rglob("*")} | {path.name for path in cache.rglob(".tmp-*")}
 

@@ -22,7 +22,7 @@ END = pd.Timestamp("2026-06-30", tz="UTC")
 
 
 class Alarm:
-    """Strikes once while `armed`: the signal of a timer may arrive long after what it was set for."""
+    """Interrupts once while `armed`; a timer signal may arrive long after its code has ended."""
 
     armed = False
 

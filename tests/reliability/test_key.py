@@ -40,7 +40,7 @@ FAILURES = {
 
 
 class Scene:
-    """A connection with a key, a response that is well, one that fails, one that fails at another host."""
+    """A connection with a key, a good response, a failing one, and one that fails at another host."""
 
     def __init__(self, connection: Connection, folder: Path, other: list[Asked]) -> None:
         self.connection, self.folder, self.other = connection, folder, other
@@ -48,7 +48,7 @@ class Scene:
         self.shown: list[Any] = []
 
     def play(self) -> None:
-        """Ask for everything, with a cassette running, without and then with a bundle next to it."""
+        """Send all requests with an active cassette, without and then with a bundle."""
         recorder = vcr.VCR(**SETTINGS | {"record_mode": "all"})
         with recorder.use_cassette(str(self.folder / "cassette.yaml")):
             self._ask()
@@ -129,7 +129,7 @@ def test_the_key_is_in_none_of_nine_places(
                 warnings.simplefilter("always")
                 scene.play()
             assert {a.headers.get("X-Api-Key") for a in server.asked} == {KEY}, "it was sent where it belongs"
-    # The recorder of cassettes logs what it is given, before it is requested what to keep.
+    # The cassette recorder logs requests before it applies its filters.
     logged = [r.getMessage() + repr(vars(r)) for r in caplog.records if not r.name.startswith("vcr")]
     places = scene.places("\n".join(logged), "".join(capfd.readouterr()))
     assert len(places) == 9

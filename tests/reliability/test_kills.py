@@ -1,4 +1,4 @@
-"""kill -9 at random moments, and many writers at once: all is whole, and what was acknowledged is there."""
+"""kill -9 at random moments, and many concurrent writers: files are valid, acknowledged data is present."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Answers that are plausible and wrong: each lie is found by its rule, and none stays in the cache.
+"""Plausible but wrong responses: each error is found by its rule and never cached.
 
-Between the client and the sample the JSON of a response is changed: by the lies of a list, each to fetchers
-whose answers have room for it, and by changes of each number and word in turn. `UNSEEN` holds the fields of
-which nothing in a response can tell.
+Between the client and the sample the JSON of a response is changed: by the changes of a list, each for
+applicable fetchers, and by changes of each number and word in turn. `UNSEEN` lists the fields that a response
+cannot verify.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Change = Callable[[Body, Body], object]
 
 
 class Unfit(Exception):
-    """The response has no room for this lie."""
+    """The change does not apply to the response."""
 
 
 def need(condition: object) -> None:
@@ -89,7 +89,7 @@ def rows_of(body: Body) -> list[Body]:
 
 
 def series_of(body: Body) -> Body:
-    """Rows by venue, for answers of that shape."""
+    """Return the rows by venue, for responses of that shape."""
     for name in ("series", "data"):
         if isinstance(body.get(name), dict):
             return body[name]  # type: ignore[no-any-return]
@@ -254,7 +254,7 @@ def beside_the_hour(body: Body, query: Body) -> None:
 
 
 def other_unit_from(field: str, factor: float, start: float, body: Body, query: Body) -> None:
-    """Multiply a field from a place of the window on."""
+    """Multiply a field from a point of the window on."""
     for rows in lists_of(body, query).values():
         found = [row for row in rows if isinstance(row.get(field), int | float)]
         need(len(found) > 12 and len({str(row.get("exchange")) for row in found}) == 1)
@@ -385,7 +385,7 @@ def each(field: str, change: Callable[[Any], Any], body: Body, query: Body, *, e
 
 
 def rows_at(body: Body, query: Body) -> list[list[Body]]:
-    """Lists of rows at times; those of a table whose answer names its resolution."""
+    """Return lists of rows with times; for tables whose response has a resolution."""
     need("resolution" in body and "success" not in body and "snapshots" not in body)
     lists = [value for value in [*body.values(), *series_values(body)] if isinstance(value, list)]
     found = [rows for rows in lists if len(rows) > 3 and isinstance(rows[0], dict)]
@@ -523,7 +523,7 @@ class Lie(NamedTuple):
     change: Change
     rule: str
     words: str
-    """What the message says, as a pattern."""
+    """Pattern of the message."""
 
 
 LIES: dict[str, Lie] = {
@@ -808,10 +808,10 @@ UNREAD = {
     ("prices.history", "a rate of 20 percent"),
     ("prices.spot", "a rate of 20 percent"),
 }
-"""Lies about fields that are no part of the table, or are no rates in it: 2,048 is a price like another."""
+"""Changes of fields outside the table, or of fields that are not rates: 2,048 is a valid price."""
 
 MISSING = "missing rows"
-"""What is compared with all responses to one question, next to the rules about each of them."""
+"""Comparisons across all responses to one call, in addition to the rules for each response."""
 
 NOTICES = {rule.name for rule in RULES if rule.outcome == "notice"} | {MISSING}
 """Rules whose breach leaves the table."""
@@ -824,9 +824,9 @@ class Liar:
     Attributes
     ----------
     change
-        What is done to the next answers; None leaves them.
+        Changes the next responses; None leaves them.
     paths
-        What it was asked.
+        Requests received.
     """
 
     upstream: str
@@ -898,7 +898,7 @@ def liar(upstream: Liar) -> Iterator[Liar]:
 
 @pytest.fixture
 def server(upstream: Liar) -> Iterator[str]:
-    """Address of the liar."""
+    """Serve the changed responses and yield the address."""
     upstream.change = None
     with serving(upstream.answer) as made:
         yield made.url
@@ -942,7 +942,7 @@ def truth(name: str, liar: Liar) -> tuple[Any, list[str], str]:
 
 
 def fits(lie: Lie, name: str, liar: Liar) -> bool:
-    """Whether a response has room for a lie."""
+    """Return whether a change applies to a response."""
     path = truth(name, liar)[2]
     body = json.loads(liar.honest[path])
     before = copy.deepcopy(body)
@@ -1059,7 +1059,7 @@ ODD: dict[str, tuple[str, Change, str]] = {
     ),
     "volatilities that are all missing": ("options.snapshot", partial(set_in_rows, "iv", None), ""),
 }
-"""Answers that are odd and break no rule, or one: fetcher, change, and what is said then."""
+"""Odd responses that break at most one rule: fetcher, change, and the message."""
 
 
 @pytest.mark.parametrize("title", ODD)
@@ -1115,7 +1115,7 @@ def at(body: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def changes_of(body: Body, place: Place) -> dict[str, Change]:
-    """The changes that a value has room for, by name."""
+    """Return the changes that apply to a value, by name."""
     holder, last = at(body, place.steps[:-1]), place.steps[-1]
     value = holder[last]
     if isinstance(value, list):
@@ -1195,7 +1195,7 @@ def told(name: str, change: Change, liar: Liar) -> str:
 UNSEEN: dict[str, str] = json.loads(
     (Path(__file__).parents[1] / "baseline" / "unseen_changes.json").read_text("utf-8")
 )
-"""By fetcher and field, the changes of a lone value of which nothing in its response can tell."""
+"""By fetcher and field, the single changes that a response cannot reveal."""
 
 MOST_BLIND = 0.1
 """The part of all fields of which no change is seen, at most."""

@@ -1,4 +1,4 @@
-"""The service, alone in a process: clients that are many, huge, devious, slow or rude, and their cost."""
+"""The service alone in a process: many, huge, malicious, slow or rude clients, and their cost."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tests.support.threads import in_threads, together
 KEY = "k-team-5d0c5a2f"
 SERVE = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
 NO_MORE_MIB = 192
-"""How much the process may grow: it keeps up to 128 MiB of encoded answers."""
+"""Maximum growth of the process [MiB]: it caches up to 128 MiB of encoded responses."""
 
 PATIENCE = 120.0
 """Seconds that only a hang reaches."""
 
 
 class Served:
-    """The service in a process of its own."""
+    """The service in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str], said: str) -> None:
         self.process = process
@@ -60,7 +60,7 @@ class Served:
             connection.close()
 
     def raw(self, sent: bytes, *, seconds: float = PATIENCE) -> bytes:
-        """Response to these bytes, until the service closes or is silent for the given time."""
+        """Return the response to these bytes, until the service closes or pauses for `seconds`."""
         came = b""
         with suppress(OSError), socket.create_connection((self.host, self.port), timeout=seconds) as line:
             line.sendall(sent)
@@ -122,7 +122,7 @@ WRONG = [
 
 
 def any_path(chance: random.Random) -> str:
-    """A plain path, one that asks for work of its own, or one that is wrong."""
+    """Return a plain path, one that requires computation, or an invalid one."""
     day, hour = chance.randrange(1, 29), chance.randrange(24)
     symbol = chance.choice(["BTC", "ETH", "SOL", "DOGE"])
     work = f"/oi/{symbol}/timeseries?start=2026-06-{day:02d}T{hour:02d}:00:00Z&end=2026-06-{day + 1:02d}"
@@ -131,7 +131,7 @@ def any_path(chance: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[Caller]:
-    """The same service, that no one else asks."""
+    """Yield a client of the same service without other clients."""
     local = service.start("sample", keys={KEY: "team"})
     session = requests.Session()
     session.headers["X-Api-Key"] = KEY
@@ -141,7 +141,7 @@ def quiet() -> Iterator[Caller]:
 
 
 def test_64_clients_at_once_are_answered_right(served: Served, quiet: Caller, measured: Measured) -> None:
-    """Every response is the one that the same service gives to who asks alone."""
+    """Every response equals the response to a client alone."""
     seconds = 20
     until = time.monotonic() + seconds
     statuses: Counter[int] = Counter()
@@ -206,7 +206,7 @@ OVERSIZED = {
 
 
 def status_of(answer: bytes) -> int:
-    """The status that a response begins with; 0 for a connection that was closed without one."""
+    """Return the status of a response; 0 if the connection was closed without one."""
     return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
@@ -302,7 +302,7 @@ PAUSE = 1.1
 
 @pytest.fixture
 def alone() -> Iterator[Served]:
-    """A service of its own for each test, so that its peak of memory is this test's."""
+    """Start a service per test, so that its peak memory is the test's."""
     process = run("sample", "--key", f"team={GREEDY}", "--key", f"pro={OTHER}")
     assert process.stdout is not None
     try:
@@ -313,7 +313,7 @@ def alone() -> Iterator[Served]:
 
 
 def longest(local: Served, path: str) -> pd.Timedelta:
-    """The longest window that a refusal of all there is names."""
+    """Return the longest window that the error message names."""
     time.sleep(PAUSE)
     status, body = local.get(f"{path}&start=2025-09-01", key=GREEDY)
     assert status == 400
@@ -419,7 +419,7 @@ def test_no_made_up_request_finds_a_failure(served: Served, tmp_path: Path, meas
 
 
 def test_many_who_want_all_there_is_share_the_memory_of_a_few(measured: Measured) -> None:
-    """Twelve long windows of twelve venues at once; one alone, of the largest venue, is the measure."""
+    """Twelve long windows of twelve venues at once, against one window of the largest venue."""
     start = "2026-03-01" if SOAK else "2026-06-10"
     process = run("sample", "--key", f"team={KEY}")
     try:

@@ -1,4 +1,4 @@
-"""Inputs that were once refused, misread or slow: invalid numbers, empty lines, types of panels."""
+"""Regression tests of small inputs: invalid numbers, empty lines, types of panels."""
 
 from __future__ import annotations
 

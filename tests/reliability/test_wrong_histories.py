@@ -1,6 +1,6 @@
 """Histories of the API that are well formed and wrong: each is an error, a notice or listed with a reason.
 
-Every change of `CHANGES` is made to the responses of each of `CALLS` that has room for it.
+Every change of `CHANGES` is applied to the responses of each applicable call of `CALLS`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VENUES = {"venues": ["binance", "bybit", "okx"]}
 
 
 class Call(NamedTuple):
-    """A fetch, and the fields that hold its amounts."""
+    """A fetch, and the fields of its amounts."""
 
     fetch: Callable[[], Any]
     fields: tuple[str, ...]
@@ -65,7 +65,7 @@ CALLS: dict[str, Call] = {
 
 
 def lists_of(body: Body) -> list[list[Body]]:
-    """Return the lists of rows at times, those of one venue each where the body has them so."""
+    """Return the lists of rows with times, one list per venue if the body has them."""
     found: list[list[Body]] = []
     for name in ("series", "data"):
         value = body.get(name)
@@ -189,7 +189,7 @@ def contradict(factor: float, body: Body, query: Body) -> None:
 
 
 def exchange_venues(body: Body, query: Body) -> None:
-    """Give two venues the rows of each other from the middle on."""
+    """Exchange the rows of two venues after the middle."""
     first, second = sorted(venue(0, body), key=stamp_of), sorted(venue(1, body), key=stamp_of)
     need(len(first) == len(second) >= 12)
     for one, other in list(zip(first, second, strict=True))[len(first) // 2 :]:
@@ -208,7 +208,7 @@ def lose(place: int, body: Body, query: Body) -> None:
 
 
 def rename(body: Body, query: Body) -> None:
-    """Give the rows of a venue the name of one that was not requested."""
+    """Rename a venue's rows to a venue that was not requested."""
     groups = by_venue(body)
     for name in ("series", "data"):
         if isinstance(body.get(name), dict):
@@ -272,7 +272,7 @@ def liar() -> Iterator[Liar]:
 
 
 def outcome(call: Call, change: Change, liar: Liar) -> str:
-    """Return what a changed response becomes: an error, a notice, silent, or unfit where it has no room."""
+    """Return the result of a changed response: an error, a notice, silent, or unfit if it does not apply."""
     changed: list[bool] = []
 
     def made(body: Body, query: Body) -> None:
@@ -297,7 +297,7 @@ def outcome(call: Call, change: Change, liar: Liar) -> str:
 
 
 def test_wrong_histories_are_seen_or_listed(liar: Liar) -> None:
-    """At most one change in twenty is silent, and each of those is listed with its reason."""
+    """At most one change in twenty is undetected, and each of these is listed with its reason."""
     found = {
         f"{name}: {title}": outcome(call, change, liar)
         for name, call in CALLS.items()

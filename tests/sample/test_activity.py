@@ -55,7 +55,7 @@ def test_volume_follows_open_interest_and_the_hours(oi):
 
 
 def test_prices_have_the_volatility_of_the_truth():
-    """Realised on five-minute log returns of a day in each month: some 2,900 of them, hence ±6 %."""
+    """Realised on five-minute log returns of a day in each month: about 2,900 returns, so ±6 %."""
     days = pd.date_range("2025-09-05", "2026-06-30", freq="30D", tz="UTC").as_unit("us")
     chosen = {"symbols": ["BTC", "XAU"], "venues": ["mexc"]}
     frames = [STORE.read("markets_symbol_exchanges", d, d + pd.Timedelta("1D"), **chosen) for d in days]

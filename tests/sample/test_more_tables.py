@@ -9,7 +9,7 @@ from tests.support.instants import at
 
 
 def test_books_are_books() -> None:
-    """Bids below asks, best first, and deep enough for the farthest distance that depth is counted to."""
+    """Bids are below asks, best first, and deep enough for the largest depth distance."""
     book = sample.open().latest(
         "orderbook_book", at("2026-03-10 09:03"), within=pd.Timedelta(1, "h"), symbols=["BTC"]
     )

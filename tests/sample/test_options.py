@@ -220,7 +220,7 @@ def test_greeks_are_black_76_in_the_venues_units(exchange):
 
 
 def test_strikes_about_the_money_are_enough_for_its_volatility():
-    """Of two days of BTC on Deribit: the same at each hour and expiry, of a tenth of the rows."""
+    """Two days of BTC on Deribit: the same result at each hour and expiry, with a tenth of the rows."""
     names = ("time", "expiry", "strike", "iv", "underlying_price")
     query = Query("options_snapshot", at("2026-03-09"), at("2026-03-11"), ["BTC"], ["deribit"], names)
     whole, near = (STORE.rows(replace(query, near_money=near)) for near in (False, True))

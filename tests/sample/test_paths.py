@@ -30,7 +30,7 @@ def test_smooth_path_is_continuously_differentiable_through_the_midnights():
 
 
 def test_where_walks_and_months_are_kept_to_leaves_no_seam() -> None:
-    """3 October 2025 is 64 days after the anchor: one window over it equals the two that meet there."""
+    """3 October 2025 is 64 days after the anchor: one window over it equals two windows that meet there."""
     market, edge, day = sample.open(), pd.Timestamp("2025-10-03", tz="UTC"), pd.Timedelta(1, "D")
     for table in ("oi_history", "options_overview_history"):
         late, early, whole = (

@@ -86,7 +86,7 @@ def test_the_last_price_is_a_best_price_of_the_book() -> None:
 
 
 def test_dated_futures_are_the_forwards_of_options_on_them_and_follow_the_truth() -> None:
-    """Of deribit and binance; a forward over spot is ``e^(bT)``, one b for all expiries of a time."""
+    """Deribit and binance; a forward over spot is ``e^(bT)``, with one b for all expiries of a time."""
     hour = pd.Timestamp("2026-03-25T07:00Z")
     rows = STORE.read("futures_history", hour, hour + pd.Timedelta("1h"), symbols=["BTC"])
     chain = STORE.read(
@@ -108,7 +108,7 @@ def test_dated_futures_are_the_forwards_of_options_on_them_and_follow_the_truth(
 
 
 def test_positioning_follows_the_published_law() -> None:
-    """Of all pairs at ten times that are weeks apart: venues of a symbol share x, and z is their own."""
+    """All pairs at ten times that are weeks apart: venues of a symbol share x, and each has its z."""
     instants = pd.date_range("2025-10-01 07:00", freq="21D", periods=10, tz="UTC")
     rows = pd.concat([STORE.read("positioning_history", t, t + pd.Timedelta("1min")) for t in instants])
     rows["log"] = np.log(rows["long_share"] / rows["short_share"])

@@ -151,7 +151,7 @@ def test_values_are_rounded_to_what_a_wire_can_carry(store):
 
 
 def test_what_takes_long_is_kept_on_disk_and_made_again_where_that_is_damaged(store, tmp_path, monkeypatch):
-    """Sums of two months take seconds, and those of an hour are not worth a file."""
+    """Sums of two months take seconds; sums of an hour are not worth a file."""
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
     months = Query("oi_history", at("2026-03-01"), at("2026-05-01"))
     store.sums(Query("oi_history", at("2026-03-01"), at("2026-03-01 01:00"), venues=["okx"]), "oi_usd")

@@ -1,4 +1,4 @@
-"""One small market, written out by hand, that the service's tests ask about over HTTP."""
+"""One small hand-written market that the service's tests request over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = {"key-free": "free", "key-dev": "dev", "key-pro": "pro", "key-team": "tea
 
 
 class Caller:
-    """Asks one running service; `tier` chooses the key."""
+    """Client of one running service; `tier` selects the key."""
 
     def __init__(self, local: service.RunningService) -> None:
         self.local, self.session = local, requests.Session()

@@ -63,7 +63,7 @@ def settlements() -> pd.DataFrame:
 
 
 def open_interest() -> pd.DataFrame:
-    """USD by hour over eight days: each series is what it was plus a fixed step a day."""
+    """Return hourly USD over eight days: each series is a constant plus a fixed step per day."""
     times = every("1h", "2026-06-22 12:00", NOW)
     days = (times - times[-1]) / DAY
     amounts = {
@@ -130,7 +130,9 @@ def fill(
 
 
 def options() -> pd.DataFrame:
-    """Two live BTC options on deribit, one that has expired; okx gives no greeks; one pair off the matrix."""
+    """Return two live BTC options on deribit and an expired one; okx has no greeks; one pair is outside the
+    matrix.
+    """
     rows = [
         ("BTC", "deribit", "BTC-31JUL26-60000-C", "2026-07-31 08:00", 60000.0, "call", 0.55, 0.52),
         ("BTC", "deribit", "BTC-31JUL26-60000-P", "2026-07-31 08:00", 60000.0, "put", 0.56, -0.48),

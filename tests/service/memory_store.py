@@ -13,7 +13,7 @@ from derivdata.sources.query import Query
 
 
 class MemoryStore:
-    """Base tables held in memory; `frames` have the library's column names."""
+    """Base tables in memory; `frames` have the library's column names."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ def hashed(symbol: str) -> int:
 
 
 def sums_of(rows: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Sums over the symbols of each venue, resolution and time; hashes of those that have a value."""
+    """Return sums over the symbols of each venue, resolution and time; hashes of the symbols with a value."""
     names = np.array([hashed(symbol) for symbol in rows["symbol"].astype(str)], np.uint64)
     there = names * rows[value].notna().to_numpy(np.uint64)
     keys = ["exchange", "resolution", "time"]

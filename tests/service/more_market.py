@@ -10,7 +10,7 @@ import pandas as pd
 from tests.service.market import at
 
 _TABLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-"""Table to what is informed about it, its columns and its rows."""
+"""By table: its description, columns and rows."""
 
 _INSTANTS = ("time", "start", "end", "next_session_start", "expiry")
 

@@ -1,4 +1,4 @@
-"""Answers over a history as they were first written, by way of frames: oracles of the faster ones."""
+"""History responses in a simple implementation with frames: oracles of the faster ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEYS = ["time", "expiry"]
 
 
 def at_hours(frame: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
-    """Each hour's newest chain that still holds, stamped with the hour."""
+    """Return each hour's newest valid chain, stamped with the hour."""
     stamps = pd.DatetimeIndex(frame["time"].drop_duplicates().sort_values())
     place = stamps.searchsorted(hours, side="right") - 1
     hours, place = hours[place >= 0], place[place >= 0]

@@ -1,4 +1,4 @@
-"""Answers that would be too large are refused before they are made, with the longest window that fits."""
+"""Oversized responses are rejected before computation, with the longest window that fits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Counting(Sample):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Caller, Counting]]:
-    """A service of the sample whose largest answer has 1 MiB."""
+    """Start a service of the sample whose largest response is 1 MiB."""
     monkeypatch.setattr(encoding, "LARGEST", 1 << 20)
     store = Counting()
     with serving(store) as caller:

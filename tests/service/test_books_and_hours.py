@@ -21,7 +21,7 @@ def test_books_that_are_not_there(ask: Caller) -> None:
 
 
 def test_a_book_is_of_a_time(ask: Caller) -> None:
-    """The market has books of BTC on binance at 11:30 and 11:58; a book holds for an hour."""
+    """The market has books of BTC on binance at 11:30 and 11:58; a book is valid for an hour."""
     now = ask.body("/orderbook/book", **PAIR)
     assert now["timestamp"] == "2026-06-30 11:58:00"
     assert ask.body("/orderbook/book", end="2026-07-05", **PAIR) == now, "a future end is now"
@@ -36,7 +36,7 @@ def test_a_book_is_of_a_time(ask: Caller) -> None:
 
 
 def test_depth_is_averaged_over_time(ask: Caller) -> None:
-    """10 × bps for half an hour and 20 × bps for the other: 15 × bps; asks a dollar more."""
+    """10 × bps for half an hour and 20 × bps for the other half: 15 × bps; asks a dollar more."""
     window = {"start": "2026-06-30T11:00Z", "end": "2026-06-30T12:00Z", **PAIR}
     body = ask.body("/orderbook/depth-history", resolution="1h", **window)
     assert (body["symbol"], body["exchange"], body["unit"], body["resolution"]) == (

@@ -81,7 +81,7 @@ def points(ask: Caller, **params: Any) -> list[tuple[str, float]]:
 
 
 def test_buckets_over_http(ask: Caller) -> None:
-    """The steps of 29 June: 2 at 10:00, 4 at 10:15 (held to 11:15), 6 at 14:00 (held to 15:00)."""
+    """The steps of 29 June: 2 at 10:00, 4 at 10:15 (valid to 11:15), 6 at 14:00 (valid to 15:00)."""
     window = {"start": "2026-06-29T00:00Z", "end": "2026-06-30T00:00Z"}
     assert points(ask, resolution="1h", **window) == [("29T10:00", 3.5), ("29T11:00", 4.0), ("29T14:00", 6.0)]
     four = [("29T08:00", round((2 * 15 + 4 * 60) / 75, 6)), ("29T12:00", 6.0)]

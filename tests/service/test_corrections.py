@@ -36,7 +36,7 @@ def notices(symbol: str = "BTC", **chosen: object) -> list[str]:
 
 
 def test_a_correction_is_stated_wherever_its_rows_are_served(archive: Archive) -> None:
-    """Four hours of okx' BTC are gone: said of BTC, over and over, not of ETH nor of binance alone."""
+    """Four hours of okx' BTC were deleted: reported for BTC each time, not for ETH nor for binance alone."""
     archive.delete(
         FUNDING,
         {"symbol": "BTC", "exchange": "okx"},
@@ -60,7 +60,7 @@ def test_a_correction_is_stated_wherever_its_rows_are_served(archive: Archive) -
 
 
 def test_what_was_remembered_still_states_it(archive: Archive) -> None:
-    """The state of all venues is made once and shared: later answers state the correction as the first."""
+    """The state of all venues is computed once and shared: later responses report the correction too."""
     interest = rates().drop(columns="kind").rename(columns={"rate_bps_8h": "oi_usd"})
     archive.append("oi_history", interest.assign(oi_usd=1e9))
     newest = START + pd.Timedelta("95h")
@@ -76,7 +76,7 @@ DAYS = {"1 to 3 January": ("2026-01-01", "2026-01-04"), "1 January": ("2026-01-0
 
 
 def headers(path: Path, *asked: str) -> dict[str, str | None]:
-    """Headers of the totals of all venues over some windows of `DAYS`, asked one after the other."""
+    """Return headers of the totals of all venues over some windows of `DAYS`, requested in turn."""
     found = {}
     with serving(open_archive(path), now="2026-01-05") as ask:
         for name in asked:

@@ -1,4 +1,4 @@
-"""Histories that are summed without sorting or whole rows: against the answers as they were first written."""
+"""Histories summed without sorting or whole rows, against the simple implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are refused before any route: other hosts, pages of other sites, bodies, half requests."""
+"""Requests rejected before any route: other hosts, pages of other sites, bodies, incomplete requests."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def head(*lines: str, method: str = "GET") -> bytes:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_body_without_end_is_refused(local: service.RunningService, method: str) -> None:
-    """A GiB in chunks is sent: the service refuses after 64 KiB and closes."""
+    """A GiB in chunks is sent: the service rejects it after 64 KiB and closes."""
     chunk = b"10000\r\n" + b"x" * (1 << 16) + b"\r\n"
     sent = head("Transfer-Encoding: chunked", method=method)
     came = talk(local, sent, then=chunk, times=1 << 14)
@@ -125,7 +125,8 @@ def test_bodies_are_refused_unread_where_they_are_too_long(local: service.Runnin
 )
 def test_half_a_request_is_closed(local: service.RunningService, sent: bytes) -> None:
     """`talk` returns once the service closes: after a fifth of a second, or after the 5 s that uvicorn waits
-    for another request where one was complete before."""
+    for another request if one was complete before.
+    """
     came = talk(local, sent)
     assert came.startswith(b"HTTP/1.1 200 ") == sent.startswith(b"GET /oi")
 
@@ -152,7 +153,7 @@ def test_a_client_that_takes_nothing_is_closed() -> None:
 
 
 def test_too_much_that_slow_clients_have_not_taken_refuses_further_answers() -> None:
-    """A body counts once for all its clients, and one alone may always be sent."""
+    """A body counts once for all its clients, and a single one may always be sent."""
     unsent, body = UnsentBodies(limit=100), b"x" * 60
     assert unsent.has_room(b"y" * 200)
     with unsent.sending(body), unsent.sending(body):

@@ -1,4 +1,4 @@
-"""Legacy parameters and paths: accepted until 21 July 2026 with headers that say so, refused afterwards."""
+"""Legacy parameters and paths: accepted until 21 July 2026 with deprecation headers, rejected afterwards."""
 
 from __future__ import annotations
 

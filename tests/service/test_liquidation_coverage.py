@@ -1,4 +1,4 @@
-"""Answers about liquidations say which venue was asked, and when: no rows and not asked differ."""
+"""Liquidation responses name the venue and time requested: no rows and not requested differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILLS = tables.TABLES["liquidations_fills"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Bybit was listened to all day, okx for six hours, gateio asked of BTC alone, binance only polled."""
+    """Bybit was streamed all day, okx for six hours, gateio requested for BTC only, binance only polled."""
     archive = open_archive(tmp_path / "market")
     fills = [("bybit", "1", 20.0), ("bybit", "2", 3.0), ("okx", "3", 1.5)]
     rows = [fill(number, NOW - hours * HOUR, 50.0, exchange=venue) for venue, number, hours in fills]

@@ -34,7 +34,7 @@ def test_by_the_hour_under_a_day_and_for_some_symbols(ask: Caller) -> None:
 
 
 def test_dev_sees_thirty_days_of_events_whatever_since_says(store: MemoryStore) -> None:
-    """At midnight of 29 July the order of 28 June, 11:00, is older than 30 days; those of 30 June are not."""
+    """At midnight of 29 July the order of 28 June, 11:00, is older than 30 days; orders of 30 June count."""
     with serving(store, now="2026-07-29") as ask:
         for since, seen in (("0", ["a1", "a1", "b7"]), ("1782820800000", [])):
             body = ask.body("/liquidations/events", tier="dev", since=since)
@@ -74,7 +74,7 @@ def test_an_order_counts_once_and_whole_on_the_day_of_its_last_fill() -> None:
 
 
 def test_a_whole_order_next_to_its_fills_is_taken_whole_whatever_their_times() -> None:
-    """The store has the order whole at its first fill: it lies in that day and not again in the next."""
+    """The store has the complete order at its first fill: it is in that day and not in the next."""
     whole = pd.DataFrame([fill("both", "2026-06-29 23:59:59", 110.0)]).drop(columns="fill_id")
     frames = {"liquidations_fills": FILLS, "liquidations_events": whole.assign(fill_count=2)}
     with serving(frames) as caller:
@@ -83,9 +83,9 @@ def test_a_whole_order_next_to_its_fills_is_taken_whole_whatever_their_times() -
 
 
 def test_no_side_counts_in_the_total_alone_and_is_told() -> None:
-    """One long of 100, one short of 20, and 3 USD of an order of which no side is known.
+    """One long of 100, one short of 20, and 3 USD of an order of unknown side.
 
-    The side of an order is the first that is known, and a fill without a value adds none.
+    The side of an order is the first known one, and a fill without a value adds nothing.
     """
     orders = [("a", "08:59", float("nan"), None), ("a", "09:00", 100.0, "long"), ("a", "09:01", 0.0, "short")]
     orders += [("b", "10:00", 20.0, "short"), ("c", "11:00", 3.0, None)]

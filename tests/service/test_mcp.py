@@ -1,4 +1,4 @@
-"""The endpoints as tools of a language model: lists, responses and refusals."""
+"""The endpoints as tools of a language model: lists, responses and errors."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 def test_every_endpoint_answers_within_the_limit(on_the_sample: Any) -> None:
-    """With required arguments alone, which give the longest default responses."""
+    """With required arguments only, which give the longest default responses."""
     [listed] = asked(("", {}), server=on_the_sample)
     calls = []
     for tool in listed.tools:

@@ -64,7 +64,7 @@ def test_steps_of_a_day_are_left_out_where_hours_are_asked_for(mixed: Caller) ->
 
 @pytest.mark.parametrize("path", ["/volume/BTC/timeseries", "/volume/exchange-totals"])
 def test_finer_than_anything_held_is_the_finest_that_is(mixed: Caller, path: str) -> None:
-    """Rows by the day and by the hour: asked for minutes or for raw rows, the response is by the hour."""
+    """Daily and hourly rows: a request for minutes or raw rows returns hourly rows."""
     for asked in ("5m", "raw"):
         body = mixed.body(path, resolution=asked, **WINDOW)
         assert (len(body["data"]), body["resolution"], body["notices"]) == (6, "1h", [LEFT_OUT])

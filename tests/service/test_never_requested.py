@@ -1,4 +1,4 @@
-"""A response without rows says whether any venue was requested its window: no rows and not asked differ."""
+"""A response without rows says whether any venue was requested for its window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def market(tmp_path: Path) -> Iterator[None]:
-    """Rows of a month ago of three symbols; in the last day bybit answered about ETH, okx failed on SOL."""
+    """Store rows of a month ago of three symbols; in the last day bybit returned ETH, okx failed on SOL."""
     archive = open_archive(tmp_path / "market")
     for name, values in VALUES.items():
         rows = [{"symbol": s, "exchange": "bybit", "time": NOW - 30 * DAY, **values} for s in SYMBOLS]

@@ -1,4 +1,4 @@
-"""The service described by itself: every response is what its OpenAPI document says."""
+"""Every response matches the service's OpenAPI document."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_surfaces_at_hours(ask: Caller, days: int) -> None:
 
 @pytest.mark.parametrize("path", ["atm-history", "surface-history", "overview-history"])
 def test_ranges_by_tier(ask: Caller, path: str) -> None:
-    """1d to 90d; longer for Pro; Dev sees thirty of them."""
+    """1d to 90d; longer for Pro; thirty days for Dev."""
     dev = ask.body(f"/options/{path}", tier="dev", range="90d", **PAIR)
     assert "start was raised from 2026-04-01T12:00:00Z to 2026-05-31T12:00:00Z" in dev["notices"][0]
     assert dev["days"] == 90

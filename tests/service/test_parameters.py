@@ -1,4 +1,4 @@
-"""Every parameter, its default, and what is refused."""
+"""Every parameter, its default, and rejected values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPTIONS = "/options/snapshot"
 MOVERS = "/markets/price-movers"
 
 REFUSED = json.loads(Path(__file__).with_name("refused_parameters.json").read_text(encoding="utf-8"))
-"""Path, query and what the message says."""
+"""Path, query and the expected message."""
 
 
 @pytest.mark.parametrize(("path", "query", "message"), REFUSED)

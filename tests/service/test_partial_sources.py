@@ -1,4 +1,4 @@
-"""Sources that hold a part of the base tables: figures come from what there is."""
+"""Sources with some of the base tables: results come from the available ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def serving(now: str = market.NOW, **frames: pd.DataFrame) -> AbstractContextMan
 
 
 def test_settlements_replace_samples_that_are_missing() -> None:
-    """A settlement holds for its interval: at 15:30 that of 08:00 over 8 hours does, an hourly one not."""
+    """A settlement is valid for its interval: at 15:30 the 08:00 one over 8 hours is, an hourly one not."""
     with serving(funding_settlements=market.settlements()) as ask:
         rates = ask.body("/funding")["funding_rates"]
         assert rates == {"binance": {"BTC": 1.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.2, "SOL": 12.5}}
@@ -76,7 +76,7 @@ def test_the_state_of_pairs_alone_makes_the_leaderboard() -> None:
 
 
 def events() -> pd.DataFrame:
-    """Whole orders: one that is also held as fills, with another value, and one that is not."""
+    """Return whole orders: one also present as fills, with another value, and one that is not."""
     orders = [market.fill("a1", "2026-06-30 09:00:02", 7.0), market.fill("z9", "2026-06-30 09:30", 8.0)]
     return pd.DataFrame(orders).drop(columns="fill_id").assign(fill_count=1)
 

@@ -63,7 +63,7 @@ def test_kinds_are_separate_and_raw_rows_are_as_they_came(ask: Caller) -> None:
 
 
 def test_rows_are_sampled_whole_and_added_up_column_by_column(ask: Caller) -> None:
-    """Of binance five minutes and half hours; the row at 11:00 is the state at the end of the step before."""
+    """Binance by five minutes and half hours; the row at 11:00 is the state at the end of the step before."""
     asked = {"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h"}
     body = ask.body("/local/positioning/history", **asked)
     assert (body["kind"], body["unit"], body["resolution"]) == ("accounts", "ratio", "1h")
@@ -142,7 +142,7 @@ def test_tiny_prices_keep_their_digits_and_a_source_without_prices_says_so() -> 
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_the_hosted_service_does_not_have_it(status: int) -> None:
-    """A service that is not ours says nothing useful of the path: the error names who has prices."""
+    """Another service returns nothing useful for the path: the error names the sources with prices."""
 
     def hosted(request: Asked) -> Reply:
         return Reply(b'{"error": "not found"}', status, date=pd.Timestamp("2026-06-30T12:00", tz="UTC"))

@@ -1,4 +1,4 @@
-"""Answers that are kept: how many bytes, and which go first."""
+"""Cached responses: their number of bytes, and the order of eviction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from derivdata.sources.service.http.responses import EncodedBody, ResponseCache
 
 
 def test_the_oldest_asked_for_goes_first_and_what_is_too_large_at_once() -> None:
-    """Answers of 10,000 bytes with their key and entry have 11 to 12 kB: three fit into 36 kB."""
+    """Responses of 10,000 bytes take 11 to 12 kB with key and entry: three fit into 36 kB."""
     kept = ResponseCache(limit=36_000)
     answers = {name: EncodedBody(b"x" * 10_000) for name in "abcd"}
     for name in "abc":
@@ -25,7 +25,7 @@ def test_the_oldest_asked_for_goes_first_and_what_is_too_large_at_once() -> None
 
 
 def test_keys_count_as_bodies_do() -> None:
-    """1,000 requests of 56 kB each with responses of 236 bytes: 16 of them are kept in 1 MB, not 4,000."""
+    """1,000 requests of 56 kB each with responses of 236 bytes: 1 MB has room for 16 of them, not 4,000."""
     kept = ResponseCache(limit=1_000_000)
     for number in range(1_000):
         kept.put(("/funding", f"{number}," * 14_000), EncodedBody(b"x" * 236))

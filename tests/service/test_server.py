@@ -29,7 +29,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
 def test_the_code_that_answers_is_what_the_sources_import() -> None:
     """Responses are stored for later sessions by a hash of it: missing parts would change them unseen.
 
-    The MCP server answers nothing itself: it calls the library, which asks the service.
+    The MCP server computes nothing: it calls the library, which requests the service.
     """
     package = Path(tables.__file__).parents[1]
     modules = re.compile(r"^ *(?:from|import) derivdata\.([a-z_0-9.]+)", re.MULTILINE)

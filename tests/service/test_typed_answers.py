@@ -1,4 +1,4 @@
-"""Answers of the hand-written market, against figures that were worked out by hand."""
+"""Responses of the hand-written market, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.service.conftest import Caller
 CASES: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("typed_answers.json").read_text(encoding="utf-8")
 )
-"""Requests, and by place in the response what is there; ``why`` says how it was worked out."""
+"""Requests, and the expected values by place; ``why`` gives the calculation."""
 
 
 def at(body: Any, place: str) -> Any:

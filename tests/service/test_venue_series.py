@@ -1,4 +1,4 @@
-"""Totals of venues from sums over their symbols equal those of rows; rows are used only if necessary."""
+"""Totals of venues from sums over their symbols equal totals of rows; rows are read only if necessary."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_sums_give_what_rows_give_or_say_that_they_cannot(
 @settings(max_examples=400 if SOAK else 8, deadline=None)
 @given(histories(), st.sampled_from(["5m", "1h", "4h", "1d"]), st.booleans())
 def test_totals_are_those_of_the_rows(rows: pd.DataFrame, step: str, added: bool) -> None:
-    """Whatever way is taken: by sums, or by the rows of a venue."""
+    """By either path: from sums, or from the rows of a venue."""
     column = VOLUME if added else OI_USD
     store = MemoryStore({column.table: rows.rename(columns={"oi_usd": column.value})}, now="2026-06-02T20:00")
     assert_same(View(store, store.now), "2026-05-31T22:00Z", step, column)
@@ -175,9 +175,9 @@ def archive(tmp_path: Path) -> Read:
 
 
 def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> None:
-    """Of 1,191 rows those of one venue that reach into the bucket from 08:00 to 12:00: five hours of eight.
+    """Of 1,191 rows, those of one venue that reach into the bucket from 08:00 to 12:00: five hours of eight.
 
-    The clock cuts the last hour short for all symbols alike: that needs no rows.
+    The clock cuts the last hour short for all symbols: that needs no rows.
     """
     view = View(archive, archive.now)
     window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
@@ -208,7 +208,7 @@ def test_a_missing_value_next_to_a_listing_is_left_to_the_rows(tmp_path: Path) -
 @pytest.mark.parametrize("column", [OI_USD, VOLUME])
 @pytest.mark.parametrize("end", [None, 8 * 24 * HOUR])
 def test_a_file_with_unstated_steps_elsewhere(column: StoredColumn, end: Any, tmp_path: Path) -> None:
-    """A day of rows that state no step, then hours: the window has hours alone, of eight symbols with 2."""
+    """A day of rows without a resolution, then hours: the window has only hours, of eight symbols with 2."""
     parts = [hours(f"S{n}", "okx", 0, [2.0] * 24, "unstated") for n in range(8)]
     parts += [hours(f"S{n}", "okx", 24, [2.0] * 216) for n in range(8)]
     archive = open_archive(tmp_path)

@@ -88,7 +88,7 @@ def test_the_same_totals_are_made_once_unless_their_work_was_cancelled() -> None
 
 
 def test_forgotten_results_are_made_again() -> None:
-    """Of results of 40 MB three are kept; the one that was requested longest ago goes first."""
+    """Of results of 40 MB three are cached; the least recently requested one is evicted first."""
     store = Counting()
     view, made = View(store, store.now), []
 
@@ -105,7 +105,7 @@ def test_forgotten_results_are_made_again() -> None:
 
 
 BLOCKS = (1, 300), (1, 10**9), (30, 10**9)
-"""Days of the first block, and rows of those that follow."""
+"""Days of the first block, and rows of the following blocks."""
 
 
 @pytest.mark.parametrize("store", list(STORES))
@@ -117,10 +117,10 @@ BLOCKS = (1, 300), (1, 10**9), (30, 10**9)
 def test_a_series_in_blocks_is_the_series_in_one_piece(
     store: str, column: StoredColumn, resolution: str | None, chosen: Any
 ) -> None:
-    """From one day and from 300 rows a block, which is a day again, to all at once.
+    """From one day and from 300 rows per block, which is a day again, to all at once.
 
-    A row of a whole day is known to a later part of it where another row is of a day: so windows of the store
-    that has some begin at midnight.
+    A row of a whole day is known to a later part of it if another row covers a day, so windows of a store
+    with such rows begin at midnight.
     """
     start = pd.Timestamp("2026-06-26T00:00Z" if store == "irregular" else "2026-06-26T05:00Z")
     source = STORES[store]

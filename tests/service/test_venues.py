@@ -1,4 +1,4 @@
-"""Symbols and venues now, and venues over time, from the hand-written market."""
+"""Current symbols and venues, and venues over time, from the hand-written market."""
 
 from __future__ import annotations
 

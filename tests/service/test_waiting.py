@@ -1,4 +1,4 @@
-"""Requests that come while another is being answered: shared work, turns of keys, clients that go."""
+"""Concurrent requests: shared work, turns of keys, disconnected clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOWS = [{"start": f"2026-06-{day}T00:00Z", "end": f"2026-06-{day}T01:00Z"} fo
 
 
 class SlowStore(MemoryStore):
-    """Volume is read only once it may be; a request that waits notices when no one wants it any more."""
+    """Volume is read only once allowed; a waiting request notices when no client needs it."""
 
     def __init__(self) -> None:
         frames = {"volume_history": market.volume(), "oi_history": market.open_interest()}

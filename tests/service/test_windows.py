@@ -23,7 +23,7 @@ def ends(body: Any) -> tuple[str, str]:
 
 
 def test_seven_days_ending_now_unless_given(ask: Caller) -> None:
-    """A window of 7 days has buckets of 4 hours; now, 12:00, is a bucket of its own that has just started."""
+    """A window of 7 days has buckets of 4 hours; now, 12:00, starts a new bucket."""
     body = history(ask)
     assert body["resolution"] == "4h"
     assert ends(body) == ("2026-06-23T12:00:00Z", "2026-06-30T12:00:00Z")
@@ -116,7 +116,7 @@ def test_ranges_end_now(ask: Caller) -> None:
 
 
 def test_volume_of_an_hour_that_is_not_over_is_nowhere() -> None:
-    """1 USD each hour up to the one that begins at 11:00; at 11:59:59 eleven hours are over."""
+    """1 USD each hour up to the hour that begins at 11:00; at 11:59:59 eleven hours are over."""
     hours = market.every("1h", "2026-06-30 00:00", "2026-06-30 11:00")
     frames = {
         "volume_history": market.series("BTC", "binance", hours, volume_usd=1.0, resolution="1h"),

@@ -68,7 +68,7 @@ def played(case: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 async def ended(work: Work, jobs: dict[str, Job], *names: str) -> None:
-    """Let these jobs end, one after the other; each starts what its slot is then free for."""
+    """End these jobs, one after the other; check which job each free slot starts."""
     for name in names:
         work.allowed.add(name)
         await asyncio.wait([jobs[name].result])
@@ -84,7 +84,7 @@ def joined(queue: WorkQueue, work: Work, *names: str) -> dict[str, Job]:
 async def test_beside_three_busy_callers_another_starts_when_the_first_job_ends(
     work: Work, first: str
 ) -> None:
-    """Callers b, c and d hold all slots and have more to do; whichever of their jobs ends, e comes next."""
+    """Callers b, c and d hold all slots and have more to do; whichever of their jobs ends, e is next."""
     queue = WorkQueue(at_once=4)
     names = ["b1", "b2", "c1", "d1", "b3", "c2", "d2", "b4", "c3", "d3"]
     jobs = joined(queue, work, *names)
@@ -114,7 +114,7 @@ async def test_six_callers_share_four_slots_in_turn(work: Work) -> None:
 
 @played
 async def test_a_queued_request_of_another_caller_starts_in_whichever_turn_is_first(work: Work) -> None:
-    """The fifth request of a waits behind its first four; b asks for the same, and has a slot."""
+    """The fifth request of a waits behind its first four; b makes the same request, and has a slot."""
     queue = WorkQueue(at_once=4)
     jobs = [*joined(queue, work, "a1", "a2", "a3", "a4", "a5").values()]
     await work.began(3)

@@ -25,7 +25,7 @@ psutil = pytest.importorskip("psutil")
 def serving(
     folder: Path, *options: str, start_new_session: bool = False
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Serve an archive by two workers; yield the process and its address."""
+    """Serve an archive with two workers; yield the process and its address."""
     open_archive(folder).append("funding_history", rates())
     command = [sys.executable, "-m", "derivdata", "serve", str(folder), "--port", "0", "--workers", "2"]
     process = subprocess.Popen(
@@ -97,7 +97,7 @@ def test_each_of_two_workers_answers_with_the_same_keys_and_a_dead_one_is_replac
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at the signals of processes as Linux tells them")
 def test_ctrl_c_while_workers_start_ends_all_without_a_traceback(tmp_path: Path) -> None:
-    """A terminal sends it to all of them: workers that are importing would say what."""
+    """A terminal sends it to all processes; workers that are importing would print a traceback."""
     with serving(tmp_path, start_new_session=True) as (process, _):
         until(lambda: len(workers(process)) == 2)
         started = workers(process)

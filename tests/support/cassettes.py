@@ -1,4 +1,4 @@
-"""Recorded answers: an unrecorded request is an error, and every cassette says where it comes from."""
+"""Recorded responses: an unrecorded request is an error, and every cassette has its origin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = "cassette-key"
 
 
 def without_key(response: dict[str, Any]) -> dict[str, Any] | None:
-    """A response that may be recorded; None for one that repeats the connection's key."""
+    """Return a response that may be recorded; None if it repeats the connection's key."""
     return None if SESSION.holds_key(repr(response).encode()) else response
 
 

@@ -1,8 +1,8 @@
 """The local service with faults on demand, to test the path between a service and its user.
 
-A request says what shall go wrong with it, in the query (``?fault=503``) or before its path, which holds
-for all that is requested of one base address (``http://127.0.0.1:8080/fault:503``). Items parted by ``;`` are
-for one try after the other, the last for all that follow: ``503;reset;ok`` is well from the third try on.
+A request sets its fault in the query (``?fault=503``) or before its path, which applies to all requests of
+one base address (``http://127.0.0.1:8080/fault:503``). Items separated by ``;`` apply to one try each, the
+last to all later ones: ``503;reset;ok`` succeeds from the third try on.
 
 ====================== =================================================================================
 ``ok``                 the response as it is
@@ -107,7 +107,7 @@ def _whole(right: requests.Response) -> Reply:
 def _instead(
     whole: Reply, body: bytes, status: int = 200, kind: str = "application/json", **more: str
 ) -> Reply:
-    """Another answer, of the same time and source."""
+    """Return another response, of the same time and source."""
     headers = {name: value for name, value in whole.headers.items() if name.title() != "Content-Encoding"}
     headers |= {name.replace("_", "-"): value for name, value in more.items()}
     return Reply(body, status, headers, whole.date, kind=kind)

@@ -1,4 +1,4 @@
-"""Times as tables hold them."""
+"""Times in the dtype of tables."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def interrupted(
 ) -> Interrupted:
     """Interrupt a call at the bytecode number `at`.
 
-    `files` are beginnings of paths: only their bytecodes count, and of those only such before which CPython
-    looks for signals, or all with `anywhere`. With ``at=-1`` the call runs to its end.
+    `files` are prefixes of paths: only their bytecodes count, and only bytecodes before which CPython checks
+    for signals, or all with `anywhere`. With ``at=-1`` the call runs to its end.
     """
     strike = _Strike(files, at, anywhere=anywhere)
     problem = _run(call, strike)

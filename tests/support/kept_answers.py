@@ -9,7 +9,7 @@ from derivdata.support.times import machine_now
 
 
 def head(key: str, body: bytes) -> Head:
-    """The head of a response that is kept for good."""
+    """Return the head of a response that never expires."""
     return Head(key=key, url="/x", headers={}, created=machine_now(), expires=None, body_bytes=len(body))
 
 
@@ -19,7 +19,7 @@ def keep(files: AnswerFiles, key: str, body: bytes) -> None:
 
 
 def kept(folder: Path) -> dict[str, bytes | None]:
-    """The body of every response in a source's folder, None of one that is damaged."""
+    """Return the body of every response in a source's folder, None if damaged."""
     files = AnswerFiles(folder.parent, folder.name)
     found = {path.stem: files.record(path.stem) for path in folder.glob("*.answer")}
     return {key: None if record is None else record.body for key, record in found.items()}

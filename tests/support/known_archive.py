@@ -20,7 +20,7 @@ RATES = {"aster": 0.0, "binance": 1.0, "bybit": 2.0, "okx": 4.0, "zo": 8.0}
 """Funding rates [bps/8h] of BTC, which never move."""
 
 ETH_RATE = 1.0, 4.0
-"""Funding rate [bps/8h] of ETH, which binance alone has, until and in the last 24 hours."""
+"""Funding rate [bps/8h] of ETH, on binance only, until and in the last 24 hours."""
 
 
 def write(folder: Path) -> str:

@@ -14,16 +14,17 @@ PERIODS = {
     "2022": ("2022-01-01", "2023-01-01"),
     "2023 to mid-2024": ("2023-01-01", "2024-07-02"),
 }
-"""Fixed before anything was looked at; all that is judged is judged in each, and pooled over the three."""
+"""Fixed before the data was examined; every result is computed for each, and pooled over the three."""
 _MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}  # stamps of these files are UTC+3, of the others UTC
 _HOURLY = {"dydx"}
 
 
 def recorded_funding() -> xr.DataArray:
-    """Return settlements (symbol, exchange, time) [bps/8h] with the hours that each venue's pay for.
+    """Return settlements (symbol, exchange, time) [bps/8h] with the interval of each venue in hours.
 
-    Of the second set ``binance_coin`` and its like are coin-margined perpetuals; binance and bybit go on
-    where the first set ends (over 2023 the two agree to the last digit). Skips where the data is absent.
+    In the second set ``binance_coin`` and similar names are coin-margined perpetuals; binance and bybit
+    continue where the first set ends (over 2023 the two agree to the last digit). Skips if the data is
+    absent.
     """
     first = {key: rows.set_axis(rows.index.floor("s")) for key, rows in first_set().items()}
     series = first | _second(first)
@@ -79,7 +80,7 @@ def _second(first: dict[tuple[str, str], pd.Series]) -> dict[tuple[str, str], pd
 def recorded_marks() -> xr.DataArray:
     """Return prices [USD] of four perpetuals of bybit and okx every 8 hours, BTC and ETH, 2023 to mid-2024.
 
-    The candles of binance begin at other hours than those of the two.
+    The candles of binance begin at other hours than the other two.
     """
     frame = _perpetuals().query("exchange != 'binance'")
     linear = frame["pair"].str.endswith("USDT")

@@ -1,4 +1,4 @@
-"""Tables for tests: a value that is the same in every row is given once."""
+"""Tables for tests: a value that is equal in every row is given once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FEW_ROWS = "are missing|grid before it|rows (begin|end) at"
 
 
 def few_rows() -> Any:
-    """Expect a notice of missing rows: the bodies of a test hold one or two rows of their window."""
+    """Expect a notice of missing rows: test bodies have one or two rows of their window."""
     return pytest.warns(DataNotice, match=_FEW_ROWS)
 
 

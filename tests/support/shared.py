@@ -1,4 +1,4 @@
-"""Published numbers, kept in `tests/data`, and recorded market data, next to the project or nowhere."""
+"""Published numbers in `tests/data`, and recorded market data next to the project, if present."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "known_answers"
 
 
 def shared_path(relative: str) -> Path:
-    """Return the path of a recorded file, or skip the test with the name of what is absent."""
+    """Return the path of a recorded file, or skip the test and name the missing file."""
     path = _RECORDED / relative
     if not path.exists():
         pytest.skip(f"recorded data is absent: shared/{relative}")

@@ -1,4 +1,4 @@
-"""Threads that begin together and are waited for."""
+"""Threads that start together and are joined."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Count the files that one call runs through, and how often it changes from one to another.
 
-Lambdas, comprehensions and generator expressions do not count: a reader sees them where they stand.
+Lambdas, comprehensions and generator expressions do not count, because a reader sees them in place.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Joiners:
 
 @pytest.fixture
 def joiners(monkeypatch: pytest.MonkeyPatch) -> Joiners:
-    """Who joins a request that is under way, from here on."""
+    """Return the requests that join one in progress, from here on."""
     seen = Joiners()
 
     class Noted(Future):  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""A loopback server made in a test: it answers what the test says, and remembers what it was asked."""
+"""A loopback server for tests: it sends the given responses and records requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOON = pd.Timestamp("2026-06-30T12:00:30Z")
 
 @dataclass
 class Reply:
-    """One answer; `date` None leaves the Date header out, `framed` False the Content-Length."""
+    """One response; `date` None omits the Date header, `framed` False the Content-Length."""
 
     body: bytes = b'{"ok": true}'
     status: int = 200
@@ -61,7 +61,7 @@ class Server:
 
 @contextmanager
 def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Iterator[Server]:
-    """A server whose every response is `answer` of the request; by https with the certificate of `tls`."""
+    """Start a server whose response is `answer` of the request; by https with the certificate of `tls`."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):

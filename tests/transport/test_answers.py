@@ -1,4 +1,4 @@
-"""Typed answers: decoding, notices, provenance, many at once, and the raw way."""
+"""Typed responses: decoding, notices, provenance, many at once, and raw access."""
 
 from __future__ import annotations
 

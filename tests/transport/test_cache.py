@@ -32,7 +32,7 @@ BRIEF = replace(FUNDING, fresh_seconds=1.0)
 
 
 def counting(**extra: Any) -> Callable[[Asked], Reply]:
-    """Every response says which one it is."""
+    """Return a server function that numbers its responses."""
     count = iter(range(1_000_000))
     return lambda _: Reply.json({"n": next(count), **extra})
 

@@ -1,4 +1,4 @@
-"""A record of the cache says which checks its response passed, so that a reading does not repeat them."""
+"""A cache record lists the checks that its response passed, so that a read does not repeat them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class FakeLocal:
 
 @dataclass
 class Starts:
-    """A starter that remembers what it was requested."""
+    """A starter that records its requests."""
 
     url: str
     asked: list[tuple[str, pd.Timestamp | None]] = field(default_factory=list)
@@ -214,7 +214,7 @@ def test_a_server_that_fails_tells_the_time_and_one_without_a_date_gives_no_cloc
 def test_a_service_in_this_process_may_be_silent_for_long(
     server: Server, starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How long requests has to wait for the next byte: minutes here, seconds where a network lies between."""
+    """Timeout of requests for the next byte: minutes here, seconds over a network."""
     waits: list[float] = []
     sent = requests.adapters.HTTPAdapter.send
 

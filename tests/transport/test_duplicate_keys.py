@@ -164,7 +164,7 @@ def _repeats(value: Any) -> bool:
 @pytest.mark.drawn
 @given(st.recursive(_LEAVES, _members, max_leaves=25), st.sampled_from([":", " :", ": "]))
 def test_small_parts_are_compared_as_large_ones_are(value: Any, colon: str) -> None:
-    """The comparisons of large parts hold for every text: here they are made at every size."""
+    """Large parts use faster comparisons, which must agree at every size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(response, "_SMALL_BYTES", 0)
         check: Callable[[], None] = lambda: check_keys(_text(value, colon).encode())  # noqa: E731

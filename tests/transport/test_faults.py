@@ -1,4 +1,6 @@
-"""Every fault gives the right answer or one typed error, after known tries, with a key or without."""
+"""Every fault gives the right response or one typed error, after a known number of tries, with and without a
+key.
+"""
 
 from __future__ import annotations
 
@@ -209,7 +211,7 @@ def reply(body: bytes) -> Any:
 
 
 def test_a_body_that_is_larger_on_the_wire_than_unpacked_is_cut_off_too() -> None:
-    """Empty gzip members unpack to nothing: the size of what they become never reaches the cap."""
+    """Empty gzip members unpack to nothing, so the unpacked size never reaches the limit."""
     empty = gzip.compress(b"", mtime=0)
     with pytest.raises(BodyTooLarge):
         read_body(reply(empty * 5_000), deadline=60.0, cap=65_536, monotonic=lambda: 0.0)
@@ -332,7 +334,7 @@ def test_an_answer_comes_whole_and_decoded(compressed: bool, session: adapter.Ke
 
 
 def test_a_compressed_answer_that_breaks_off_is_an_error(session: adapter.KeylessSession) -> None:
-    """The length on the wire is that of the part: only the compression shows that the rest is missing."""
+    """The length on the wire is that of the part: only the compression reveals the missing rest."""
     reply = Reply(gzip.compress(BODY)[:-12], headers={"Content-Encoding": "gzip"})
     with serving(lambda _: reply) as server, pytest.raises(NetworkError, match="no complete response"):
         session.send("GET", f"{server.url}/v5/tickers", {})
@@ -357,7 +359,7 @@ def test_what_was_never_reached_says_where_the_way_ends(
 def test_an_answer_that_drips_ends_at_the_deadline(
     session: adapter.KeylessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A byte now and then is never silence long enough for a time-out: only the deadline ends it."""
+    """A byte now and then never triggers a timeout: only the deadline ends it."""
     monkeypatch.setattr(adapter, "WHOLE_SECONDS", 0.1)
 
     dripping = endless(b"Content-Length: 100000", b" ")

@@ -1,4 +1,4 @@
-"""Several requests under way at once: how many, in which order their responses come, who shares one."""
+"""Concurrent requests: their number, the order of their responses, and shared requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.transport.server import Asked, Reply, serving
 
 
 class Crowd:
-    """A server that knows how many it serves at a time, and responses after the first only eight at once."""
+    """A server that counts concurrent requests, and responds after the first only to eight at once."""
 
     def __init__(self, at_once: int, fails: str = "") -> None:
         self.most = self.now = 0
@@ -88,7 +88,7 @@ def test_where_a_limit_stands_one_goes_after_another(opened: Open, monkeypatch: 
 
 
 def test_an_error_comes_in_its_turn_and_what_was_answered_is_in_the_cache() -> None:
-    """Seven more were under way: a second run asks for what is missing and for nothing else."""
+    """Seven more were in progress: a second run requests only the missing ones."""
     crowd = Crowd(8, fails="S003")
     with serving(crowd) as server:
         transport.connect(server.url)

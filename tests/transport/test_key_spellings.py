@@ -1,4 +1,4 @@
-"""A key is found and masked in every spelling that a server, a log or a proxy may give it."""
+"""A key is found and masked in every spelling of a server, a log or a proxy."""
 
 from __future__ import annotations
 

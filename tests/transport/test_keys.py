@@ -145,7 +145,7 @@ def test_which_redirects_carry_the_key(
     ],
 )
 def test_the_adapter_itself_puts_the_key_on_its_own_origin_only(url: str, keyed: bool) -> None:
-    """The session mounts it for that origin alone; it does not rely on it."""
+    """The session mounts it for that origin alone; the adapter checks it too."""
     origin, secret = "https://api.example.com:443", Secret(KEY)
     adapter = Adapter(origin=origin, secret=secret, turn=print, limits=Limits(), timing=Timing())
     request = requests.Request("GET", url).prepare()
@@ -158,7 +158,7 @@ def test_the_adapter_itself_puts_the_key_on_its_own_origin_only(url: str, keyed:
 def test_the_fingerprint_of_a_key_is_no_plain_hash_of_it() -> None:
     """Folders are named after it: a plain hash could be looked up in tables of hashes of known keys.
 
-    The value is that of sha256sum for "derivdata key", a zero byte and the key; cache keys depend on it.
+    The value is the sha256sum of "derivdata key", a zero byte and the key; cache keys depend on it.
     """
     assert Secret(KEY).fingerprint() == "5c9b3c5c209f677afd07da2bc1c8380b"
 

@@ -1,4 +1,4 @@
-"""Turns: spaced below the limit, shared by all who ask with one key, skipped by hits and by local sources."""
+"""Turns: spaced below the limit, shared by all clients of one key, skipped by hits and by local sources."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_where_no_file_can_be_written_turns_hold_within_the_process(fake: FakeTi
 
 
 def test_a_stopped_process_that_holds_the_file_stops_no_one(fake: FakeTime, tmp_path: Path) -> None:
-    """After half a second the turn is that of the process, which has had none from the file."""
+    """After half a second the process takes its turn without the file."""
     pace = Pace(tmp_path, "scope", fake.timing)
     pace.wait(FUNDING_HISTORICAL)
     [file] = (path for path in tmp_path.iterdir() if path.suffix != ".lock")

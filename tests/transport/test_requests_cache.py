@@ -31,7 +31,7 @@ HOUR = pd.Timedelta("1h")
 
 
 def tagged(bodies: dict[str, Any] | None = None) -> Callable[[Asked], Reply]:
-    """Each body has a tag; a current one is answered 304, dated a minute after the one before."""
+    """Give each body a tag; a current one returns 304, dated a minute after the previous one."""
     state = bodies if bodies is not None else {}
     state.setdefault("n", 0)
     minutes = iter(range(1_000))
@@ -102,7 +102,7 @@ def test_a_response_with_notices_is_requested_whole(opened: Open, tmp_path: Path
 
 
 def test_rows_of_the_past_that_changed_have_records_confirmed(opened: Open) -> None:
-    """A served archive says which version of the past it answers from: most records are still right."""
+    """A served archive returns the version of its past: most records remain valid."""
     state: dict[str, Any] = {"headers": {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "1"}}
     with serving(tagged(state)) as server:
         opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)

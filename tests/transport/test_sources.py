@@ -96,7 +96,7 @@ def test_another_source_at_the_same_address_is_not_mixed_up(other: str | None, o
 def test_a_service_that_says_nothing_of_its_data_is_its_address(
     source: Any, requests: int, opened: Open
 ) -> None:
-    """The hosted one, of which no request is made to use what is cached; and a served archive of 0.1."""
+    """The hosted service, which is not requested to use the cache; and a served archive of 0.1."""
     with serving(source) as server:
         assert [rows(opened(server.url)) for _ in range(2)] == [12, 12]
         assert (gets(server.asked), len(server.asked)) == (1, requests)
@@ -167,7 +167,7 @@ def test_the_offline_clock_ignores_dates_of_the_future(opened: Open, fake: FakeT
 
 
 def test_the_offline_clock_reads_sealed_records_only(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
-    """A head says where to look, and the sealed record what is true."""
+    """A head points to the record, and the sealed record is authoritative."""
     newest = NOON + 2 * HOUR
     url = dated(tmp_path, opened, [NOON, newest, NOON + HOUR])
     connection = opened(url, offline=True, timing=machine(NOON + 24 * HOUR, fake))

@@ -109,7 +109,7 @@ WEIGHTS = {
     "nado /v1": 45,  # of 100 snapshots
 }
 CONTRACTS = {"grvt": 120, "ethereal": 50, "binance": 700, "bingx": 1100, "edgex": 300, "cryptocom": 400}
-"""Contracts of venues that tell a state of one contract a request."""
+"""Contracts of venues with one request per contract."""
 SYMBOLS = 10
 """Symbols whose liquidations are requested one by one."""
 EXPIRIES = {"binance": 60, "derive": 40}
@@ -223,7 +223,7 @@ def test_subscriptions_to_the_state_keep_to_the_limits_of_the_venue(
 def _spent(venue: str, place: str, params: dict[str, Any]) -> Iterator[tuple[str, Limit, float]]:
     """Yield the name and the size of each limit that counts a request, and its weight there.
 
-    A venue that names no limit is held to four times what its adapter says it spends.
+    A venue without a published limit is held to four times its adapter's estimate.
     """
     if venue == "binance" and place.startswith("/futures/data/"):
         yield "data", POOLS[venue, "data"], 1

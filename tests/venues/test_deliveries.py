@@ -1,4 +1,4 @@
-"""Prices at which options are exercised, and bodies in which they cannot be those of the index."""
+"""Exercise prices of options, and bodies whose prices contradict the index."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Each number and word of each body in turn, changed by value: seen, or listed as what nothing can see.
 
-``python -m tests.venues.test_each_value`` writes the list. A change is seen where the reader refuses it, or
-a collector that had the honest body a minute before leaves something out. Of a change that no table shows, or
-that only takes figures away, nothing is wrong.
+``python -m tests.venues.test_each_value`` writes the list. A change is detected if the reader rejects it, or
+if a collector that had the correct body a minute before omits something. A change that no table shows, or
+that only removes values, is harmless.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _is_part(honest: pd.DataFrame, told: pd.DataFrame) -> bool:
 
 
 def _lacks(row: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """An id that is made of what a row says is another one where something is missing."""
+    """An id derived from a row's values changes if one is missing."""
     differing = {name for name, value in row.items() if value != other[name]}
     missing = {name for name in differing if row[name] is None}
     return differing - missing <= ({"order_id"} if missing else set())
@@ -174,7 +174,7 @@ def told_of(name: str) -> Told:
 
 
 def changes(body: Any, place: Place) -> dict[str, Change]:
-    """The changes that a value has room for, except its absence; a time also moves by an hour."""
+    """Return the changes that apply to a value, except its absence; a time also moves by an hour."""
     value = at(body, place.steps)
     if not place.steps or (place.steps == ("$",) and not isinstance(value, list)):
         return {}
@@ -216,7 +216,7 @@ def outcomes(told: Told, places: list[Place]) -> dict[str, str]:
 
 _LIST = Path(__file__).parents[1] / "baseline" / "unseen_changes_of_venues.json"
 UNSEEN: dict[str, str] = json.loads(_LIST.read_text("utf-8"))
-"""By endpoint and field, the changes of a lone value that nothing sees in some of its bodies."""
+"""By endpoint and field, the single changes that are undetected in some of its bodies."""
 
 REASONS = {
     r"\[\] again": "equal rows of one instant are different fills",
@@ -243,7 +243,7 @@ REASONS = {
     r"isSettlement -1": "a row that is called no payment is none",
     r"is_maker_ask -1": "who made and who took, which nothing repeats",
 }
-"""Why nothing can tell, by field and change."""
+"""Why no check can detect it, by field and change."""
 
 MOST_BLIND = 0.1
 """The part of all fields that reach a row of which no change is seen, at most."""

@@ -1,4 +1,4 @@
-"""Facts of venues: dated, with a source each, and equal to the recorded responses where these are at hand."""
+"""Facts of venues: dated, with a source each, and equal to the recorded responses if present."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_body_confirms_the_unit_of_every_main_table_of_a_venue() -> None:
 
 
 def hold(exchange: str, coin: str, **stated: float) -> None:
-    """Hold facts of a coin to what the venue says."""
+    """Compare facts of a coin with the venue's response."""
     found = {fact: fact_value(exchange, fact, coin, "2026-11-01") for fact in stated}
     assert found == pytest.approx(stated), (exchange, coin)
 

@@ -1,4 +1,4 @@
-"""Contracts of HIP-3 dexes keep their dex: as a venue of their own, or in their symbol."""
+"""Contracts of HIP-3 dexes keep their dex: as a venue, or in their symbol."""
 
 from __future__ import annotations
 

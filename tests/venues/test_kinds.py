@@ -1,4 +1,4 @@
-"""A body is read as its own kind, and refused as each other kind of its venue or read to no rows."""
+"""A body is read as its kind, and rejected or read without rows as each other kind of its venue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ALIKE = [
     ("okx", "/api/v5/market/history-.*candles"),
     ("paradex", "markets_summary.*"),
 ]
-"""Paths of a venue whose bodies have the same fields, so that the path alone tells what they are."""
+"""Paths of a venue whose bodies have the same fields, so that only the path identifies them."""
 
 PARAMETERS = {
     "okx": "instId=BTC-USDT-SWAP", "gateio": "contract=BTC_USDT", "huobi": "contract_code=BTC-USDT",
@@ -86,7 +86,7 @@ def _request(venue: str, path: str) -> str:
 
 
 def _read_as(case: dict[str, Any], path: str) -> list[str]:
-    """Return the tables that a body fills when it is read as the answer of another endpoint."""
+    """Return the tables that a body fills when it is read as the response of another endpoint."""
     told = {"at": case.get("at", AT), "context": context_of(case)}
     try:
         endpoint, reading = venues._opened(

@@ -1,4 +1,4 @@
-"""Bodies that were damaged in every structural way: refused, or a value is missing, but no row is wrong."""
+"""Bodies damaged in every structural way: rejected, or a value is missing, but no row is wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FEW = 40  # places of one body that are damaged
 
 
 def _places(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place of a body, of long lists only those of the first two elements."""
+    """Yield every place of a body; of long lists only the first two elements."""
     if path:
         yield path
     if isinstance(body, dict):

@@ -1,4 +1,4 @@
-"""Settled, next and predicted funding rates stay apart, each with the settlement that it is for."""
+"""Settled, next and predicted funding rates are separate, each with its settlement."""
 
 import json
 from typing import Any

@@ -39,7 +39,7 @@ CORPUS: list[dict[str, Any]] = [
 """Bodies of public sources, and by ``table.column`` the values worked out of them; null is missing."""
 _OTHERS = {case["venue"] for case in TYPED}
 CASES = [*TYPED, *(case for case in CORPUS if case["venue"] not in _OTHERS)]
-"""The bodies that tests damage and change: those typed here, and those of venues that have no other."""
+"""Bodies that tests damage and change: typed here, or the only ones of a venue."""
 
 
 def context_of(case: dict[str, Any]) -> dict[str, Any]:
@@ -56,10 +56,10 @@ def _named(record: Any, path: str) -> Any:
 
 
 def _differences(case: dict[str, Any]) -> list[str]:
-    """Return where a body gives other values than those that were worked out by hand.
+    """Return the places where a body differs from the values computed by hand.
 
-    ``table.column`` are values of a table, ``records.kind.name`` those of what a body fills no table with
-    alone, such as the bids of a chain whose volatilities another body has.
+    ``table.column`` are values of a table; ``records.kind.name`` are values without a complete table, such as
+    the bids of a chain whose volatilities are in another body.
     """
     told = {"at": case.get("at", AT), "context": context_of(case)}
     request = (case["venue"], case["request"], json.dumps(case["body"]))
@@ -121,7 +121,7 @@ def test_null_is_a_part_of_a_history_without_payments(exchange: str, request_: s
 
 
 def test_an_interval_that_no_venue_pays_at_is_left_out() -> None:
-    """Bybit states minutes: 8 of them are no interval, and 480 are 8 hours."""
+    """Bybit states minutes: 8 of them are not an interval, and 480 are 8 hours."""
     contract = {"contractType": "LinearPerpetual", "status": "Trading", "quoteCoin": "USDT",
                 "launchTime": "1585526400000", "deliveryTime": "0"}  # fmt: skip
     rows = [

@@ -1,4 +1,4 @@
-"""Every recorded body against the rows that were worked out by hand from it."""
+"""Every recorded body against rows computed from it by hand."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CONTEXTS: dict[str, tuple[str, ...]] = {
     "mexc/tickers.json": ("mexc/detail.json", "mexc/funding_rates.json"),
     "huobi/liquidation_orders_v5.json": ("huobi/linear_contract_info_2022.json",),
 }
-"""Bodies of the same venue that tell what a body refers to."""
+"""Bodies of the same venue with the data that a body refers to."""
 
 EIGHT_HOURS = (
     "binance/cm_premium_index_all.json",
@@ -130,7 +130,7 @@ def _row(file: str) -> dict[str, str]:
 
 
 def request_of(file: str) -> str:
-    """The request that a recorded body answers."""
+    """Return the request of a recorded body."""
     path, extra = _row(file)["path_or_channel"], REQUESTS.get(file, "")
     if extra[:1] == "?":
         return f"{path}{'&' if '?' in path else '?'}{extra[1:]}"

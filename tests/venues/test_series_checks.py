@@ -1,4 +1,4 @@
-"""Faults and doubts of single series, worked out by hand."""
+"""Faults and doubts of single series, computed by hand."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_prices_of_large_coins_in_thousands_are_contradictions() -> None:
     "text", ["2026-08-01", "2026-08-01T00:00:00", "2026-08-01T00:00:00.000Z", "2026-08-01T02:00:00+02:00"]
 )
 def test_the_end_of_a_window_is_read_from_any_iso_text(text: str) -> None:
-    """Requests state times with and without milliseconds and a zone. The request states no limit."""
+    """Requests have times with and without milliseconds and a zone, and no limit."""
     paging = Paging(descending=True, start="", end="effectiveBeforeOrAt", unit="iso", limit=1000)
     window = PageWindow.of(paging, {"effectiveBeforeOrAt": text})
     assert window == PageWindow(None, 1_785_542_400_000_000, None, is_newest_first=True)

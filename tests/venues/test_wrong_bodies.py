@@ -1,7 +1,7 @@
-"""Bodies of histories that are well formed and wrong, read by `dd.venues.read` alone.
+"""Well-formed but wrong bodies of histories, read by `dd.venues.read` alone.
 
-Every change of `CHANGES` is made to each of `BODIES` that has room for it: a refusal, a notice, without
-effect, or listed in `REASONS`. Nothing but the body is known: no peers, no stored rows, no window.
+Every change of `CHANGES` is applied to each applicable body of `BODIES`: an error, a notice, without effect,
+or listed in `REASONS`. Only the body is known: no peers, no stored rows, no window.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def read(venue: str, request: str, body: Any) -> tuple[dict[str, pd.DataFrame], 
 
 
 def changed(change: Callable[[list[Any]], None], body: Any) -> Any:
-    """Return a body with a change in its rows, None where none has room for it."""
+    """Return a body with a change in its rows, None if it does not apply."""
     body = copy.deepcopy(body)
     lists = [body] if isinstance(body, list) else rows_in(body)
     is_changed = False
@@ -217,7 +217,7 @@ def outcome(name: str, change: Callable[[list[Any]], None]) -> str:
 
 
 def test_wrong_bodies_are_seen_or_listed() -> None:
-    """At most one change in twenty is silent, and each of those is listed with its reason."""
+    """At most one change in twenty is undetected, and each of these is listed with its reason."""
     found = {
         f"{name}: {title}": outcome(name, change) for name in BODIES for title, change in CHANGES.items()
     }

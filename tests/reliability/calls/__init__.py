@@ -85,7 +85,7 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def public() -> set[str]:
-    """Dotted names of all public functions, those of public modules inside public modules too.
+    """Return dotted names of all public functions, including those of nested public modules.
 
     One that has two names is there once, under the shorter of them.
     """

@@ -1,4 +1,4 @@
-"""Calls of what fetches, of what is at the top, of units, of tables and of venues."""
+"""Calls of fetchers, and of top-level, unit, table and venue functions."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ STRANGLE = backtest.Roll([backtest.OptionLeg(side, -1.0, "7d", delta=0.3) for si
 
 @functools.cache
 def option_chains() -> pd.DataFrame:
-    """Three chains with bid and ask."""
+    """Return three chains with bid and ask."""
     return option_oracle.made_chains([100_000.0, 101_000.0, 100_500.0], expiries=2)
 
 
@@ -147,7 +147,7 @@ def options() -> pd.DataFrame:
 
 @functools.cache
 def quoted_options() -> pd.DataFrame:
-    """The same with bids and asks, one of which a butterfly can sell to."""
+    """Return the same with bids and asks, one of them with a butterfly arbitrage."""
     frame = options()
     at = (frame[name] for name in ("underlying_price", "strike"))
     years = (frame["expiry"] - AS_OF) / pd.Timedelta("365D")
