@@ -133,7 +133,7 @@ def test_arguments_that_do_not_fit_the_signature_are_refused() -> None:
 
 def test_the_function_stays_what_it_was_to_tools() -> None:
     assert asked.__name__ == "asked"
-    assert asked.__doc__ == "The text of what was asked."
+    assert asked.__doc__ == "Return the text of the arguments."
     assert list(inspect.signature(asked).parameters)[:2] == ["numbers", "text"]
     assert pickle.loads(pickle.dumps(asked)) is asked
 

@@ -20,7 +20,7 @@ def side(
 
 
 def made() -> pd.DataFrame:
-    """Return books with mid 100: bids at 5, 10 and 30 bps, asks at 5 and 20; an hour later one level a side."""
+    """Return books with mid 100: bids at 5, 10 and 30 bps, asks at 5 and 20; an hour later one a side."""
     return pd.concat(
         [
             side("bid", [(99.95, 2.0), (99.9, 1.0), (99.7, 4.0)]),

@@ -259,7 +259,7 @@ def test_results_say_where_their_surfaces_come_from():
 
 
 def test_a_waterfall_has_no_residual_and_slides_before_the_smile_moves():
-    """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and an independent move of the smile."""
+    """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and a move of the smile."""
     one = legs((1, 110_000, "call", 2.0))
     now, after = made(), made(level=1.1, passed=2.0, move=0.04)
     found = position.attribution(one, now, after, method="revaluation", spot=(100_000.0, 103_000.0)).sel(
