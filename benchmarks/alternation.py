@@ -32,8 +32,8 @@ _CLOCKS: dict[str, Callable[[], float]] = {
 def medians(row: Row, made: Made) -> dict[str, float]:
     """Return the median seconds of each side, one run of each a round.
 
-    Where the row leaves the rounds open, a side that takes less than 20 ms runs several times in a round, and
-    there are as many rounds as half a second a side has room for, at least five.
+    If the row does not set the number of rounds, a side that takes less than 20 ms runs several times per
+    round, and there are as many rounds as fit into half a second per side, at least five.
     """
     clock = _CLOCKS[row.clock]
     loops = dict.fromkeys(row.sides, 1)
@@ -46,7 +46,7 @@ def medians(row: Row, made: Made) -> dict[str, float]:
         rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, round(_SIDE_SECONDS / longest)))
     taken: dict[str, list[float]] = {side: [] for side in row.sides}
     for place in range(rounds * len(row.sides)):
-        # One side after another; where each has a state of its own to enter, all rounds of one first.
+        # One side after another; if a side has its own setup, all of its rounds run first.
         side = row.sides[place % len(row.sides) if made.in_turns else place // rounds]
         taken[side].append(_taken(clock, made.sides[side], loops[side]) / loops[side])
     return {side: statistics.median(seconds) for side, seconds in taken.items()}

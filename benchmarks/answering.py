@@ -1,4 +1,4 @@
-"""Answers for the library to read: in place of all HTTP, or from a server of this process."""
+"""Responses for the library: in place of all HTTP, or from a server in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
 
 def answer_with(body: bytes) -> None:
-    """Have every fetcher of this process read `body` for any request; its hash is known already."""
+    """Have every fetcher of this process read `body` for any request; its hash is precomputed."""
 
     def answer(request: Request) -> Response:
         return Response(
@@ -41,7 +41,7 @@ def history_table() -> pd.DataFrame:
 
 
 def serve(body: bytes) -> ThreadingHTTPServer:
-    """A server in this process that answers every path with a body; both sides keep what it says."""
+    """Start a server in this process that returns a body for every path; both sides cache it."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

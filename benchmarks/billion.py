@@ -36,7 +36,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def figures(folder: Path, rows: int, symbols: int, venues: int) -> Iterator[tuple[str, Any]]:
-    """Build, read, serve, and yield what was measured, by name; seconds are those of the processor."""
+    """Build, read and serve an archive, and yield each measurement with its name, in processor seconds."""
     days = -(-rows // (1_440 * symbols * venues))
     archive, rates = dd.open_archive(folder), []
     for day in range(days):
@@ -78,7 +78,7 @@ def figures(folder: Path, rows: int, symbols: int, venues: int) -> Iterator[tupl
 
 
 def endpoints(folder: Path, day: pd.Timestamp) -> Iterator[tuple[str, Any]]:
-    """Ask the service in this process; its work and the client's are one process's seconds."""
+    """Request the service in this process; its processor time includes the client's."""
     local, taken = timed(lambda: service.start(str(folder)))
     yield "service_started", {"seconds": round(taken, 3)}
     window = f"start={day:%Y-%m-%dT%H:%M:%SZ}&end={day + pd.Timedelta(1, 'D'):%Y-%m-%dT%H:%M:%SZ}"

@@ -3,7 +3,7 @@
     python -m benchmarks.cluster [--symbols 15] [--days 365] [--venues 43] [--folder DIR]
 
 Builds an archive of minutes, runs the workload on a LocalCluster of one and of two worker processes, then
-again with two, of which one is killed half-way. The default is a twentieth of 43 venues × 300 symbols × a
+again with two, one of which is killed half-way. The default is a twentieth of 43 venues × 300 symbols × a
 year: 339 million rows, 1.6 GB of files. Prints one line of JSON.
 """
 
@@ -70,7 +70,7 @@ def built(folder: Path, *, symbols: int, days: int, venues: int) -> tuple[Archiv
 
 
 def of_symbol(archive: Archive, symbol: str, days: int) -> dict[str, Any]:
-    """Answer the questions about one symbol; the panel is read once, and each step takes a part of it."""
+    """Compute the results for one symbol; the panel is read once, and each step takes a part of it."""
     funding, began = dd.analysis.funding, time.process_time()
     end = _START + pd.Timedelta(days, "D")
     rates = archive.panel(
@@ -98,7 +98,7 @@ def of_symbol(archive: Archive, symbol: str, days: int) -> dict[str, Any]:
 
 
 def answers_of(result: dict[str, Any]) -> dict[str, Any]:
-    """Return what a task found, without what it took."""
+    """Return the results of a task, without its timings."""
     return {name: found for name, found in result.items() if name not in ("bytes", "seconds")}
 
 
@@ -152,7 +152,7 @@ def run(archive: Archive, days: int, workers: int, *, kill: bool = False) -> dic
 
 
 def figures(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
-    """Build, run, and yield what was measured, by name."""
+    """Build and run, and yield each measurement with its name."""
     archive, appended = built(folder, symbols=options.symbols, days=options.days, venues=options.venues)
     info = archive.info().loc[_RATES]
     yield "rows", int(info["rows"])
@@ -175,7 +175,7 @@ def figures(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, An
     yield "killed_workers", runs["killed"]["killed"]
     expected = runs["killed"]["results"]
     yield "equal_on_all", all(one["results"] == expected for one in runs.values())
-    # A process of its own may sum in another order: BLAS has several threads there, and one in a worker.
+    # A separate process may sum in another order: BLAS has several threads there, and one in a worker.
     yield (
         "equal_in_one_process",
         all(
@@ -205,7 +205,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # Workers import this module by its name: what they run must not belong to __main__.
+    # Workers import this module by name, so their code must not belong to __main__.
     from benchmarks import cluster
 
     sys.exit(cluster.main())

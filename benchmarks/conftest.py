@@ -1,4 +1,4 @@
-"""Each row's input is made once, for all its sides, and let go before the next."""
+"""Each row's input is made once, for all its sides, and freed before the next row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from derivdata.client import transport
 
 
 def pytest_configure() -> None:
-    """Refuse to measure with libraries that take more threads than one."""
+    """Raise if a library may use more than one thread."""
     if os.environ.get("OMP_NUM_THREADS") != "1":
         pytest.exit("run this as `python -m benchmarks`, which gives every library one thread", returncode=4)
 
@@ -64,7 +64,7 @@ class _Stage:
             os.environ["DERIVDATA_CACHE_DIR"] = str(Path(self._folder.name, "cache"))
             self._row, self._made = row, row.make(Path(self._folder.name))
             gc.collect()
-            gc.freeze()  # what stands here already is not to be looked through while a side runs
+            gc.freeze()  # existing objects are not traversed while a side runs
         made: Made = self._made
         return made
 

@@ -1,4 +1,4 @@
-"""Peak memory of work in a process of its own: ``python -m benchmarks.memory history FILE``."""
+"""Peak memory of a task in a separate process: ``python -m benchmarks.memory history FILE``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["peak_bytes_of"]
 
 
 def peak_bytes_of(task: str, *options: str) -> int:
-    """Most memory that a task of this module takes, above what its process held before."""
+    """Return the maximum memory of a task of this module, above that of its process before."""
     command = [sys.executable, "-m", "benchmarks.memory", task, *options]
     return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
@@ -47,7 +47,7 @@ def _append(rows: str) -> int:
 
 
 def _panel(symbols: str, chunk: str) -> int:
-    """The best pairs of a lazy panel whose chunks are made as they are needed, counted and averaged."""
+    """Count and average the best pairs of a lazy panel whose chunks are made on demand."""
     import dask
     import dask.array as da
     import numpy as np

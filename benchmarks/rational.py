@@ -13,7 +13,7 @@ __all__ = ["implied_vol"]
 
 
 def _compile(module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
-    """The functions of a module compiled in place, in its order, with those `given` in place of its own."""
+    """Compile the functions of a module in place, in order, with those in `given` replaced."""
     vars(module).update(given)
     own = [name for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__]
     vars(module).update({name: numba.njit(vars(module)[name]) for name in own})

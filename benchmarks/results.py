@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 __all__ = ["WORDS", "page", "table"]
 
 WORDS = "## Misses and findings"
-"""The heading from which on RESULTS.md is written by hand."""
+"""Heading from which RESULTS.md is written by hand."""
 
 _OURS = "derivdata"
 _PACKAGES = """numpy pandas xarray scipy pyarrow msgspec requests-cache starlette uvicorn dask bottleneck
@@ -29,7 +29,7 @@ _GROWTH_HEAD = """Time over size, once, four and sixteen times an input:
 
 
 class _Line(NamedTuple):
-    """One thing that a row is compared with; `met` is None where nothing is promised."""
+    """One comparison of a row; `met` is None without a target."""
 
     against: str
     time: str
@@ -51,7 +51,7 @@ class _Row(NamedTuple):
 
 
 class _Growth(NamedTuple):
-    """Time over size: how it grows as an exponent, and what that may be at most."""
+    """Growth of time with size, as an exponent, and its limit."""
 
     what: str
     input: str
@@ -74,10 +74,10 @@ def page(figures: Mapping[str, Any], before: str) -> str:
     _, heading, words = before.partition(WORDS)
     return f"""# Results
 
-Written by `make bench`: all sides in one run and in turns, medians of the rounds. Only ratios mean something
-elsewhere. Times are of the processor, over all threads of the process, which a busy machine disturbs least;
-`wall` marks those by the clock, where a side waits, writes or has two threads, `children` those of processes
-that a side starts.
+Written by `make bench`. All sides run alternately in one process, and times are medians of the rounds. Only
+ratios are comparable between machines. Times are processor times over all threads of the process. `wall`
+marks elapsed times, for sides that wait, write or have two threads; `children` marks times of child
+processes.
 
 {_summary(figures)}
 

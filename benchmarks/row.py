@@ -16,8 +16,8 @@ class Goal(NamedTuple):
     """The goal against a side.
 
     `kind` is ``faster`` (their time over ours is at least `bound`), ``within`` (ours over theirs is at most
-    `bound`), ``growth`` (how time grows from ``1 ×`` to this size, as an exponent, is at most `bound`) or
-    ``stated`` (nothing is promised).
+    `bound`), ``growth`` (the exponent of time from ``1 ×`` to this size is at most `bound`) or ``stated`` (no
+    target).
     """
 
     kind: str
@@ -59,11 +59,11 @@ class Made:
     Attributes
     ----------
     sides
-        What is timed, by the name of the side.
+        Timed functions, by the name of the side.
     parts
         The part of the input that a side works on, where it is a sample: its time is divided by it.
     checks, facts
-        Called after the timing: figures that are no times, and what else was found, in words.
+        Called after the timing: other figures, and remarks.
     close
         Called at the end.
     in_turns
@@ -85,18 +85,18 @@ class Row:
     Attributes
     ----------
     name
-        Of the row and of its group of figures, for ``-k``.
+        Marks of the row and its group, for ``-k``.
     what, given
         The task and its input, in words.
     make
-        Makes the input, with a folder for what lies on disk.
+        Makes the input, with a folder for files.
     goals
-        The other sides, in order, and what is to be reached against each; ours is ``derivdata``.
+        The other sides, in order, and the target against each; ours is ``derivdata``.
     clock
         ``cpu``: time of this process, all its threads; ``wall``; ``children``: time of the processes that it
         starts.
     rounds
-        How often each side runs, once a round. None: as often as half a second has room for, at least five
+        Number of runs of each side, one per round. None: as many as fit into half a second, at least five
         rounds of at least 20 ms.
     """
 

@@ -12,7 +12,7 @@ __all__ = ["serve_bytes"]
 
 
 def serve_bytes(body: bytes) -> None:
-    """Print a port and answer every request there with a body, gzipped for clients that accept it."""
+    """Print a port and return a body for every request there, gzipped for clients that accept it."""
     packed = gzip.compress(body, 1)
 
     class Handler(BaseHTTPRequestHandler):

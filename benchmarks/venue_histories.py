@@ -102,7 +102,7 @@ def _with_renamed(listed: pd.DataFrame, contract: str, names: list[str]) -> pd.D
 
 
 def _renamed(name: str, request: str, body: bytes) -> tuple[str, bytes]:
-    """Return what the venue would say of another coin than BTC, which some call XBT."""
+    """Return the venue's response for another coin than BTC, which some venues call XBT."""
     for coin in ("XBT", "BTC"):
         request, body = request.replace(coin, name), body.replace(coin.encode(), name.encode())
     return request, body

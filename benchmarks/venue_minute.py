@@ -1,4 +1,4 @@
-"""One minute of all venues: bodies of the size that venues answer with, kept, read and appended."""
+"""One minute of all venues: realistic bodies, read and appended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.collect.direct import DirectSession
 __all__ = ["CONTRACTS", "TABLES", "Minute", "rows_of_a_day"]
 
 CONTRACTS = 500
-"""Of each venue, which is about what the larger ones list."""
+"""Contracts per venue, about as many as the larger venues list."""
 
 TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 _START = "2026-01-20T10:30:05"
@@ -44,11 +44,11 @@ class _Kept:
         return self.answers[key]
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing; requests needs the method."""
 
 
 class Minute:
-    """All that venues answer at one time, and collectors that read it; use it as a context."""
+    """Responses of all venues at one time, and collectors that read them; use it as a context."""
 
     def __init__(self, folder: Path, contracts: int = CONTRACTS) -> None:
         self._folder, self._number = folder, 0
@@ -69,7 +69,7 @@ class Minute:
         return [reply.body for reply in _Kept.answers.values()]
 
     def collector(self) -> Collector:
-        """Return a collector that knows the contracts, over an archive that has nothing yet."""
+        """Return a collector with known contracts, over an empty archive."""
         self._number += 1
         clock = fakes.SimulatedClock(_START)
         made = self._collector(open_archive(self._folder / str(self._number)), clock)

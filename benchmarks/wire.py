@@ -1,4 +1,4 @@
-"""Answers as the API sends them, made of random figures: the bytes that both sides read."""
+"""Random responses in the API's format, which both sides read."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ CASES = (
 
 @contextmanager
 def _services() -> Iterator[Callable[[str], str]]:
-    """Serve the sample at each clock that a case needs; yields the address for a clock."""
+    """Serve the sample at each clock that a case needs; yield a function from clocks to addresses."""
     with (
         closing(service.start("sample", keys=_KEYS)) as current,
         closing(service.start("sample", keys=_KEYS, now=_AFTER_SUNSET)) as late,

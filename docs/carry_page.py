@@ -1,4 +1,6 @@
-"""The page "Does carry pay?": past picks of recorded payments by month and fee, computed from a recording."""
+"""The page "Does carry pay?": selected pairs of recorded payments by month and fee, computed from a
+recording.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ FEES_BPS = (2.0, 5.0)
 
 
 def picks(fee_bps: float) -> xr.Dataset:
-    """Return the picks of both coins at a fee, from what the session is connected to or replays."""
+    """Return the selected pairs of both coins at a fee, from the connected source or a replay."""
     paid = dd.funding.settlements(["BTC", "ETH"], *WINDOW)
     return funding.pick_record(dd.panel(paid), hold="7d", fee_bps=fee_bps, overlap="nan")
 
@@ -55,14 +57,14 @@ def tables() -> str:
 
 @cache
 def _records() -> dict[float, xr.Dataset]:
-    """Return the picks at each fee from the recording."""
+    """Return the selected pairs at each fee from the recording."""
     with dd.replay(RECORDING), warnings.catch_warnings():
         warnings.simplefilter("ignore", dd.errors.DataNotice)
         return {fee: picks(fee) for fee in FEES_BPS}
 
 
 def _traded(record: xr.Dataset) -> pd.DataFrame:
-    """Return the weeks whose forecast is above the costs and whose outcome is known."""
+    """Return the weeks with a forecast above costs and a known outcome."""
     frame = record.to_dataframe().reset_index()
     names = {"predicted_net_bps": "forecast", "realised_net_bps": "earned"}
     frame = frame.rename(columns=names)[["symbol", "time", "long", "short", "forecast", "earned", "cost_bps"]]

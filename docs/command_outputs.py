@@ -43,7 +43,7 @@ def commands(code: str) -> list[list[str]]:
 
 
 def run(code: str) -> list[tuple[str, str]]:
-    """Run the commands of a block, and return each with what it writes and how it ends if that is not 0."""
+    """Run the commands of a block, and return each with its output, and its exit code if it is not 0."""
     return [(shlex.join(["derivdata", *words]), _output(words)) for words in commands(code)]
 
 
@@ -62,7 +62,7 @@ def _output(words: list[str]) -> str:
 
 
 def _served(words: list[str]) -> str:
-    """Start the service, return what it writes, and interrupt it."""
+    """Start the service, return its output, and interrupt it."""
     command = [sys.executable, "-m", "derivdata", *words]
     with subprocess.Popen(command, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -71,7 +71,7 @@ def _served(words: list[str]) -> str:
             lines.append(line)
             if "http://" in line:
                 break
-        for _ in range(12):  # one that arrives while workers start may be lost
+        for _ in range(12):  # an interrupt while workers start may be lost
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=5)

@@ -10,7 +10,7 @@ from typing import Any
 import derivdata
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # pages show some of what the tests simulate
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # pages use simulations of the tests
 import_module("generate").main()
 import_module("diagrams").write()
 import_module("reference_pages").write(HERE / "reference")

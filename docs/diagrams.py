@@ -1,7 +1,7 @@
 """Drawings of the guides: one function each, written as SVG to docs/images for readers of the sources.
 
-In the site they are part of the page (`inlined`) and take its colours; alone they follow the reader's system.
-They are at most 460 wide, so that their words can be read on a phone.
+In the site they are part of the page (`inlined`) and use its colours; elsewhere they follow the reader's
+system. They are at most 460 wide, so that text is legible on a phone.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def lazy_panel() -> str:
 
 
 def commands() -> str:
-    """Which command makes what of what."""
+    """Return the diagram of commands with their inputs and outputs."""
     c = _Canvas()
     c.labelled(10, 6, 125, ["venues, a URL,", "the sample"])
     c.labelled(325, 6, 125, ["table: .parquet,", ".csv, terminal"])

@@ -31,7 +31,7 @@ _Case = Mapping[str, Any]
 
 
 def evidence() -> str:
-    """Return for each venue and endpoint the bodies, the columns that they confirm, and what is missing."""
+    """Return for each venue and endpoint the bodies, the columns that they confirm, and missing evidence."""
     cases = _cases()
     by_endpoint: dict[tuple[str, str], list[_Case]] = {}
     for case in cases:
@@ -56,7 +56,7 @@ def _cases() -> list[_Case]:
 
 
 def _path(case: _Case) -> str:
-    """Return the path of the endpoint that a case's body answers."""
+    """Return the path of the endpoint of a case's body."""
     place, params = venues._parsed(case["request"])
     endpoint, _ = venues._endpoint_of(case["venue"], place, params)
     return place if endpoint is None else endpoint.path

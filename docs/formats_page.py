@@ -1,4 +1,4 @@
-"""What each kind of object loses in files and other libraries, by writing and reading it."""
+"""Losses of each kind of object in files and other libraries, by writing and reading it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def objects() -> dict[str, Any]:
 
 
 def losses() -> pd.DataFrame:
-    """Return a row for each format and a column for each kind of object: ``equal``, or what is lost."""
+    """Return a row for each format and a column for each kind of object: ``equal``, or the loss."""
     rows = {}
     for name, trip in _TRIPS.items():
         rows[name] = {kind: _outcome(trip, value) for kind, value in objects().items()}
@@ -60,7 +60,7 @@ def _outcome(trip: Callable[[Any, Path], Any], value: Any) -> str:
 
 
 def _lost(value: Any, read: Any) -> str:
-    """Return what the read object lacks, in words."""
+    """Return a text about the losses of the read object."""
     if isinstance(value, pd.DataFrame):
         restored = dd.tables.TABLES["funding_history"].conform(read)
         pd.testing.assert_frame_equal(restored, value, check_exact=True)

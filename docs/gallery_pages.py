@@ -41,20 +41,20 @@ ORDER = (*RECORDED, *SYNTHETIC)
 FIGURES = (
     ("how-do-the-venues-of-one-symbol-compare", "cookbook-1", "Funding by venue and time"),
     ("what-would-a-rule-have-earned", "cookbook-2", "Gain and drawdown of a rule"),
-    ("what-is-a-pair-forecast-to-earn-and-when-are-its-costs-paid", "cookbook-3", "When costs are paid"),
-    ("who-holds-it-and-who-gains", "cookbook-4", "Shares of open interest"),
+    ("how-much-is-a-pair-forecast-to-earn-and-when-are-its-costs-paid", "cookbook-3", "When costs are paid"),
+    ("which-venues-have-it-and-which-gain-share", "cookbook-4", "Shares of open interest"),
     ("whose-share-rises-or-falls", "cookbook-5", "Trends of shares"),
-    ("which-part-of-a-rise-is-the-price", "cookbook-6", "Open interest in USD and in coins"),
+    ("how-much-of-a-rise-is-due-to-the-price", "cookbook-6", "Open interest in USD and in coins"),
     ("the-same-on-several-venues", "cookbook-7", "Volatility of five venues"),
     ("smiles-with-their-fit", "cookbook-8", "Smiles with their fit"),
     ("the-term-structure-and-the-30-day-index", "cookbook-9", "Term structure"),
     ("max-pain-and-gamma", "cookbook-10", "Gamma by strike"),
     ("where-is-open-interest-by-strike", "cookbook-11", "Open options by strike"),
-    ("is-volatility-rich-implied-against-realised", "cookbook-12", "Implied and realised volatility"),
+    ("is-implied-volatility-above-realised", "cookbook-12", "Implied and realised volatility"),
     ("who-was-liquidated-where-and-when", "cookbook-13", "Liquidations"),
-    ("what-does-a-market-order-cost", "cookbook-14", "Depth of a book"),
+    ("how-much-does-a-market-order-cost", "cookbook-14", "Depth of a book"),
 )
-"""Figures of the cookbook: the heading above each, the picture's name, and what it shows."""
+"""Figures of the cookbook: the heading above each, the picture's name, and its title."""
 
 _HEAD = """\
 # Gallery
@@ -105,7 +105,7 @@ def _card(link: str, image: str, title: str, words: str) -> str:
 
 
 def _stored(path: Path) -> Any:
-    """The notebook with its stored outputs, which a test holds to what it shows when it runs."""
+    """Return the notebook with its stored outputs, which a test compares with a run."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         cell.source = cell.source.replace("](../docs/", "](../")

@@ -145,7 +145,7 @@ def main() -> None:
 
 
 def formats() -> str:
-    """Return what each kind of object loses in each format, from runs."""
+    """Return the losses of each kind of object in each format, from runs."""
     found = losses()
     rows = [(str(name), *row) for name, row in zip(found.index, found.to_numpy().tolist(), strict=True)]
     return grid(("format", *found.columns), rows)

@@ -1,13 +1,12 @@
 """Outputs below the code of a page: every block that the tests run is run here, and shown with its result.
 
-A block shows the value of each expression in it; a block that only assigns shows what it assigned last. A
-block whose lines begin with ``>>>`` shows its output itself. Commands show what they write (command_outputs),
-drawings of diagrams.py become a part of the page, and figures have a light and a dark version. Folders and
-ports of the machine that builds the pages are replaced.
+A block shows the value of each expression in it; a block that only assigns shows its last assignment. A block
+whose lines begin with ``>>>`` has its output. Commands show their output (command_outputs), drawings of
+diagrams.py become a part of the page, and figures have a light and a dark version. Folders and ports of the
+build machine are replaced.
 
-A comment before a block says what else is done with it: ``<!-- not run: why -->``, or
-``<!-- site only: why -->`` if the tests leave it out. The blocks after ``site only: simulated venues`` or
-``simulated bucket`` ask these.
+A comment before a block sets how it is run: ``<!-- not run: why -->``, or ``<!-- site only: why -->`` if the
+tests omit it. The blocks after ``site only: simulated venues`` or ``simulated bucket`` use these.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def setup(app: Any) -> None:
 
 
 def with_outputs(app: Any, page: str, source: list[str]) -> None:
-    """Run the blocks of a page, and write what each gives below it."""
+    """Run the blocks of a page, and write the output of each below it."""
     if page == "index":
         source[0] = source[0].replace(_PLACE_OF_README, _readme())
     source[0] = _DRAWING.sub(lambda match: inlined(match[1]), source[0])
@@ -122,7 +121,7 @@ def _two_pictures(found: re.Match[str]) -> str:
 
 
 class _Run(NamedTuple):
-    """What the blocks of one page share."""
+    """Shared state of the blocks of one page."""
 
     page: str
     names: dict[str, Any]
@@ -131,7 +130,7 @@ class _Run(NamedTuple):
 
 
 def _block(found: re.Match[str], shared: _Run) -> str:
-    """Return a block with what it gives, as the comment before it says."""
+    """Return a block with its output, as the comment before it sets."""
     if found["before"].startswith(_NOT_RUN):
         return found[0]
     if found["before"] in _SIMULATED:
@@ -171,7 +170,7 @@ def _python(found: re.Match[str], shared: _Run) -> str:
 
 
 def _commands(code: str) -> list[str]:
-    """Return what each command of a block writes, under its line where there are several."""
+    """Return the output of each command of a block, under its line if there are several."""
     done = run(code)
     shown = []
     for line, text in done:
@@ -197,7 +196,7 @@ def values_of(code: str, names: dict[str, Any], page: str) -> list[tuple[str, An
 
 
 def last_assigned(code: str, names: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return what the code assigned last, where that is data."""
+    """Return the names and values of the last assignment, if they are data."""
     found = [
         target.id
         for statement in ast.walk(ast.parse(code))
@@ -269,7 +268,7 @@ def _figure(figure: Any, name: str) -> str:
     (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
     for light, dark in _DARK.items():
         svg = svg.replace(light, dark)
-    # Words of matplotlib have no colour of their own: black is the default of SVG.
+    # Text of matplotlib has no colour attribute: black is the default of SVG.
     svg = svg.replace("<svg ", '<svg fill="#e6eaf0" ', 1)
     (FOLDER / f"{name}-dark.svg").write_text(svg, encoding="utf-8")
     title = next((ax.get_title(loc="left") for ax in figure.axes if ax.get_title(loc="left")), "")

@@ -53,7 +53,7 @@ def _page(name: str, title: str) -> str:
     dotted = f"derivdata.{name}" if name else "derivdata"
     names = [n for n in module.__all__ if _is_shown(getattr(module, n))]
     rows = ((f"[`{n}`](#{dotted}.{n})", _first_line(getattr(module, n))) for n in names)
-    # Headings of a docstring are no sections of the page: two pages would have the same label.
+    # Headings of a docstring are not sections of the page, because two pages would have the same label.
     intro = re.sub(r"^(\w+)\n-{4,}$", r".. rubric:: \1\n", inspect.cleandoc(module.__doc__ or ""), flags=re.M)
     entries = "\n".join(_entry(dotted, n, getattr(module, n)) for n in names)
     return (

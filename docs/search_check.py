@@ -1,4 +1,4 @@
-"""Fail the build if the site's search does not find what a reader is likely to look for."""
+"""Fail the build if the site's search misses expected queries of readers."""
 
 from __future__ import annotations
 

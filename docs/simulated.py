@@ -1,4 +1,4 @@
-"""What the tests simulate, for blocks of pages that would need a network: venues, and a bucket on S3."""
+"""Simulations of the tests for blocks of pages that need a network: venues, and a bucket on S3."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NOW, _LAST = "2026-01-20T10:30:30", "2026-01-21"
 
 @contextlib.contextmanager
 def venues() -> Iterator[None]:
-    """Have the commands that ask venues ask those of the tests, on a clock of 20 January 2026."""
+    """Connect the commands to the venues of the tests, on a clock of 20 January 2026."""
     from tests.collect.fakes import Fakes, SimulatedClock
 
     class Clock(SimulatedClock):
         def stop_on(self, _: Any) -> None:
-            """Leave the signals of the builder alone."""
+            """Do not change the signal handlers of the builder."""
 
     clock = Clock(_NOW)
     with Fakes(int(pd.Timestamp(_LAST, tz="UTC").timestamp()), clock.utc) as fakes:
@@ -51,7 +51,7 @@ def venues() -> Iterator[None]:
 
 @contextlib.contextmanager
 def bucket() -> Iterator[None]:
-    """Have s3://bucket answered by moto on this machine."""
+    """Serve s3://bucket by moto on this machine."""
     import s3fs
 
     from tests.archive.stores import environment, s3_server

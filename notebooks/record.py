@@ -1,7 +1,7 @@
-"""Record what the notebooks ask for, and store their outputs: ``python notebooks/record.py [NAME ...]``.
+"""Record the requests of the notebooks, and store their outputs: ``python notebooks/record.py [NAME ...]``.
 
 Each notebook's cells run against the sample, or against an archive of recorded data, while a bundle of its
-name is recorded next to it; then they run from the bundle, and what they show is written into the notebook.
+name is recorded next to it. Then they run from the bundle, and their outputs are written into the notebook.
 With ``--outputs`` only the second step is done. It also writes the card of a notebook's result (`CARDS`).
 """
 
@@ -37,7 +37,7 @@ RECORDED = (
     "open_interest_on_october_10",
     "what_a_venue_outage_does_to_a_carry_book",
 )
-"""Notebooks on recorded data of a market; ``DERIVDATA_RECORDED`` names the archive that holds it."""
+"""Notebooks on recorded market data; ``DERIVDATA_RECORDED`` names the archive with the data."""
 
 CARDS = {
     "a_funding_spread_through_a_regime_change": "paid",
@@ -75,7 +75,7 @@ def run(
     """Run cells in one namespace, as a kernel does, and return the outputs of each in the notebook's format.
 
     A figure is the output of the cell that drew it; a last expression that ends with ``;`` is not shown.
-    `names` is the namespace, for callers that want what the cells define.
+    `names` is the namespace, for callers that need the cells' variables.
     """
     names = {} if names is None else names
     names["__name__"] = "__main__"
@@ -166,7 +166,7 @@ def main(names: Sequence[str]) -> None:
     for notebook in NOTEBOOKS:
         if chosen and notebook.stem not in chosen:
             continue
-        asks = not notebook.with_suffix(".csv").exists()  # the others read figures that lie next to them
+        asks = not notebook.with_suffix(".csv").exists()  # the others read files next to them
         if asks and "--outputs" not in names:
             record(notebook)
         store(notebook)

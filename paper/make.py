@@ -40,7 +40,7 @@ COLUMNS = {"all": 1, "25 delta": 3, "10 delta": 4, "inside bid/ask": 5, "crossin
 
 
 def record(rule: Rule, cost_bps: float) -> xr.Dataset:
-    """The weekly picks of a rule after a cost, from what the session is connected to or replays."""
+    """Return the weekly selections of a rule after a cost, from the connected source or a replay."""
     paid = dd.funding.settlements(["BTC", "ETH"], *WINDOW)
     return funding.pick_record(dd.panel(paid), hold="7d", fee_bps=cost_bps / 4.0, rule=rule, overlap="nan")
 
@@ -110,7 +110,9 @@ def draw_picks(path: Path) -> None:
 
 
 def draw_crossing(path: Path) -> None:
-    """Total variance between the two neighbours that cross most when each slice is fitted alone."""
+    """Draw the total variance between the two neighbours that cross most when each slice is fitted
+    separately.
+    """
     tables = [chain.smiles(chain.clean(chain_2026(stamp))) for stamp in STAMPS_2026]
     found = [worst_pair(quotes) for quotes in tables]
     place = int(np.argmin([least for least, _, _ in found]))
@@ -142,7 +144,7 @@ def total_variance(fitted: xr.Dataset, k: xr.DataArray) -> xr.DataArray:
 
 
 def added(quotes: xr.Dataset, method: str, scaled: xr.DataArray) -> xr.DataArray:
-    """Total variance from each expiry to the next, over that of the later one."""
+    """Return the total variance from each expiry to the next, relative to the later one."""
     fitted = surface.fit(quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"], method=method)
     fitted = fitted[["a", "b", "rho", "m", "sigma"]]
     following = fitted.shift(expiry=-1)
@@ -152,7 +154,7 @@ def added(quotes: xr.Dataset, method: str, scaled: xr.DataArray) -> xr.DataArray
 
 
 def worst_pair(quotes: xr.Dataset) -> tuple[float, str, int]:
-    """The least of `added` where slices are fitted alone, and where it is."""
+    """Return the minimum of `added` over slices fitted separately, and its place."""
     scaled = xr.DataArray(np.linspace(-10.0, 10.0, 201), dims="deviations")
     least = added(quotes, "slices", scaled).min("deviations")
     place = least.fillna(np.inf).argmin(...)

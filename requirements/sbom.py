@@ -1,7 +1,7 @@
 """Complete the list of software that cyclonedx-py makes of an environment: version and hashes of the lock.
 
-The tool reads the dependency graph and the licences from what is installed. It does not read a version that
-the build backend computes, nor the lock. Run by ``make sbom``.
+The tool reads the dependency graph and the licences of the installed packages. It does not read a version
+that the build backend computes, nor the lock. Run by ``make sbom``.
 """
 
 from __future__ import annotations

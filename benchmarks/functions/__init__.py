@@ -2,9 +2,9 @@
 
     python -m benchmarks.functions [part of a name]
 
-asks each question of `QUESTIONS` of an idle library, prints its processor time, and, asked of all, writes
+calls each question of `QUESTIONS` on an idle library, prints its processor time, and, if all are run, writes
 FUNCTIONS.md. A question that takes over 50 ms belongs into a row of the benchmarks, and its function into
-`ROWS_OF`. A test compares the names with what is public.
+`ROWS_OF`. A test compares the names with the public ones.
 """
 
 from __future__ import annotations

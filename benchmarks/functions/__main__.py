@@ -1,4 +1,4 @@
-"""Ask every question and say which takes long."""
+"""Run every question and report the slow ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONG_ENOUGH = 0.3
 
 
 def main(parts: list[str]) -> int:
-    """Time the questions whose names start with one of the parts, or all, and write what was measured."""
+    """Time the questions whose names start with one of the parts, or all, and write the results."""
     lines = {each["name"]: (each["question"], each["ms"]) for each in LINE.finditer(_written())}
     failed = False
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -53,7 +53,7 @@ def _written() -> str:
 
 
 def seconds(name: str) -> float:
-    """Processor time of one question: least of a few, after one that makes its input."""
+    """Return the processor time of one question: the minimum of a few runs after one that makes its input."""
     ask = QUESTIONS[name].ask
     ask()
     least, spent = float("inf"), 0.0

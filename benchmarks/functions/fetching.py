@@ -77,7 +77,7 @@ def _question(name: str) -> Question:
 
 
 def _outcome() -> Any:
-    """The markets of outcomes have no fixed ids: take one that is there."""
+    """Return a market of outcomes that exists; their ids are not fixed."""
     board = table("hip4.dashboard", "7d")
     return dd.hip4.outcome(int(board["outcome_id"].dropna().iloc[0]), "7d")
 

@@ -173,7 +173,7 @@ def bars() -> xr.Dataset:
 
 @functools.cache
 def table(name: str, *given: Any, **options: Any) -> Any:
-    """Ask the sample, once."""
+    """Request a table from the sample, once."""
     return _fetcher(name)(*given, **options)
 
 

@@ -77,7 +77,7 @@ def _slopes() -> xr.Dataset:
 
 @functools.cache
 def _later() -> xr.Dataset:
-    """The same surface an hour on."""
+    """Return the same surface an hour later."""
     return whole().assign_coords(year_fraction=whole()["year_fraction"] - 1 / 365 / 24)
 
 

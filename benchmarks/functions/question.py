@@ -9,7 +9,7 @@ __all__ = ["Question"]
 
 
 class Question(NamedTuple):
-    """A usual question in words and the call for it; its inputs are made once, at the first call."""
+    """A common question in words and the call for it; its inputs are made once, at the first call."""
 
     words: str
     ask: Callable[[], Any]

@@ -114,7 +114,7 @@ def _ratio(folder: Path) -> Made:
 
 
 def _at_the_money(folder: Path) -> Made:
-    """Chains of the sample: those of a month, three times."""
+    """Make chains of a month of the sample, three times."""
     chains = sample.open().read(
         "options_snapshot", _START, _START + pd.Timedelta(30, "D"), symbols=["BTC"], venues=["deribit"]
     )
@@ -134,7 +134,7 @@ def _at_the_money(folder: Path) -> Made:
 
 
 def _liquidated(folder: Path) -> Made:
-    """Fills of the sample: those of a month, three times."""
+    """Make fills of a month of the sample, three times."""
     fills = sample.open().read("liquidations_fills", _START, _START + pd.Timedelta(30, "D"))
     archive = dd.open_archive(folder)
     for month in range(3):

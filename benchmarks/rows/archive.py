@@ -191,7 +191,7 @@ _REWRITE = "pandas: read_parquet of the same rows in one file, and to_parquet"
 
 
 def _sql(folder: Path) -> Made:
-    """A statement that opens a database of its own, next to one whose database is open already."""
+    """Make a statement that opens a separate database, next to one with an open database."""
     archive = _filled(folder, 720)
     files = sorted(map(str, (folder / "archive-720" / "funding_history").rglob("*.parquet")))
     asked = (
@@ -261,8 +261,8 @@ ROWS = [
         what="archive: append",
         given="4,000,000 rows of funding history, 60 symbols × 20 venues",
         make=_append,
-        # Rows are judged, divided by month and day, packed and hashed; packing alone takes two thirds of what
-        # to_parquet takes for all.
+        # Rows are checked, divided by month and day, compressed and hashed; compression takes two thirds of
+        # the time of to_parquet.
         goals={_WRITE: within(1.5), _BYTES: stated()},
         rounds=3,
     ),

@@ -86,7 +86,7 @@ _OF_PANELS: dict[str, tuple[Callable[[], xr.DataArray], int, Callable[[xr.DataAr
 """Input of the question, symbols of the smallest of the growing inputs, and the function."""
 
 _SLOW = {"analysis.backtest.sweep": 120, "analysis.funding.pick_record": 90}
-"""Of these only the first times where the input grows."""
+"""Only the first times of these are used if the input grows."""
 
 _OF_CHAINS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "analysis.chain.clean": chain.clean,
@@ -223,7 +223,7 @@ _OF_ANSWERS: dict[str, tuple[Callable[[], Any], str, Callable[[int], Callable[[]
         _grid,
     ),
 }
-"""The same rows sorted or copied, and what a function does with so many times its rows."""
+"""The same rows sorted or copied, and the time of a function with a multiple of its rows."""
 
 
 def _row(name: str, limit: str, copy: Callable[[], Any]) -> Row:

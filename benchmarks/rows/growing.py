@@ -86,8 +86,8 @@ def _zscore(_: Path, times: int) -> _Run:
 
 
 def _robust(_: Path, times: int) -> _Run:
-    # All sizes are below a million values, from which on two threads share the work: these take a tenth more
-    # processor time together, which is no growth of the work.
+    # All sizes are below a million values, above which two threads share the work and take a tenth more
+    # processor time in total.
     rates = panel(times, 1_000, missing=0.0)
     return lambda: dd.analysis.funding.zscore(rates, rows=168, robust=True)
 

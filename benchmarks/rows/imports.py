@@ -1,4 +1,4 @@
-"""From nothing to the library, and to its first table, in processes of their own."""
+"""Import time of the library, and time to its first table, in separate processes."""
 
 from __future__ import annotations
 

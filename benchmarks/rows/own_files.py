@@ -72,7 +72,7 @@ def theirs(path: Path, to: Path) -> Any:
 
 
 def _new(folder: Path, run: Callable[[Path, Path], Any], path: Path) -> Callable[[], Any]:
-    """Return what runs a side into a place of its own each time."""
+    """Return a function that runs a side in a new folder each time."""
     places = itertools.count()
     return lambda: run(path, folder / f"{run.__name__}-{path.name}-{next(places)}")
 
@@ -86,7 +86,7 @@ def _make(folder: Path, *, form: str) -> Made:
 
 
 def _memory(path: Path, folder: Path) -> list[Check]:
-    """Compare the largest memory of both sides, each in a process of its own."""
+    """Compare the peak memory of both sides, each in a separate process."""
     peaks = [_peak_bytes(name, path, folder / f"peak-{name}") for name in ("ours", "theirs")]
     value = f"{peaks[0] / 1e6:.0f} MB, polars {peaks[1] / 1e6:.0f} MB"
     return [Check("most memory", value, "≤ 2 ×", peaks[0] <= 2 * peaks[1])]

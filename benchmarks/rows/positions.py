@@ -140,7 +140,7 @@ def _business_time(_: Path) -> Made:
     w = smile.total_variance(fitted, 0.0).to_numpy()
 
     def general(row: Floats) -> Any:
-        """Three parameters of the curve alone, weekends as other days."""
+        """Fit three parameters of the curve only, with weekends as other days."""
 
         def residual(x: Floats) -> Floats:
             model = x[0] * YEARS + (x[1] - x[0]) * -np.expm1(-x[2] * YEARS) / x[2]

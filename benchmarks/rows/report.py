@@ -1,4 +1,4 @@
-"""The report, from answers in the cache to a file."""
+"""The report, from cached responses to a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ROWS"]
 
 _TWO, _TEN = ("BTC", "ETH"), ("BTC", "ETH", "SOL", "HYPE", "DOGE", "ZEC", "XRP", "LTC", "TRX", "UNI")
 _MOST_SECONDS = {_TWO: 12.0, _TEN: 50.0}
-"""Of processor time, on a busy machine."""
+"""Processor time, on a busy machine."""
 
 
 def _report(folder: Path, symbols: tuple[str, ...]) -> Made:

@@ -1,4 +1,4 @@
-"""Between a desk and the API: first requests, many requests at once, a large cache, a recording."""
+"""HTTP between a client and the API: first requests, concurrent requests, a large cache, a recording."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _first(cache: str, place: str, folder: Path) -> Made:
 
 
 class _Waiting(BaseHTTPRequestHandler):
-    """Answers each request after a tenth of a second."""
+    """Responds to each request after a tenth of a second."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
@@ -125,7 +125,7 @@ def _at_once(_: Path) -> Made:
 
 
 def _cached(folder: Path, answers: int) -> str:
-    """Fill the cache folder with small answers of one source, and give its address."""
+    """Fill the cache folder with small responses of one source, and return its address."""
     os.environ["DERIVDATA_CACHE_DIR"] = str(folder / str(answers))
     server = serve(b'{"none":"0"}')
     url = f"http://127.0.0.1:{server.server_port}"
@@ -137,7 +137,7 @@ def _cached(folder: Path, answers: int) -> str:
 
 
 def _clock(folder: Path, times: int) -> Callable[[], Any]:
-    """Open a cache offline: its clock is the newest answer's."""
+    """Open a cache offline, whose clock is the newest response's."""
     url = _cached(folder, 50 * times)
 
     def run() -> pd.Timestamp:
@@ -155,7 +155,7 @@ def _evicting(folder: Path, times: int) -> Callable[[], Any]:
 
 
 class _Recordings:
-    """One recording at a time: of as many answers as a size wants, started again when the size changes."""
+    """One recording at a time, with as many responses as the size; restarted when the size changes."""
 
     def __init__(self, folder: Path) -> None:
         server = serve(b'{"none":"0"}')
@@ -164,7 +164,7 @@ class _Recordings:
         self._size, self._recording = 0, None
 
     def more(self, size: int) -> None:
-        """Record ten more answers, after `size` of them."""
+        """Record ten more responses, after `size` of them."""
         if size != self._size:
             self.close()
             self._size, self._recording = size, dd.record(self._folder / f"{size}.ddz")

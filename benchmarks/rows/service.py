@@ -1,4 +1,4 @@
-"""Answers of the local service, next to a bare Starlette route that returns the same bytes."""
+"""Responses of the local service, next to a plain Starlette route that returns the same bytes."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _service(folder: Path) -> tuple[service.RunningService, Callable[[str], byte
 
 
 def _path(days: int, seconds: int) -> str:
-    """Some days of one symbol; the seconds make it one that no one asked for."""
+    """Return some days of one symbol; the seconds make the request unique."""
     start = times.iso(_END - pd.Timedelta(days, "D") - pd.Timedelta(seconds, "s"))
     return f"/funding/historical?symbol=SYM0000&start={start}&end={times.iso(_END)}&resolution=1h"
 
 
 def _client(url: str, key: str) -> Callable[[str], bytes]:
-    """Asks over one connection that stays open."""
+    """Return a client with one persistent connection."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc)
 
     def ask(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Smiles fitted all at once, next to scipy one slice or one surface at a time."""
+"""Smiles fitted all at once, next to scipy for one slice or one surface at a time."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _checks(fit: Any, some: list[_Slice], *, noisy: bool) -> list[Check]:
 def _beside(
     name: str, ours: list[float], some: list[_Slice], fit: Callable[[_Slice], Floats | None]
 ) -> Check:
-    """How many slices another fit takes closer, of those where it ends inside the library's bounds."""
+    """Count the slices that another fit meets more closely within the library's bounds."""
     theirs = [fit(each) for each in some]
     kept = [i for i, p in enumerate(theirs) if p is not None and _allowed(p, some[i][0])]
     worse = [i for i in kept if ours[i] > (1 + 1e-6) * rms(*some[i], theirs[i]) + 1e-8]
@@ -104,7 +104,9 @@ def _beside(
 
 
 def _allowed(p: Floats, k: Floats) -> bool:
-    """Whether Lee's bound holds, no variance is negative and the width is one that the library admits."""
+    """Return whether Lee's bound is satisfied, no variance is negative, and the width is allowed by the
+    library.
+    """
     a, b, rho, _, sigma = p
     inside = b >= 0 and abs(rho) <= 1 and b * (1 + abs(rho)) <= 2 and sigma >= _NARROWEST * np.ptp(k)
     return bool(inside and a + b * sigma * np.sqrt(1 - rho**2) >= 0)

@@ -1,4 +1,4 @@
-"""Surfaces of ten expiries fitted all at once, next to scipy one by one over the same free numbers."""
+"""Surfaces of ten expiries fitted all at once, next to scipy one by one over the same free parameters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _beside(fit: Any, k: Floats, iv: Floats) -> Check:
 
 
 def trf(k: Floats, iv: Floats) -> float:
-    """Sum of squares at the end of a search from ρ = 0 and half of all room."""
+    """Return the sum of squares at the end of a search from ρ = 0 and half of each bound."""
     count = len(YEARS)
     w = iv**2 * YEARS[:, None]
     money = np.array([np.interp(0.0, k[i], w[i]) for i in range(count)])

@@ -26,7 +26,7 @@ _CONTRACTS, _PAYMENTS = 100, 1000
 _REACH = 200_000
 _SERIES, _PART, _DAY, _YEAR = 8000, 20, 1440, 365
 _DAYS = _YEAR if os.environ.get("DERIVDATA_YEAR") else 10
-"""Days that are appended: those of the whole twentieth take five minutes of the processor."""
+"""Days that are appended; a complete twentieth takes five minutes of processor time."""
 _FRAME = "json.loads, pd.DataFrame, to_datetime and arithmetic, without checks or intervals"
 _ORJSON = "limit: orjson.loads"
 _PATH = "/fapi/v1/fundingRate"
