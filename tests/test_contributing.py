@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 ADDED = {
-    "derivdata/tables/endpoints/definitions.py": """
+    "derivdata/tables/endpoints.py": """
 OI_LARGEST = Endpoint(
     "/oi/{symbol}/largest", "free", "oi_largest", "The largest venue of one symbol now.",
     params=(PATH_SYMBOL,), unit="usd",

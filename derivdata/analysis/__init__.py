@@ -42,8 +42,8 @@ __all__ = [
 _FUNCTIONS = {
     "carry_table": "funding.carry_forecast",
     "flags": "status",
-    "percentile": "ranking",
-    "rank": "ranking",
+    "percentile": "align",
+    "rank": "align",
 }
 
 

@@ -21,7 +21,7 @@ from derivdata.analysis import surface as surface
 from derivdata.analysis import taker as taker
 from derivdata.analysis import variance as variance
 from derivdata.analysis import volatility as volatility
+from derivdata.analysis.align import percentile as percentile
+from derivdata.analysis.align import rank as rank
 from derivdata.analysis.funding.carry_forecast import carry_table as carry_table
-from derivdata.analysis.ranking import percentile as percentile
-from derivdata.analysis.ranking import rank as rank
 from derivdata.analysis.status import flags as flags

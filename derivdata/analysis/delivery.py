@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import risk_neutral
-from derivdata.analysis.inputs import require_columns, require_numbers, require_variables
+from derivdata.analysis.panels import require_columns, require_numbers, require_variables
 from derivdata.support.arguments import typed
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_instants

@@ -14,9 +14,8 @@ import xarray as xr
 
 from derivdata.analysis.chain.forward import basis
 from derivdata.analysis.funding.pairs import free_leg
-from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import elementwise, with_units
-from derivdata.analysis.panels import Panel, hours_of, require, require_rate
+from derivdata.analysis.panels import Panel, hours_of, require, require_rate, require_variables
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import SECONDS_PER_YEAR, length, naive_utc

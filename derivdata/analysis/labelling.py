@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.panels import require_variables
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arrays import Floats
 from derivdata.support.text import import_extra

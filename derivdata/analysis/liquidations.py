@@ -15,8 +15,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import fdtrc
 
-from derivdata.analysis.inputs import require_names, require_numbers, together
-from derivdata.analysis.panels import figures_of
+from derivdata.analysis.panels import figures_of, require_names, require_numbers, together
 from derivdata.support import times
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Array, Bools, Floats, Indices

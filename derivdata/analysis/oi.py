@@ -15,7 +15,6 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtri
 
-from derivdata.analysis.inputs import require_times
 from derivdata.analysis.labelling import applied
 from derivdata.analysis.panels import (
     Panel,
@@ -29,6 +28,7 @@ from derivdata.analysis.panels import (
     require_level,
     require_quantity,
     require_share,
+    require_times,
     require_venues,
     row_by_row,
     unit_of,

@@ -16,8 +16,8 @@ from scipy.special import ndtr
 
 from derivdata.analysis.black76 import kernels
 from derivdata.analysis.chain.prepared import contracts
-from derivdata.analysis.inputs import require_columns
 from derivdata.analysis.labelling import by_label
+from derivdata.analysis.panels import require_columns
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

@@ -10,8 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
-from derivdata.analysis.inputs import along, require_decimal_volatility, require_numbers, require_variables
 from derivdata.analysis.labelling import applied, elementwise, in_chunks, with_units
+from derivdata.analysis.panels import along, require_decimal_volatility, require_numbers, require_variables
 from derivdata.analysis.smile.strip import over_strike, strips, tails
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, read_times

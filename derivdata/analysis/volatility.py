@@ -22,9 +22,16 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.inputs import require_times, require_variables
 from derivdata.analysis.labelling import applied, elementwise
-from derivdata.analysis.panels import last_valid, require, row_quantiles, unit_of, whole
+from derivdata.analysis.panels import (
+    last_valid,
+    require,
+    require_times,
+    require_variables,
+    row_quantiles,
+    unit_of,
+    whole,
+)
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.support.times import length

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.backtest import trades
-from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.panels import require_variables
 from derivdata.plot import style
 from derivdata.plot.fits import apart
 from derivdata.plot.frames import Size, Source, figure_function, finish

@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import of_what
-from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.panels import require_variables
 from derivdata.plot import style
 from derivdata.plot.frames import Rates, Size, Source, figure_function, finish
 from derivdata.plot.style import GREY, PALETTE, SEQUENTIAL

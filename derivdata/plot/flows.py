@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import delivery, option_trades, taker
-from derivdata.analysis.ranking import percentile
+from derivdata.analysis.align import percentile
 from derivdata.plot import style
 from derivdata.plot.fits import listed_expiry
 from derivdata.plot.frames import (

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.inputs import require_times
+from derivdata.analysis.panels import require_times
 from derivdata.support.arrays import Array
 from derivdata.support.text import warn_caller
 from derivdata.tables.panels import panel, provenance

@@ -15,8 +15,7 @@ import xarray as xr
 
 from derivdata.analysis import smile as smile_functions
 from derivdata.analysis import surface as analysis
-from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.panels import hours_of
+from derivdata.analysis.panels import hours_of, require_variables
 from derivdata.analysis.smile.evaluate import Method
 from derivdata.analysis.surface.points import points_at_expiries
 from derivdata.plot import frames, style

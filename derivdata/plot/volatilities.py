@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import surface, variance
-from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.panels import require_variables
 from derivdata.plot import frames, style
 from derivdata.plot.fits import (
     EXPIRY,

@@ -5,7 +5,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import align, business_time, chain
-from derivdata.analysis.inputs import (
+from derivdata.analysis.panels import (
     along,
     require_columns,
     require_draws,

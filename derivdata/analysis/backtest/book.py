@@ -14,8 +14,7 @@ import xarray as xr
 
 from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.funding.ledger import LATE
-from derivdata.analysis.inputs import require_times, require_variables
-from derivdata.analysis.panels import labels_of, positive
+from derivdata.analysis.panels import labels_of, positive, require_times, require_variables
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.tables.venue_facts import MaintenanceTiers
 from derivdata.units import BPS, REFERENCE_HOURS

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.backtest.results import provenance_of, trades
 from derivdata.analysis.funding.pairs import slippage_bps
-from derivdata.analysis.inputs import require_labels, require_times
-from derivdata.analysis.panels import last_valid, require
+from derivdata.analysis.panels import last_valid, require, require_labels, require_times
 from derivdata.support.arguments import Numbers, require_fields, typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.support.text import warn_caller

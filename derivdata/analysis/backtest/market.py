@@ -12,7 +12,6 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.funding.ledger import LATE
-from derivdata.analysis.inputs import with_symbol
 from derivdata.analysis.panels import (
     Panel,
     hours,
@@ -22,6 +21,7 @@ from derivdata.analysis.panels import (
     require,
     require_rate,
     usual_step,
+    with_symbol,
 )
 from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.settlements import due_settlements

@@ -10,7 +10,7 @@ import xarray as xr
 
 from derivdata.analysis import position, surface
 from derivdata.analysis.black76 import formulas
-from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.panels import require_columns
 from derivdata.analysis.smile.svi import parameter_names, slice_of, total_variance
 from derivdata.analysis.surface.fitting import SurfaceMethod
 from derivdata.support.arrays import Bools, Floats, Indices

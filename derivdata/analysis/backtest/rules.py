@@ -19,8 +19,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.backtest.market import Knowledge, Past, Target, target_of
-from derivdata.analysis.inputs import require_times
-from derivdata.analysis.panels import hours_at, hours_of, labels_of, require
+from derivdata.analysis.panels import hours_at, hours_of, labels_of, require, require_times
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.times import Instant, instant, naive_utc
 

@@ -28,7 +28,7 @@ import numpy as np
 from derivdata.analysis.black76 import formulas, kernels
 from derivdata.analysis.black76.formulas import Premium, apply
 from derivdata.analysis.black76.kernels import DeltaKind, Greek
-from derivdata.analysis.inputs import require_decimal_volatility
+from derivdata.analysis.panels import require_decimal_volatility
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import epsilon_of

@@ -17,8 +17,8 @@ import xarray as xr
 
 from derivdata.analysis.black76 import kernels
 from derivdata.analysis.black76.kernels import DeltaKind, Greek
-from derivdata.analysis.inputs import require_together
 from derivdata.analysis.labelling import applied
+from derivdata.analysis.panels import require_together
 from derivdata.support.arrays import Floats
 
 _BLOCK = 16384  # a dozen arrays of this length stay in the cache of a core

@@ -22,8 +22,8 @@ from derivdata.analysis.chain.prepared import (
     prepare,
     require_price_units,
 )
-from derivdata.analysis.inputs import require_beside, require_numbers, require_variables
 from derivdata.analysis.labelling import by_label, elementwise, keys_of, previous
+from derivdata.analysis.panels import require_beside, require_numbers, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats

@@ -18,8 +18,8 @@ import xarray as xr
 
 from derivdata.analysis.black76 import kernels
 from derivdata.analysis.black76.formulas import sign
-from derivdata.analysis.inputs import require_columns, require_decimal_volatility
 from derivdata.analysis.labelling import keys_of
+from derivdata.analysis.panels import require_columns, require_decimal_volatility
 from derivdata.analysis.status import Status
 from derivdata.support import times
 from derivdata.support.arrays import Bools, Floats, Indices, epsilon_in

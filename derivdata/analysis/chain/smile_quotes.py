@@ -22,8 +22,8 @@ from derivdata.analysis.chain.prepared import (
     places,
     with_rate,
 )
-from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.labelling import by_label, keys_of
+from derivdata.analysis.panels import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import epsilon_in

@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 
 from derivdata.analysis.chain.forward import slice_forwards
 from derivdata.analysis.chain.prepared import PreparedChain, prepare, require_price_units
-from derivdata.analysis.inputs import require_columns
 from derivdata.analysis.labelling import keys_of
+from derivdata.analysis.panels import require_columns
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.tables.venue_facts import fact_value

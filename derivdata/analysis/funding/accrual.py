@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from derivdata.analysis.align import align
 from derivdata.analysis.funding.ledger import Ledger, earned_between, of_sampled, of_settled
 from derivdata.analysis.funding.pooled_regression import Plan
-from derivdata.analysis.inputs import require_labels
 from derivdata.analysis.panels import (
     Panel,
     beside,
@@ -24,6 +23,7 @@ from derivdata.analysis.panels import (
     labels_of,
     like,
     require,
+    require_labels,
     require_rate,
     usual_step,
     whole,

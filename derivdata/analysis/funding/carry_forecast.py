@@ -13,7 +13,6 @@ from derivdata.analysis import labelling
 from derivdata.analysis.funding.accrual import History, summed_history, whole_periods
 from derivdata.analysis.funding.pair_forecasts import ENDS, NET, PARTS, forecast_pairs, published_bounds
 from derivdata.analysis.funding.pairs import pair_costs
-from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.pair_index import pair_coordinates
 from derivdata.analysis.panels import (
     Panel,
@@ -21,8 +20,10 @@ from derivdata.analysis.panels import (
     hours_of,
     labels_of,
     like,
+    require_columns,
     require_level,
     require_rate,
+    require_variables,
     require_venues,
 )
 from derivdata.analysis.price_agreement import Apart

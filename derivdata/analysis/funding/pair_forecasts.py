@@ -9,8 +9,7 @@ import xarray as xr
 
 from derivdata.analysis.funding.forecast_errors import Walk, outcome_figures, pair_distribution, walk_of
 from derivdata.analysis.funding.pooled_regression import Plan, expect_funding, expect_prices, relative_levels
-from derivdata.analysis.inputs import with_symbol
-from derivdata.analysis.panels import labels_of
+from derivdata.analysis.panels import labels_of, with_symbol
 from derivdata.analysis.status import FundingStatus
 from derivdata.support.arrays import Floats, Indices
 from derivdata.tables.venue_facts import FACTS, fact_value

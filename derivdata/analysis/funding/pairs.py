@@ -16,19 +16,22 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.align import align
 from derivdata.analysis.funding.accrual import earned, prepare, require_cover
-from derivdata.analysis.inputs import along, require_labels, require_numbers, with_symbol
 from derivdata.analysis.labelling import elementwise
 from derivdata.analysis.panels import (
     Panel,
+    along,
     hours,
     hours_at,
     kind_of,
     positive,
     require,
+    require_labels,
+    require_numbers,
     require_rate,
     require_venues,
     usual_step,
     whole,
+    with_symbol,
 )
 from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import Numbers, typed

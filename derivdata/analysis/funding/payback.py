@@ -12,9 +12,16 @@ import xarray as xr
 from derivdata.analysis.funding.accrual import period_sums
 from derivdata.analysis.funding.pairs import pair_costs, slippage_bps
 from derivdata.analysis.funding.persistence import half_life
-from derivdata.analysis.inputs import require_labels
 from derivdata.analysis.labelling import elementwise
-from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate, require_venues
+from derivdata.analysis.panels import (
+    Panel,
+    hours_of,
+    positive,
+    require,
+    require_labels,
+    require_rate,
+    require_venues,
+)
 from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

@@ -16,7 +16,6 @@ import xarray as xr
 from numpy.polynomial import hermite_e, polynomial
 from scipy.special import factorial, ndtri
 
-from derivdata.analysis.inputs import require_draws, seed_of
 from derivdata.analysis.panels import (
     Panel,
     figures_of,
@@ -25,8 +24,10 @@ from derivdata.analysis.panels import (
     hours_of,
     kind_of,
     last_valid,
+    require_draws,
     require_level,
     require_rate,
+    seed_of,
     usual_step,
 )
 from derivdata.analysis.status import FundingStatus

@@ -13,8 +13,17 @@ import xarray as xr
 from derivdata.analysis.funding.accrual import summed_history
 from derivdata.analysis.funding.carry_forecast import forecasts_at, origin_attrs
 from derivdata.analysis.funding.pooled_regression import trailing_mean
-from derivdata.analysis.inputs import require_draws, require_variables, seed_of
-from derivdata.analysis.panels import Panel, figures_of, hours_of, labels_of, require_level, require_rate
+from derivdata.analysis.panels import (
+    Panel,
+    figures_of,
+    hours_of,
+    labels_of,
+    require_draws,
+    require_level,
+    require_rate,
+    require_variables,
+    seed_of,
+)
 from derivdata.analysis.price_agreement import Apart
 from derivdata.analysis.status import FundingStatus
 from derivdata.support.arguments import typed

@@ -20,7 +20,6 @@ from derivdata.analysis.funding.sizing import (
     moves_of,
     solve,
 )
-from derivdata.analysis.inputs import require_labels, require_variables, with_symbol
 from derivdata.analysis.labelling import origin_attrs
 from derivdata.analysis.pair_index import pair_coordinates
 from derivdata.analysis.panels import (
@@ -30,7 +29,10 @@ from derivdata.analysis.panels import (
     labels_of,
     positive,
     require,
+    require_labels,
+    require_variables,
     usual_step,
+    with_symbol,
 )
 from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.status import FundingStatus, flag_attrs

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.delivery import of_contract
-from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.panels import require_columns
 from derivdata.analysis.surface.clock import origin_us
 from derivdata.support.text import did_you_mean
 from derivdata.support.times import naive_utc

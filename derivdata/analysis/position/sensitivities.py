@@ -12,8 +12,8 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import Greek
-from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import applied, origin_attrs, where, whole_surface
+from derivdata.analysis.panels import require_variables
 from derivdata.analysis.position.instruments import NO_EXPIRY_YEARS, Instruments, instruments
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.clock import YEAR_US, Clock, Rules, clock_of, origin_us

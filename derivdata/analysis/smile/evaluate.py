@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import applied, bare, elementwise
+from derivdata.analysis.panels import require_variables
 from derivdata.analysis.smile import svi
 from derivdata.analysis.smile.butterfly import Butterfly, check_slices
 from derivdata.analysis.smile.svi import Raw, parameter_names, slice_of

@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.inputs import require_decimal_volatility, require_same
 from derivdata.analysis.labelling import applied, named
+from derivdata.analysis.panels import require_decimal_volatility, require_same
 from derivdata.analysis.smile.butterfly import certified, check_slices
 from derivdata.analysis.smile.essvi import fit_ssvi
 from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.inputs import require_same
 from derivdata.analysis.labelling import applied, named
+from derivdata.analysis.panels import require_same
 from derivdata.analysis.smile.svi import Raw, total_variance
 from derivdata.support.arrays import Bools, Floats, Indices
 

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.inputs import require_together
+from derivdata.analysis.panels import require_together
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 

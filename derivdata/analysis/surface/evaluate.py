@@ -17,8 +17,8 @@ from scipy.special import ndtr
 
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import DeltaKind
-from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import bare, elementwise, origin_attrs, where, with_units
+from derivdata.analysis.panels import require_variables
 from derivdata.analysis.smile.svi import density_factor, total_variance
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import YEAR_US, Clock, origin_us

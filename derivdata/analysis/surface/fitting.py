@@ -11,8 +11,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis import smile
-from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.labelling import applied, elementwise, where
+from derivdata.analysis.panels import require_decimal_volatility
 from derivdata.analysis.smile import essvi, strip
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble

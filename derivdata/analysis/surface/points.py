@@ -12,8 +12,8 @@ import xarray as xr
 
 from derivdata.analysis.black76 import formulas
 from derivdata.analysis.black76.kernels import DeltaKind
-from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.labelling import elementwise, in_chunks, where, whole_surface, with_units
+from derivdata.analysis.panels import require_variables
 from derivdata.analysis.smile.svi import Raw
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock
