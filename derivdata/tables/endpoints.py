@@ -1,7 +1,4 @@
-"""The API document as data: endpoints, parameters, tiers, limits, and a request in canonical form.
-
-They are in `definitions`, under the same names.
-"""
+"""The API document as data: endpoints, parameters, tiers, limits, and a request in canonical form."""
 
 from __future__ import annotations
 
