@@ -149,6 +149,25 @@ def test_a_chain_that_spans_more_than_the_hold_is_refused() -> None:
         dd.analysis.surface.from_chain(rows)
 
 
+def test_a_poll_that_lacks_instruments_of_the_one_before_is_reported() -> None:
+    """30 of 40 instruments after 20 s, then all after an hour and a minute, which is later than the hold."""
+    polls = [chain(), chain(NOON + pd.Timedelta("20s"))[:30], chain(NOON + pd.Timedelta("81min"))]
+    rows = pd.concat(polls, ignore_index=True)
+    with pytest.warns(
+        DataNotice, match="1 of 3 snapshots of options lack .* less than 1 h older: .* 10 of 40"
+    ):
+        snapshot = dd.tables.snapshots(rows)
+    pd.testing.assert_frame_equal(snapshot, rows)
+
+
+def test_expired_instruments_are_not_missed() -> None:
+    """20 of 40 instruments expire between two polls."""
+    early = chain(EXPIRY - pd.Timedelta("1min"))
+    early["expiry"] = EXPIRY + pd.to_timedelta(np.where(np.arange(40) < 20, 0, 7), unit="D")
+    rows = pd.concat([early, early[20:].assign(time=EXPIRY + pd.Timedelta("1min"))], ignore_index=True)
+    pd.testing.assert_frame_equal(dd.tables.snapshots(rows), rows)
+
+
 def _summary(row: pd.Series, iv: float) -> dict[str, object]:
     return {
         "instrument_name": row["instrument_name"],

@@ -27,6 +27,7 @@ HOLD = pd.Timedelta(1, "h")
 """Maximum age of a row relative to the newest row of its chain. A service uses a chain for as long."""
 
 _LINK = pd.Timedelta(30, "s")  # pages and tickers of one request are closer together than this
+_ABSENT = 0.1  # share of live instruments of the snapshot before that may be missing without a notice
 _SERIES = ("symbol", "exchange")
 _PLACE = ("expiry", "strike", "side")
 
@@ -59,7 +60,8 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
     Warns
     -----
     DataNotice
-        Rows were dropped because their chain has a newer row of the same instrument.
+        Rows were dropped because their chain has a newer row of the same instrument. Or a snapshot lacks more
+        than a tenth of the live instruments of the snapshot before: the poll may have failed in part.
 
     Notes
     -----
@@ -91,10 +93,13 @@ def aligned(rows: pd.DataFrame, hold: pd.Timedelta = HOLD) -> tuple[pd.DataFrame
     if not near.any():
         return rows, ""
     instrument = _instruments(rows)
-    snapshot = _Grouping(unit, unit_chain, unit_time, instrument, times.us(hold), rows).snapshots(near)
+    grouping = _Grouping(unit, unit_chain, unit_time, instrument, times.us(hold), rows)
+    snapshot = grouping.snapshots(near)
+    notice = grouping.lacking(snapshot)
     if snapshot[-1] == len(snapshot) - 1:
-        return rows, ""
-    return _newest(rows, stamps, snapshot[unit], instrument)
+        return rows, notice
+    result, dropped = _newest(rows, stamps, snapshot[unit], instrument)
+    return result, "; ".join(filter(None, (dropped, notice)))
 
 
 def _micros(column: pd.Series) -> _Codes:
@@ -146,6 +151,7 @@ class _Grouping:
         self._hold = hold
         self._rows = rows
         self._unit = unit
+        self._instrument = instrument
         # Each pair of unit and instrument once, by unit.
         order = np.lexsort((instrument, unit))
         pairs = np.stack([unit[order], instrument[order]])
@@ -171,6 +177,46 @@ class _Grouping:
         twice = (np.diff(instrument) == 0) & (np.diff(unit) == 1)
         counts: _Codes = np.bincount(unit[1:][twice] - 1, minlength=len(self._time) - 1)
         return counts
+
+    def lacking(self, snapshot: _Codes) -> str:
+        """Return a notice if snapshots lack live instruments of the snapshot shortly before, else no text.
+
+        `snapshot` has the number of each unit's snapshot. A poll that failed in part looks like this.
+        """
+        time = np.zeros(snapshot[-1] + 1, dtype=np.int64)
+        chain = np.zeros_like(time)
+        time[snapshot] = self._time  # of the last unit of each snapshot
+        chain[snapshot] = self._chain
+        follows = np.append(False, (np.diff(chain) == 0) & (np.diff(time) < self._hold))
+        if not follows.any():
+            return ""
+        # Each pair of instrument and snapshot once, by instrument.
+        size = len(time)
+        pairs = np.unique(self._pair_instrument * size + snapshot[self._pair_unit])
+        instrument, number = np.divmod(pairs, size)
+        again = np.append(np.diff(pairs) == 1, False) & (number + 1 < size)
+        later = np.minimum(number + 1, size - 1)
+        is_live = self._expiry()[instrument] > time[later]
+        is_expected = (number + 1 < size) & follows[later] & is_live
+        expected = np.bincount(later[is_expected], minlength=size)
+        absent = np.bincount(later[is_expected & ~again], minlength=size)
+        lacking = np.flatnonzero(absent > _ABSENT * expected)
+        if not lacking.size:
+            return ""
+        last = lacking[-1]
+        return (
+            f"{lacking.size:,} of {size:,} snapshots of options lack over a tenth of the instruments of the "
+            f"one before, less than {_text(pd.Timedelta(self._hold, 'us'))} older: the last one lacks "
+            f"{absent[last]:,} of {expected[last]:,}"
+        )
+
+    def _expiry(self) -> _Codes:
+        """Return the expiry of each instrument [µs], or the largest number if it is not known as a time."""
+        expiry = np.full(int(np.max(self._instrument)) + 1, np.iinfo(np.int64).max)
+        if "expiry" in self._rows and self._rows["expiry"].dtype.kind == "M":
+            is_known = self._rows["expiry"].notna().to_numpy()
+            expiry[self._instrument[is_known]] = _micros(self._rows["expiry"])[is_known]
+        return expiry
 
     @staticmethod
     def _runs(near: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
