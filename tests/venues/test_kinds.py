@@ -52,6 +52,7 @@ ALIKE = [
     ("okx", "/api/v5/rubik/stat/contracts/long-short-.*"),
     ("okx", "/api/v5/market/history-.*candles"),
     ("paradex", "markets_summary.*"),
+    ("paradex", "funding_data.*"),
 ]
 """Paths of a venue whose bodies have the same fields, so that only the path identifies them."""
 

@@ -120,6 +120,7 @@ def trades(reading: Reading) -> Records:
 
 
 _trades = partial(closed, _TRADE, named=_named, longs=_LONGS, only="LIQUIDATION", filled=True)
+_PUSHED_RATES = partial(funding_data, pushed=True)
 _endpoint = partial(VenueEndpoint, "paradex")
 _WALK = Paging(
     "cursor",
@@ -153,8 +154,8 @@ ENDPOINTS = (
     _endpoint(
         "book", "/orderbook/{market}", books(_BOOK, "", _named), params={"depth": "100"}, symbol="market",
     ),
-    _endpoint("funding", "funding_data.{market}", partial(funding_data, pushed=True), tables=RATE_TABLES,
-        method="WS"),
+    _endpoint("funding", "funding_data", _PUSHED_RATES, tables=RATE_TABLES, method="WS"),
+    _endpoint("funding", "funding_data.{market}", _PUSHED_RATES, tables=RATE_TABLES, method="WS"),
     _endpoint("liquidations", "trades.{market}", _trades("params.data", pushed=True), method="WS"),
     _endpoint("funding", "markets_summary", _summed("params.data", pushed=True), method="WS"),
     _endpoint("funding", "markets_summary.{market}", _summed("params.data", pushed=True), method="WS"),
