@@ -37,7 +37,9 @@ _PAID = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="interva
 _BOOK = spelled(Book[tuple[str, str], int], bids="bids", asks="asks", time="timestamp")
 
 
-def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
+def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument | None:
+    if row.kind == "SPOT":
+        return None
     active = row.status != "Closed" and row.shown is not False
     return reading.contract(row, perpetual=row.kind == "PERP", active=active)
 

@@ -261,11 +261,12 @@ def open_interest_history(reading: Reading) -> Records:
 
 class _Ticker(Figures[str, int]):
     traded: str | None = None  # in contracts
+    bid: str | None = None  # size of the best bid, which tickers of spot pairs alone state
 
 
 _TICKER = spelled(
     _Ticker, name="symbol", last="lastPrice", change_pct="priceChangePercent", traded="volume",
-    volume_usd="quoteVolume", required=("last",),  # not in orders
+    volume_usd="quoteVolume", bid="bidQty", required=("last",),  # not in orders
 )  # fmt: skip
 
 
@@ -276,6 +277,8 @@ def tickers(reading: Reading) -> Records:
         with reading.row():
             if row.name.endswith(("-C", "-P")):  # the tickers of options have the same fields
                 reading.fail(f"expected a future or a perpetual, got the option {row.name}")
+            if row.bid is not None:
+                reading.fail(f"expected a future or a perpetual, got the spot pair {row.name}")
             item = reading.instrument(row.name, named)
             state = reading.state(item, row)
             if item.inverse:

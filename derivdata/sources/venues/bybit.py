@@ -53,7 +53,13 @@ from derivdata.tables import contract
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}
 _DATED = re.compile(r"(\w+)-\d{1,2}[A-Z]{3}\d\d|([A-Z0-9]+USD)[FGHJKMNQUVXZ]\d\d")
 """Names of linear (BTCUSDT-26DEC25) and inverse (BTCUSDZ25) futures."""
-_PERPETUAL = ("LinearPerpetual", "InversePerpetual")
+_KINDS = {
+    "LinearPerpetual": True,
+    "InversePerpetual": True,
+    "LinearFutures": False,
+    "InverseFutures": False,
+}
+"""Kinds of contracts, and whether they are perpetual; spreads have others, such as FundingRateArb."""
 _VALUE_STEP = 0.01  # USD, to which `openInterestValue` is rounded (recorded tickers of 2026-08)
 
 
@@ -99,16 +105,25 @@ _TICKER_FIELDS = {
     "traded": "volume24h", "volume_usd": "turnover24h", "change": "price24hPcnt",
     "stage": "curPreListingPhase", "expiry": "deliveryTime",
 }  # fmt: skip
-_TICKER = spelled(_Ticker, required=("last",), **_TICKER_FIELDS)  # not in payments and positions
+# Payments and positions have no last price. Each recorded ticker of v5 since 2022 has one.
+_TICKER = spelled(_Ticker, required=("last",), **_TICKER_FIELDS)
 _CHANGE = spelled(_Ticker, **_TICKER_FIELDS)
 
 
 def tickers(reading: Reading) -> Records:
-    """Read rate, open interest, prices and volume of all contracts of a category."""
+    """Read rate, open interest, prices and volume of all contracts of a category.
+
+    A spread (``/v5/spread/tickers``) has the fields of a ticker, and a name such as SOLUSDT_SOL/USDT.
+    """
+    category = reading.part(str | None, "result.category", None)
+    if category not in ("linear", "inverse", None):
+        reading.fail(f"expected tickers of linear or inverse contracts, got the category {category!r}")
     records = Records()
     time = reading.ms(reading.part(Stamp, "time"))
     for row in reading.rows(_TICKER, "result.list"):
         with reading.row():
+            if "_" in row.name:
+                reading.fail(f"expected a contract, got the spread {row.name}")
             records.states += _state(reading, row, time)
     return records
 
@@ -235,7 +250,7 @@ _CONTRACT = spelled(
 
 def _contract(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
     """Return a contract; a perpetual one that is going to be delisted has a time of delivery too."""
-    perpetual = row.kind in _PERPETUAL
+    perpetual = reading.word(row.kind, _KINDS)
     item = reading.contract(
         row,
         inverse=row.kind.startswith("Inverse"),

@@ -167,7 +167,9 @@ def all_metas(reading: Reading) -> Records:
 
 class _Dex(Wire):
     name: str
-    fullName: str | None  # which coins do not have
+    fullName: str | None = None
+    full_name: str | None = None  # in samples of 2025
+    deployer: str | None = None
 
 
 def dexes(reading: Reading) -> Records:
@@ -178,10 +180,13 @@ def dexes(reading: Reading) -> Records:
     """
     listed = [dex for dex in reading.decode(list[_Dex | None]) if dex is not None]
     for dex in listed:
+        stated = dex.fullName or dex.full_name
+        if stated is None and dex.deployer is None:
+            reading.fail(f"expected the full name or the deployer of the dex {dex.name}, got neither")
         slug = hip3_contract("hyperliquid", f"{dex.name}:")[0]
-        full = "".join(letter for letter in (dex.fullName or slug).lower() if letter.isalnum())
+        full = "".join(letter for letter in (stated or slug).lower() if letter.isalnum())
         if slug != "hyperliquid" and not (full in slug or slug in full):
-            reading.fail(f"expected the dex {dex.name} of the venue {slug}, got {dex.fullName!r}")
+            reading.fail(f"expected the dex {dex.name} of the venue {slug}, got {stated!r}")
     return Records(dexes=[dex.name for dex in listed])
 
 

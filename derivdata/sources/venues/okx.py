@@ -151,6 +151,26 @@ def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int 
 _PAID = spelled(Paid[str, str], name="instId", rate="realizedRate", time="fundingTime")
 
 
+class _Typed(Wire):
+    instId: str
+    instType: str | None = None  # absent from trades and from trimmed recordings
+    tradeId: str | None = None
+
+
+def _only(types: str, read: Reader) -> Reader:
+    """Refuse rows of another ``instType``, and trades of options, whose rows have a mark too."""
+
+    def checked(reading: Reading) -> Records:
+        for row in reading.pushed(_Typed, "data"):
+            if row.tradeId is not None:
+                reading.fail(f"{row.instId}: expected a state, got the trade {row.tradeId}")
+            if row.instType is not None and row.instType not in types.split():
+                reading.fail(f"{row.instId}: expected a row of the type {types}, got {row.instType}")
+        return read(reading)
+
+    return checked
+
+
 _OI = spelled(Figures[str, str], name="instId", time="ts", oi_usd="oiUsd", coins="oiCcy", required=("coins",))
 
 
@@ -309,7 +329,18 @@ _OPTION_TICKER = spelled(
     Greeks[str, str], name="instId", time="ts", bid="bidPx", ask="askPx", volume="vol24h"
 )
 _OPTION_MARK = spelled(Greeks[str, str], name="instId", time="ts", mark="markPx")
-_quoted = partial(options, path="data", is_in_coin=_is_in_coin)
+
+
+def _swaps(shape: type[Figures[str, str]]) -> Reader:
+    return _only("SWAP", states(shape, "data", _named))
+
+
+def _futures(shape: type[Figures[str, str]]) -> Reader:
+    return _only("FUTURES", states(shape, "data", _named))
+
+
+def _quoted(shape: type[Greeks[str, str]]) -> Reader:
+    return _only("OPTION", options(shape, "data", is_in_coin=_is_in_coin))
 
 
 def taken(reading: Reading) -> Records:
@@ -439,12 +470,9 @@ ENDPOINTS = (
         "funding", "/api/v5/public/funding-rate", funding_rates, tables=RATE_TABLES, params={"instId": "ANY"},
         weight=2.5, every=60,
     ),
-    _endpoint("oi", "/api/v5/public/open-interest?instType=SWAP", states(_OI, "data", _named), every=60),
-    _endpoint(
-        "mark", "/api/v5/public/mark-price", states(_MARK, "data", _named), params=_SWAP, weight=2.5,
-        every=60,
-    ),
-    _endpoint("tickers", "/api/v5/market/tickers", states(_TICKER, "data", _named), params=_SWAP, every=60),
+    _endpoint("oi", "/api/v5/public/open-interest?instType=SWAP", _swaps(_OI), every=60),
+    _endpoint("mark", "/api/v5/public/mark-price", _swaps(_MARK), params=_SWAP, weight=2.5, every=60),
+    _endpoint("tickers", "/api/v5/market/tickers", _swaps(_TICKER), params=_SWAP, every=60),
     _endpoint("instruments", f"/api/v5/public/instruments?{_DATED}", instruments, lists=True),
     *(
         _endpoint(
@@ -455,8 +483,7 @@ ENDPOINTS = (
     ),
     *(
         _endpoint(
-            what, f"/api/v5/{path}?{_DATED}", states(shape, "data", _named), tables=(DATED,), weight=weight,
-            every=60,
+            what, f"/api/v5/{path}?{_DATED}", _futures(shape), tables=(DATED,), weight=weight, every=60,
         )
         for what, path, shape, weight in (
             ("mark", "public/mark-price", _MARK, 2.5),
@@ -538,7 +565,9 @@ ENDPOINTS = (
     ),
     _endpoint("funding", _RATE_CHANNEL, funding_rates, tables=RATE_TABLES, method="WS"),
     _endpoint("book", "books", book_frames, method="WS"),
-    _endpoint("oi", "open-interest", states(_OI, "data", _named, pushed=True), method="WS"),
+    _endpoint(
+        "oi", "open-interest", _only("SWAP FUTURES", states(_OI, "data", _named, pushed=True)), method="WS",
+    ),
     _endpoint("liquidations", "liquidation-orders", liquidations, method="WS"),
 )  # fmt: skip
 
