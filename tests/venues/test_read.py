@@ -256,6 +256,31 @@ def test_the_venues_are_listed_and_none_is_said_to_be_verified() -> None:
     assert set(options) == {"binance", "bybit", "okx", "deribit", "derive"}
 
 
+def test_a_snapshot_of_nado_is_the_state_at_the_end_of_its_hour() -> None:
+    """Its stamp is that of the last transaction; the rows of a history are an hour apart, without a notice."""
+    listed = {"instrument_name": "2:BTC-PERP_USDT0", "symbol": "BTC", "quote": "USDT0", "contract_size": 1.0,
+              "is_inverse": False, "is_perpetual": True, "is_active": True}  # fmt: skip
+    seconds_before = (-1200, 1, 59, 0, 31)  # the hour under way, and four that are over
+    snapshots = [
+        {
+            "timestamp": MS // 1000 - 3600 * number - before,
+            "open_interests": {"2": f"{10 - number}{'0' * 18}"},
+            "funding_rates": {"2": f"{number + 1}0000000000000"},
+        }
+        for number, before in enumerate(seconds_before)
+    ]
+    found = dd.venues.read(
+        "nado",
+        "/v1?market_snapshots.product_ids[]=2",
+        json.dumps({"snapshots": snapshots}),
+        at="2026-03-02T08:30:00Z",
+        context={"instruments": pd.DataFrame([listed])},
+    )
+    assert found["oi_history"]["time"].dt.hour.tolist() == [4, 5, 6, 7]
+    assert found["oi_history"]["oi_usd"].tolist() == [6.0, 7.0, 8.0, 9.0]
+    assert found["funding_settlements"]["time"].dt.hour.tolist() == [3, 4, 5, 6, 8]
+
+
 @pytest.mark.parametrize(
     ("off_ms", "is_rounded"),
     [

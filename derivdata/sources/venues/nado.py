@@ -88,17 +88,22 @@ def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snap
 
 
 def snapshots(reading: Reading) -> Records:
-    """Read payments of the hours in which the snapshots fall, and open interest in USD, the newest first."""
+    """Read payments and open interest in USD of the hours in which the snapshots fall, the newest first.
+
+    Open interest is that of the end of the hour: no transaction came after the stamp. The hour under way is
+    left out.
+    """
     item, number, rows = _snapshots(reading)
     records = Records()
     for stamp, row in rows:
         records.times.append(stamp)
+        hour = (stamp - 1) // _HOUR_US * _HOUR_US  # a stamp on the hour is the last of the hour before
         if number in row.funding_rates:
             rate = reading.required(row.funding_rates[number]) / _X18
-            records.payments.append(Payment(item, stamp - stamp % _HOUR_US, rate, 1.0))
-        if number in row.open_interests:
+            records.payments.append(Payment(item, hour, rate, 1.0))
+        if number in row.open_interests and reading.has_ended(hour, "1h"):
             usd = reading.required(row.open_interests[number]) / _X18
-            records.oi.append(OiPoint(item, stamp, usd, "1h"))
+            records.oi.append(OiPoint(item, hour + _HOUR_US, usd, "1h"))
     return records
 
 
