@@ -257,7 +257,7 @@ def test_the_venues_are_listed_and_none_is_said_to_be_verified() -> None:
 
 
 def test_a_snapshot_of_nado_is_the_state_at_the_end_of_its_hour() -> None:
-    """Its stamp is that of the last transaction; the rows of a history are an hour apart, without a notice."""
+    """The stamp is that of the last transaction; the rows of a history are an hour apart."""
     listed = {"instrument_name": "2:BTC-PERP_USDT0", "symbol": "BTC", "quote": "USDT0", "contract_size": 1.0,
               "is_inverse": False, "is_perpetual": True, "is_active": True}  # fmt: skip
     seconds_before = (-1200, 1, 59, 0, 31)  # the hour under way, and four that are over
