@@ -99,7 +99,7 @@ class FetchError(DerivdataError):
 
 
 class BadRequest(FetchError):
-    """The service refused an argument (HTTP 400); the message is the service's own."""
+    """The service rejected an argument (HTTP 400), with the service's own message."""
 
 
 class AuthError(FetchError):

@@ -38,14 +38,14 @@ _BUCKETS: dict[str, Callable[..., pd.DataFrame]] = {
     "oi": oi.history,
     "volume": volume.history,
 }
-"""Fetchers whose rows are of the step that begins at their time: they are known when it ends."""
+"""Fetchers whose rows cover the step that begins at their time, and are therefore known when it ends."""
 
 _STATES: dict[str, Callable[[_Inputs], xr.DataArray]] = {
     "positioning": lambda inputs: panel(inputs.history(positioning.history)),
     "price": lambda inputs: inputs.price("mark"),
     "basis": lambda inputs: inputs.basis(),
 }
-"""Figures that are known at their time."""
+"""Values that are known at their time."""
 
 _NAMES = (*_BUCKETS, *_STATES)
 _IV = re.compile(r"iv([1-9]\d{0,2})")

@@ -54,7 +54,7 @@ def exchanges() -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``oi_exchanges``
-        One row per venue. ``market_share`` is a fraction of all open interest; the API does not state the
+        One row per venue. ``market_share`` is a fraction of all open interest; the API does not document the
         unit of ``change_24h`` and ``change_7d``. ``time`` is the server's ``Date``.
 
     Notes
@@ -83,8 +83,8 @@ def sparklines() -> pd.DataFrame:
     Returns
     -------
     DataFrame, table ``oi_sparklines``
-        One row per venue and point. ``days_ago`` counts steps before the newest point (0). The API document
-        states that the oldest point comes first, but not the hour of the points.
+        One row per venue and point. ``days_ago`` counts steps before the newest point (0). According to the
+        API document the oldest point comes first; the hour of the points is undocumented.
 
     Notes
     -----

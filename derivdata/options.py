@@ -1,8 +1,7 @@
 """Options: chains of active instruments as a table or a surface, now and over time, and trades.
 
 The hosted service's snapshot has neither times nor prices: ``time`` is the server's ``Date``. Greeks are the
-venue's own, in units that the API does not state; `derivdata.analysis` computes greeks from the implied
-volatility.
+venue's own, in undocumented units; `derivdata.analysis` computes greeks from the implied volatility.
 """
 
 from __future__ import annotations
@@ -221,7 +220,7 @@ def _columns(answer: Answer[_Chain]) -> dict[str, Any]:
 
 
 def _time_of(answer: Answer[_Chain]) -> pd.Timestamp:
-    """Return the chain's own time, which the library's services state, else the response's ``Date``."""
+    """Return the chain's own time, which the library's services send, else the response's ``Date``."""
     return answer.as_of if answer.body.time is None else instants(answer, [answer.body.time])[0]
 
 

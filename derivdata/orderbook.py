@@ -152,7 +152,7 @@ def depth_history(
 
 
 def _require_time(answer: Answer[_Book], at: pd.Timestamp) -> None:
-    """Raise unless the book is of the hour before `at`."""
+    """Raise unless the book is from the hour before `at`."""
     stamp = answer_time(answer)
     if not at - _HOLD <= stamp <= at:
         path = endpoints.ORDERBOOK_BOOK.path

@@ -1,6 +1,6 @@
 """Conversion of funding rates and volatilities; the constants 8, 365 and 1e4 are only here.
 
-Three ways to state one funding rate:
+Three units of one funding rate:
 
 - ``bps_8h``: basis points of notional per 8 hours for every venue's interval (the API's unit)
 - ``native``: decimal fraction of notional per the venue's own interval of `interval_hours`

@@ -88,13 +88,13 @@ def report(
     bundle
         Name of the bundle that the responses are recorded in or replayed from, for the last line.
     previous
-        Bundle of an earlier report (``derivdata report ... --bundle``) to compare with. A section then states
-        how funding, open interest, prices, volatility and liquidations have changed.
+        Bundle of an earlier report (``derivdata report ... --bundle``) to compare with. A section then shows
+        the changes of funding, open interest, prices, volatility and liquidations.
 
     Returns
     -------
     Path
-        The file. It states which data the source does not have. The same data gives the same bytes, except
+        The file. It names the data that the source does not have. The same data gives the same bytes, except
         for the last line.
 
     Raises

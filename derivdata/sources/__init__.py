@@ -1,1 +1,1 @@
-"""Who answers: venues asked directly, an archive, a synthetic market, and the service in front of them."""
+"""Data sources: venues, archives, the synthetic market, and the service in front of them."""

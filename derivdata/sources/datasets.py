@@ -1,8 +1,8 @@
 """Recorded data of others whose licence allows its use: fetched once, checked by hash, read as our tables.
 
 ``datasets.toml`` next to this module has for each set the address of its files at one commit, their hashes
-and how they are imported. The files and the archive made of them lie under ``datasets`` in the cache's
-folder (``DERIVDATA_CACHE_DIR``): from then on no network is asked.
+and the options of their import. The files and the archive made from them are under ``datasets`` in the cache
+folder (``DERIVDATA_CACHE_DIR``); later calls need no network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __dir__ = __all__.copy
 
 @typed
 def load(name: str | None = None) -> pd.DataFrame:
-    """Return a recorded data set as one of the library's tables, or the list of those that there are.
+    """Return a recorded data set as one of the library's tables, or the list of available sets.
 
     Parameters
     ----------
@@ -42,23 +42,24 @@ def load(name: str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The table that the set is of, with its units and times in UTC; the provenance names the source and
-        its licence. A `DataNotice` says what the files do not. The list has a row per name: ``table``, what
-        it ``holds``, its ``units``, ``licence``, ``source``, size in ``bytes``, and what of its addresses is
-        ``certain``.
+        The table of the set, with its units and times in UTC; the provenance names the source and its
+        licence. A `DataNotice` lists the limits of the files. The list has a row per name: ``table``, its
+        content in ``holds``, its ``units``, ``licence``, ``source``, size in ``bytes``, and in ``certain``
+        what was verified for its addresses.
 
     Raises
     ------
     ValueError
-        There is no set of this name.
+        There is no set with this name.
     NetworkError
-        A file could not be fetched, or is not the one that was recorded. The message has the address, and
-        where to put the file by hand.
+        A file could not be fetched, or differs from the recorded one. The message has the address, and the
+        path at which to save the file manually.
 
     Notes
     -----
-    The first call fetches the files, one request each, and imports them like ``derivdata import``; later
-    ones ask nothing. No file is used whose SHA-256 is another. Check the licence before you pass data on.
+    The first call fetches the files, one request each, and imports them like ``derivdata import``; later ones
+    send no request. Files with another SHA-256 are never used. Check the licence before you redistribute
+    data.
     """
     known = _registry()
     if name is None:
@@ -89,7 +90,7 @@ def _registry() -> dict[str, Any]:
 
 
 def _make(dataset: dict[str, Any], folder: Path, archive: Path) -> None:
-    """Import the files into a folder that takes the archive's place when it is whole."""
+    """Import the files into a folder that replaces the archive when it is complete."""
     how = {"map": dataset["map"], "unit": dataset.get("unit")}
     paths = [
         [_fetched(dataset["url"], f, folder / "files") for f in part["files"]] for part in dataset["parts"]
@@ -106,7 +107,7 @@ def _make(dataset: dict[str, Any], folder: Path, archive: Path) -> None:
 
 
 def _fetched(base: str, file: dict[str, Any], folder: Path) -> Path:
-    """Return the path of a file with the recorded hash, fetched if it is not there."""
+    """Return the path of a file with the recorded hash, fetched if missing."""
     url = base + file["path"]
     wanted = file["sha256"]
     path = folder / f"{wanted[:12]}-{Path(file['path']).name}"

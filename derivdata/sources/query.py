@@ -1,4 +1,4 @@
-"""What is asked of a source of tables: one value that archive, sample and service hand to each other."""
+"""Query of a data source, shared by archive, sample and service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Query:
     table
         Name of the table, such as ``"oi_history"``.
     start, end
-        ``start <= time < end``; instants with a zone.
+        ``start <= time < end``; times with a zone.
     symbols, venues
         Values to keep; None keeps all.
     columns

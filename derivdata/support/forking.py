@@ -37,7 +37,7 @@ class Forkable(Protocol):
 
     @property
     def _fork_lock(self) -> threading.Lock | threading.RLock:
-        """The lock under which the object changes."""
+        """Return the lock under which the object changes."""
 
     def _after_fork(self) -> None:
         """Replace lock, sockets and files by new ones; called in the child only."""

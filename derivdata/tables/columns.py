@@ -1,4 +1,4 @@
-"""Every column of the library, once: kind, unit, meaning. A suffix in the name states the same unit."""
+"""Every column of the library: kind, unit, meaning. A suffix in the name repeats the unit."""
 
 from __future__ import annotations
 
@@ -190,9 +190,9 @@ COLUMNS: dict[str, Column] = {
     "rho": Column(_NUMBER, "venue's", "Rho reported by the venue; the unit differs between venues."),
     "open_interest": _coins("contracts", "Open interest in contracts of the venue."),
     "underlying_price": _price("Price of the underlying used by the venue for the option."),
-    "bid_coin": _coins("coin", "Best bid of the option, in the coin itself."),
-    "ask_coin": _coins("coin", "Best ask of the option, in the coin itself."),
-    "mark_coin": _coins("coin", "Venue's mark price of the option, in the coin itself."),
+    "bid_coin": _coins("coin", "Best bid of the option, in the coin."),
+    "ask_coin": _coins("coin", "Best ask of the option, in the coin."),
+    "mark_coin": _coins("coin", "Venue's mark price of the option, in the coin."),
     "bid_usd": _price("Best bid of the option, in USD."),
     "ask_usd": _price("Best ask of the option, in USD."),
     "mark_usd": _price("Venue's mark price of the option, in USD."),
@@ -207,7 +207,7 @@ COLUMNS: dict[str, Column] = {
         "'book', 'block' (negotiated; the side is that of one party) or 'combo' (a leg of a package).",
         ("book", "block", "combo"),
     ),
-    "price_coin": _coins("coin", "Price of the option, in the coin itself."),
+    "price_coin": _coins("coin", "Price of the option, in the coin."),
     "index_pct": Column(
         _NUMBER, "%", "Volatility index in percent (50 means 50 %).", least=0.0, positive=True, most=400.0
     ),

@@ -343,7 +343,7 @@ def option_coins(exchange: str, symbol: str) -> float | None:
 
 
 EXPIRY_HOUR = 8
-"""Hour [UTC] at which options and futures of a date expire, on each venue whose hour is known.
+"""Hour [UTC] at which dated options and futures expire, for each venue with a known hour.
 
 Deribit, Binance, Bybit, OKX and Derive (their instrument lists state the timestamp, recorded 2025 and
 2026) and Paradex (docs.paradex.trade, "Expiries and listing schedule", 2026).

@@ -353,7 +353,7 @@ ORDERBOOK_BOOK = _of(
     "orderbook_book",
     "Order book of one symbol on one venue, now or at a time.",
     *(SYMBOL, EXCHANGE, LIMIT),
-    replace(START, doc="Refused: a book has one time; use end."),
+    replace(START, doc="Rejected: a book has one time; use end."),
     replace(END, doc="Time of the book, at most an hour old; now unless given."),
     fresh_seconds=5.0,
 )

@@ -169,7 +169,7 @@ def _plain(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Join several provenances; None stands for a frame whose source is not stated."""
+    """Join several provenances; None is a frame without a source."""
     joined: dict[str, Any] = {}
     # Dictionaries instead of lists: they drop repetitions and keep the order.
     sources: dict[str, None] = {}

@@ -1,8 +1,8 @@
 """Funding payments: one row per payment, at its hour, with its interval.
 
-A payment has the interval that its own row states, else the one that the venue's list of contracts states
-for that time, else the spacing of the series. Spacing counts only where three gaps are equal, because a
-single gap may be a missing payment.
+A payment has the interval of its row, else the interval in the venue's list of contracts at that time, else
+the spacing of the series. Spacing counts only if three gaps are equal, because a single gap may be a missing
+payment.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _EARLY_CHANGE = 1.5  # missing payments as unlikely as a first payment before a 
 
 LATEST_SUM_HOURS = 1.0
 """How late the sum of the payments after a halt may be: it has the whole hour after the last of them."""
-_LATE = 1.5  # intervals: a payment that comes later is not one that is late
+_LATE = 1.5  # intervals: a later payment is not a late one
 _OVERLAP = 0.75  # of an interval: a payment may come some minutes late, and the next one in time
 
 _Array = NDArray[Any]
 
 
 class AssignedIntervals(NamedTuple):
-    """Hours of each payment, and whether they are stated or the payment's own gap confirms them."""
+    """Hours of each payment, and whether they are given or confirmed by the payment's own gap."""
 
     hours: NDArray[np.float64]
     """NaN where the interval is not known."""
@@ -80,7 +80,7 @@ def payment_time(times: _Array) -> NDArray[np.int64]:
 
 
 def confirmed_runs(is_equal: _Array, least: int = CONFIRMING_GAPS) -> NDArray[np.bool_]:
-    """Return which gaps lie in a run of at least so many equal ones.
+    """Return a mask of gaps in a run of at least `least` equal ones.
 
     `is_equal` states of each gap whether it equals the gap before; gaps are along the last axis.
     """
@@ -112,14 +112,14 @@ def assign_intervals(
     stated
         Hours that the row, or a list for that time, states; NaN for none. Confirmed shorter gaps overrule it.
     listed
-        Hours that the venue's list states for the series now; NaN for none. They hold from the last payments
-        of which the spacing does not confirm another interval.
+        Hours in the venue's current list for the series; NaN for none. They apply from the last payments on
+        whose spacing does not confirm another interval.
 
     Returns
     -------
     AssignedIntervals
         A missing payment does not change the intervals of its neighbours. The interval changes at the first
-        of three equal gaps. Where neither statement nor spacing tells the interval, it is NaN.
+        of three equal gaps. If the interval is neither given nor determined by spacing, it is NaN.
 
     Notes
     -----
@@ -136,8 +136,8 @@ def assign_intervals(
     gaps = _gaps(np.asarray(times, dtype=np.int64), starts)
     equal = np.append(False, gaps[1:] == gaps[:-1])  # NaN equals nothing, so that series stay apart
     confirmed = confirmed_runs(equal) & is_valid(gaps)
-    # An interval that is longer than the time since the payment before cannot be right: a venue may state
-    # the present one in rows of the past.
+    # An interval longer than the time since the previous payment is wrong: a venue may put the current
+    # interval into past rows.
     has_statement = np.isfinite(stated) & ~(confirmed & (gaps < stated))
     anchors = np.where(has_statement, stated, np.where(confirmed, gaps, np.nan))
     hours = anchors.copy()
@@ -154,7 +154,7 @@ def assign_intervals(
 def intervals_of_gaps(
     gaps: _Array, *, candidates: Sequence[float] = VALID_HOURS, confirm: int = CONFIRMING_GAPS
 ) -> NDArray[np.float64]:
-    """Return the interval of each payment of one series by `assign_intervals`, from spacing alone.
+    """Return the interval of each payment of one series by `assign_intervals`, from spacing only.
 
     `gaps` are the hours before each payment, NaN for the first; an interval is one of `candidates`, and so
     many equal gaps confirm it.
@@ -212,7 +212,7 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
 
 
 def _is_even(gaps: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the rows of series whose gaps are all equal, two of them at least."""
+    """Return the rows of series whose gaps are all equal, with at least two gaps."""
     leads = np.flatnonzero(starts)
     lengths = np.diff(np.append(leads, len(gaps)))
     lowest = np.minimum.reduceat(np.where(starts, np.inf, gaps), leads)
@@ -222,7 +222,7 @@ def _is_even(gaps: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np
 
 
 def _gaps(times: NDArray[np.int64], starts: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the hours before each payment, NaN before the first of a series; whole ones are exact."""
+    """Return the hours before each payment, NaN before the first of a series; whole hours are exact."""
     gaps = np.full(len(times), np.nan)
     gaps[1:] = np.diff(times) / HOUR_US
     gaps[starts] = np.nan
@@ -237,7 +237,7 @@ def _filled(
     candidates: Sequence[float] = VALID_HOURS,
     confirm: int = CONFIRMING_GAPS,
 ) -> NDArray[np.float64]:
-    """Return the hours of one series' rows, given those that are stated or confirmed."""
+    """Return the hours of one series' rows, from the given or confirmed ones."""
     hours = anchors.copy()
     places = np.flatnonzero(np.isfinite(anchors))
     if not places.size:
@@ -257,7 +257,7 @@ def _filled(
 def _without_anchor(
     gaps: NDArray[np.float64], listed: float, candidates: Sequence[float], confirm: int
 ) -> NDArray[np.float64]:
-    """Return the hours of a short series: those of the list, or of enough equal gaps among multiples."""
+    """Return the hours of a short series: from the list, or from enough equal gaps among multiples."""
     known = gaps[1:]
     if np.isfinite(listed):
         # A longer gap has missing or late payments; only a shorter one contradicts the list.
@@ -277,7 +277,7 @@ def _is_multiple(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
 
 
 def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[np.float64]:
-    """Return the hours of rows between two known intervals, NaN for one that is not known."""
+    """Return the hours of rows between two known intervals, NaN if unknown."""
     if np.isnan(before) or np.isnan(after):
         step = after if np.isnan(before) else before
         return np.where(_is_multiple(gaps, step) | _is_late_or_next(gaps, step), step, np.nan)
@@ -301,7 +301,7 @@ def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[
 
 
 def _is_late_or_next(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
-    """Return which gaps end with a late payment, or follow one and make up for it."""
+    """Return a mask of gaps that end with a late payment, or follow one and make up for it."""
     is_late = (gaps > step) & (gaps < _LATE * step)
     makes_up = np.abs(gaps[:-1] + gaps[1:] - 2.0 * step) <= _ROUNDING
     is_pair = is_late[:-1] & makes_up
@@ -316,12 +316,12 @@ def _follows_late_sum(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool
 
 
 def _missing(gaps: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Return how many payments are missing in each gap, `_NO_FIT` where it is not a multiple of the step."""
+    """Return the number of missing payments in each gap, `_NO_FIT` if it is not a multiple of the step."""
     return np.where(_is_multiple(gaps, step), np.rint(gaps / step) - 1.0, _NO_FIT)
 
 
 def _missing_at_change(gap: float, before: float, after: float) -> float:
-    """Return the fewest missing payments in the gap before the first payment of a new interval."""
+    """Return the minimum number of missing payments before the first payment of a new interval."""
     fewest = _NO_FIT
     if after / 2 < gap < after:  # the new schedule counts from midnight, so its first payment may come sooner
         fewest = _EARLY_CHANGE
@@ -393,8 +393,7 @@ def merge_payments(
     names
         Names of the series, for errors.
     conflicts
-        Gets a text about each row that contradicts an earlier one of the same payment, and the row is left
-        out; None raises.
+        Gets a text about each omitted row that contradicts an earlier one of the same payment; None raises.
     keep_conflicts
         Keep such rows without an error.
 
@@ -451,7 +450,7 @@ def merge_payments(
 def _payments_of_the_hour(
     rows: _Integers, series: _Integers, hours: _Integers, is_kept: Bools
 ) -> NDArray[np.intp]:
-    """Return of each catch-up row the kept payment that follows at the same hour; -1 for none."""
+    """Return for each catch-up row the payment that follows at the same hour; -1 for none."""
     kept = np.append(np.flatnonzero(is_kept), -1)
     following = kept[np.searchsorted(kept[:-1], rows, side="right")]
     is_same = (series[following] == series[rows]) & (hours[following] == hours[rows]) & (following > rows)
@@ -485,7 +484,7 @@ class _Groups:
         return int(self._starts[place]), int(self._ends[place])
 
     def kept(self, place: int, names: Any, found: list[str], *, keep_conflicts: bool) -> list[int]:
-        """Return the rows of a group that are payments of their own, and add texts about contradictions."""
+        """Return the rows of a group that are separate payments, and add texts about contradictions."""
         stamps = self._stamps
         native = self._native
         rows: list[int] = []
@@ -501,12 +500,12 @@ class _Groups:
         return rows
 
     def catch_ups(self) -> dict[int, list[int]]:
-        """Return the rows of groups that make up for payments that a halt held back, by group.
+        """Return the rows of groups that are payments held back by a halt, by group.
 
-        They come after a gap, and are at most as many as it lacks. Where the series also has groups that
-        are not after a gap, its payments are there twice, and so are equal ones after a gap. Copies with
-        one stamp do not tell so: the stamps of payments after a halt differ. The first rows of a series may
-        be of a halt that began before them.
+        They come after a gap, and are at most as many as it lacks. If the series also has groups that do not
+        follow a gap, its payments are duplicates, and so are equal ones after a gap. Copies with one
+        timestamp are excluded, because timestamps after a halt differ. The first rows of a series may be of a
+        halt that began before them.
         """
         found: dict[int, list[int]] = {}
         at_start: dict[int, list[int]] = {}
@@ -534,7 +533,7 @@ class _Groups:
     def _is_cut_halt(self, rows: list[int]) -> bool:
         """Return whether the first rows of a series can be payments after a halt that began before them.
 
-        They are a second apart or more. Within a minute of the hour, equal rates may be one payment.
+        They are at least a second apart. Within a minute of the hour, equal rates may be one payment.
         """
         stamps = self._stamps[rows]
         is_at_hour = payment_time(stamps) % HOUR_US == 0
@@ -543,7 +542,7 @@ class _Groups:
         return len(rows) > 1 and is_apart and not (is_at_hour & is_equal).all()
 
     def _distinct(self, place: int) -> list[int]:
-        """Return the rows whose stamp and rate are not those of a row before: pages overlap."""
+        """Return the rows whose timestamp and rate differ from the row before, because pages overlap."""
         stamps = self._stamps
         native = self._native
         rows: list[int] = []

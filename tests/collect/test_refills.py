@@ -303,7 +303,7 @@ def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
         session.ask(endpoint)
     assert (refused.value.reason, refused.value.status) == (reason, status)
     assert refused.value.retry_after == (600.0 if reason == "limit" else None)
-    with pytest.raises(VenueError, match=r"not requested: its rate limit|refuses this address"):
+    with pytest.raises(VenueError, match=r"not requested: its rate limit|blocks this address"):
         session.ask(endpoint)
     assert len(fakes.log) == 1, "not asked again"
     if reason == "limit":

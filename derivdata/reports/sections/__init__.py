@@ -1,1 +1,1 @@
-"""The report's sections: each draws what it is about, says how to read it, and what the source lacks."""
+"""Sections of the report: each draws its figures, explains them, and names missing data."""

@@ -208,7 +208,7 @@ def quality_section(data: Data) -> Section:
 
 
 def _prices(section: Section, data: Data) -> None:
-    """Name the venues whose marks differ by more than 5 % from the others in the median of the window."""
+    """Add the venues whose marks differ by more than 5 % from the others in the median of the window."""
     for symbol in data.report_options.symbols:
         table = data.prices(symbol)
         marks = None if table is None else panel(table, "price_usd").isel(symbol=0)
@@ -229,7 +229,7 @@ def _prices(section: Section, data: Data) -> None:
 
 
 def _answer(section: Section, data: Data, examined: dict[str, pd.DataFrame]) -> None:
-    """State the findings on the first screen, with a figure of the number of series."""
+    """Add the findings to the first screen, with a figure of the number of series."""
     findings = pd.concat(
         [_issues(report).assign(table=_SHORT.get(what, what)) for what, report in examined.items()],
         ignore_index=True,
@@ -330,7 +330,7 @@ def _options(section: Section, data: Data) -> None:
 
 
 def _chain(data: Data, options: pd.DataFrame, symbol: str, venue: str) -> dict[str, object]:
-    """Return the dropped options of a chain and, for the venue that is shown, how its smiles were made."""
+    """Return the dropped options of a chain and, for the displayed venue, the method of its smiles."""
     dropped = dict(options.attrs["dropped"])
     row: dict[str, object] = {
         "symbol": symbol,

@@ -1,4 +1,4 @@
-"""Carry: the widest spreads between venues, their forecasts after costs, and the results of past picks."""
+"""Carry: the widest spreads between venues, their forecasts after costs, and past selections."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def carry_section(data: Data) -> Section:
 
 
 def _costs(options: ReportOptions) -> str:
-    """Describe the costs and how carry is counted."""
+    """Return a description of the costs and of the definition of carry."""
     others = options.fee_bps[OTHERS]
     named = ", ".join(f"{venue} {fee:g}" for venue, fee in sorted(options.fee_bps.items()) if venue != OTHERS)
     costs = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
@@ -189,7 +189,7 @@ def _forecast_of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> x
 
 
 def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *, doubt: str) -> None:
-    """Describe how the forecasts are made, and their limits."""
+    """Add a note about the method of the forecasts and their limits."""
     valid = [forecast for forecast in forecasts if np.isfinite(float(forecast["net_bps"]))]
     if not valid:
         section.add_missing_note(
@@ -335,7 +335,7 @@ def _row(pair: Pair) -> dict[str, object]:
 
 
 def _record(past: Rates, fees: Mapping[str, float]) -> str:
-    """Describe forecast and result of past selections, for the longest holding time with enough of them."""
+    """Return a sentence about past selections, for the longest holding time with enough of them."""
     caution = "These pairs were selected as the widest in this same window (in sample), so expect less. "
     for days in _RECORD_DAYS:
         record = funding.pick_record(past.panel, hold=f"{days}d", fee_bps=fees)
@@ -346,7 +346,7 @@ def _record(past: Rates, fees: Mapping[str, float]) -> str:
 
 
 def _record_words(summary: xr.Dataset, days: int, history: float) -> str:
-    """Describe the record of past selections in words."""
+    """Return a sentence about the record of past selections."""
     figures = {str(name): float(figure) for name, figure in summary.items()}
     low, high = (figures[f"difference_{end}_bps"] for end in ("low", "high"))
     agree = "which agrees" if low <= 0.0 <= high else "which does not agree"

@@ -196,7 +196,7 @@ def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
 
 
 def _mover(by_venue: pd.DataFrame) -> str:
-    """Describe the venue with the largest change over the last day; empty text for small changes."""
+    """Return a sentence about the largest change of a venue over the last day; empty for small changes."""
     change = (by_venue["last 24 h"] - by_venue["mean [bps/8h]"]).dropna()
     if change.empty or change.abs().max() < _SMALLEST_MOVE:
         return ""

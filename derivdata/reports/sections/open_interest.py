@@ -130,7 +130,7 @@ def _level_panel(section: Section, data: Data, holdings: Holdings) -> Panel:
 
 
 def _answer(section: Section, all_holdings: list[Holdings]) -> None:
-    """State on the first screen which venues gained and lost most share of each symbol."""
+    """Add the venues that gained and lost most share of each symbol to the first screen."""
     changes = []
     for holdings in all_holdings:
         significant = set(_significant(holdings.trend).index)
@@ -242,7 +242,7 @@ def _findings(section: Section, data: Data, holdings: Holdings) -> None:
 
 
 def _change(data: Data, total: xr.DataArray, symbol: str) -> str:
-    """Describe the change in USD and, if prices are known, in coins.
+    """Return a sentence about the change in USD and, if prices are known, in coins.
 
     Open interest in USD moves with the price even if no position changes. Coins = USD / price removes this.
     """
@@ -263,7 +263,7 @@ def _significant(trend: xr.Dataset) -> pd.Series:
 
 
 def _trends(trend: xr.Dataset, days: float) -> str:
-    """Describe the venues with significant gains and losses of share above `_MATTERS`."""
+    """Return a sentence about the venues with significant gains and losses of share above `_MATTERS`."""
     changes = days * _significant(trend)
     changes = changes[changes.abs() >= _MATTERS]
     sides = []

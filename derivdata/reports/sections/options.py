@@ -119,7 +119,7 @@ def _venue_table(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFr
 
 
 def _venue_gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
-    """Describe each venue's 30-day ATM volatility minus the reference's, largest difference first."""
+    """Return each venue's 30-day ATM volatility minus the reference's, largest difference first."""
     level = by_venue.set_index("venue")["30-day ATM [%]"]
     differences = (level - level[reference]).drop(reference).dropna()
     ordered = differences.loc[differences.abs().sort_values(ascending=False).index]

@@ -54,7 +54,7 @@ class Poll:
     missing: list[tuple[str, str]] = field(default_factory=list)
     # Ledger entries by table, if the request is not about all contracts for the minute of the poll.
     requests: dict[str, list[LedgerEntry]] = field(default_factory=dict)
-    gone: bool = False  # whether the venue refuses this address
+    gone: bool = False  # whether the venue blocks this address
     changed: dict[str, str] = field(default_factory=dict)  # changes of its lists, by request
 
     def add_problem(self, endpoint: VenueEndpoint, why: str, incomplete: Sequence[str] = ()) -> None:
@@ -339,7 +339,7 @@ def _walked(
 
 
 class LiquidationPolls:
-    """The liquidations of one venue, requested from the end of the last answered poll.
+    """The liquidations of one venue, requested from the end of the last successful poll.
 
     If a venue does not list all liquidations, each of `symbols` is requested.
     """
@@ -387,7 +387,7 @@ class LiquidationPolls:
 def answered_requests(
     exchange: str, symbol: str | None, window: Window, fills: WalkedRows
 ) -> list[LedgerEntry]:
-    """Return the ledger entries of a window that was answered from some time on."""
+    """Return the ledger entries of a window that is covered from some time on."""
     complete_from = fills.complete_from
     if complete_from >= window.end:
         return [LedgerEntry(exchange, symbol, *window, "the venue's list begins later")]

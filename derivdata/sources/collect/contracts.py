@@ -72,7 +72,7 @@ def list_contracts(
 
     An interval can change with each payment. If a list fails, the older one is used, and the list is
     requested the next time. With `dexes` the contracts of other dexes are listed too. Raises the error if
-    there is no list at all, or if the venue's first list refuses this address.
+    there is no list at all, or if the venue blocks this address.
     """
     shared = session.shared
     now = session.clock.utc()
@@ -109,7 +109,7 @@ def list_contracts(
 def _request_lists(
     session: VenueSession, due: list[VenueEndpoint], first: VenueEndpoint
 ) -> list[DerivdataError]:
-    """Request lists and return the errors; raise if the first list refuses this address."""
+    """Request lists and return the errors; raise if the venue blocks this address."""
     shared = session.shared
     now = session.clock.utc()
     problems: list[DerivdataError] = []

@@ -51,7 +51,7 @@ from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 
 _LISTED_WITHIN = pd.Timedelta(10, "min")
-"""Time after an event or step within which a venue lists it; a window counts as answered only later."""
+"""Time after an event or step within which a venue lists it; a window counts as complete only later."""
 _LISTED_AT_MOST = pd.Timedelta(366, "D")  # dated futures
 _NAMED = 3  # number of contracts named in a notice
 _LISTED_LATE = ("funding_settlements", "positioning_history", "options_trades", "delivery_prices")
@@ -59,7 +59,7 @@ _LISTED_LATE = ("funding_settlements", "positioning_history", "options_trades", 
 
 @dataclass
 class Backfilled:
-    """Result of a backfill: rows written, and the reasons why some windows were not answered."""
+    """Result of a backfill: written rows, and the reasons of failed windows."""
 
     written: dict[tuple[str, str], int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)

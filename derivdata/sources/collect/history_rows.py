@@ -191,7 +191,7 @@ def entries(
     partial: Iterable[PartialPage],
     at: pd.Timestamp | None = None,
 ) -> list[LedgerEntry]:
-    """Return the ledger entries of a window: answered, except where rows were omitted or are missing.
+    """Return the ledger entries of a window: successful, except where rows were omitted or are missing.
 
     `at` is the time of the response.
     """

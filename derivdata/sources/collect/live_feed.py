@@ -39,7 +39,7 @@ _UNREAD = "it was not read in time: the reader is slower than the venues"
 
 
 class Update(NamedTuple):
-    """New rows of a table; rows of ``"coverage"`` are answered windows and gaps."""
+    """New rows of a table; rows of ``"coverage"`` are covered windows and gaps."""
 
     table: str
     rows: pd.DataFrame
@@ -408,11 +408,11 @@ def live(
     Returns
     -------
     Live
-        An iterable, also by ``async for``, of pairs of a table's name and its new rows. Pairs named
+        An iterable, also with ``async for``, of pairs of a table's name and its new rows. Pairs named
         ``"coverage"`` have a row for each window of time: ``table``, ``exchange``, ``symbol`` (None: all),
         ``start``, ``end``, whether it was ``answered``, and the ``error`` if not; if the symbol is
-        ``"figures"``, doubtful figures were left out. Iteration and all threads end with ``break``, `close`
-        or the end of a ``with`` block.
+        ``"figures"``, doubtful values were omitted. Iteration and all threads end with ``break``, `close` or
+        the end of a ``with`` block.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def chosen_contracts(
 
 
 class VenuePolls:
-    """The state of each venue, and the venues that refuse this address; options as of `Collector`.
+    """State of each venue, and the venues that block this address; options as in `Collector`.
 
     Tables in `pushed`, by venue, are not polled. `open_interest` is from before the first poll, by venue and
     symbol in USD.
@@ -123,11 +123,11 @@ class VenuePolls:
         return self.names is None or table in self.names
 
     def here(self) -> list[str]:
-        """Return the venues that do not refuse this address."""
+        """Return the venues that do not block this address."""
         return [name for name in self.states if name not in self.gone]
 
     def ask_again(self) -> None:
-        """Forget which venues and requests refused this address, so that they are tried again."""
+        """Forget the venues and requests that blocked this address, so that they are tried again."""
         self.gone.clear()
         for shared in self.shared.values():
             shared.refused.clear()
@@ -156,7 +156,7 @@ class VenuePolls:
             poll = state.lost(problem)
         state.session.expected = 0  # only the requests made count from now on
         if poll.gone:
-            self.gone[name] = next(iter(poll.failed.values()), "it refuses this address")
+            self.gone[name] = next(iter(poll.failed.values()), "it blocks this address")
         return poll
 
     def line(self, running: Collection[str]) -> str:
@@ -257,7 +257,7 @@ class Refills:
                 self._enter_slow(name, last, hour)
 
     def _enter_slow(self, name: str, started: pd.Timestamp, hour: pd.Timestamp) -> None:
-        """Enter an hour in the ledger as not answered because the venue's worker was busy."""
+        """Enter a failed hour in the ledger because the venue's worker was busy."""
         why = f"the refill of {started:%Y-%m-%d %H:%M} is still under way"
         self._done.put(Backfilled(failed=[f"{name}: {why}"]))
         for table in self._tables:

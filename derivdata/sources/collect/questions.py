@@ -1,7 +1,7 @@
 """Checks of well-formed rows of venues that may be wrong: too old, in another unit, of another size.
 
-An import asks the user (`derivdata.sources.archive.audit`). The collector cannot ask, so doubtful figures are
-left out or raise an error, and are requested again.
+An import prompts the user (`derivdata.sources.archive.audit`). The collector cannot prompt, so doubtful
+values are omitted or raise an error, and are requested again.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Minute:
     rows: dict[str, int] = field(default_factory=dict)  # rows written, by table
     # Errors of tables or requests of venues, by ``"venue table"``
     failed: dict[str, str] = field(default_factory=dict)
-    gone: dict[str, str] = field(default_factory=dict)  # venues that refuse this address, with the error
+    gone: dict[str, str] = field(default_factory=dict)  # venues that block this address, with the error
     changed: dict[str, str] = field(default_factory=dict)  # changes of a venue's list, by request
     dropped: int = 0  # removed old rows
 
@@ -103,7 +103,7 @@ class Minute:
 
 
 def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
-    """Return collected rows, holes between answered windows, and failed windows by venue and table."""
+    """Return collected rows, holes between successful windows, and failed windows by venue and table."""
     rows = []
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
@@ -164,7 +164,7 @@ def _between_polls(exchange: str, table: str) -> pd.Timedelta:
 
 
 def _holes(answered: pd.DataFrame, usual: pd.Timedelta) -> int:
-    """Count the gaps between answered windows of each symbol that are longer than usual."""
+    """Count the gaps between successful windows of each symbol that are longer than usual."""
     count = 0
     for _, windows in answered.sort_values("start").groupby("symbol", dropna=False):
         gaps = windows["start"] - windows["end"].cummax().shift()

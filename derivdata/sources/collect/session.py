@@ -287,7 +287,7 @@ class Shared:
         self.dexes: tuple[pd.Timestamp, Records] | None = None
         self.doubted: dict[str, Instrument] = {}  # contracts that changed in the last list, not yet accepted
         self._list_news: dict[str, str] = {}
-        self.refused: dict[str, str] = {}  # hosts and requests that refuse this address, with the error
+        self.refused: dict[str, str] = {}  # hosts and requests that block this address, with the error
         self.answered = False  # whether the venue has sent any response
         self.quarantine = quarantine or Quarantine()  # for unreadable bodies and doubtful rows
         self._closed_until: pd.Timestamp | None = None
@@ -412,7 +412,7 @@ class VenueSession:
             elif problem.reason == "region":
                 why = str(problem).partition(": ")[2]
                 advice = "leave it out (venues=), or use another network"
-                self.shared.refused[target] = f"refuses this address: {why}; {advice}"
+                self.shared.refused[target] = f"blocks this address: {why}; {advice}"
         elif isinstance(problem, Unreachable) and not self.shared.answered:
             passing = math.isinf(self.patience)  # a poll does not retry a venue that never responded
         is_limit = isinstance(problem, VenueError) and problem.reason == "limit"

@@ -132,7 +132,7 @@ class VenueState:
         """Return the ledger entries of a poll for a table, valid until the next request.
 
         A failed request is entered with its label. If such a request is about single contracts, and is not
-        repeated each minute, only the symbols with rows count as answered.
+        repeated each minute, only the symbols with rows count as successful.
         """
         if table in poll.requests or not (table in poll.frames or table in poll.failed):
             return poll.requests.get(table, [])
@@ -360,7 +360,7 @@ class VenueState:
         return points
 
     def _add_points(self, poll: Poll, state: Records, points: list[OiPoint]) -> None:
-        """Add the open interest of contracts; doubtful points count as not answered."""
+        """Add the open interest of contracts; doubtful points count as failed."""
         sound = {row.instrument.name for row in state.states if row.oi_usd is not None}
         accepted = [point for point in points if point.instrument.name in sound]
         doubtful = {point.instrument.symbol for point in points if point not in accepted}

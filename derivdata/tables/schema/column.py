@@ -179,7 +179,7 @@ def text(values: Any) -> Any:
     codes = array.codes
     used = np.zeros(len(words) + 1, dtype=bool)  # the last element is for the code −1, missing values
     used[codes[:1]] = True
-    used[codes[1:][codes[1:] != codes[:-1]]] = True  # once for each run of equal neighbours
+    used[codes[1:][codes[1:] != codes[:-1]]] = True  # once for each run of equal adjacent values
     used = used[:-1]
     if used.all() and words.dtype == "str" and words.is_monotonic_increasing and not array.ordered:
         return values

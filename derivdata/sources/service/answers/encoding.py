@@ -1,4 +1,4 @@
-"""Encode responses as JSON without a Python loop over rows, and refuse responses that are too large.
+"""Encode responses as JSON without a Python loop over rows, and reject responses that are too large.
 
 Every column becomes a list of JSON tokens (each distinct time or category is written once), and rows are
 joined from them. Missing values are ``null``. The size of a response over a long window is estimated from
@@ -88,7 +88,7 @@ def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
 
 
 def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
-    """Write a JSON object per row of a wide frame, after its ``timestamp``; missing values are left out."""
+    """Return a response as JSON; raise `Refusal` above `LARGEST`, with the longest window that fits."""
     fields = [b",%b:" % encode(name) for name in wide.columns]
     objects = []
     for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):

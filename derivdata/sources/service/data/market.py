@@ -373,7 +373,7 @@ class _Cells:
 
 
 def _instants(sums: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per venue and time as a series, with NaN where rows have several resolutions."""
+    """Return one row per venue and time as a series, with NaN if rows have several resolutions."""
     venue = pd.Categorical(sums["exchange"])
     time = sums["time"].array.asi8
     order = np.lexsort((time, venue.codes))

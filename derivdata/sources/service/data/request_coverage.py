@@ -1,7 +1,7 @@
 """Times for which each venue's liquidations were requested or streamed.
 
-They tell an empty result from missing requests. A collected store has a ledger of requests (`LedgerStore`);
-for other stores no notice is given.
+They distinguish an empty result from missing requests. A collected store has a ledger of requests
+(`LedgerStore`); other stores give no notice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def requested_spans(
     symbols: Sequence[str] | None = None,
     venues: Sequence[str] | None = None,
 ) -> RequestCoverage | None:
-    """Return the windows in which each venue answered requests for all symbols; None without a ledger."""
+    """Return the windows with successful requests for all symbols of each venue; None without a ledger."""
     ledger = _ledger(view)
     if ledger.empty:
         return None
@@ -88,7 +88,7 @@ def never_requested(
     *,
     venues: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return a notice if no venue answered for any time in a window; empty without a ledger."""
+    """Return a notice if no venue responded for any time in a window; empty without a ledger."""
     ledger = _ledger(view)
     if ledger.empty:
         return []
