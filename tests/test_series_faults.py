@@ -9,13 +9,16 @@ import pytest
 from derivdata.tables.history_rows import rate_changes
 from derivdata.tables.series_faults import (
     SeriesFault,
+    apart_from_peers,
     copied_series,
     exchanged_levels,
     frozen_runs,
     lone_spikes,
+    mirrored_rates,
     peer_changes,
     repeated_pair,
     scaled_series,
+    scattered_levels,
     still_levels,
     unchanged_series,
 )
@@ -174,3 +177,39 @@ def test_two_rates_that_repeat_are_of_one_unit_and_sign() -> None:
         assert repeated_pair(wrong) is not None
     ticks = np.array([0.08, -0.08, 0.16, -0.16, 0.64, 0.0] * 8)
     assert repeated_pair(ticks) is None, "as lighter and Coinbase round"
+
+
+def prices_of_three_venues() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return hourly prices of three venues that move together, with premiums of 0, 0.2 and -0.3 %."""
+    steps = np.random.default_rng(5).normal(0.0, 0.005, 120)
+    price = 50_000.0 * np.exp(np.cumsum(steps))
+    values = np.concatenate([price, 1.002 * price, 0.997 * price])
+    series = np.repeat([0, 1, 2], 120)
+    return series, np.zeros(360, dtype=np.int64), np.tile(np.arange(120) * HOUR, 3), values
+
+
+def test_prices_with_constant_premiums_do_not_move_apart() -> None:
+    assert apart_from_peers(*prices_of_three_venues()) == []
+
+
+def test_prices_that_are_a_row_late_move_apart() -> None:
+    series, market, times, values = prices_of_three_venues()
+    values[121:240] = values[120:239].copy()
+    assert [(fault.row, fault.rows) for fault in apart_from_peers(series, market, times, values)] == [
+        (120, 120)
+    ]
+
+
+def test_prices_in_another_order_are_scattered() -> None:
+    series, _, _, values = prices_of_three_venues()
+    assert scattered_levels(series, values) == []
+    np.random.default_rng(1).shuffle(values[120:240])
+    assert [fault.row for fault in scattered_levels(series, values)] == [120]
+
+
+def test_mirrored_interest_is_found() -> None:
+    """The interest of most venues is 0.01 % per 8 hours, 1 bps, and never -1 bps."""
+    rates = np.array([1.0, 1.0, 0.7, 1.0, -0.3, 1.0, 1.0, 0.2, 1.0, 1.0])
+    series = np.zeros(10, dtype=np.int64)
+    assert mirrored_rates(series, rates) == []
+    assert [fault.factor for fault in mirrored_rates(series, -rates)] == [-1.0]

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.client import transport
+from derivdata.client.earlier import unlike_earlier
 from derivdata.client.reading import CheckedAnswer, Envelope, decode_raw, instants
 from derivdata.client.retrieval import (
     By,
@@ -266,6 +267,7 @@ def _checked(
             columns["time"] = columns[name]
     evidence = CheckedAnswer(answer, None, {"place": np.arange(len(rows)), **columns}, {})
     notices = check(evidence)
+    notices += unlike_earlier(evidence)
     return [rows[place] for place in evidence.columns["place"]], notices
 
 

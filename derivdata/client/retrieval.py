@@ -18,6 +18,7 @@ import msgspec
 import pandas as pd
 
 from derivdata.client import transport
+from derivdata.client.earlier import unlike_earlier
 from derivdata.client.reading import HOUR_US, CheckedAnswer
 from derivdata.client.rules import check
 from derivdata.client.transport import Answer, progress
@@ -255,6 +256,7 @@ def read_columns(
         raw = columns(answer)
         evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
         notices = check(evidence, passed)
+        notices += unlike_earlier(evidence)
     except SchemaError:
         transport.SESSION.forget(answer.request)
         raise

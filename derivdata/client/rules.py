@@ -37,13 +37,16 @@ from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes,
 from derivdata.tables.payments import contradicted
 from derivdata.tables.schema import Column
 from derivdata.tables.series_faults import (
+    apart_from_peers,
     copied_series,
     exchanged_levels,
     frozen_runs,
     lone_spikes,
+    mirrored_rates,
     peer_changes,
     repeated_pair,
     scaled_series,
+    scattered_levels,
     still_levels,
     unchanged_series,
 )
@@ -533,8 +536,31 @@ def _odd_series(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
                 f"{name} of {_described(e, rows.order[fault.row])} is {fault.factor:.3g} times the rows "
                 f"before and after it on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
             )
+    yield from _odd_movements(e, name, rows)
     yield from _still_markets(e, name, rows)
     yield from _beyond_markets(e, name, rows)
+
+
+def _odd_movements(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+    """Find prices that move apart from the other venues, levels in random order, and mirrored rates."""
+    if name in _PRICES:
+        for fault in apart_from_peers(rows.series, rows.market, rows.times, rows.values)[:1]:
+            yield (
+                f"{name} of {_described(e, rows.order[fault.row])} moves apart from the other venues by "
+                f"{100 * fault.factor:.2g} % at the median row: rows may be late, in another order or drift"
+            )
+    if name in (*_PRICES, *_EXCHANGED):
+        for fault in scattered_levels(rows.series, rows.values)[:1]:
+            yield (
+                f"{name} of {_described(e, rows.order[fault.row])} jumps from row to row in {fault.rows} "
+                "rows: they may be in another order"
+            )
+    if name == "rate_bps_8h":
+        for fault in mirrored_rates(rows.series, rows.values)[:1]:
+            yield (
+                f"{name} of {_described(e, rows.order[fault.row])} repeats -1 bps: the interest of the "
+                "venues' formula is +1, so the sign may be mirrored"
+            )
 
 
 def _still_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:

@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 
 __all__ = [
     "SeriesFault",
+    "apart_from_peers",
     "copied_series",
     "exchanged_levels",
     "frozen_runs",
     "lone_spikes",
+    "mirrored_rates",
     "peer_changes",
     "repeated_pair",
     "scaled_series",
+    "scattered_levels",
     "still_levels",
     "unchanged_series",
 ]
@@ -70,6 +73,14 @@ _SPIKE = 100.0
 _LEAST_SPIKES = 2
 _LARGE_FACTOR = 100.0
 """Factor from which half of the usual share of repeated rates is enough."""
+_LEAST_APART = 1.5e-3
+_USUAL_APART = 5.0
+_LEAST_SCATTERED = 48
+_SCATTERED = 1.2
+"""Squared steps over the variance: 2 for rows in random order, far below 1 for levels."""
+_SCATTERED_SIZE = 0.02
+_INTEREST_BPS = 1.0
+"""Interest per 8 hours in the formula of most venues, which their rates repeat."""
 _REPEATED_FACTORS = np.array([8.0, 10.0, 100.0, 1e3, 1e4, 1e6])
 _ROUND_DECIMALS = 2  # interest rates and floors [bps/8h] have no more
 
@@ -516,3 +527,72 @@ def repeated_pair(rates: _Array) -> tuple[float, float] | None:
         if near.any() or is_opposite:
             return usual, other
     return None
+
+
+def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
+    """Return series of prices that move apart from at least two others of their market.
+
+    The distance from the median of the market, less its own median, is compared with that of the other
+    series, so a constant premium is not a fault. Rows that are late, in another order or drift have one. The
+    arguments are as in `peer_changes`; the factor is the median distance over the usual one.
+    """
+    faults = []
+    for name in np.unique(market).tolist():
+        rows = np.flatnonzero((market == name) & (values > 0.0))
+        codes, own = np.unique(series[rows], return_inverse=True)
+        stamps, column = np.unique(times[rows], return_inverse=True)
+        if codes.size <= _PEERS or stamps.size < _STILL_ROWS:
+            continue
+        logs = np.full((codes.size, stamps.size), np.nan)
+        logs[own, column] = np.log(values[rows])
+        is_compared = np.isfinite(logs).sum(axis=0) > _PEERS
+        if is_compared.sum() < _STILL_ROWS:
+            continue
+        logs = logs[:, is_compared]
+        apart = logs - np.nanmedian(logs, axis=0)
+        has_rows = np.isfinite(apart).sum(axis=1) >= _STILL_ROWS
+        apart = apart[has_rows]
+        apart -= np.nanmedian(apart, axis=1)[:, None]
+        distances = np.nanmedian(np.abs(apart), axis=1)
+        usual = float(np.median(distances)) if distances.size else 0.0
+        for place in np.flatnonzero(distances > max(_LEAST_APART, _USUAL_APART * usual)).tolist():
+            first = rows[own == np.flatnonzero(has_rows)[place]]
+            faults.append(SeriesFault(int(first[0]), int(first.size), float(distances[place])))
+    return faults
+
+
+def scattered_levels(series: _Array, values: _Array) -> list[SeriesFault]:
+    """Return series of levels whose rows do not follow each other, as if they were in random order.
+
+    The arguments are as in `peer_changes`; the factor is the mean squared step over the variance.
+    """
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
+    ends = np.append(starts[1:], values.size)
+    faults = []
+    for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        levels = values[first:end]
+        levels = levels[levels > 0.0]
+        if levels.size < _LEAST_SCATTERED:
+            continue
+        logs = np.log(levels)
+        variance = float(logs.var())
+        roughness = float(np.mean(np.diff(logs) ** 2)) / variance if variance > 0.0 else 0.0
+        if variance > _SCATTERED_SIZE**2 and roughness > _SCATTERED:
+            faults.append(SeriesFault(first, end - first, roughness))
+    return faults
+
+
+def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
+    """Return series that repeat the interest of the venues' formula with the other sign.
+
+    The arguments are as in `peer_changes`, with rates in bps per 8 hours.
+    """
+    is_interest = np.abs(np.abs(rates) - _INTEREST_BPS) < 1e-6
+    faults = []
+    for code in np.unique(series[is_interest & (rates < 0.0)]).tolist():
+        own = np.flatnonzero(series == code)
+        negative = int((is_interest[own] & (rates[own] < 0.0)).sum())
+        is_usual = negative < max(_LEAST_REPEATED, _REPEATED_SHARE * own.size)
+        if not is_usual and negative > int((is_interest[own] & (rates[own] > 0.0)).sum()):
+            faults.append(SeriesFault(int(own[0]), int(own.size), -1.0))
+    return faults

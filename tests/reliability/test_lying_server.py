@@ -26,6 +26,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
+from derivdata.client import earlier
 from derivdata.client.rules import RULES
 from derivdata.client.transport import SESSION, Response
 from derivdata.errors import DataNotice, SchemaError
@@ -912,6 +913,7 @@ def fetch(name: str) -> Any:
 
 def outcome(name: str) -> tuple[Any, SchemaError | None, list[str]]:
     """The table, or the error, and the notices."""
+    earlier.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         try:

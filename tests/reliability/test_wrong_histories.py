@@ -6,15 +6,18 @@ Every change of `CHANGES` is applied to the responses of each applicable call of
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata.client import earlier
 from derivdata.client.transport import SESSION
 from derivdata.errors import DataNotice, DerivdataError
 from tests.reliability.test_lying_server import NOON, STAMPS, Body, Change, Liar, need, shift, stamp_of
@@ -244,10 +247,8 @@ CHANGES: dict[str, Change] = {
     "a venue has the name of another one": rename,
 }
 
-_SIGN = "a venue's rate may have the other sign for days"
 _ALIKE = "the venues are alike: neither series is contradicted"
 SILENT: dict[str, str] = {
-    "funding.history: amounts of one venue are below zero": _SIGN,
     "funding.settlements: two venues change places from the middle on": _ALIKE,
     "oi.history: two venues change places from the middle on": "hours of the sample move by as much",
     "volume.history: two venues change places from the middle on": "days of volume move by as much",
@@ -282,6 +283,7 @@ def outcome(call: Call, change: Change, liar: Liar) -> str:
         changed.append(True)
 
     liar.change = made
+    earlier.clear()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -315,3 +317,54 @@ def test_right_histories_say_nothing(name: str, liar: Liar) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataNotice)
         assert CALLS[name].fetch() is not None
+
+
+LATER_CHANGES: dict[str, tuple[str, Change, str]] = {
+    "one venue is a row late": (
+        "oi.history",
+        lambda body, query: [
+            row.update(open_interest_usd=before["open_interest_usd"])
+            for before, row in reversed([*pairwise(sorted(venue(0, body), key=stamp_of))])
+        ],
+        r"oi_usd of BTC binance 2026-06-\d\d \d\d:00 is .* and was .* in an earlier response; \d+ of 1440",
+    ),
+    "one venue drifts": (
+        "volume.history",
+        partial(scale, 1.3, 0.2, 0.8, 1),
+        "volume_usd of BTC bybit .* 12 of 60 past rows differ",
+    ),
+    "rows are gone": (
+        "liquidations",
+        lambda body, query: body["data"].pop(3),
+        "16 past rows of an earlier response are missing, first BTC aster 2026-06-04 00:00",
+    ),
+    "one figure of a snapshot": (
+        "markets",
+        lambda body, query: body["exchanges"][5].update(volume_24h_usd=1.0),
+        "volume_24h_usd of okx is 1 and was .* 0 minutes before; 1 of 43 rows differ as much",
+    ),
+}
+"""Changes of a second response that only the first one contradicts: call, change and notice."""
+OTHER_CALLS = {
+    "liquidations": Call(lambda: dd.liquidations.history("BTC", *WINDOW, resolution="1d"), ()),
+    "markets": Call(dd.markets.exchanges, ()),
+}
+
+
+@pytest.mark.parametrize("title", LATER_CHANGES)
+def test_a_response_that_contradicts_an_earlier_one_has_a_notice(title: str, liar: Liar) -> None:
+    name, change, words = LATER_CHANGES[title]
+    call = {**CALLS, **OTHER_CALLS}[name]
+    earlier.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataNotice)
+        call.fetch()
+        call.fetch()
+    liar.change = lambda body, query: change(body, {"fields": call.fields})
+    try:
+        with pytest.warns(DataNotice, match=words):
+            table = call.fetch()
+    finally:
+        liar.change = None
+        earlier.clear()
+    assert any(re.search(words, notice) for notice in dd.provenance(table)["notices"])

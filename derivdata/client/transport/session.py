@@ -89,6 +89,13 @@ class Session:
             return self.connector()
         return self.connection
 
+    def origin(self) -> object | None:
+        """Return what serves the responses: a replay or a connection to a URL; None for a local source."""
+        if self.responder is not None:
+            return self.responder
+        connection = self.connection
+        return None if connection is None or connection._local is not None else connection
+
     def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
         """Return the response to a request; pass it to the observer, and raise unless its status is 200."""
         responder = self.responder

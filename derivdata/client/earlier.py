@@ -1,0 +1,243 @@
+"""Compare a response with the earlier responses of the same source in this process.
+
+Past rows of a history do not change, and a snapshot differs little from that of a minute before. A source
+that contradicts its earlier responses gave a wrong response now or then, so both are named in a notice.
+Responses of an archive, the sample and venues are not compared: their rows have their own corrections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.client.reading import HOUR_US, CheckedAnswer
+from derivdata.client.transport import SESSION
+from derivdata.support.arrays import Array
+from derivdata.tables.history_rows import shown_time
+
+__all__ = ["clear", "unlike_earlier"]
+
+_WINDOW = frozenset({"start", "end", "since", "limit", "exchanges", "exchange_filter"})
+"""Parameters that select rows and do not change their figures."""
+_OPEN_KEY = (
+    "part", "key", "symbol", "dex", "dex_name", "coin", "outcome_id", "venue", "builder", "address",
+    "rank", "timestamp", "t", "date", "day",
+)  # fmt: skip
+"""Columns that identify a row of an open table, where it has them."""
+_MOST_RESPONSES = 64
+_MOST_ROWS = 200_000
+_SETTLED_US = HOUR_US
+"""How long after its time a row may change."""
+_SAME_MINUTE_US = 60_000_000
+_SAME_HISTORY = 0.001
+_SAME_MINUTE = {0.2: 0.1, 0.5: 0.02}
+"""Relative changes of a figure within a minute, and the share of rows with it that is too large."""
+_SAME_HOUR = 3.0
+"""Factor by which half of the figures of a snapshot do not change within an hour."""
+_SHARE_OF_HOUR = 0.5
+_LEAST_ROWS_OF_HOUR = 3
+_JUMPING = ("liquidations_", "orderbook_")
+"""Tables whose snapshots may change completely from one second to the next."""
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """Rows of an earlier response, with its request."""
+
+    columns: dict[str, Any]
+    requested: dict[str, str]
+    window_us: tuple[int, int] | None
+    as_of_us: int
+
+
+_STORED: dict[Any, _Earlier] = {}
+_OWNER: list[Any] = [None]
+"""The connection, replay or recording whose responses are stored."""
+
+
+def clear() -> None:
+    """Remove all stored rows."""
+    _STORED.clear()
+
+
+def unlike_earlier(e: CheckedAnswer) -> list[str]:
+    """Return sentences about rows that differ from those of an earlier response, and store the rows."""
+    owner = SESSION.origin()
+    if owner is not _OWNER[0]:
+        _STORED.clear()
+        _OWNER[0] = owner
+    if owner is None or e.as_of_us is None or not 0 < e.size <= _MOST_ROWS:
+        return []
+    fixed = tuple(sorted(pair for pair in e.requested.items() if pair[0] not in _WINDOW))
+    identity = e.answer.request.path, "" if e.table is None else e.table.name, fixed, e.step_us
+    earlier = _STORED.pop(identity, None)
+    _STORED[identity] = _Earlier(e.columns, e.requested, e.window_us, e.as_of_us)
+    for oldest in [*_STORED][:-_MOST_RESPONSES]:
+        _STORED.pop(oldest, None)
+    if earlier is None or _are_equal(earlier.columns, e.columns):
+        return []
+    keys = _keys(e)
+    pairs = _pairs(earlier.columns, e.columns, keys)
+    if pairs is None:
+        return []
+    if e.window_us is not None and "time" in keys:
+        return [*_changed_history(e, earlier, pairs, keys)]
+    return [*_changed_snapshot(e, earlier, pairs, keys)]
+
+
+def _are_equal(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Return whether two responses have the same rows."""
+    if first is second:
+        return True
+    if first.keys() != second.keys():
+        return False
+    return all(
+        len(values) == len(second[name]) and pd.Series(values).equals(pd.Series(second[name]))
+        for name, values in first.items()
+    )
+
+
+def _keys(e: CheckedAnswer) -> list[str]:
+    """Return the columns that identify a row; the time of a snapshot is not one of them."""
+    if e.table is None:
+        return [name for name in _OPEN_KEY if name in e.columns]
+    is_history = e.window_us is not None
+    return [name for name in e.table.key if name in e.columns and (name != "time" or is_history)]
+
+
+def _pairs(first: dict[str, Any], second: dict[str, Any], keys: Sequence[str]) -> pd.DataFrame | None:
+    """Return the rows of two responses side by side, by their keys; None if keys repeat."""
+    if not keys or not {*keys} <= first.keys():
+        return None
+    frames = []
+    for columns in (first, second):
+        frame = pd.DataFrame({name: _plain(values) for name, values in columns.items()})
+        if frame.duplicated([*keys]).any():
+            return None
+        frames.append(frame)
+    return frames[0].merge(frames[1], how="outer", on=[*keys], suffixes=("_before", "_now"), indicator=True)
+
+
+def _plain(values: Any) -> Any:
+    """Return a column without categories, whose lists may differ between responses."""
+    return np.asarray(values) if isinstance(values, pd.Categorical) else values
+
+
+def _figures(pairs: pd.DataFrame) -> Iterator[tuple[str, Array, Array]]:
+    """Yield each column of numbers: its name, the earlier and the present values of the rows of both."""
+    both = pairs[pairs["_merge"] == "both"]
+    for column in both.columns:
+        name = str(column).removesuffix("_before")
+        if name == column or both[column].dtype.kind not in "fiu":
+            continue
+        present = both[f"{name}_now"]
+        if present.dtype.kind in "fiu":
+            yield name, both[column].to_numpy(np.float64), present.to_numpy(np.float64)
+
+
+def _where(row: pd.Series, keys: Sequence[str]) -> str:
+    """Return the keys of a row as text."""
+    words = []
+    for key in keys:
+        value = row[key]
+        is_time = isinstance(value, pd.Timestamp)
+        words.append(shown_time(int(value.value) // 1000) if is_time else str(value))
+    return " ".join(word for word in words if word not in ("nan", "None"))
+
+
+def _changed_history(
+    e: CheckedAnswer, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str]
+) -> Iterator[str]:
+    """Find settled rows that changed or are gone."""
+    yield from _missing_rows(e, earlier, pairs[pairs["_merge"] == "left_only"], keys)
+    settled_us = earlier.as_of_us - _SETTLED_US - 2 * e.step_us
+    stamps = np.asarray(pairs["time"].astype("datetime64[us, UTC]").astype(np.int64))
+    pairs = pairs[stamps < settled_us]
+    both = pairs[pairs["_merge"] == "both"]
+    for name, before, now in _figures(pairs):
+        with np.errstate(invalid="ignore"):
+            scale = np.fmax(np.abs(before), np.abs(now))
+            is_other = np.abs(now - before) > _SAME_HISTORY * scale + 1e-9
+        is_other |= np.isfinite(before) & np.isnan(now)
+        if is_other.any():
+            first = int(np.argmax(is_other))
+            yield (
+                f"{name} of {_where(both.iloc[first], keys)} is {now[first]:g} and was {before[first]:g} in "
+                f"an earlier response; {int(is_other.sum())} of {len(both)} past rows differ"
+            )
+
+
+def _missing_rows(
+    e: CheckedAnswer, earlier: _Earlier, rows: pd.DataFrame, keys: Sequence[str]
+) -> Iterator[str]:
+    """Find earlier rows that are in the requested window and of requested venues, and are gone."""
+    limit = e.requested.get("limit")
+    if e.window_us is None or (limit is not None and e.size >= int(limit)):
+        return
+    stamps = np.asarray(rows["time"].astype("datetime64[us, UTC]").astype(np.int64))
+    is_missing = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])
+    venues = e.requested_names.get("exchanges")
+    if venues and "exchange" in rows:
+        is_missing &= np.asarray(rows["exchange"].isin(venues))
+    if is_missing.any():
+        first = rows.iloc[int(np.argmax(is_missing))]
+        yield (
+            f"{int(is_missing.sum())} past rows of an earlier response are missing, first "
+            f"{_where(first, keys)}"
+        )
+
+
+def _changed_snapshot(
+    e: CheckedAnswer, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str]
+) -> Iterator[str]:
+    """Find figures of a snapshot that cannot have changed so much since the earlier one."""
+    apart = abs((e.as_of_us or 0) - earlier.as_of_us)
+    table = "" if e.table is None else e.table.name
+    is_minute = apart <= _SAME_MINUTE_US
+    if apart > HOUR_US or table.startswith(_JUMPING) or ("rank" in keys and not is_minute):
+        return
+    minutes = f"{apart / 60e6:.0f} minutes before"
+    both = pairs[pairs["_merge"] == "both"]
+    for name, before, now in _figures(pairs):
+        is_other = _other_in_minute(before, now) if is_minute else _other_in_hour(before, now)
+        if is_other.any():
+            first = int(np.argmax(is_other))
+            yield (
+                f"{name} of {_where(both.iloc[first], keys)} is {now[first]:g} and was {before[first]:g} "
+                f"{minutes}; {int(is_other.sum())} of {len(both)} rows differ as much"
+            )
+    gone = pairs[pairs["_merge"] == "left_only"]
+    most_gone = 0 if is_minute else _SHARE_OF_HOUR * len(pairs)
+    if len(gone) > most_gone and earlier.requested == e.requested:
+        yield (
+            f"{len(gone)} of {len(pairs)} rows of a response {minutes} are missing, first "
+            f"{_where(gone.iloc[0], keys)}"
+        )
+
+
+def _other_in_minute(before: Array, now: Array) -> Array:
+    """Return a mask of changed figures, if more changed than figures do within a minute."""
+    sizes = np.abs(before[np.isfinite(before)])
+    least = 0.05 * float(np.median(sizes)) if sizes.size else 0.0
+    with np.errstate(invalid="ignore"):
+        larger = np.fmax(np.abs(before), np.abs(now))
+        change = np.abs(now - before)
+        is_lost = np.isfinite(before) & np.isnan(now)
+        for factor, share in _SAME_MINUTE.items():
+            is_other = is_lost | (change > factor * larger + least)
+            if is_other.sum() > share * before.size:
+                return np.asarray(is_other)
+    return np.zeros(before.size, dtype=bool)
+
+
+def _other_in_hour(before: Array, now: Array) -> Array:
+    """Return a mask of positive figures that changed by a factor of three, if half of them did."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = now / before
+    is_other = (before > 0) & (now > 0) & ((ratio > _SAME_HOUR) | (ratio < 1 / _SAME_HOUR))
+    is_usual = is_other.sum() < max(_LEAST_ROWS_OF_HOUR, _SHARE_OF_HOUR * before.size)
+    return np.zeros(before.size, dtype=bool) if is_usual else np.asarray(is_other)
