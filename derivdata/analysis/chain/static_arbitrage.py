@@ -55,6 +55,29 @@ class Trade(NamedTuple):
         return self.side, "ask" if self.quantity > 0 else "bid"
 
 
+class Future(NamedTuple):
+    """Bid and ask of a future [USD]."""
+
+    bid: float
+    ask: float
+
+
+class Hedge(NamedTuple):
+    """A future that is bought or sold: how much is in USD where options are paid in coin, else in coins."""
+
+    verb: str
+    price: float
+    amount: float
+
+
+class Portfolio(NamedTuple):
+    """Trades that can lose nothing, with the future, and what they gain in the unit of the prices."""
+
+    trades: list[Trade]
+    hedge: Hedge | None
+    profit: float
+
+
 def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     """Yield the quotes of each expiry of each chain in order of time, those in coin and in USD apart."""
     rows = chain.rows
@@ -75,16 +98,16 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     for at, group in frame.groupby("place", sort=True):
         forward = float(table["forward"].loc[at])
         discount = float(table["discount"].fillna(1.0).loc[at])
-        for inverse, part in group.groupby("inverse"):
+        for inverse, rows_of_unit in group.groupby("inverse"):
             values = ["bid", "ask", "bid_size", "ask_size"]
-            wide = part.pivot_table(
+            wide = rows_of_unit.pivot_table(
                 index="strike", columns="side", values=values, aggfunc="first", dropna=False
             )
             wide = wide.reindex(columns=pd.MultiIndex.from_product([values, ("call", "put")]))
             sides = [(side, end) for side in ("call", "put") for end in ("bid", "ask")]
             yield QuotedExpiry(
-                {name: part[name].iloc[0] for name in labels},
-                part["expiry"].iloc[0],
+                {name: rows_of_unit[name].iloc[0] for name in labels},
+                rows_of_unit["expiry"].iloc[0],
                 forward,
                 discount,
                 bool(inverse),
@@ -94,11 +117,11 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
             )
 
 
-def verticals(each: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
+def verticals(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
     """For every option that can be sold, the cheapest that pays no less everywhere."""
     for side, step in (("call", 1), ("put", -1)):
-        bid = each.price[side, "bid"][::step]
-        ask = each.price[side, "ask"][::step]
+        bid = quotes.price[side, "bid"][::step]
+        ask = quotes.price[side, "ask"][::step]
         count = bid.size
         for place in range(1, count):
             before = ask[:place]
@@ -107,15 +130,15 @@ def verticals(each: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
             best = int(np.nanargmin(before))
             if bid[place] > before[best]:
                 ends = [place, best] if step == 1 else [count - 1 - place, count - 1 - best]
-                yield "vertical", [Trade(-1.0, each, side, ends[0]), Trade(1.0, each, side, ends[1])]
+                yield "vertical", [Trade(-1.0, quotes, side, ends[0]), Trade(1.0, quotes, side, ends[1])]
 
 
-def butterflies(each: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
+def butterflies(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
     """For every option that can be sold, the cheapest mix of a lower and a higher strike."""
-    strike = each.strike
+    strike = quotes.strike
     for side in ("call", "put"):
-        bid = each.price[side, "bid"]
-        ask = each.price[side, "ask"]
+        bid = quotes.price[side, "bid"]
+        ask = quotes.price[side, "ask"]
         for place in range(1, strike.size - 1):
             if np.isnan(bid[place]):
                 continue
@@ -129,7 +152,7 @@ def butterflies(each: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
             if bid[place] > cost[i, j]:
                 lower = float(share[i, j])
                 legs = ((-1.0, place), (lower, int(i)), (1.0 - lower, int(place + 1 + j)))
-                yield "butterfly", [Trade(quantity, each, side, at) for quantity, at in legs]
+                yield "butterfly", [Trade(quantity, quotes, side, at) for quantity, at in legs]
 
 
 def calendars(near: QuotedExpiry, far: QuotedExpiry) -> Iterator[list[Trade]]:
@@ -234,8 +257,8 @@ def executable(
     chain = prepare(options, at=at, interest_rate=interest_rate)
     require_price_units(chain)
     by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
-    for each in quoted_expiries(chain):
-        by_chain.setdefault(tuple(each.labels.values()), []).append(each)
+    for quotes in quoted_expiries(chain):
+        by_chain.setdefault(tuple(quotes.labels.values()), []).append(quotes)
     trades = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
     table = pd.DataFrame(trades, columns=[*keys_of(chain.rows), *_COLUMNS])
     for name in ("expiry", "far_expiry"):
@@ -244,68 +267,93 @@ def executable(
     return table.sort_values("net_usd", ascending=False, kind="stable", ignore_index=True)
 
 
-def portfolio(
-    each: QuotedExpiry, future: tuple[float, float] | None
-) -> tuple[list[Trade], tuple[str, float, float] | None, float] | None:
+def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     """Find the most profitable trades of at most 1 coin a quote that can lose nothing at expiry.
 
-    A linear programme decides it: sales minus purchases minus the cash ``c`` that covers the worst
-    payoff is as large as possible, under ``payoff(S) + c ≥ 0`` for every price S. Paid in coin both sides are
-    multiplied by S, so that payoffs are linear between strikes in either case: they are checked at 0, at the
-    strikes, and in their slope beyond the last one. Premiums count with interest. Returns the trades, the
-    future, and the profit in the unit of the prices; None where nothing is left.
+    A linear programme maximises sales minus purchases minus the cash ``c`` that covers the worst payoff,
+    under ``payoff(S) + c ≥ 0`` for every price S. Paid in coin both sides are multiplied by S, so that
+    payoffs are linear between strikes in either case. They are checked at 0, at the strikes, and in their
+    slope beyond the last one. Premiums count with interest. Return None if there is no profit.
     """
-    scale = float(np.median(each.strike))
-    strike = each.strike / scale
-    unit = 1.0 if each.inverse else scale
-    legs = []
-    costs = []
-    payoffs = []
-    corners = np.concatenate([[0.0], strike])
-    for (side, end), prices in each.price.items():
-        sign = 1.0 if end == "ask" else -1.0
-        for place in np.flatnonzero(~np.isnan(prices)):
-            gap = corners - strike[place]
-            slope = 1.0 if side == "call" else 0.0
-            pays = np.maximum(gap if side == "call" else -gap, 0.0)
-            legs.append(Trade(sign, each, side, int(place)))
-            costs.append(sign * prices[place] / (unit * each.discount))
-            payoffs.append(sign * np.append(pays, slope))
-    if not legs:
+    # 1. Strikes near 1, since the tolerances of the programme are absolute.
+    scale = float(np.median(quotes.strike))
+    corners = np.concatenate([[0.0], quotes.strike / scale])
+    unit = 1.0 if quotes.inverse else scale
+
+    # 2. Columns of the quotes, of the future and of cash.
+    programme = _programme(quotes, corners, unit)
+    count = len(programme.legs)
+    if not count:
         return None
-    limits: list[tuple[float | None, float | None]] = [(0.0, 1.0)] * len(legs)
-    for sign, price in () if future is None else ((1.0, future[1] / scale), (-1.0, future[0] / scale)):
+    if future is not None:
         # A forward of 1 coin at its price; in coin one of `price` USD, which pays S less that, times 1/S.
-        payoffs.append(sign * np.append(corners - price, 1.0))
-        costs.append(0.0)
-        limits.append((0.0, float(len(legs))))
-    cash = np.append(corners, 1.0) if each.inverse else np.append(np.ones_like(corners), 0.0)
-    matrix = np.column_stack([*payoffs, cash])
-    found = linprog(
-        np.append(costs, 1.0), A_ub=-matrix, b_ub=np.zeros(len(matrix)), bounds=[*limits, (None, None)],
+        for direction, price in ((1.0, future.ask / scale), (-1.0, future.bid / scale)):
+            programme.payoffs.append(direction * np.append(corners - price, 1.0))
+            programme.costs.append(0.0)
+    cash = np.append(corners, 1.0) if quotes.inverse else np.append(np.ones_like(corners), 0.0)
+    matrix = np.column_stack([*programme.payoffs, cash])
+    highest = np.where(np.arange(len(programme.costs)) < count, 1.0, float(count))
+    limits = [*((0.0, most) for most in highest), (None, None)]
+
+    # 3. Solve, and compute the profit without the tolerances of the programme.
+    solved = linprog(
+        np.append(programme.costs, 1.0), A_ub=-matrix, b_ub=np.zeros(len(matrix)), bounds=limits,
         method="highs", options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
     )  # fmt: skip
-    if found.x is None:
+    if solved.x is None:
         raise RuntimeError(
-            f"the linear programme of the expiry {each.expiry} has no solution: {found.message}"
+            f"the linear programme of the expiry {quotes.expiry} has no solution: {solved.message}"
         )
-    quantity = np.where(found.x[:-1] > _NOTHING, found.x[:-1], 0.0)
-    profit = _riskless(matrix[:, :-1] @ quantity, matrix[:, -1]) - float(np.dot(costs, quantity))
+    quantity = np.where(solved.x[:-1] > _NOTHING, solved.x[:-1], 0.0)
+    payoff = matrix[:, :-1] @ quantity
+    profit = _riskless(payoff, matrix[:, -1]) - float(np.dot(programme.costs, quantity))
     if not profit > _LEAST_PROFIT:
         return None
-    most = float(quantity[: len(legs)].max())
+
+    # 4. The trades, so that the largest is of 1 coin.
+    most = float(np.max(quantity[:count]))
     trades = [
-        leg._replace(quantity=leg.quantity * float(part) / most)
-        for leg, part in zip(legs, quantity, strict=False)
-        if part > 0.0
+        programme.legs[i]._replace(quantity=programme.legs[i].quantity * float(quantity[i]) / most)
+        for i in np.flatnonzero(quantity[:count])
     ]
     trades.sort(key=lambda trade: (-abs(trade.quantity), trade.at, trade.side))
-    net = 0.0 if future is None else float(quantity[-2] - quantity[-1]) / most
     hedge = None
-    if future is not None and abs(net) > _NOTHING:
-        price = future[1] if net > 0.0 else future[0]
-        hedge = ("buy" if net > 0.0 else "sell", price, abs(net) * (price if each.inverse else 1.0))
-    return trades, hedge, profit / most * unit * each.discount
+    if future is not None:
+        hedge = _hedge(future, float(quantity[-2] - quantity[-1]) / most, inverse=quotes.inverse)
+    return Portfolio(trades, hedge, profit / most * unit * quotes.discount)
+
+
+class _Programme(NamedTuple):
+    """Columns of a linear programme: trades, what they cost, and what they pay at each corner and beyond."""
+
+    legs: list[Trade]
+    costs: list[float]
+    payoffs: list[Floats]
+
+
+def _programme(quotes: QuotedExpiry, corners: Floats, unit: float) -> _Programme:
+    """Return a column for each quote; `corners` are 0 and the strikes."""
+    programme = _Programme([], [], [])
+    for (side, end), prices in quotes.price.items():
+        direction = 1.0 if end == "ask" else -1.0
+        for place in np.flatnonzero(~np.isnan(prices)):
+            gap = corners - corners[place + 1]
+            payoff = np.append(np.maximum(gap, 0.0), 1.0)
+            if side == "put":
+                payoff = np.append(np.maximum(-gap, 0.0), 0.0)
+            programme.legs.append(Trade(direction, quotes, side, int(place)))
+            programme.costs.append(direction * prices[place] / (unit * quotes.discount))
+            programme.payoffs.append(direction * payoff)
+    return programme
+
+
+def _hedge(future: Future, net: float, *, inverse: bool) -> Hedge | None:
+    """Return the trade of a future of which `net` is bought."""
+    if abs(net) <= _NOTHING:
+        return None
+    verb = "buy" if net > 0.0 else "sell"
+    price = future.ask if net > 0.0 else future.bid
+    return Hedge(verb, price, abs(net) * (price if inverse else 1.0))
 
 
 def _riskless(payoff: Floats, cash: Floats) -> float:
@@ -321,19 +369,19 @@ def _violations(
 ) -> Iterator[dict[str, Any]]:
     """List what the expiries of one chain allow, in order of time."""
     fees = _fees(expiries[0].labels, given)
-    for i, each in enumerate(expiries):
-        future = _future_of(futures, each)
-        rows = [_row(kind, trades, fees) for kind, trades in (*verticals(each), *butterflies(each))]
-        rows += _forwards(each, future, fees)
-        rows = [row for row in rows if row["gross_usd"] > _LEAST_PROFIT * each.forward]
+    for i, quotes in enumerate(expiries):
+        future = _future_of(futures, quotes)
+        rows = [_row(kind, trades, fees) for kind, trades in (*verticals(quotes), *butterflies(quotes))]
+        rows += _forwards(quotes, future, fees)
+        rows = [row for row in rows if row["gross_usd"] > _LEAST_PROFIT * quotes.forward]
         yield from rows
         # The programme finds every arbitrage, but the simpler kinds name it: it runs where they find none.
-        found = None if rows else portfolio(each, future)
-        if found is not None:
-            trades, hedge, profit = found
-            yield _row("portfolio", trades, fees, gross=profit * each.unit, future=hedge)
+        best = None if rows else portfolio(quotes, future)
+        if best is not None:
+            gross = best.profit * quotes.unit
+            yield _row("portfolio", best.trades, fees, gross=gross, hedge=best.hedge)
         for far in expiries[i + 1 :]:
-            for trades in calendars(each, far):
+            for trades in calendars(quotes, far):
                 yield _row("calendar", trades, fees)
 
 
@@ -359,61 +407,60 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
     return _Fees(own, cap, future, whose if None in given else "given")
 
 
-def _forwards(
-    each: QuotedExpiry, future: tuple[float, float] | None, fees: _Fees
-) -> Iterator[dict[str, Any]]:
+def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Iterator[dict[str, Any]]:
     """Compare the forwards that call less put lock in, with each other and with the future.
 
     Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
     where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``. Premiums are those at expiry, with interest.
     """
-    buy = (each.price["call", "ask"] - each.price["put", "bid"]) / each.discount
-    sell = (each.price["call", "bid"] - each.price["put", "ask"]) / each.discount
-    strike = each.strike
+    buy = (quotes.price["call", "ask"] - quotes.price["put", "bid"]) / quotes.discount
+    sell = (quotes.price["call", "bid"] - quotes.price["put", "ask"]) / quotes.discount
+    strike = quotes.strike
     with np.errstate(divide="ignore", invalid="ignore"):
-        bought = np.where(buy < 1.0, strike / (1.0 - buy), np.nan) if each.inverse else strike + buy
-        sold = np.where(sell < 1.0, strike / (1.0 - sell), np.nan) if each.inverse else strike + sell
+        bought = np.where(buy < 1.0, strike / (1.0 - buy), np.nan) if quotes.inverse else strike + buy
+        sold = np.where(sell < 1.0, strike / (1.0 - sell), np.nan) if quotes.inverse else strike + sell
     there = np.isfinite(bought).any() and np.isfinite(sold).any()
     low = int(np.nanargmin(bought)) if there else 0
     high = int(np.nanargmax(sold)) if there else 0
 
     def synthetic(quantity: float, at: int) -> list[Trade]:
-        return [Trade(quantity, each, "call", at), Trade(-quantity, each, "put", at)]
+        return [Trade(quantity, quotes, "call", at), Trade(-quantity, quotes, "put", at)]
 
     if there and sold[high] > bought[low]:
         # Paid in coin, call less put of strike K pays 1 − K/S: the parts in 1/S cancel at quantities as 1/K.
-        other = strike[low] / strike[high] if each.inverse else 1.0
+        other = strike[low] / strike[high] if quotes.inverse else 1.0
         trades = [*synthetic(1.0, low), *synthetic(-other, high)]
-        yield _row("box", trades, fees, gross=_locked(each, strike[low], bought[low], sold[high]))
+        yield _row("box", trades, fees, gross=_locked(quotes, strike[low], bought[low], sold[high]))
     if future is None or not there:
         return
-    bid, ask = future
-    if bid > bought[low]:
-        gross = _locked(each, strike[low], bought[low], bid)
-        hedge = ("sell", bid, float(strike[low]) if each.inverse else 1.0)
-        yield _row("parity", synthetic(1.0, low), fees, gross=gross, future=hedge)
-    if sold[high] > ask:
-        gross = _locked(each, strike[high], ask, sold[high])
-        hedge = ("buy", ask, float(strike[high]) if each.inverse else 1.0)
-        yield _row("parity", synthetic(-1.0, high), fees, gross=gross, future=hedge)
+    if future.bid > bought[low]:
+        gross = _locked(quotes, strike[low], bought[low], future.bid)
+        hedge = Hedge("sell", future.bid, float(strike[low]) if quotes.inverse else 1.0)
+        yield _row("parity", synthetic(1.0, low), fees, gross=gross, hedge=hedge)
+    if sold[high] > future.ask:
+        gross = _locked(quotes, strike[high], future.ask, sold[high])
+        hedge = Hedge("buy", future.ask, float(strike[high]) if quotes.inverse else 1.0)
+        yield _row("parity", synthetic(-1.0, high), fees, gross=gross, hedge=hedge)
 
 
-def _locked(each: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
+def _locked(quotes: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
     """Return the profit of a forward bought and sold [USD now]: in coin of `strike` USD, else of one coin."""
-    later = each.forward * strike * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought
-    return float(each.discount * later)
+    later = quotes.forward * strike * (1.0 / bought - 1.0 / sold) if quotes.inverse else sold - bought
+    return float(quotes.discount * later)
 
 
-def _future_of(futures: pd.DataFrame | None, each: QuotedExpiry) -> tuple[float, float] | None:
+def _future_of(futures: pd.DataFrame | None, quotes: QuotedExpiry) -> Future | None:
     if futures is None:
         return None
     require_columns(futures, "futures", ("bid_usd", "ask_usd"), any_kind=("expiry",))
-    at = pd.to_datetime(futures["expiry"], utc=True) == pd.Timestamp(each.expiry)
+    at = pd.to_datetime(futures["expiry"], utc=True) == pd.Timestamp(quotes.expiry)
     for name in ("symbol", "exchange"):
-        if name in futures and name in each.labels:
-            at &= futures[name].astype(object) == each.labels[name]
+        if name in futures and name in quotes.labels:
+            at &= futures[name].astype(object) == quotes.labels[name]
     row = futures[at]
-    return (float(row["bid_usd"].iloc[0]), float(row["ask_usd"].iloc[0])) if len(row) else None
+    if row.empty:
+        return None
+    return Future(float(row["bid_usd"].iloc[0]), float(row["ask_usd"].iloc[0]))
 
 
 def _row(
@@ -422,12 +469,9 @@ def _row(
     fees: _Fees,
     *,
     gross: float | None = None,
-    future: tuple[str, float, float] | None = None,
+    hedge: Hedge | None = None,
 ) -> dict[str, Any]:
-    """Write down one violation; without `gross` it is what the trades pay at once.
-
-    `future` is bought or sold, its price, and how much: USD where options are paid in coin, else coins.
-    """
+    """Return the row of one violation; without `gross` it is what the trades pay at once."""
     first = trades[0].of
     paid = 0.0
     cost = 0.0
@@ -443,11 +487,11 @@ def _row(
         sizes.append(of.size[trade.key][at] / abs(quantity))
         verb = "buy" if quantity > 0 else "sell"
         texts.append(f"{verb} {abs(quantity):.8g} {side} {of.strike[at]:.15g} at {price:.6g}")
-    if future is not None:
-        verb, price, amount = future
-        cost += fees.future * (amount if first.inverse else amount * first.forward)
-        size = f"{amount:.10g} USD of the future" if first.inverse else f"{amount:.8g} future"
-        texts.append(f"{verb} {size} at {price:.8g}")
+    if hedge is not None:
+        value = hedge.amount if first.inverse else hedge.amount * first.forward
+        cost += fees.future * value
+        size = f"{hedge.amount:.10g} USD of the future" if first.inverse else f"{hedge.amount:.8g} future"
+        texts.append(f"{hedge.verb} {size} at {hedge.price:.8g}")
     total = paid if gross is None else gross
     sides = {trade.side for trade in trades}
     return first.labels | {
