@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.panels import Panel, require, require_venues, unit_of
-from derivdata.analysis.price_agreement import Apart, apart_by_5_percent, of_one_coin
+from derivdata.analysis.settlements import Apart, apart_by_5_percent, of_one_coin
 from derivdata.support.arguments import typed
 from derivdata.tables.frames import PRICES_AGREE
 from derivdata.units import BPS

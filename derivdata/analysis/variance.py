@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from derivdata.analysis import smile
 from derivdata.analysis.labelling import applied, elementwise, in_chunks, with_units
 from derivdata.analysis.panels import along, require_decimal_volatility, require_numbers, require_variables
-from derivdata.analysis.smile.strip import over_strike, strips, tails
+from derivdata.analysis.smile.quotes import over_strike, strips, tails
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, read_times
 from derivdata.analysis.surface.maturity import neighbours, take

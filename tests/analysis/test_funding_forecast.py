@@ -12,7 +12,7 @@ import derivdata as dd
 from derivdata.analysis import funding
 from derivdata.analysis.funding import forecast_errors
 from derivdata.analysis.funding.accrual import summed_history
-from derivdata.analysis.funding.pair_forecasts import walks_of
+from derivdata.analysis.funding.carry_forecast import walks_of
 from derivdata.analysis.status import FundingStatus
 from derivdata.reports.sections import carry as carry_section
 from tests.analysis.funding_made import market, noisy

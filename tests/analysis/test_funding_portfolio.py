@@ -8,8 +8,8 @@ from scipy.special import ndtr
 
 from derivdata.analysis import backtest, funding
 from derivdata.analysis.funding import sizing
+from derivdata.analysis.funding.pairs import pair_coordinates
 from derivdata.analysis.funding.sizing import moves_of
-from derivdata.analysis.pair_index import pair_coordinates
 from derivdata.analysis.status import FundingStatus
 from tests.measured import portfolio as measured
 

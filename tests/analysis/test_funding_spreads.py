@@ -3,7 +3,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import funding
-from derivdata.analysis.price_agreement import other_coins
+from derivdata.analysis.settlements import other_coins
 from tests.analysis.funding_made import dollars, market, noisy
 from tests.support.records import attrs_of
 from tests.support.shared import known

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis.pair_index import PairIndex, pair_coordinates
+from derivdata.analysis.funding.pairs import PairIndex, pair_coordinates
 
 LONG = ["okx", "okx", "bybit"]
 SHORT = ["bybit", "gate", "gate"]

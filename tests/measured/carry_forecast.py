@@ -18,8 +18,8 @@ import xarray as xr
 
 from derivdata.analysis import funding
 from derivdata.analysis.funding.accrual import summed_history
+from derivdata.analysis.funding.carry_forecast import DECISIONS, walks_of
 from derivdata.analysis.funding.forecast_errors import outcome_figures, pair_distribution
-from derivdata.analysis.funding.pair_forecasts import DECISIONS, walks_of
 from derivdata.analysis.funding.pooled_regression import Plan, future_sums, pair_places
 from derivdata.support.arrays import Array, Floats
 from tests.support.recorded_funding import PERIODS, recorded_funding

@@ -17,7 +17,7 @@ from derivdata.analysis.backtest.results import FIGURES, Reason, dataset, proven
 from derivdata.analysis.backtest.rules import RuleStack
 from derivdata.analysis.funding.pairs import BORROWED, OWNED
 from derivdata.analysis.panels import Panel, hours_of, positive, require, require_rate
-from derivdata.analysis.price_agreement import Apart
+from derivdata.analysis.settlements import Apart
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import warn_caller

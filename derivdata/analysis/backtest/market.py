@@ -23,8 +23,7 @@ from derivdata.analysis.panels import (
     usual_step,
     with_symbol,
 )
-from derivdata.analysis.price_agreement import Apart, of_one_coin
-from derivdata.analysis.settlements import due_settlements
+from derivdata.analysis.settlements import Apart, due_settlements, of_one_coin
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 

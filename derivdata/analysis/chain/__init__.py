@@ -13,9 +13,8 @@ A chain is the table ``options_snapshot`` or a surface; several symbols, venues 
 one table, and what differs becomes a dim of the result.
 """
 
-from derivdata.analysis.chain.cleaning import clean
+from derivdata.analysis.chain.cleaning import arbitrage, clean, smiles
 from derivdata.analysis.chain.forward import basis, forwards
-from derivdata.analysis.chain.smile_quotes import arbitrage, smiles
 from derivdata.analysis.chain.static_arbitrage import executable
 from derivdata.analysis.chain.venue_greeks import greeks
 

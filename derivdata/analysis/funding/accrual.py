@@ -28,10 +28,11 @@ from derivdata.analysis.panels import (
     usual_step,
     whole,
 )
-from derivdata.analysis.price_agreement import Apart, of_one_coin
 from derivdata.analysis.settlements import (
+    Apart,
     due_settlements,
     newest_due,
+    of_one_coin,
 )
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

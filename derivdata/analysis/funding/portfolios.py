@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtri
 
-from derivdata.analysis.funding.pairs import BORROWED, OWNED
+from derivdata.analysis.funding.pairs import BORROWED, OWNED, pair_coordinates
 from derivdata.analysis.funding.sizing import (
     Limits,
     Moves,
@@ -21,7 +21,6 @@ from derivdata.analysis.funding.sizing import (
     solve,
 )
 from derivdata.analysis.labelling import origin_attrs
-from derivdata.analysis.pair_index import pair_coordinates
 from derivdata.analysis.panels import (
     Panel,
     hours,
@@ -34,7 +33,7 @@ from derivdata.analysis.panels import (
     usual_step,
     with_symbol,
 )
-from derivdata.analysis.price_agreement import Apart, of_one_coin
+from derivdata.analysis.settlements import Apart, of_one_coin
 from derivdata.analysis.status import FundingStatus, flag_attrs
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats

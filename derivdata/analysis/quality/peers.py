@@ -17,8 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from derivdata.analysis.panels import row_quantiles
-from derivdata.analysis.quality.points import Columns
-from derivdata.analysis.quality.series import row_quantile
+from derivdata.analysis.quality.points import Columns, row_quantile
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
 _LEAST = 20

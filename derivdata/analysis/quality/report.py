@@ -16,6 +16,7 @@ from derivdata.analysis.quality.peers import (
     rows_of_other_symbols,
 )
 from derivdata.analysis.quality.points import (
+    Batch,
     Block,
     Columns,
     Points,
@@ -23,10 +24,13 @@ from derivdata.analysis.quality.points import (
     blocks,
     collect_points,
     columns_of,
+    completeness,
     count_not_requested,
     numbered_series,
+    row_quantile,
+    steps_in_force,
+    value_figures,
 )
-from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
 from derivdata.support import times
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Array, Floats, Indices

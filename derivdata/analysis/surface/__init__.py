@@ -9,8 +9,12 @@ from derivdata.analysis.smile.essvi import from_essvi
 from derivdata.analysis.surface.chain_surface import from_chain, history
 from derivdata.analysis.surface.evaluate import at, iv, local_volatility
 from derivdata.analysis.surface.fitting import fit
-from derivdata.analysis.surface.points import constant_maturity
-from derivdata.analysis.surface.term_structures import calendar_check, forward_variance, term_structure
+from derivdata.analysis.surface.points import (
+    calendar_check,
+    constant_maturity,
+    forward_variance,
+    term_structure,
+)
 
 __all__ = [
     "at",

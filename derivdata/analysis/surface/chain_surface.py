@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.black76.kernels import DeltaKind
-from derivdata.analysis.chain.cleaning import flags, usable
+from derivdata.analysis.chain.cleaning import flags, prepare_cleaned, smiles_of, usable
 from derivdata.analysis.chain.forward import (
     by_listed_expiry,
     main_contracts,
@@ -20,7 +20,6 @@ from derivdata.analysis.chain.forward import (
     spot_prices,
 )
 from derivdata.analysis.chain.prepared import PreparedChain, is_cleaned, prepare
-from derivdata.analysis.chain.smile_quotes import prepare_cleaned, smiles_of
 from derivdata.analysis.labelling import applied, plain, where
 from derivdata.analysis.smile.quotes import quote_weights
 from derivdata.analysis.smile.svi import filled_bumps

@@ -13,22 +13,24 @@ from numpy.typing import NDArray
 from derivdata.analysis import smile
 from derivdata.analysis.labelling import applied, elementwise, where
 from derivdata.analysis.panels import require_decimal_volatility
-from derivdata.analysis.smile import essvi, strip
+from derivdata.analysis.smile import essvi
 from derivdata.analysis.smile.essvi import ssvi_to_raw
 from derivdata.analysis.smile.evaluate import FACTS, RAW, Method, assemble
 from derivdata.analysis.smile.joint_svi import fit_joint
 from derivdata.analysis.smile.quotes import (
     LabelledQuotes,
     SurfaceQuotes,
+    at_the_money_of,
     in_rows,
     labelled,
     off_quotes,
+    strips,
     with_covariance,
 )
 from derivdata.analysis.smile.refinement import Quotes, bumps_of
 from derivdata.analysis.smile.svi import BUMP_NAMES, Bumped, Raw, slice_of, total_variance
 from derivdata.analysis.status import Status, flag_attrs
-from derivdata.analysis.surface.term_structures import calendar_check
+from derivdata.analysis.surface.points import calendar_check
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats, Indices
 
@@ -262,7 +264,7 @@ def fitted(
             surface = with_covariance(surface, targets, dim, free)
     quoted = at_the_money_of(quotes.k, (quotes.iv**2).where(quotes.iv > 0.0), dim) ** 0.5
     error = smile.iv(surface, 0.0, extrapolate=True) - quoted
-    variance, low, high, *_ = strip.strips(quotes.k, quotes.iv, quotes.t, dim)
+    variance, low, high, *_ = strips(quotes.k, quotes.iv, quotes.t, dim)
     more = {
         "strip_variance": (variance, "1"),
         "strip_low": (low, "log-moneyness"),
@@ -313,7 +315,7 @@ def _together(
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
     """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
-    return elementwise(strip.at_the_money_of, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
+    return elementwise(at_the_money_of, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
 
 
 def largest_errors(

@@ -15,7 +15,7 @@ import pandas as pd
 from derivdata import bundle
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
-from derivdata.analysis.price_agreement import other_coins
+from derivdata.analysis.settlements import other_coins
 from derivdata.errors import BundleError
 from derivdata.plot import style
 from derivdata.reports.data import Data, FetchedTable
