@@ -20,12 +20,14 @@ from derivdata.analysis.smile.joint_svi import fit_joint
 from derivdata.analysis.smile.quotes import (
     LabelledQuotes,
     SurfaceQuotes,
-    at_the_money_of,
     in_rows,
     labelled,
     off_quotes,
     strips,
     with_covariance,
+)
+from derivdata.analysis.smile.quotes import (
+    at_the_money_of as money_between,
 )
 from derivdata.analysis.smile.refinement import Quotes, bumps_of
 from derivdata.analysis.smile.svi import BUMP_NAMES, Bumped, Raw, slice_of, total_variance
@@ -315,7 +317,7 @@ def _together(
 
 def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
     """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
-    return elementwise(at_the_money_of, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
+    return elementwise(money_between, k, values, core=[[dim], [dim]]).reset_coords(drop=True)
 
 
 def largest_errors(
