@@ -109,7 +109,7 @@ LAYOUTS = {
             "Time,Contracts,Funding Interval,Funding Rate",
             lambda p: f"{_text(p, '%Y-%m-%d %H:%M:%S')},AAAUSDT Perpetual,{p.interval}h,{p.rate * 100:.10f}%",
         ),
-        {"source": "binance"},
+        {"source": "binance", "tz": "UTC"},
         is_stated=True,
     ),
     "candlefeed": Layout(
@@ -383,7 +383,7 @@ def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
     pd.testing.assert_frame_equal(after, rows)
 
 
-CUT = ([5, 1200], ["distinct", "zero"], [16, 17, 18], [False, True])
+CUT = ([5, 45, 1200, 2400], ["distinct", "zero"], [16, 17, 18], [False, True])
 """Seconds after the hour, rates, first payment of the second file, and whether it comes first."""
 
 
@@ -396,7 +396,7 @@ def late_payments(interval: int, rates: str, seconds: int) -> list[Payment]:
 
 
 @pytest.mark.parametrize(
-    ("venue", "interval", "seconds", "rates", "cut", "is_turned"), cases([1, 8], *CUT, step=47)
+    ("venue", "interval", "seconds", "rates", "cut", "is_turned"), cases([1, 8], *CUT, step=95)
 )
 def test_a_halt_that_is_cut_between_two_files_is_one_row(
     venue: str, interval: int, seconds: int, rates: str, cut: int, is_turned: bool, tmp_path: Path
@@ -407,7 +407,7 @@ def test_a_halt_that_is_cut_between_two_files_is_one_row(
     paid = late_payments(interval, rates, seconds)
     files = [paid[cut:], paid[:cut]] if is_turned else [paid[:cut], paid[cut:]]
     rows = imported(LAYOUTS[venue], tmp_path, *files).sort_values("time")
-    last = 19 * interval + (seconds == 1200)
+    last = 19 * interval + (seconds + 3 * 7 > 60)  # of 45 s, the last one alone comes after the minute
     count = 5 if last == 20 else 4  # with the payment of the next hour
     numbers = [*range(1, 16), *range(16 + count, 41)]
     hours = sorted([*(number * interval for number in numbers), last])
@@ -423,6 +423,23 @@ def test_a_halt_that_is_cut_between_two_files_is_one_row(
         assert import_one(LAYOUTS[venue], tmp_path, f"again {number}", payments).written == 0
     after = open_archive(tmp_path / "archive").read("funding_settlements", *EVER).sort_values("time")
     pd.testing.assert_frame_equal(after, rows)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("interval", [1, 8])
+def test_a_halt_is_one_row_where_only_the_last_payment_comes_after_the_minute(
+    interval: int, is_turned: bool, tmp_path: Path
+) -> None:
+    """The payments of 45, 52 and 59 s are in one file, and that of 66 s begins the other."""
+    paid = late_payments(interval, "distinct", 45)
+    files = [paid[18:], paid[:18]] if is_turned else [paid[:18], paid[18:]]
+    rows = imported(LAYOUTS["okx"], tmp_path, *files).sort_values("time")
+    together = paid[15:20] if interval == 1 else paid[15:19]
+    row = rows[rows["payment_count"] > 1].squeeze()
+    assert row["time"] == START + pd.Timedelta(19 * interval + 1, "h")
+    assert (row["payment_count"], row["interval_hours"]) == (len(together), interval * len(together))
+    assert row["rate_native"] == pytest.approx(sum(p.rate for p in together), abs=1e-15)
+    assert rows["rate_native"].sum() == pytest.approx(sum(p.rate for p in paid), rel=1e-9)
 
 
 @pytest.mark.parametrize("venue", KINDS)

@@ -402,16 +402,23 @@ def _is_of_next_hour(union: pd.DataFrame) -> pd.Series:
     """Return which payments at an hour belong to a halt whose row has the next one.
 
     The late payments of a halt may begin within a minute of the hour. One side has the first of them, at that
-    hour, and the other side all of them or the rest, as several payments at the next hour.
+    hour, and the other side all of them or the rest: several payments at the next hour, or after several at
+    the hour a single one that is late.
     """
     keys = ["name", "hour", "side"]
-    several = union.loc[union["count"] > 1, keys]
-    before = several.assign(hour=several["hour"] - 1)
     rows = pd.MultiIndex.from_frame(union[keys])
+    has_several = union["count"] > 1
+    next_rows = _of_previous_hour(union[has_several], rows)
+    late_rows = _of_previous_hour(union[union["is_late"]], rows)
+    is_next = rows.isin(next_rows) | (rows.isin(late_rows) & has_several.to_numpy())
+    return pd.Series(is_next & ~union["is_late"].to_numpy(), union.index)
+
+
+def _of_previous_hour(late: pd.DataFrame, rows: pd.MultiIndex) -> pd.MultiIndex:
+    """Return name, hour before and other side of late payments whose own side has no row at that hour."""
+    before = late[["name", "hour", "side"]].assign(hour=late["hour"] - 1)
     is_alone = ~pd.MultiIndex.from_frame(before).isin(rows)
-    other = before[is_alone].assign(side=1 - before["side"][is_alone])
-    is_next = rows.isin(pd.MultiIndex.from_frame(other)) & ~union["is_late"].to_numpy()
-    return pd.Series(is_next, union.index)
+    return pd.MultiIndex.from_frame(before[is_alone].assign(side=1 - before["side"][is_alone]))
 
 
 def _added_up(

@@ -372,7 +372,10 @@ def _outside_range(table: Table, rows: pd.DataFrame) -> dict[int, str]:
 
 
 def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
-    """Find payments within half an hour of another one of their series: one payment with two timestamps."""
+    """Find payments within half an hour of another one of their series: one payment with two timestamps.
+
+    A row with several payments after a halt may have another one near it, which is added to it later.
+    """
     if not len(rows):
         return {}
     near = pd.Timedelta(1, "h")
@@ -389,6 +392,8 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
     series = series[order]
     apart = np.diff(stamps)
     is_near = (np.diff(series) == 0) & (apart > 0) & (apart < _SAME_PAYMENT_US)
+    is_sum = both["count"].to_numpy()[order] > 1
+    is_near &= ~(is_sum[1:] | is_sum[:-1])
     reasons: dict[int, str] = {}
     for at in np.flatnonzero(is_near).tolist():
         earlier = int(places[at])
@@ -402,11 +407,15 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
 
 
 def _series_and_time(rows: pd.DataFrame, first: int) -> pd.DataFrame:
-    """Return series and instant [µs] of rows, and their places from `first` on, -1 for stored ones."""
+    """Return series, instant [µs] and payments of rows, and their places, -1 for stored ones."""
     names = rows["exchange"].astype(str) + " " + rows["symbol"].astype(str)
     stamps = rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
     places = np.full(len(rows), -1) if first < 0 else np.arange(len(rows))
-    return pd.DataFrame({"series": names.to_numpy(dtype=object), "time": stamps, "place": places})
+    count = (
+        rows["payment_count"].to_numpy(dtype=np.float64, na_value=np.nan) if "payment_count" in rows else 1.0
+    )
+    columns = {"series": names.to_numpy(dtype=object), "time": stamps, "place": places, "count": count}
+    return pd.DataFrame(columns)
 
 
 def _unsorted_books(rows: pd.DataFrame) -> dict[int, str]:
