@@ -169,7 +169,7 @@ def test_a_reason_is_shown_and_not_obeyed(archive: Archive) -> None:
     [
         (None, "select rows"),
         ({"rate_bps_8h": "1"}, "'rate_bps_8h' is not a key column"),
-        ({"exchange": "okx", "symbol": "ETH"}, "96 rows are not among those that are replaced; the first is"),
+        ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the replaced selection; the first is"),
     ],
 )
 def test_a_question_that_cannot_be_meant(archive: Archive, where: Any, told: str) -> None:

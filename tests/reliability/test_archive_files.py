@@ -127,9 +127,11 @@ CASES = {
     "a folder instead": Case(folder_instead, _DAMAGED, _DAMAGED),
     "a link instead": Case(linked, None, None),
     "a link to nothing": Case(dangling, "a file of the archive is missing", "is missing"),
-    "marker of another program": Case(of_another_program, "not that of", "not that of"),
+    "marker of another program": Case(of_another_program, "does not belong to", "does not belong to"),
     "marker gone": Case(marker_gone, "not an archive: it has no", "not an archive: it has no"),
-    "marker that leads away": Case(marker_leads_away, "is no place of a file", "is no place of a file"),
+    "marker that leads away": Case(
+        marker_leads_away, "is not a valid place of a file", "is not a valid place of a file"
+    ),
 }
 
 

@@ -1,9 +1,8 @@
-"""Tables to partitioned Parquet and back, in memory or as dask; recorded files on their way in.
+"""Store tables as partitioned Parquet, read them in memory or with dask, and import recorded files.
 
-An archive is one folder. ``archive.json`` names every file that counts; the files lie under
-``<table>/<month or day>/``. Files are never changed once written: a change adds files and then replaces
-the manifest in one step, so that a reader sees the state before or after it and a writer that was killed
-leaves the state before.
+An archive is one folder. ``archive.json`` lists every live file; the files are under ``<table>/<month or
+day>/``. Data files never change. A change adds files and then replaces the manifest atomically, so a reader
+sees the state before or after it, and a killed writer leaves the previous state.
 """
 
 from derivdata.sources.archive.archive import Archive, open_archive

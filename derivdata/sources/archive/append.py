@@ -1,8 +1,8 @@
 """Append rows as new files, and merge files of a day or a month.
 
-A month is open until the table has a row of a later one. Rows of an open month lie in files by day, once
-there are many; those of a closed month in one file sorted by symbol, venue and time, in which a series is a
-few neighbouring pages. A large month is sorted so week by week: a day of all series is in a quarter of it.
+A month is open until the table has a row of a later one. Rows of an open month are in files by day, once
+there are many. A closed month is one file sorted by symbol, venue and time, in which a series is a few
+adjacent pages. A large month is sorted week by week, so all series of a day are in a quarter of it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SLICE_ROWS = 1_000_000
 _CLOSED_LEVEL = 63
 _WEEK = 7 * 86_400_000_000
 _LATE_SHARE = 8
-"""Rows that come late stay in files of their own until they are this part of their month, one eighth."""
+"""Late rows stay in separate files until they are this fraction of their month, one eighth."""
 
 
 def merge_files(
@@ -52,10 +52,10 @@ def merge_files(
 ) -> list[DataFile]:
     """Return old and new files, with those of the new files' partitions merged.
 
-    Files that are small together are merged at once, others when there are eight of a level; the result is of
-    the next level. So a row is rewritten about once per level: the logarithm to base 8 of the number of
-    appends. A file of a newer version stays as it is: merged, it would lose columns. All new paths go into
-    `written`.
+    Small files are merged immediately, others when there are eight of a level; the result is of the next
+    level. A row is therefore rewritten about once per level: the logarithm to base 8 of the number of
+    appends. A file of a newer version is not merged, because it would lose columns. All new paths are added
+    to `written`.
     """
     written |= {file.path for file in added}
     files = [*files, *added]
@@ -102,8 +102,8 @@ def _worth_merging(group: Sequence[DataFile]) -> bool:
 def close_months(storage: Storage, table: Table, months: Sequence[str], *, timeout: float) -> None:
     """Merge the files of each of some months into one.
 
-    The rows are written before the lock is taken, as that may take minutes: if another writer changes a file
-    of the month meanwhile, its files stay as they are until the next append.
+    Rows are written before the lock is acquired, because that may take minutes. If another writer changes a
+    file of the month meanwhile, the month is merged at the next append.
     """
     for month in months:
         merging = storage.merging()
@@ -144,35 +144,36 @@ def _close(storage: Storage, table: Table, month: str, timeout: float) -> None:
         refused = True
         raise
     finally:
-        # Whether a commit that failed was done may be unknown: only the manifest can tell, and where a put
-        # whose answer got lost may still be done later, not even that: then the file stays.
+        # It may be unknown whether a failed commit was applied. Only the manifest shows it. If a put whose
+        # response was lost may still be applied later, not even the manifest does, so the file stays.
         unknown = offered and storage.remote and not refused
         if not merged and not unknown and whole not in (manifests.load(storage) or Manifest()).files():
             storage.remove(whole.path)
 
 
 def week_cuts(month: str) -> list[int]:
-    """Return the instants [µs] that divide a large month: its days 8, 15 and 22."""
+    """Return the times [µs] that divide a large month: its days 8, 15 and 22."""
     return [micros(month) + week * _WEEK for week in (1, 2, 3)]
 
 
 def _sorted(
     storage: Storage, table: Table, files: list[DataFile], window: TimeRange = EVER
 ) -> Iterator[pa.Table]:
-    """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
+    """Yield the sorted rows of several files, some symbols at a time to bound memory."""
     order = sorting(table)
     columns = list(table.columns)
     rows = Selection({}, window)
     group = scanning.plan(files, rows)
     for chosen in list(scanning.slices(storage, table, group, rows, SLICE_ROWS)):
         parts = scanning.read(storage, table, group, chosen, order=order)
-        # Files of one version are one query, which sorts; those of several become one table first.
+        # Files of one version are read by one sorting query; files of several versions are first joined to
+        # one table.
         plain = len(parts) == 1 and parts[0].column_names == columns
         yield parts[0] if plain else to_arrow(table, frame_of(table, parts))
 
 
 MONTH_ROWS = 262_144
-"""Rows of an open month that lie together; of more, each day is a file."""
+"""Maximum number of rows of an open month in one file; above it, each day is a file."""
 BATCH_ROWS = 1_000_000
 _WRITERS = 2
 _LONG_RUN = 64
@@ -265,7 +266,7 @@ def write_new_rows(
                     continue
                 if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
-                # A large month is written week by week, as one that is merged.
+                # A large month is written week by week, like a merged one.
                 large = name == month and len(chunk) > SLICE_ROWS
                 weeks = _divided(chunk, np.array(week_cuts(month))) if large else [(0, chunk)]
                 parts = [[part] for _, part in weeks]
@@ -277,7 +278,7 @@ def write_new_rows(
 
 
 def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
-    """Iterate over rows by calendar month or day that occurs, in order."""
+    """Yield the rows of each calendar month or day, in order."""
     if not len(rows):
         return
     ends = [v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values()]
@@ -288,7 +289,7 @@ def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _divided(rows: pa.Table, edges: Array) -> Iterator[tuple[int, pa.Table]]:
-    """Iterate over the rows between the same edges, in order, with the number of edges at or before them."""
+    """Yield the rows between consecutive edges, with the number of edges at or before them."""
     # Rows are sorted by symbol first, so that a month is many runs of rows.
     for batch in rows.combine_chunks().to_batches():  # text beyond 2 GB comes in several
         bounds, of_run = _runs(np.asarray(batch["time"].cast(pa.int64())), edges)
@@ -298,7 +299,7 @@ def _divided(rows: pa.Table, edges: Array) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
-    """Return the bounds of the runs of rows between the same edges, and how many edges lie before each."""
+    """Return the bounds of runs of rows between the same edges, and the number of edges before each run."""
     bounds, codes = [], []  # in batches: a code for every row needs as much memory as the largest column
     for start in range(0, stamps.size, BATCH_ROWS):
         some = np.searchsorted(edges, stamps[start : start + BATCH_ROWS], side="right")
@@ -309,7 +310,7 @@ def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
 
 
 def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
-    """Take the rows of some runs: without a copy where runs are long, else as one copy."""
+    """Return the rows of some runs, without a copy if runs are long."""
     lengths = ends - starts
     if lengths.sum() > _LONG_RUN * lengths.size:
         runs = zip(starts.tolist(), lengths.tolist(), strict=True)
@@ -321,7 +322,7 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
 
 
 def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Table) -> list[pa.Table]:
-    """Read the stored rows that could share a key with one of `rows`."""
+    """Return the stored rows that may share a key with `rows`."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
     window = TimeRange(first, last + 1) if "time" in table.key else EVER
     near = scanning.plan(files, Selection({}, window))
@@ -333,7 +334,7 @@ def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Ta
 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
-    """Return the rows whose key is not stored, and the number of the others whose stored values differ."""
+    """Return the rows with new keys, and the number of other rows whose stored values differ."""
     if not any(part.num_rows for part in existing):
         return rows, 0
     old = frame_of(table, existing)

@@ -91,20 +91,20 @@ def open_archive(
 
 
 def _meant(path: str) -> str:
-    """Return what else a text may mean that is no folder: a venue, or the address of a service."""
+    """Return a hint for a text that is not a folder but a venue or the address of a service."""
     if path in VENUES:
-        return f'; to ask the venue itself, dd.connect("venues", venues=["{path}"])'
+        return f'; to request the venue itself, dd.connect("venues", venues=["{path}"])'
     if re.fullmatch(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}(:\d+)?(/.*)?", path):
-        return f'; to ask a service, write its address with https: dd.connect("https://{path}")'
+        return f'; to connect to a service, use its https address: dd.connect("https://{path}")'
     return ""
 
 
 class Archive(ArchiveReader):
     """Tables as partitioned Parquet, in a folder or on S3; see `open_archive`.
 
-    Reading takes no lock and sees the state after the last finished append, also those of other processes.
-    Each table has one row per key: rows whose key is stored already are skipped, with a `DataNotice` where
-    their values differ from the stored ones, so that a backtest stays as it was.
+    Reading takes no lock and sees the state after the last finished append, also of other processes. Each
+    table has one row per key. Rows with a stored key are skipped, with a `DataNotice` if their values differ
+    from the stored ones, so past backtests do not change.
     """
 
     def __init__(self, storage: Storage, *, lock_timeout: float = _LOCK_SECONDS) -> None:
@@ -121,8 +121,8 @@ class Archive(ArchiveReader):
     ) -> int:
         """Add the rows of a table that are not stored yet.
 
-        Names become the library's as in an import: ``BTC/USDT:USDT`` is ``BTC``, ``Binance`` ``binance``.
-        Rows whose values suggest a wrong unit, interval or time are refused with a question to answer.
+        Names are normalised as in an import: ``BTC/USDT:USDT`` becomes ``BTC``, ``Binance`` ``binance``. Rows
+        whose values suggest a wrong unit, interval or time raise an error with a question to resolve.
 
         Parameters
         ----------
@@ -134,10 +134,9 @@ class Archive(ArchiveReader):
             The requests that gave these rows, each its venue, symbol (None: all), start and end: entered into
             the ledger in the same step (see `requests`).
         accept
-            Questions to skip, as you know the answer: ``"unit"`` (size of rates and open interest),
-            ``"interval"`` (stated interval against the spacing of rows), ``"venues"`` (rates against those of
-            other venues), ``"schedule"`` (payments off the hours of their interval), ``"future"`` (times
-            ahead of the machine's clock).
+            Questions to skip: ``"unit"`` (size of rates and open interest), ``"interval"`` (interval column
+            against the spacing of rows), ``"venues"`` (rates against other venues), ``"schedule"`` (payments
+            off the hours of their interval), ``"future"`` (times ahead of the machine's clock).
 
         Returns
         -------
@@ -147,13 +146,13 @@ class Archive(ArchiveReader):
         Raises
         ------
         ValueError
-            There is no such table.
+            The table does not exist.
         SchemaError
             The frame is not that table.
         ArchiveError
-            The rows fail a check, are of another contract than the stored ones of their series
-            (``BTCUSDC`` after ``BTCUSDT``), another writer kept the lock for too long, or the disk refused.
-            Nothing is appended then.
+            The rows fail a check or belong to another contract than the stored rows of their series
+            (``BTCUSDC`` after ``BTCUSDT``), another writer holds the lock for too long, or a disk operation
+            fails. Nothing is appended in these cases.
 
         Warns
         -----
@@ -198,10 +197,10 @@ class Archive(ArchiveReader):
     ) -> Appended:
         """Append rows that have the library's names; return how many were written, present and differing.
 
-        For callers that know what the rows are: no question is asked unless `accept` lacks it. `unit` is the
-        one that rates were converted from; `contracts` are as in
-        `derivdata.sources.archive.audit.Normalised`. A payment that contradicts another one is left out and
-        named in the result, or an error with `refuse_conflicts`. `keeps_intervals` is that of
+        For callers that know the rows: all questions are skipped unless `accept` lacks them. `unit` is the
+        original unit of converted rates; `contracts` are as in `derivdata.sources.archive.audit.Normalised`.
+        A payment that contradicts another one is omitted and named in the result, or raises with
+        `refuse_conflicts`. `keeps_intervals` is passed to
         `derivdata.sources.archive.payments.complete_payments`.
         """
         keyed = archive_table(table)
@@ -233,10 +232,10 @@ class Archive(ArchiveReader):
         return result
 
     def _correct_intervals(self, table: Table, payments: CompletedPayments) -> None:
-        """Replace stored payments whose interval later payments tell."""
+        """Replace stored payments whose interval follows from later payments."""
         for rows, before, action, reason in (
-            (payments.completed, None, COMPLETED, "later payments tell the interval"),
-            (payments.changed, None, "replace", "later payments tell another interval"),
+            (payments.completed, None, COMPLETED, "the interval follows from later payments"),
+            (payments.changed, None, "replace", "later payments have another interval"),
             (payments.added, payments.replaced, "replace", "later rows have more payments of a halt"),
         ):
             if len(rows):
@@ -288,8 +287,8 @@ class Archive(ArchiveReader):
         SchemaError
             The frame is not that table.
         ArchiveError
-            There are no such rows and none to add, rows of another contract than the frame's stay in its
-            series, another writer kept the lock for too long, or the disk refused.
+            No rows are selected and none are to be added, rows of another contract remain in the frame's
+            series, another writer holds the lock for too long, or a disk operation fails.
         """
         return self._correct(table, frame, where, time_range(start, end), reason)
 
@@ -306,7 +305,7 @@ class Archive(ArchiveReader):
         return self._correct(table, None, where, time_range(start, end), reason)
 
     def undo(self, number: int) -> Corrected:
-        """Undo a correction: remove the rows that it added and restore those that it removed.
+        """Undo a correction: remove the rows that it added and restore the rows that it removed.
 
         Rows that were appended since stay, also where they have the key of a row to restore. Undoing is a
         correction itself, and can be undone.
@@ -314,18 +313,18 @@ class Archive(ArchiveReader):
         Raises
         ------
         ValueError
-            There is no such correction, it was undone already, or a later one touches the same rows.
+            The correction does not exist, was already undone, or a later one changes the same rows.
         ArchiveError
             Rows of another contract were appended since to a series that it would restore.
         """
         return undo(self._storage, archive_table, number, timeout=self._lock_timeout)
 
     def drop_before(self, instant: times.Instant) -> Dropped:
-        """Remove the months and days that end at or before an instant, of all tables, for good.
+        """Remove the months and days of all tables that end at or before a time, permanently.
 
-        Only whole partitions go, so some older rows of the month or day of the instant stay. The ledger of
-        requests forgets what went, so that it reads as not asked. What corrections took out stays, as do the
-        names of symbols and venues.
+        Only whole partitions are removed, so some older rows in the month or day of that time remain. The
+        ledger forgets the removed windows, so they count as not requested. Rows removed by corrections remain
+        stored, and so do the names of symbols and venues.
 
         Returns
         -------
@@ -335,7 +334,8 @@ class Archive(ArchiveReader):
         Raises
         ------
         ArchiveError
-            Another writer held the archive for too long, or the disk refused; nothing was removed then.
+            Another writer holds the lock for too long, or a disk operation fails. Nothing is removed in these
+            cases.
         """
         before = times.instant(instant, "instant")
         return drop_old_partitions(self._storage, archive_table, before, timeout=self._lock_timeout)
@@ -360,9 +360,9 @@ class Archive(ArchiveReader):
         return replace_rows(self._storage, keyed, frame, chosen, contracts, reason=reason, timeout=timeout)
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-        """Conform a frame; word the error for an append, which has no server response to look at.
+        """Conform a frame; reword the error for an append, which has no server response.
 
-        Expiries that are dates get their hour, and rows of one chain its time.
+        Expiries without a time get their hour, and rows of one chain its time.
         """
         try:
             rows = table.conform(frame)

@@ -1,10 +1,10 @@
 """Checks of rows before they are written: one spelling of names, and questions about suspicious values.
 
-A wrong unit cannot be seen later: a rate that is eight times too small still looks like a rate. So rows are
-checked before they are written, and suspicious ones are refused with a question to answer: rates smaller than
-any that venues pay, rates of one symbol that differ between venues by a typical factor, a stated interval
-that is not the spacing of rows, payments off their venue's schedule, open interest in coins, and times in
-the future.
+A wrong unit cannot be detected later: a rate that is eight times too small still looks like a rate. Rows are
+therefore checked before they are written, and suspicious ones raise an error with a question to resolve:
+rates smaller than any venue pays, rates of one symbol that differ between venues by a typical factor, an
+interval that is not the spacing of rows, payments off their venue's schedule, open interest in coins, and
+times in the future.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _TINY_OI_USD = 1e6
 _LARGE_COINS = ("BTC", "ETH")
 _AHEAD = pd.Timedelta(5, "min")
 
-# Factors by which a mistake multiplies a rate, and the question to ask: hourly rates read as rates per eight
-# hours (8) or per day (24), percentages (100) or fractions (10,000) read as basis points.
+# Factors by which a mistake multiplies a rate, and the question: hourly rates read as rates per eight hours
+# (8) or per day (24), percentages (100) or fractions (10,000) read as basis points.
 _FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
 _NEAR_FACTOR = 1.15
 _SAME_GAP_HOURS = 1 / 60
@@ -62,7 +62,7 @@ Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
 
 
 class Normalised(NamedTuple):
-    """Rows with the library's names, how many were of a lower quote, and contracts that state a quote."""
+    """Normalised rows, the number of rows in a lower quote, and contracts with a quote currency."""
 
     frame: pd.DataFrame
     other_quotes: int
@@ -72,8 +72,8 @@ class Normalised(NamedTuple):
 def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
     """Return rows with base symbols, venue slugs and the API's words in lower case.
 
-    Of several contracts of a symbol on a venue those of the quote currency of highest priority stay, where
-    the table has one row per symbol, venue and instant.
+    If a table has one row per symbol, venue and time, only the contract with the highest-priority quote
+    currency is used.
     """
     words = {
         name: change
@@ -87,7 +87,7 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
     result = frame.reset_index(drop=True).assign(**changed)
     result.attrs = dict(frame.attrs)
     if "symbol" in changed and set(table.key) == {"symbol", "exchange", "time"}:
-        # The rank is that of the name before it was cut: BTC-USDT before BTC-USDC.
+        # The rank uses the original name: BTC-USDT before BTC-USDC.
         rank = _renamed(frame["symbol"].reset_index(drop=True), lambda word: contract(word).rank)
         names = [result[name].astype(object) for name in ("exchange", "symbol")]
         kept = (rank == rank.groupby(names).transform("min")).to_numpy()
@@ -99,7 +99,7 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
 
 
 def quoted_contracts(venues: Iterable[str], symbols: Iterable[str], words: Iterable[str]) -> dict[str, str]:
-    """Return the venues' names of contracts that state a quote currency, by venue and base symbol of rows."""
+    """Return the venues' names of contracts with a quote currency, by venue and base symbol of rows."""
     series = dict.fromkeys(zip(venues, symbols, words, strict=True))
     return {f"{venue} {symbol}": word for venue, symbol, word in series if contract(word).quote}
 
@@ -117,18 +117,18 @@ class OtherContract(ArchiveError):
 
 
 def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Refuse rows of a contract where those of another one of the same symbol and venue are stored."""
+    """Raise if rows of another contract of the same symbol and venue are stored."""
     for series, word in new.items():
         before = stored.get(series, word)
         if contract(before).quote != contract(word).quote:
             raise OtherContract(
                 f"{table.name}: {word} would continue the series of {before} ({series}): they are two "
-                "contracts; keep one, or put the other into an archive of its own"
+                "contracts; use one of them, or store the other in a separate archive"
             )
 
 
 def speller(column: Column) -> Callable[[str], str]:
-    """Return what spells a word as the allowed one that differs by case alone, else in lower case."""
+    """Return a function that maps a word to the allowed word in any case, else to lower case."""
     known = {word.lower(): word for word in column.allowed}
     return lambda word: known.get(word.strip().lower(), word.strip().lower())
 
@@ -155,7 +155,7 @@ def audit(
     accept: Collection[str] = (),
     synthetic: bool = False,
 ) -> None:
-    """Refuse conformed rows whose values suggest a mistake."""
+    """Raise for conformed rows whose values suggest a mistake."""
     if rows.empty:
         return
     questions = set(AUDITS) - set(accept)
@@ -189,9 +189,9 @@ def _ask_about_series(
 
 
 def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, questions: Collection[str]) -> None:
-    """Refuse prices that are a power of ten, 100 or more, away from the stored ones of their symbol and time.
+    """Raise for prices off the stored ones of their symbol and time by a power of ten, at least 100.
 
-    Vendors write fixed-point numbers, and prices of 1,000 coins next to those of one.
+    Vendors write fixed-point numbers, and prices of 1,000 coins next to prices of one coin.
     """
     is_of_prices = {"symbol", "price_usd"} <= {*table.columns} and "time" in table.key
     if "unit" not in questions or not is_of_prices:
@@ -222,7 +222,7 @@ def future_limit() -> pd.Timestamp:
 
 
 def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
-    """Change the words; None if that changes none, or if a value is no text, which the table refuses."""
+    """Map the words; return None if nothing changes, or if a value is not text, which the table rejects."""
     if isinstance(values.dtype, pd.CategoricalDtype) and all(
         isinstance(word, str) and change(word) == word for word in values.cat.categories
     ):
@@ -250,7 +250,7 @@ def _ask_about_rates(
 
 
 def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
-    """Refuse conformed rows with numbers, instants or words that cannot be."""
+    """Raise for conformed rows with impossible numbers, times or words."""
     for name, column in table.columns.items():
         if column.kind in (Kind.TEXT, Kind.LABEL):
             _refuse_hidden(f"{table.name}.{name}", rows[name])
@@ -269,7 +269,7 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
 
 
 def _refuse_large_payments(table: Table, rows: pd.DataFrame) -> None:
-    """Refuse payments above the largest one, by their rate and interval."""
+    """Raise for payments above the maximum, by their rate and interval."""
     bps, hours = (pd.to_numeric(rows[name]).to_numpy(float, na_value=np.nan) for name in _PAID)
     share = np.abs(bps) * hours / 8.0 / units.BPS
     large = np.flatnonzero(share > MOST_PAID)
@@ -284,7 +284,7 @@ def _refuse_large_payments(table: Table, rows: pd.DataFrame) -> None:
 
 
 def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return which instants or numbers are impossible, and the limit that the first kind of them breaks."""
+    """Return a mask of impossible times or numbers, and the first limit that they exceed."""
     wrong = np.zeros(len(values), dtype=bool)
     if column.kind is Kind.TIME:
         if values.min() >= times.FIRST and values.max() < times.LAST:
@@ -301,7 +301,7 @@ def _impossible(column: Column, values: pd.Series) -> tuple[npt.NDArray[np.bool_
 
 
 def _refuse_hidden(name: str, values: pd.Series) -> None:
-    """Refuse words with characters that a terminal obeys or does not show."""
+    """Raise for words with control or invisible characters."""
     words = pa.array(values.cat.categories if values.dtype == "category" else values, pa.string())
     hidden = words.filter(pc.match_substring_regex(words, r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"))
     if len(hidden):
@@ -310,7 +310,7 @@ def _refuse_hidden(name: str, values: pd.Series) -> None:
 
 
 def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """Take the first rows of each symbol and venue: enough to judge a unit by."""
+    """Return the first rows of each symbol and venue, which are enough to check a unit."""
     codes = [rows[name].array.codes for name in ("symbol", "exchange")]
     change = np.append(True, (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]))
     starts = np.flatnonzero(change)
@@ -324,7 +324,7 @@ def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
-    """Refuse rates that are too small if no unit was stated, and rates that are too large."""
+    """Raise for rates that are too small if no unit was given, and for rates that are too large."""
     rate = np.abs(some["rate_bps_8h"].to_numpy())
     rate = rate[rate > 0]
     if not rate.size:
@@ -348,15 +348,15 @@ def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
     if rate.size >= _LEAST_ROWS and np.mean(rate > huge) >= 0.5:
         raise Question(
             f"rate_bps_8h: half of the rates are over {np.median(rate):.0f} bps per 8 hours",
-            "what is their unit? state it with --unit, or --accept unit (accept=['unit']) if it is right",
+            "what is their unit? pass it with --unit, or --accept unit (accept=['unit']) if it is right",
         )
 
 
 def _refuse_intervals(rows: pd.DataFrame) -> None:
-    """Refuse settlements whose stated interval is not the time between them.
+    """Raise for settlements whose interval column is not the time between them.
 
     Missing payments make some spacings a multiple of the interval. Three equal spacings in a row contradict
-    it, and so do payments well before the end of their interval, and multiples that are the rule.
+    it, and so do payments well before the end of their interval, and multiples in most of the rows.
     """
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
     stamps = payment_time(rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy())
@@ -386,7 +386,7 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
 
 
 def _refuse_unit_changes(table: Table, rows: pd.DataFrame) -> None:
-    """Refuse series whose figures are in another unit from some row on."""
+    """Raise for series whose values change their unit at some row."""
     for name in ("rate_bps_8h", "oi_usd", "price_usd"):
         if name not in table.columns:
             continue
@@ -444,7 +444,7 @@ def _has_run(is_moved: npt.NDArray[np.bool_], is_floor: npt.NDArray[np.bool_]) -
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:
-    """Refuse payments that are all as many whole hours off the schedule: their zone is another one."""
+    """Raise for payments that are all off the schedule by the same hours, as in another time zone."""
     for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
         interval = rows["interval_hours"].to_numpy(dtype=float)
         counted = np.isin(interval, _COUNTED_FROM_MIDNIGHT)
@@ -464,7 +464,7 @@ def _refuse_schedules(some: pd.DataFrame) -> None:
 
 
 def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
-    """Refuse a venue whose rates are those of the others times the factor of a typical mistake."""
+    """Raise for a venue whose rates are those of other venues times the factor of a typical mistake."""
     series = _series_codes(some["symbol"].array, some["exchange"].array)
     some = some[(np.bincount(series) >= _LEAST_ROWS)[series]]
     if some.empty:
@@ -507,7 +507,7 @@ _LEAST_PRICES = {"BTC": 100.0, "ETH": 1.0}
 
 
 def _refuse_no_prices(table: Table, rows: pd.DataFrame) -> None:
-    """Refuse prices of BTC and ETH that are those of something else: a rate, a volatility, another unit."""
+    """Raise for BTC and ETH prices that are another quantity: a rate, a volatility, another unit."""
     for symbol, least in _LEAST_PRICES.items():
         prices = rows["price_usd"][(rows["symbol"] == symbol).to_numpy()]
         median = prices.median()
@@ -521,7 +521,7 @@ def _refuse_no_prices(table: Table, rows: pd.DataFrame) -> None:
 
 
 def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray[Any, Any]:
-    """Return a number for the symbol and venue of each row; grouping by it is faster than by both."""
+    """Return a number for the symbol and venue of each row, for faster grouping."""
     codes: np.ndarray[Any, Any] = symbols.codes.astype(np.int64) * len(venues.categories) + venues.codes
     return codes
 

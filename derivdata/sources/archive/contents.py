@@ -56,11 +56,11 @@ class ArchiveContents:
     def version(self) -> str:
         """Version of the data, ``past.rows``, of 16 digits each.
 
-        `rows` changes with every change of a row and of the ledger of requests. `past` changes with those of
-        the past: rows that are replaced, deleted or dropped, and rows appended or requests answered for a
-        time over an hour before the newest. Both are hashes of everything done until then, so that two copies
-        of an archive that were corrected differently differ. A cached answer about a window that closed an
-        hour before stays valid while `id` and `past` stay the same.
+        `rows` changes with every change of a row and of the ledger. `past` changes with past data: rows that
+        are replaced, deleted or dropped, and rows appended or requests recorded for a time over an hour
+        before the newest. Both are hashes of all changes so far, so two copies of an archive that were
+        corrected differently differ. A cached response about a window that closed an hour ago stays valid
+        while `id` and `past` are unchanged.
         """
         manifest = self._manifest()
         return f"{manifest.past[:16] or 0}.{manifest.identity[:16] or 0}"
@@ -77,12 +77,12 @@ class ArchiveContents:
 
     @property
     def start(self) -> pd.Timestamp:
-        """First instant of all tables."""
+        """First timestamp of all tables."""
         return stamp(min(file.first for file in self._files()))
 
     @property
     def now(self) -> pd.Timestamp:
-        """First whole minute after the last instant of all tables: a window that ends there has every row."""
+        """Return the first whole minute after all rows: a window that ends there has every row."""
         return stamp(max(file.last for file in self._files())).floor("min") + pd.Timedelta(1, "min")
 
     def tables(self) -> frozenset[str]:
@@ -98,24 +98,24 @@ class ArchiveContents:
         return tuple(self._entry(archive_table(table)).values.get("exchange", ()))
 
     def corrections(self) -> pd.DataFrame:
-        """Return the log of corrections, by number: what was replaced or deleted, why, and whether undone."""
+        """Return the log of corrections, by number: replaced or deleted rows, reason, and whether undone."""
         return corrections_frame(self._manifest())
 
     def requests(self) -> pd.DataFrame:
-        """Return the ledger: which windows were requested of which venue, and whether they were answered.
+        """Return the ledger: requested windows by venue, and whether each request succeeded.
 
-        One row per table, exchange, symbol (missing: one request about all symbols) and window
-        ``start``, ``end``; adjacent windows are joined. ``error`` says why a window was not answered,
-        ``source`` what gave the rows: ``"request"`` or ``"file"``, one of the venue's bulk files. A window
-        that was answered but has no rows in the archive has no data; one that is not in the ledger was never
-        requested. A window whose rows are missing at the step of the series is not answered, until a second
-        answer lacks the same rows: then it is answered, with the source ``"confirmed_gap"`` and an
-        ``error`` that counts them.
+        One row per table, exchange, symbol (missing: one request about all symbols) and window ``start``,
+        ``end``; adjacent windows are joined. ``error`` is the reason of a failed window, ``source`` the
+        origin of the rows: ``"request"`` or ``"file"``, one of the venue's bulk files. A successful window
+        without rows in the archive has no data; a window that is not in the ledger was never requested. A
+        window with missing rows at the step of the series counts as failed, until a second response lacks the
+        same rows. Then it counts as successful, with the source ``"confirmed_gap"`` and an ``error`` that
+        counts the rows.
         """
         return self._with_manifest(lambda state: requests_frame(self._storage, state.ledger))
 
     def files(self, table: str, venue: str, symbol: str) -> dict[str, LedgerFile]:
-        """Return what the ledger knows of the venue's files that gave rows of a symbol, by their names."""
+        """Return the ledger's entries of the venue's files with rows of a symbol, by file name."""
         table = archive_table(table).name
         return self._with_manifest(
             lambda state: ledger_files(self._storage, state.ledger, table, venue, symbol)
@@ -131,10 +131,10 @@ class ArchiveContents:
         *,
         now: times.Instant | None = None,
     ) -> list[times.Window]:
-        """Return the parts of ``[start, end)`` for which the ledger has no answer of a venue.
+        """Return the parts of ``[start, end)`` without a successful request to a venue in the ledger.
 
-        An answer about all symbols counts for each of them; with `symbol` None only such answers count.
-        A confirmed gap counts as answered; with `now`, only for 30 days after it was confirmed.
+        A request about all symbols counts for each of them; with `symbol` None only such requests count. A
+        confirmed gap counts as successful; with `now`, only for 30 days after it was confirmed.
         """
         at = None if now is None else times.instant(now, "now")
         window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
@@ -144,7 +144,7 @@ class ArchiveContents:
         )
 
     def info(self) -> pd.DataFrame:
-        """Summarise each table: rows, first and last instant, symbols, venues, files and size [MB]."""
+        """Summarise each table: rows, first and last timestamp, symbols, venues, files and size [MB]."""
         rows = {name: _summary(entry) for name, entry in sorted(self._manifest().tables.items())}
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(_INFO)).rename_axis("table")
 
@@ -157,14 +157,14 @@ class ArchiveContents:
         return f"<p>derivdata archive <b>{escape(str(self._storage))}</b>{mark}</p>{self.info().to_html()}"
 
     def _manifest(self, *, fresh: bool = False) -> Manifest:
-        """Return the present manifest; an empty one where there is none."""
+        """Return the current manifest, empty if there is none."""
         mark = self._storage.manifest_mark(fresh=fresh)
         if mark is None or mark != self._cached[0]:
             self._cached = (mark, manifests.load(self._storage) or Manifest())
         return self._cached[1]
 
     def _entry(self, table: Table, *, fresh: bool = False) -> TableEntry:
-        """Return the entry of a table; an empty one where it has no rows."""
+        """Return the entry of a table, empty if it has no rows."""
         return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
 
     def _files(self) -> list[DataFile]:
@@ -176,7 +176,7 @@ class ArchiveContents:
         return files
 
     def _with_manifest(self, read: Callable[[Manifest], T]) -> T:
-        """Read files of one state of the archive; again if a writer has replaced some of them."""
+        """Read files of one state of the archive, with a retry if a writer has replaced some of them."""
         state = self._manifest()
         for _ in range(_TRIES):
             try:

@@ -1,8 +1,7 @@
 """Replace, delete or drop rows; every correction is numbered, logged and can be undone, a drop cannot.
 
-A correction rewrites the files that contain such rows without them. The rows that were removed and those
-that were added are stored in files of their own, which the correction's entry in the manifest names; `undo`
-swaps the two and is a correction itself.
+A correction rewrites the affected files. Removed and added rows are stored in separate files, which the
+correction's manifest entry names; `undo` swaps the two and is a correction itself.
 """
 
 from __future__ import annotations
@@ -60,13 +59,13 @@ def replace_rows(
     reason: str,
     timeout: float,
 ) -> Corrected:
-    """Remove some rows, and add those of a conformed frame in their place."""
+    """Remove some rows, and add the rows of a conformed frame in their place."""
     if frame is not None:
         outside = ~chosen.mask(frame)
         if outside.any():
             first = frame.loc[outside, list(table.key)].iloc[0].to_dict()
             raise ValueError(
-                f"frame: {outside.sum()} rows are not among those that are replaced; the first is {first}"
+                f"frame: {outside.sum()} rows are outside the replaced selection; the first is {first}"
             )
 
     where = {name: sorted(chosen.where[name]) for name in table.key if name in chosen.where}
@@ -87,7 +86,7 @@ def replace_keyed_rows(
     reason: str,
     timeout: float,
 ) -> Corrected:
-    """Replace the stored rows that have the keys of a conformed frame, and those of `before`, by its rows."""
+    """Replace the stored rows with the keys of a conformed frame, and those of `before`, by its rows."""
     names = list(table.key)
     frames = [frame[names]] if before is None else [frame[names], before[names]]
     every = pd.concat([rows.astype(object) for rows in frames], ignore_index=True)
@@ -103,7 +102,7 @@ def replace_keyed_rows(
 
 
 def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
-    """Undo a correction: remove the rows that it added and restore those that it removed."""
+    """Undo a correction: remove the rows that it added and restore the rows that it removed."""
 
     def change(manifest: Manifest) -> Change[Corrected]:
         target = find_undoable(manifest, number)
@@ -131,26 +130,26 @@ def _apply(
     mask: Mask,
     frame: pd.DataFrame | None,
 ) -> Change[Corrected]:
-    """Make a correction of which number, files and contracts that change are not known yet."""
+    """Apply a correction whose number, files and contracts are not known yet."""
     entry = manifest.tables.get(table.name, TableEntry())
     files, removed = _remove_rows(storage, table, entry.files, selection_of(draft), mask)
     emptied: set[str] = set()
-    if entry.contracts:  # of these, series of which rows were removed and none is left
+    if entry.contracts:  # series of removed rows that are empty now
         emptied = scanning.series(storage, table, removed) & set(entry.contracts)
         emptied -= scanning.series(storage, table, files)
     left = {series: word for series, word in entry.contracts.items() if series not in emptied}
     refuse_other_contracts(table, left, {series: word for series, word in draft.contracts.items() if word})
-    # What is left of a file may be merged into another one below, and is named by no manifest then.
+    # The rest of a file may be merged into another one below, and no manifest names it then.
     written = {file.path for file in files if file not in entry.files}
     added: list[DataFile] = []
     if frame is not None and len(frame):
-        # The log keeps naming these files when they are merged into others below. Rows whose key was there
-        # already are not in them: an undo would otherwise remove the stored rows of those keys.
+        # The log refers to these files after they are merged into others below. Rows whose key existed
+        # already are excluded: an undo would otherwise remove the stored rows of those keys.
         added, _ = write_new_rows(storage, table, files, frame)
         files = merge_files(storage, table, files, added, written)
     if not removed and not added and draft.undoes is None:
         raise ArchiveError(f"{storage}: nothing was corrected: {table.name} has no such rows")
-    # A series that is empty forgets its contract, so that rows of another may come; the log remembers it.
+    # An empty series forgets its contract, so that rows of another one may be stored; the log has it.
     refilled = emptied & scanning.series(storage, table, added) if emptied else emptied
     stated = left | {series: entry.contracts[series] for series in refilled} | draft.contracts
     kept = {series: word for series, word in stated.items() if word}  # none where an undo brings none back
@@ -181,7 +180,7 @@ def _apply(
 def _words(
     storage: Storage, table: Table, entry: TableEntry, files: list[DataFile], removed: list[DataFile]
 ) -> dict[str, list[str]]:
-    """Return the values of each text column; all files are looked through only if one may be gone."""
+    """Return the values of each text column; all files are read only if a value may be gone."""
     names = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     touched = {file.partition for file in removed}
     near = [file for file in files if file.partition in touched or file not in entry.files]
@@ -194,7 +193,7 @@ def _words(
 def _remove_rows(
     storage: Storage, table: Table, files: list[DataFile], chosen: Selection, mask: Mask
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """Return the files without some rows, and new files that contain the removed rows."""
+    """Return the files without some rows, and new files with the removed rows."""
     after = []
     removed = []
     for file in files:
@@ -224,7 +223,7 @@ def _remove_rows(
 
 
 def _frames(storage: Storage, table: Table, file: DataFile, chosen: Selection) -> Iterator[pd.DataFrame]:
-    """Iterate over the rows of a file that a selection chooses, some symbols at a time."""
+    """Yield the selected rows of a file, some symbols at a time."""
     near = scanning.plan([file], chosen)
     for part in scanning.slices(storage, table, near, chosen, _BATCH_ROWS) if near else ():
         yield frame_of(table, scanning.read(storage, table, near, part))
@@ -302,7 +301,7 @@ def find_undoable(manifest: Manifest, number: int) -> Correction:
     undone = undone_numbers(manifest.corrections)
     target = next((c for c in manifest.corrections if c.number == number), None)
     if target is None:
-        raise ValueError(f"number={number}: there is no such correction; see archive.corrections()")
+        raise ValueError(f"number={number}: no such correction; see archive.corrections()")
     if number in undone:
         raise ValueError(f"number={number}: this correction was undone already")
     own = selection_of(target)
@@ -320,7 +319,7 @@ def find_undoable(manifest: Manifest, number: int) -> Correction:
 def drop_old_partitions(
     storage: Storage, tables: Callable[[str], Table], before: pd.Timestamp, *, timeout: float
 ) -> Dropped:
-    """Remove the files of months and days that end at or before an instant, and their ledger, in one step."""
+    """Remove the files of months and days that end at or before a time, and their ledger, in one step."""
 
     def change(manifest: Manifest) -> Change[Dropped]:
         kept = dict(manifest.tables)
@@ -330,12 +329,12 @@ def drop_old_partitions(
             if "time" not in tables(name).key:
                 continue
             old = [file for file in entry.files if _end(file) <= before]
-            # Of a month that is kept the ledger stays, unless days within it were removed.
+            # The ledger of a remaining month stays, unless days within it were removed.
             cuts[name] = max([_month(before), *map(_end, old)])
             if old:
                 dropped += [(name, file) for file in old]
                 left = [file for file in entry.files if file not in old]
-                # Names of symbols and venues stay: to look for what is left would read all rows.
+                # Names of symbols and venues stay, because finding the remaining ones would read all rows.
                 kept[name] = msgspec.structs.replace(entry, files=left)
         ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
         if not dropped and ledger == manifest.ledger:

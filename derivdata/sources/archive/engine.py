@@ -1,9 +1,8 @@
 """DuckDB over files of archives: it reads the files of a query through our file system, and nothing else.
 
-That file system is in Python. It serves the files of the queries under way and no others, checks every
-block of them against the checksums in the manifest before DuckDB sees it, and is the same for a folder and
-for a store of objects. DuckDB's own file systems are switched off, so that no statement can read, write,
-attach or install anything next to it.
+The file system is written in Python. It serves only the files of the current queries, compares every block
+with the checksums in the manifest before DuckDB reads it, and works for a folder and for an object store.
+DuckDB's own file systems are off, so no statement can read, write, attach or install anything else.
 """
 
 from __future__ import annotations
@@ -66,10 +65,9 @@ def checked_bytes(
 
 
 def _require_checksums(file: DataFile, first: int, pieces: Sequence[bytes]) -> None:
-    """Compare the blocks of a file with their checksums; `pieces` follow each other from block `first` on.
+    """Compare the blocks of a file with their checksums; `pieces` are consecutive from block `first` on.
 
-    The middle piece is what a query reads. A copy of it for each whole block would take longer than the
-    checksums.
+    The middle piece is what a query reads. Copying it block by block would take longer than the checksums.
     """
     number = first
     left = BLOCK_BYTES
@@ -122,7 +120,7 @@ class _OpenFile:
         return int(getattr(self._place, "at", 0))
 
     def read(self, size: int = -1) -> bytes:
-        """Return checked bytes from this thread's place on; a negative size is all that remains."""
+        """Return checked bytes from this thread's position on; a negative size is all remaining bytes."""
         start = self.tell()
         end = self._file.size if size < 0 else min(start + size, self._file.size)
         try:
@@ -141,7 +139,7 @@ class _OpenFile:
 
 
 class _Door(AbstractFileSystem):  # type: ignore[misc]
-    """The file system that DuckDB is given; a path is the scheme, a number of a storage and a place."""
+    """DuckDB's file system; a path is the scheme, the number of a storage and a place."""
 
     protocol = _SCHEME
     cachable = False
@@ -155,7 +153,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
 
     @contextmanager
     def serving(self, storage: Storage, files: Collection[DataFile]) -> Iterator[list[str]]:
-        """Serve some files; yield their paths."""
+        """Serve some files and yield their paths."""
         root = f"{_SCHEME}://{hash(storage) & 0xFFFFFFFFFFFFFFFF:016x}/"  # the same while the process lives
         paths = {root + file.path: file for file in files}
         counted: list[str] = []
@@ -188,7 +186,7 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> _OpenFile:
         if mode != "rb":
-            raise PermissionError(errno.EROFS, "an archive is written by its own methods alone", path)
+            raise PermissionError(errno.EROFS, "an archive can be written only by its own methods", path)
         return _OpenFile(path, self._file(path), self.failures)
 
     def glob(self, path: str, **_: Any) -> list[str]:
@@ -211,13 +209,13 @@ class _Door(AbstractFileSystem):  # type: ignore[misc]
 
 
 def _release(lock: threading.RLock) -> None:
-    """Release a lock that an interrupt left held, on its way out of a ``with`` statement."""
-    with suppress(RuntimeError):  # this thread does not hold it
+    """Release a lock that an interrupt left acquired on its way out of a ``with`` statement."""
+    with suppress(RuntimeError):  # this thread does not have it
         lock.release()
 
 
 def _preload(served: Collection[_Served]) -> None:
-    """Read the small files of a folder: a writer may merge and remove them while a query is under way."""
+    """Read the small files of a folder, because a writer may merge and remove them during a query."""
     for storage, file, kept in served:
         if storage.remote or kept is None:
             continue
@@ -226,12 +224,12 @@ def _preload(served: Collection[_Served]) -> None:
         except FileNotFoundError as problem:
             raise damaged(storage, file, problem) from None
         except OSError:
-            continue  # the read of DuckDB meets it too, and its error says so
+            continue  # DuckDB's read raises the same error
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt where DuckDB was interrupted: it raises errors of its own in its place."""
+    """Raise KeyboardInterrupt if DuckDB was interrupted, in place of DuckDB's own errors."""
     try:
         yield
     except (duckdb.Error, RuntimeError) as problem:
@@ -249,8 +247,8 @@ class Engine:
         self.door = _Door()
         self._connection = duckdb.connect(config={"threads": threads, "async_threads": 1})
         self._connection.register_filesystem(self.door)
-        # The order counts: paths cannot be allowed once access is off, and nothing can be set once it is
-        # locked. Footers are kept, as files never change; blocks are not, so that memory stays flat.
+        # The order matters: paths cannot be allowed once access is off, and nothing can be set once it is
+        # locked. Footers are cached, because files never change; blocks are not, so memory stays constant.
         for statement in (
             "SET GLOBAL TimeZone = 'UTC'",  # a cursor begins with global settings, not with the connection's
             "SET parquet_metadata_cache = true",
@@ -269,7 +267,7 @@ class Engine:
                 self._connection.execute(statement)
 
     def close(self) -> None:
-        """End its threads; nothing can be asked any more."""
+        """End the engine's threads; queries fail afterwards."""
         self._connection.close()
 
     def leak(self) -> None:
@@ -277,7 +275,7 @@ class Engine:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def select(self, sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
-        """Return what a query gives over some files: ``{files}`` in it represents their list."""
+        """Return the result of a query over some files, whose list replaces ``{files}``."""
         with self._asking(storage, files, f"{storage}: DuckDB cannot read", ArchiveError) as (cursor, paths):
             return cursor.sql(_over(sql, paths)).to_arrow_table()
 
@@ -302,7 +300,7 @@ class Engine:
     def _asking(
         self, storage: Storage, files: Sequence[DataFile], what: str, kind: type[Exception]
     ) -> Iterator[tuple[Any, list[str]]]:
-        """Serve some files; yield a cursor and their paths, and say what the door met or DuckDB refuses."""
+        """Serve some files, yield a cursor and their paths, and translate errors of both sides."""
         cursor = self._connection.cursor()
         with self.door.serving(storage, files) as paths:
             try:
@@ -323,7 +321,7 @@ def _over(sql: str, paths: Sequence[str]) -> str:
 
 
 def damaged(storage: Storage, file: DataFile, problem: Exception) -> Exception:
-    """Return the error that says what a read of a file met."""
+    """Return the error for a failed read of a file."""
     place = storage.place(file.path)
     if isinstance(problem, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, "a file of the archive is missing", place)
@@ -334,7 +332,7 @@ def damaged(storage: Storage, file: DataFile, problem: Exception) -> Exception:
 
 
 class _Process:
-    """The engine of this process, which is made when it is first asked and ended before a fork."""
+    """The engine of this process, created on first use and closed before a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -367,7 +365,7 @@ class _Process:
                 _release(lock)
 
     def close(self) -> None:
-        """End the engine; the next who asks makes another."""
+        """Close the engine; the next use creates another one."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

@@ -1,13 +1,12 @@
-"""The ledger of requests: what was asked of whom, and answered, so that "no rows" and "not asked" differ.
+"""Ledger of requests: requested windows and their results, so that "no rows" and "not requested" differ.
 
-It lies in one JSON file that the manifest names, and changes in the same step as the rows that an answer
-gave. Windows of one (table, venue, symbol) are kept as a union of intervals, so that a collector that asks
-every minute for a year holds one interval and not half a million. A poll's window lasts until the next one is
-due, so the same holds of what is asked every five minutes. A file of a venue is entered under its name, with
-what tells that it was corrected.
+It is one JSON file that the manifest names, and changes in the same step as the rows of a response. Windows
+of one (table, venue, symbol) are stored as a union of intervals, so a collector that polls every minute for a
+year has one interval instead of half a million. A poll's window lasts until the next poll is due, which works
+for any cadence. A venue's bulk file is entered under its name, with data that shows whether it was corrected.
 
-Rows that are missing at the step of a series leave their window incomplete: it is requested again. The same
-rows missing in a second answer are a confirmed gap, which is not requested again for `CONFIRMED_FOR`.
+A window with missing rows at the step of its series stays incomplete and is requested again. If a second
+response lacks the same rows, it is a confirmed gap, which is not requested again for `CONFIRMED_FOR`.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class LedgerFile(NamedTuple):
 class LedgerEntry(NamedTuple):
     """One request: of which venue, about which symbol (None: all), over which window.
 
-    `error` says why it was not answered, `file` is the file that gave the rows; None where a request did.
-    `incomplete_at` is the time of an answer that lacks the rows of the window at the step of the series; with
-    `is_open` no row follows yet, so that these may be late and are not a confirmed gap.
+    `error` is the reason of a failure, `file` the bulk file of the rows, None for a request. `incomplete_at`
+    is the time of a response that lacks rows of the window; with `is_open` no row follows yet, so the rows
+    may be late and are not a confirmed gap.
     """
 
     exchange: str
@@ -78,16 +77,16 @@ class _Windows(msgspec.Struct, omit_defaults=True):
 
     @property
     def known(self) -> list[tuple[int, int]]:
-        """What was answered, by requests or by files."""
+        """Return the intervals of successful requests and files."""
         return _union([*self.answered, *self.filed])
 
     @property
     def filed(self) -> list[tuple[int, int]]:
-        """What files answered."""
+        """Return the intervals of files."""
         return _union((first, end) for first, end, _ in self.files.values())
 
     def enter_incomplete(self, start: int, end: int, error: str, at: int, *, is_open: bool) -> None:
-        """Enter a window without rows: a gap is confirmed where the answer before lacked the same rows."""
+        """Enter a window without rows: a gap is confirmed if the previous response lacked the same rows."""
         before = [*self.incomplete, *(gap[:3] for gap in self.confirmed)]
         is_confirmed = not is_open and any(gap[:2] == (start, end) for gap in before)
         self.answered = _without(self.answered, [(start, end)])
@@ -109,14 +108,14 @@ def enter_requests(
 ) -> tuple[str, list[int]]:
     """Write the ledger with some requests for a table added.
 
-    Returns its file's name, and the instants [µs] from which on time is answered that was not before.
+    Returns the name of its file, and the times [µs] from which on newly successful windows begin.
     """
     if not requests:
         return name, []
     ledger = _load(storage, name)
     news = []
     entries = list(itertools.starmap(LedgerEntry, requests))
-    # Before what is answered: a gap is confirmed only if no row of it was answered since.
+    # Before the successful windows are entered: a gap is confirmed only if none of its rows arrived since.
     entries.sort(key=lambda entry: entry.incomplete_at is None)
     for request in entries:
         start = micros(request.start)
@@ -149,9 +148,9 @@ def enter_requests(
 def forget_requests(
     storage: Storage, name: str, cuts: Mapping[str, pd.Timestamp], otherwise: pd.Timestamp
 ) -> str:
-    """Write the ledger without what lies before an instant, by table or `otherwise`; return its name.
+    """Write the ledger without windows before a time, by table or `otherwise`; return its name.
 
-    Rows that were dropped must not look like a window that was answered with none.
+    Dropped rows must not look like a successful window without rows.
     """
     ledger = _load(storage, name)
     for table, exchanges in ledger.items():
@@ -167,7 +166,7 @@ def forget_requests(
 
 
 def _write(storage: Storage, name: str, ledger: _Ledger) -> str:
-    """Write the ledger next to the one before, unless it is the same; return the name of its file."""
+    """Write the ledger next to the previous one, unless it is unchanged; return the name of its file."""
     text = msgspec.json.encode(ledger, order="sorted")
     digest = _digest(text)
     if _is_named_by(name, digest):
@@ -232,9 +231,9 @@ def unanswered_windows(
     window: times.Window,
     now: pd.Timestamp | None = None,
 ) -> list[times.Window]:
-    """Return the parts of a window for which no request was answered, about the symbol or about all.
+    """Return the parts of a window without a successful request about the symbol or about all symbols.
 
-    Gaps that were confirmed less than `CONFIRMED_FOR` before `now`, or at any time, count as answered.
+    Gaps that were confirmed less than `CONFIRMED_FOR` before `now`, or at any time, count as successful.
     """
     symbols = _load(storage, name).get(table, {}).get(exchange, {})
     newer = None if now is None else micros(now - CONFIRMED_FOR)
@@ -253,7 +252,7 @@ def _load(storage: Storage, name: str) -> _Ledger:
     try:
         text = storage.read(name)
         if not _is_named_by(name, _digest(text)):  # the manifest, which names it, is sealed
-            raise msgspec.DecodeError("it is not the one that was written")
+            raise msgspec.DecodeError("it differs from the written one")
         return _LEDGERS.decode(text)
     except (OSError, msgspec.DecodeError) as problem:
         raise ArchiveError(
@@ -263,7 +262,7 @@ def _load(storage: Storage, name: str) -> _Ledger:
 
 
 def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Half-open intervals in order, those that touch or overlap as one."""
+    """Return the sorted union of half-open intervals; touching intervals are joined."""
     result: list[tuple[int, int]] = []
     for first, end in sorted(intervals):
         if result and first <= result[-1][1]:
@@ -274,7 +273,7 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _spans(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Join failures that follow each other and differ in numbers alone: an outage of days is one window."""
+    """Join consecutive failures whose texts differ only in numbers, so that an outage is one window."""
     result: list[tuple[int, int, str]] = []
     for first, end, why in failed:
         if result and first == result[-1][1] and _DIGITS.sub("", why) == _DIGITS.sub("", result[-1][2]):
@@ -292,7 +291,7 @@ def _outside(
 
 
 def _without(intervals: Iterable[tuple[int, int]], union: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return what of some intervals lies outside a union."""
+    """Return the parts of intervals outside a union."""
     result = []
     for first, end in intervals:
         for a, b in union:

@@ -1,10 +1,10 @@
 """An archive in a folder: a lock for writers, and a manifest that is replaced by renaming.
 
 The lock is released wherever an interrupt hits the code that holds it. Ctrl-C may come after the lock is
-taken and before a ``try`` begins, or at the start of a ``finally``. A lock that is left then is held as long
-as the traceback lives: in a notebook, until the next error. So the object is made first and holds nothing,
-and its user releases it in a ``finally`` that begins before the lock is taken. Releasing it twice does
-nothing.
+acquired and before a ``try`` begins, or at the start of a ``finally``. A lock left acquired then lives as
+long as the traceback: in a notebook, until the next error. So the object is created first without acquiring
+anything, and its user releases it in a ``finally`` that begins before the lock is acquired. Releasing it
+twice is harmless.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class FolderLock:
         return os.getpid() == self._process
 
     def acquire(self) -> None:
-        """Wait for the lock; raise `filelock.Timeout`, an OSError, where another holds it for too long."""
+        """Acquire the lock; raise `filelock.Timeout`, an OSError, if another process has it for too long."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """Release the lock if it is held; a forked child does not release that of its parent."""
+        """Release the lock if it is acquired; a forked child does not release its parent's lock."""
         if self.is_ours and self._lock.is_locked:
             self._lock.release(force=True)
 
@@ -52,7 +52,7 @@ class FolderLock:
 MANIFEST = "archive.json"
 
 LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
-"""What the file is called that holds the ledger of requests."""
+"""Prefix of the file names of the ledger."""
 
 _OWN_FILE = re.compile(
     r"\w+/-?\d{4,}-\d\d(-\d\d)?/(\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet)|" + LEDGER_FILE.pattern
@@ -67,10 +67,10 @@ _MERGED = ".merged"
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder of this machine, or one that is mounted there and has locks.
+    """A local or mounted folder that supports locks.
 
-    While files are written, `notes` names them, and those that the next manifest will no longer name: what a
-    writer that is killed leaves is known by it, and nothing else is ever cleared away.
+    While files are written, `notes` lists them, and the files that the next manifest will no longer name. The
+    leftovers of a killed writer are recognised by these notes, and nothing else is ever removed.
     """
 
     folder: Path
@@ -141,7 +141,7 @@ class LocalFolder:
         return digest
 
     def draft(self, partition: str) -> Path:
-        """Return a path in the partition's folder, which is made."""
+        """Return a path in the partition's folder, which is created."""
         folder = self.folder / partition
         folder.mkdir(parents=True, exist_ok=True)
         name = f".{uuid.uuid4().hex}.new"
@@ -171,9 +171,9 @@ class LocalFolder:
         return True
 
     def clean(self, named: Callable[[], Collection[str]]) -> None:
-        """Remove what a writer left that was cut off, unless another writes now or the folder is read-only.
+        """Remove leftovers of an interrupted writer, unless one is active or the folder is read-only.
 
-        `named` gives the files of the manifest, once the lock is held.
+        `named` returns the files of the manifest, once the lock is acquired.
         """
         if not (self._noted(_WRITING) or self._noted(_MERGED)):
             return
@@ -191,11 +191,11 @@ class LocalFolder:
         return Writing(self, FolderLock(self.folder / _LOCK, timeout=timeout), timeout)
 
     def merging(self) -> Merging:
-        """Return the lock of those who merge months, to be taken by a ``with`` statement; see `Merging`."""
+        """Return the context manager for merging months; see `Merging`."""
         return Merging(self, FolderLock(self.folder / _MERGE_LOCK, timeout=0))
 
     def sweep(self, named: Collection[str]) -> bool:
-        """Remove what was noted and the manifest does not name, but not what lies behind a linked folder.
+        """Remove noted files that the manifest does not name, except behind a linked folder.
 
         Return whether all of it is gone; the rest stays noted.
         """
@@ -211,7 +211,7 @@ class LocalFolder:
         return not left
 
     def _sweep(self, notes: str, named: Collection[str]) -> list[str]:
-        """Remove what notes name and the manifest does not; return what could not be removed."""
+        """Remove noted files that the manifest does not name; return those that could not be removed."""
         left = []
         for name in sorted(set(self._noted(notes)[1:]) - set(named)):
             path = self.folder / name
@@ -221,20 +221,20 @@ class LocalFolder:
         return left
 
     def _begin(self, notes: str, paths: Collection[str]) -> None:
-        """Begin notes with this process's id, and paths that were noted before."""
+        """Start notes with this process's id, and the paths noted before."""
         draft = self.folder / f"{notes}.new"
         try:
             draft.unlink(missing_ok=True)  # a new file: nothing is written through a link
             with draft.open("x") as file:
                 file.writelines(f"{line}\n" for line in (os.getpid(), *paths))
-            os.replace(draft, self.folder / notes)  # one that is killed here leaves the notes before
+            os.replace(draft, self.folder / notes)  # a writer that is killed here leaves the previous notes
         except OSError as problem:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
             raise ArchiveError(f"{self.folder}: cannot be written: {problem.strerror}") from None
 
     def _note(self, paths: Collection[str]) -> None:
-        """Add paths to the notes: a line each, at once, as several threads write."""
+        """Append paths to the notes in one write, a line each, because several threads write."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         handle = os.open(self.folder / self.notes, flags, 0o644)
         try:
@@ -243,7 +243,7 @@ class LocalFolder:
             os.close(handle)
 
     def _noted(self, notes: str) -> list[str]:
-        """Return the lines of notes: who wrote them, and paths; none where there are no notes."""
+        """Return the lines of the notes: the writer's process and paths; empty without notes."""
         try:
             return (self.folder / notes).read_text(errors="replace").splitlines()
         except OSError:
@@ -263,7 +263,7 @@ class Writing:
         self._keeps_notes = False
 
     def keep_notes(self) -> None:
-        """Leave the notes, by which the next writer or reader removes what could not be removed now."""
+        """Leave the notes, so that the next writer or reader removes the remaining files."""
         self._keeps_notes = True
 
     def __enter__(self) -> bool:
@@ -286,21 +286,21 @@ class Writing:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._lock.is_ours and not self._keeps_notes:
-                # Notes that stay do no harm: the next writer reads them, and clears away what they name.
+                # Remaining notes are harmless: the next writer reads them and removes the files in them.
                 with suppress(OSError):
                     (self._place.folder / _WRITING).unlink(missing_ok=True)
         finally:
             self.release()
 
     def release(self) -> None:
-        """Release the lock if it is held."""
+        """Release the lock if it is acquired."""
         self._lock.release()
 
 
 class Merging:
-    """The lock of those who merge months: ``with`` gives the folder with notes of its own, or None.
+    """Lock for merging months: ``with`` returns the folder with separate notes, or None.
 
-    None is given where another merges. Whoever enters it calls `release` as of `Writing`.
+    It returns None while another process merges. Its user calls `release` as with `Writing`.
     """
 
     def __init__(self, place: LocalFolder, lock: FolderLock) -> None:
@@ -311,7 +311,7 @@ class Merging:
     def __enter__(self) -> LocalFolder | None:
         if not _acquired(self._lock):
             return None
-        # Notes of a writer that was cut off stay: the next one removes what they name.
+        # Notes of an interrupted writer stay; the next one removes the files in them.
         self._clears_notes = not self._place._noted(_MERGED)
         if self._clears_notes:
             self._place._begin(_MERGED, [])
@@ -326,12 +326,12 @@ class Merging:
             self.release()
 
     def release(self) -> None:
-        """Release the lock if it is held."""
+        """Release the lock if it is acquired."""
         self._lock.release()
 
 
 def _read_whole(file: FileIO, size: int) -> bytes:
-    """Return the next bytes of a file, or as many as there are: one call may read fewer."""
+    """Return the next bytes of a file, fewer only at its end; a single read may return fewer."""
     data = file.read(size)
     while len(data) < size:
         more = file.read(size - len(data))

@@ -1,8 +1,8 @@
 """The manifest of an archive: the list of live files, and the transactions that replace it.
 
-Whatever changes an archive (an append, a correction, an entry in the ledger of requests) writes new files
-and then replaces the manifest, which is the only file that ever changes. One replacement is one commit: "read
-the manifest, write files, replace it if it is still the one that was read" is all that a storage must offer.
+Every change of an archive (an append, a correction, an entry in the ledger) writes new files and then
+replaces the manifest, the only file that ever changes. One replacement is one commit, so a storage only needs
+to read the manifest, write files, and replace the manifest if it is still the one that was read.
 
 Its last field is a seal, a keyed hash of all the text before it. A byte that changes on disk is an error
 then, and never a table, a name or a file less.
@@ -38,7 +38,7 @@ _PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
 class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
+    """One immutable Parquet file: its rows, first and last time [µs], and number of merges.
 
     `digest` is of the whole file, `blocks` are the checksums (CRC-32, eight digits each) of its pieces of
     `BLOCK_BYTES`, `schema` is the digest of its columns.
@@ -61,7 +61,7 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def by_day(self) -> bool:
-        """Whether the folder is that of a day."""
+        """Return whether the folder is a day."""
         return self.partition.rpartition("/")[2].lstrip("-").count("-") == 2
 
     @property
@@ -80,11 +80,11 @@ class TableEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows that were taken out and put in by hand, kept as files of their own so that it can be undone.
+    """Manually removed and added rows, stored in separate files so that the correction can be undone.
 
-    `where` and the half-open window [µs] are what was corrected; `undoes` is the number of the correction
-    that this one takes back; `contracts` are those that it changed, as they were before, empty where a series
-    had none.
+    `where` and the half-open window [µs] select the corrected rows; `undoes` is the number of the correction
+    that this one undoes; `contracts` are the changed contracts before the correction, empty for a series
+    without one.
     """
 
     number: int
@@ -103,9 +103,9 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     """State of an archive: its tables and their files, corrections, versions.
 
-    `id` is made once. `identity` is a hash of everything appended, corrected and requested, in order, and
-    `past` is what it was after the last change of the past (`commits.past_after`). `commits` counts
-    replacements. `ledger` names the file of requests. `beside` is empty: format 4 has the field.
+    `id` is created once. `identity` is a hash of all appends, corrections and requests in order, and `past`
+    its value after the last change of the past (`commits.past_after`). `commits` counts replacements.
+    `ledger` names the file of requests. `beside` is empty: format 4 has the field.
     """
 
     identity: str = ""
@@ -121,7 +121,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     version: int = _VERSION
 
     def files(self) -> Iterator[DataFile]:
-        """Every Parquet file that counts: those of tables, and those that corrections are undone from."""
+        """Yield every live Parquet file: files of tables, and files for undoing corrections."""
         for entry in self.tables.values():
             yield from entry.files
         for correction in self.corrections:
@@ -143,7 +143,7 @@ _MANIFESTS = msgspec.json.Decoder(Manifest)
 
 
 def empty_manifest() -> Manifest:
-    """Return the manifest of an archive that holds nothing yet."""
+    """Return the manifest of an empty archive."""
     return Manifest(id=uuid.uuid4().hex)
 
 
@@ -169,7 +169,7 @@ def save(storage: Storage, manifest: Manifest, version: Any = None) -> None:
 
 
 def chained(identity: str, digests: Iterable[str]) -> str:
-    """Return the identity after an append, from the one before and the digests of what was added."""
+    """Return the identity after an append, from the previous one and the digests of the added files."""
     text = "\n".join([identity, *sorted(digests)])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -182,7 +182,7 @@ def _decoded(storage: Storage, text: bytes) -> Manifest:
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({problem}): restore it from a copy") from None
     if head.format != _FORMAT:
-        raise ArchiveError(f"{storage}: {MANIFEST} is not that of a derivdata archive")
+        raise ArchiveError(f"{storage}: {MANIFEST} does not belong to a derivdata archive")
     why = f"this version reads up to {_VERSION}: update derivdata"
     if head.version < _VERSION:
         why = (
@@ -202,7 +202,7 @@ def _seal(text: bytes) -> str:
 
 
 def _unsealed(text: bytes) -> Manifest:
-    """Return a manifest whose seal is right."""
+    """Return a manifest with a valid seal."""
     said = text[:-_SEAL_BYTES]
     seal = _SEAL.fullmatch(text[-_SEAL_BYTES:])
     if seal is None or seal[1].decode() != _seal(said):
@@ -212,18 +212,18 @@ def _unsealed(text: bytes) -> Manifest:
 
 
 def _inside(storage: Storage, manifest: Manifest) -> Manifest:
-    """Return the manifest, if every file that it names lies where an archive puts its files."""
+    """Return the manifest if all of its files are at valid places."""
     places = [file.path for file in manifest.files() if not _PLACE.fullmatch(file.path)]
     if manifest.ledger and not LEDGER_FILE.fullmatch(manifest.ledger):
         places.append(manifest.ledger)
     if places:
-        why = f"{places[0]!r} is no place of a file of an archive"
+        why = f"{places[0]!r} is not a valid place of a file of an archive"
         raise ArchiveError(f"{storage}: {MANIFEST} is damaged ({why}): restore it from a copy")
     return manifest
 
 
 def _has_appeared(storage: Storage) -> bool:
-    """Return whether another writer has just made a manifest here; refuse a place of other things."""
+    """Return whether another writer has just created a manifest; raise for a folder with other contents."""
     try:  # one look: two would differ where another thread makes the folder between them
         names = storage.names()
     except FileNotFoundError:
@@ -256,8 +256,8 @@ class Overtaken(ArchiveError):
 class Change(NamedTuple, Generic[T]):
     """Outcome of a change: the manifest (the same object where nothing changes), and a result.
 
-    Of the files `written` those are removed that the manifest does not name, because they were merged at
-    once.
+    Of the `written` files, those that the manifest does not name are removed, because they were merged
+    immediately.
     """
 
     manifest: Manifest
@@ -266,7 +266,7 @@ class Change(NamedTuple, Generic[T]):
 
 
 def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
-    """Apply a change, completely or not at all, and after those of other writers.
+    """Apply a change atomically, after the changes of other writers.
 
     `change` gets the manifest and writes new files. Where no one else can be kept from writing, it is called
     again with the new manifest whenever another writer was faster. A writer that dies leaves the old state,
@@ -292,7 +292,7 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
 
 
 def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing: Any, *, cut_off: bool) -> T:
-    """Apply a change to the manifest as it is now; a ManifestChanged leaves everything as it was."""
+    """Apply a change to the current manifest; a ManifestChanged leaves everything unchanged."""
     before, version = load_with_version(storage)
     tried: Manifest | None = None
     saved = False
@@ -317,7 +317,7 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing:
         return result
     except BaseException as problem:
         if saved:  # only an interrupt, or a notice that a filter turns into an error
-            problem.add_note(f"{storage}: the rows are stored; the next open removes old files that are left")
+            problem.add_note(f"{storage}: the rows are stored; the next open removes the remaining old files")
             raise
         with suppress(ArchiveError):  # a manifest that cannot be read must not hide the first problem
             _sweep(storage)
@@ -327,7 +327,7 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], writing:
 
 
 def _remove(storage: Storage, gone: Collection[str], writing: Any) -> None:
-    """Remove old files after a commit; a notice says which of them are still there."""
+    """Remove old files after a commit, with a notice about the remaining ones."""
     left = sorted(path for path in gone if not storage.remove(path))
     if not left:
         return
@@ -353,7 +353,7 @@ def _named(storage: Storage) -> set[str]:
 def _changed(
     storage: Storage, change: Callable[[Manifest], Change[T]], manifest: Manifest, version: Any
 ) -> Change[T]:
-    """Make a change; its failure is a ManifestChanged if another writer may have removed what it read."""
+    """Apply a change; its failure is a ManifestChanged if another writer may have removed its input."""
     try:
         return change(manifest)
     except (OSError, ArchiveError):
@@ -363,9 +363,9 @@ def _changed(
 
 
 def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> str:
-    """Return the identity of the past after rows or answers from some instants [µs] on gave `identity`.
+    """Return the identity of the past after a change from some times [µs] on gave `identity`.
 
-    A client regards a window as closed an hour after its end, and caches its answer while the past stays.
+    A client closes a window an hour after its end, and caches its response while the past is unchanged.
     """
     lasts = [file.last for entry in manifest.tables.values() for file in entry.files]
     is_past = lasts and changed and min(changed) < max(lasts) - _CLOSED_MICROS
@@ -373,12 +373,12 @@ def past_after(manifest: Manifest, identity: str, changed: Collection[int]) -> s
 
 
 def _sweep(storage: Storage) -> None:
-    """Remove the files of an attempt that failed, or of an interrupted writer."""
+    """Remove the files of a failed attempt, or of an interrupted writer."""
     storage.sweep(_named(storage))
 
 
 def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:
-    """Return an error that says whether the rows are there, by the manifest that is stored now."""
+    """Return an error that says whether the rows are stored, according to the current manifest."""
     why = problem.strerror or problem
     nothing = ArchiveError(f"{storage}: nothing was appended, all is as it was: {why}")
     if tried is None:  # it failed before the manifest was to be replaced

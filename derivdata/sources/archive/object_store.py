@@ -1,14 +1,14 @@
 """Where an archive is: the interface of its storage, and archives on S3 and stores with its protocol.
 
-A store of objects has no lock and no rename. A writer reads the manifest with its version (ETag), uploads new
-files under names that no one else can choose, and puts the new manifest on condition that the stored one
-still has that version. Of two writers one succeeds; the other reads the manifest again and repeats its change
+An object store has no lock and no rename. A writer reads the manifest with its version (ETag), uploads new
+files under unique names, and puts the new manifest on condition that the stored one still has that version.
+Of two writers one succeeds; the other reads the manifest again and repeats its change
 (`derivdata.sources.archive.manifest`). So no row is lost, and readers see whole appends only.
 
 Files are named by their path within the archive, are written once and never change. Only the manifest is
-replaced, and only while it is still the one that the writer has read: in a folder a lock and an atomic rename
-see to that, in a store of objects a conditional put. An absent file is a FileNotFoundError, whatever else
-fails another OSError. Both pickle, for workers; ``str()`` is the address.
+replaced, and only while it is still the one that the writer has read: by a lock and an atomic rename in a
+folder, by a conditional put in an object store. A missing file raises FileNotFoundError, any other failure
+another OSError. Both storages can be pickled, for workers; ``str()`` is the address.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "
 
 
 _HONEST: set[str] = set()
-"""Places whose store was seen to refuse puts whose condition does not hold, by this process."""
+"""Places whose store rejected a put with a false condition, in this process."""
 
 
 class ManifestChanged(Exception):
@@ -48,7 +48,8 @@ class ManifestChanged(Exception):
 class ObjectStore:
     """The files of an archive at ``s3://bucket/path``, found by the environment.
 
-    Instances hold no connection and no credentials: they pickle, and a forked child makes its own.
+    Instances have no connection and no credentials, so they can be pickled, and a forked child creates its
+    own.
     """
 
     remote = True
@@ -62,19 +63,19 @@ class ObjectStore:
         self._look: tuple[float, Hashable] | None = None
         self._puts = 0  # of manifests: a look that one of them may have overtaken is not kept
         self._after_fork()
-        _ = self._files  # names the extra at once where it is missing
+        _ = self._files  # raises with the name of the extra if it is missing
         renew_in_child(self)
 
     @property
     def _fork_lock(self) -> threading.Lock:
-        """Held for moments only, while a look at the manifest is kept: a fork does not wait for uploads."""
+        """Return the lock for caching a read of the manifest, so that a fork does not wait for uploads."""
         return self._look_lock
 
     def _after_fork(self) -> None:
-        """Make the locks, and forget uploads: in a child they are those of a writer in the parent."""
+        """Create the locks, and forget uploads, which in a child belong to a writer in the parent."""
         self._look_lock = threading.Lock()
         self._lock = threading.RLock()
-        self._published: list[str] = []  # by the attempt under way, which holds the lock
+        self._published: list[str] = []  # by the current attempt, which has the lock
         self._merging: set[int] = set()  # threads that upload months next to it
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,7 +103,7 @@ class ObjectStore:
 
     @property
     def folder(self) -> Path:
-        """Raise: there is no folder."""
+        """Raise, because an object store has no folder."""
         raise ArchiveError(f"{self}: this needs an archive in a folder of this machine: copy it")
 
     def place(self, path: str) -> str:
@@ -133,13 +134,13 @@ class ObjectStore:
 
     def read_manifest(self) -> tuple[bytes, Any]:
         """Return the manifest and its ETag."""
-        # The version first: replaced in between, the pair is an old version with new content, which the put
-        # refuses. The other order would lose that replacement.
+        # The version is read first. If the manifest is replaced in between, the pair is an old version with
+        # new content, and the put fails. The other order would lose the replacement.
         version = self._head(MANIFEST)["ETag"]
         return self.read(MANIFEST), version
 
     def replace_manifest(self, data: bytes, version: Any) -> None:
-        """Put the manifest, on condition that the stored one has this version, or that there is none."""
+        """Put the manifest, on condition that the stored one has this version, or does not exist."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
         if self._root not in _HONEST:
             self._check_conditions()
@@ -147,7 +148,8 @@ class ObjectStore:
         try:
             self._put(MANIFEST, data, **condition)
         except BaseException as problem:
-            # A put is repeated when its answer is lost: the second one then fails, though the first was done.
+            # A put whose response is lost is repeated: the second one then fails, although the first was
+            # applied.
             if not _is_conflict(problem):
                 self._published.clear()  # whether it was, or will be, done is unknown: its files must stay
                 raise
@@ -194,7 +196,7 @@ class ObjectStore:
             draft.unlink(missing_ok=True)
 
     def settle(self, new: Collection[str], gone: Collection[str]) -> None:
-        """Return at once: an object is stored for good when its upload was answered."""
+        """Do nothing: an object is durable once its upload succeeded."""
 
     def remove(self, path: str) -> bool:
         """Remove an object, if that can be done; return whether it is gone."""
@@ -206,22 +208,22 @@ class ObjectStore:
         return True
 
     def clean(self, named: Callable[[], Collection[str]]) -> None:
-        """Do nothing: what another writer left cannot be told from what one uploads now."""
+        """Do nothing: leftovers of another writer cannot be distinguished from current uploads."""
 
     def writing(self, timeout: float) -> Writing:
         """Return the lock by which threads that share this object write in turn.
 
-        Other processes are found out at the put.
+        Other processes are detected at the put.
         """
         # The lock to release: a child that is forked in between has another.
         return Writing(self, self._lock, timeout)
 
     def merging(self) -> Merging:
-        """Let all merge: of two who do one is refused at the put, and no one sweeps what others upload."""
+        """Allow every process to merge: one of two concurrent puts fails, and uploads of others are safe."""
         return Merging(self, self._merging)
 
     def sweep(self, named: Collection[str]) -> None:
-        """Remove what this attempt uploaded and no manifest names; others' uploads cannot be told apart."""
+        """Remove the uploads of this attempt that no manifest names; other uploads are unknown."""
         for path in self._published:
             if path not in named:
                 self.remove(path)
@@ -237,7 +239,7 @@ class ObjectStore:
             self._files.call_s3("put_object", Bucket=self._bucket, Key=key, Body=data, **condition)
 
     def _check_conditions(self) -> None:
-        """Check that the store refuses puts whose condition does not hold, on a key that no one else uses."""
+        """Check that the store rejects puts with a false condition, on a unique key."""
         probe = f".{uuid.uuid4().hex}.probe"
         try:
             self._put(probe, b"")
@@ -282,7 +284,7 @@ class Writing:
         """Do nothing: a store of objects has no notes."""
 
     def release(self) -> None:
-        """Release the lock if this thread holds it: a lock that counts its owner refuses all others."""
+        """Release the lock if this thread has it."""
         with suppress(RuntimeError):
             self._lock.release()
 
@@ -302,13 +304,13 @@ class Merging:
         self.release()
 
     def release(self) -> None:
-        """Take this thread out of those that merge."""
+        """Remove this thread from the merging ones."""
         self._threads.discard(threading.get_ident())
 
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """Turn botocore's own errors (no credentials, no such host) into a ConnectionError."""
+    """Convert botocore's errors (no credentials, no such host) to a ConnectionError."""
     try:
         yield
     except OSError:
@@ -320,7 +322,7 @@ def _as_os_errors() -> Iterator[None]:
 
 
 def _is_conflict(problem: BaseException) -> bool:
-    """Return whether a conditional put was refused as its condition does not hold."""
+    """Return whether a conditional put failed because its condition is false."""
     answer = getattr(problem.__cause__, "response", None) or {}
     return isinstance(problem, FileExistsError) or answer.get("Error", {}).get("Code") in _CONFLICTS
 
@@ -335,8 +337,8 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
     text = os.fspath(path)
     if isinstance(text, str) and credentials_in(text) is not None:
         raise ArchiveError(
-            "the address of the archive holds a user, a password or a query (it is not shown): write "
-            "s3://bucket/path; the environment gives credentials, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "the address of the archive contains a user, a password or a query (it is not shown): use "
+            "s3://bucket/path; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     address = _ADDRESS.match(text)
     if address is None:

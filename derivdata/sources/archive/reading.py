@@ -49,7 +49,7 @@ def lazy_frame(storage: Storage, table: Table, entry: TableEntry, chosen: Select
 
 
 def _parts(table: Table, entry: TableEntry, chosen: Selection) -> Iterator[tuple[DataFile, Selection]]:
-    """Divide a selection by file, and large files by their symbols, in parts of about a million rows."""
+    """Divide a selection by file, and large files by symbols, into parts of about a million rows."""
     lead = sorting(table)[0]
     words = sorted(chosen.where.get(lead) or entry.values.get(lead, []))
     for file in scanning.plan(entry.files, chosen):
@@ -71,7 +71,7 @@ def lazy_panel(
     step: str | pd.Timedelta,
     chunk: int | None,
 ) -> Any:
-    """Return one column as a lazy panel on a grid, `chunk` instants at a time; see `ArchiveReader.panel`."""
+    """Return one column as a lazy panel on a grid, `chunk` rows at a time; see `ArchiveReader.panel`."""
     arrays = import_extra("dask.array", "dask", "panel()")
     delayed = import_extra("dask", "dask", "panel()").delayed
     import xarray as xr
@@ -87,7 +87,7 @@ def lazy_panel(
     for stated in ("resolution", "kind") if column.startswith("rate_") else ("resolution",):
         if len(entry.values.get(stated, [])) == 1:  # the whole table has one word for it
             attrs[stated] = entry.values[stated][0]
-    # What a settlement pays for is read with it, from the same rows, as `derivdata.panel` has it.
+    # The hours of each settlement are read with it, from the same rows, as in `derivdata.panel`.
     settled = attrs.get("kind") == "settled" and "interval_hours" in table.columns
     columns = [column, "interval_hours"] if settled else [column]
     where, window = chosen
@@ -152,7 +152,7 @@ def _read(
     chosen: Selection,
     columns: list[str] | None = None,
 ) -> list[pa.Table]:
-    """Read planned files; where one is gone, say whether it was merged since or is missing."""
+    """Read planned files; the error for a missing file says whether it was merged."""
     try:
         return scanning.read(storage, table, files, chosen, columns)
     except FileNotFoundError as problem:
@@ -168,7 +168,7 @@ def _read(
 
 
 def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFrame:
-    """Give text columns the categories of the whole archive, so that all partitions have the same."""
+    """Give text columns the categories of the whole archive, so that all partitions have the same ones."""
     text = frame.select_dtypes("category").columns
     words = {}
     for name in text:
@@ -179,7 +179,7 @@ def _labelled(table: Table, frame: pd.DataFrame, entry: TableEntry) -> pd.DataFr
 
 
 def _refuse_unlisted(table: Table, name: str, words: Sequence[Any]) -> None:
-    """Refuse rows with words that the manifest does not list: they would have no place, or another's."""
+    """Raise for rows with words that the manifest does not list, which would have no place."""
     if len(words):
         why = f"{name} {str(words[0])!r} is in a file, but not in the archive's list"
         raise ArchiveError(f"{table.name}: {why}: restore the archive from a copy")
@@ -190,7 +190,7 @@ T = TypeVar("T")
 
 
 class ArchiveReader(ArchiveContents):
-    """The reading half of an `Archive`: it takes no lock, and sees the state after the last append."""
+    """The reading part of an `Archive`: it takes no lock, and sees the state after the last append."""
 
     def read(
         self,
@@ -202,15 +202,14 @@ class ArchiveReader(ArchiveContents):
         venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the rows of a table with ``start <= time < end``; an empty table where there are none.
+        """Return the rows of a table with ``start <= time < end``; an empty table if there are none.
 
         Parameters
         ----------
         table
             Name of the table.
         start, end
-            Half-open window; an instant without a zone is UTC. None leaves that side open: without either,
-            all rows.
+            Half-open window; a time without a zone is UTC. None leaves that side open.
         symbols, venues
             Values to keep; None keeps all.
         columns
@@ -220,9 +219,9 @@ class ArchiveReader(ArchiveContents):
         Raises
         ------
         ValueError
-            There is no such table, or it has no such column.
+            The table or the column does not exist.
         ArchiveError
-            A file is damaged, missing, or that of another table.
+            A file is damaged, missing, or belongs to another table.
         """
         first = times.FIRST if start is None else times.instant(start, "start")
         last = times.LAST if end is None else times.instant(end, "end")
@@ -287,7 +286,7 @@ class ArchiveReader(ArchiveContents):
         return frame
 
     def sums(self, query: Query, value: str) -> pd.DataFrame:
-        """Add up a column over the symbols of each venue, by resolution and instant.
+        """Return the sums of a column over the symbols of each venue, by resolution and time.
 
         The sums are exact to 2⁻²⁰ of its unit: their bits are the same for any number of threads. Rows have
         ``value`` (NaN where no symbol has one), ``symbols`` (how many have) and ``symbol_hash``, which is
@@ -301,7 +300,7 @@ class ArchiveReader(ArchiveContents):
         return frame
 
     def extents(self, table: str, until: pd.Timestamp) -> pd.DataFrame:
-        """Return first and last instant, rows and the newest symbol of each venue before an instant."""
+        """Return first and last time, rows and the newest symbol of each venue before a time."""
         columns = schemas.archive_table(table).columns
         venue, symbol = (f'"{name}"' if name in columns else "NULL" for name in ("exchange", "symbol"))
         return self.sql(
@@ -316,7 +315,7 @@ class ArchiveReader(ArchiveContents):
         return table, Selection(read_filter(table, query.symbols, query.venues), window)
 
     def _planned(self, read: Callable[..., T], table: Table, chosen: Selection, *what: Any, **how: Any) -> T:
-        """Read the files of one state of a table that can hold rows of a selection."""
+        """Read the files of one state of a table that may have selected rows."""
 
         def run(state: Manifest) -> T:
             files = scanning.plan(state.tables.get(table.name, TableEntry()).files, chosen)
@@ -327,10 +326,10 @@ class ArchiveReader(ArchiveContents):
     def sql(self, query: str) -> pd.DataFrame:
         """Run one SELECT of DuckDB over the tables of the archive.
 
-        Each table is a view of exactly the rows that `read` gives, under its name and with its columns;
-        instants are UTC, and what is missing is NULL. The statement reads these views and nothing else: no
-        file, variable, extension or address, and it changes nothing. It runs in one thread, so that a sum of
-        the same rows is the same to the last bit, and in at most 2 GB of memory.
+        Each table is a view of exactly the rows of `read`, under its name and with its columns; times are
+        UTC, and missing values are NULL. The statement can only read these views: no file, variable,
+        extension or address. It runs in one thread, so that a sum of the same rows is bit-identical, with at
+        most 2 GB of memory.
 
         Parameters
         ----------
@@ -346,7 +345,7 @@ class ArchiveReader(ArchiveContents):
         Raises
         ------
         ValueError
-            It is another statement, or DuckDB refuses it: the message is DuckDB's.
+            The statement is not a SELECT, or DuckDB rejects it, with DuckDB's message.
         ArchiveError
             A file is damaged or missing.
 
@@ -366,7 +365,7 @@ class ArchiveReader(ArchiveContents):
                 files = state.tables.get(name, TableEntry()).files
                 if files:
                     views[name] = scanning.view(self._storage, schemas.archive_table(name), files), files
-            # A database of its own, so that nothing of one query is left for the next.
+            # A separate database per query, so that no state is shared.
             with closing(Engine(threads=1, memory=SQL_MEMORY)) as one:
                 return one.statement(query, views, self._storage)
 
@@ -413,32 +412,32 @@ class ArchiveReader(ArchiveContents):
         table, column
             A table keyed by symbol, venue and time, and one of its numeric columns.
         start, end
-            Half-open window; its start is the grid's first instant.
+            Half-open window; its start is the grid's first time.
         step
-            Spacing of the grid, ``"1m"`` or ``"1h"``. Every row must lie on it: one that does not is a
-            ValueError when its chunk is computed.
+            Spacing of the grid, ``"1m"`` or ``"1h"``. Every row must be on the grid; otherwise computing its
+            chunk raises ValueError.
         symbols, venues
             Values to keep; None keeps all.
         kind
-            Of tables whose rows are keyed by it too: ``"mark"``, ``"index"`` or ``"last"`` of
-            ``prices_history``, ``"accounts"`` and the like of ``positioning_history``.
+            For tables with this key: ``"mark"``, ``"index"`` or ``"last"`` of ``prices_history``,
+            ``"accounts"`` and others of ``positioning_history``.
         chunks
             Instants per chunk; None makes chunks of about 32 MB.
 
         Returns
         -------
         DataArray, dims ``(symbol, exchange, time)``
-            As `derivdata.panel` of the rows, reindexed to the grid: NaN where there is no row. Rates of
-            settlements have the coordinate ``interval_hours`` [h], as lazy as they are. Each chunk reads only
-            the files of its window, and of these only the columns that it needs.
+            Like `derivdata.panel` of the rows, reindexed to the grid: NaN for missing rows. Rates of
+            settlements have the lazy coordinate ``interval_hours`` [h]. Each chunk reads only the files of
+            its window, and only the necessary columns.
 
         Raises
         ------
         ImportError
             dask is not installed (``derivdata[dask]``).
         ValueError
-            There is no such table or column, the table has other keys, the step is none, or `kind` is missing
-            for such a table or given for another.
+            The table or column does not exist, the table has other keys, the step is not a length of time, or
+            `kind` is missing or not applicable.
         """
         keyed = schemas.archive_table(table)
         where = read_filter(keyed, symbols, venues)
@@ -451,7 +450,7 @@ class ArchiveReader(ArchiveContents):
         return lazy_panel(self._storage, keyed, column, self._entry(keyed), chosen, step=step, chunk=chunks)
 
     def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
-        """Return the provenance of rows: the archive, its version, corrections of these rows."""
+        """Return the provenance of rows: the archive, its version, and corrections of these rows."""
         return {
             "source": self.label,
             "synthetic": self.synthetic,

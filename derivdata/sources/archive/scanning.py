@@ -33,7 +33,7 @@ class TimeRange(NamedTuple):
     end: int
 
     def touches(self, first: int, last: int) -> bool:
-        """Return whether the window contains an instant of the closed range ``[first, last]``."""
+        """Return whether the window overlaps the closed range ``[first, last]``."""
         return first < self.end and last >= self.start
 
 
@@ -43,7 +43,7 @@ EVER = TimeRange(-(2**63), 2**63 - 1)
 def read_filter(
     table: Table, symbols: Sequence[str] | None, venues: Sequence[str] | None
 ) -> dict[str, frozenset[str]]:
-    """Return the symbols and venues that a read asks for, as values by column."""
+    """Return the requested symbols and venues, as values by column."""
     arguments = {"symbol": ("symbols", symbols), "exchange": ("venues", venues)}
     where = {}
     for column, (argument, values) in arguments.items():
@@ -89,7 +89,7 @@ EVER_ALL = Selection({}, EVER)
 def correction_selection(
     table: Table, where: Mapping[str, str | Sequence[str]] | None, window: TimeRange
 ) -> Selection:
-    """Return the selection of a correction; one without any condition is refused."""
+    """Return the selection of a correction; raise if it has no condition."""
     columns = [name for name in table.key if table.columns[name].kind in (Kind.TEXT, Kind.LABEL)]
     chosen = {}
     for name, values in (where or {}).items():
@@ -107,12 +107,12 @@ def time_range(start: times.Instant | None, end: times.Instant | None) -> TimeRa
 
 
 def micros(value: times.Instant) -> int:
-    """Return an instant as microseconds since 1970."""
+    """Return a time as microseconds since 1970."""
     return times.us(times.instant(value))
 
 
 def stamp(value: int) -> pd.Timestamp:
-    """Return the instant of some microseconds since 1970."""
+    """Return the timestamp of microseconds since 1970."""
     return pd.Timestamp(value, unit="us", tz="UTC").as_unit("us")
 
 
@@ -134,7 +134,7 @@ _SUMS = pa.schema(
 
 
 def plan(files: Sequence[DataFile], selection: Selection) -> list[DataFile]:
-    """Return the files of a table that can hold rows of a selection, by what the manifest says of them."""
+    """Return the files of a table that may have selected rows, according to the manifest."""
     return [file for file in files if selection.window.touches(file.first, file.last)]
 
 
@@ -159,8 +159,8 @@ def read(
         chosen = [name for name in table.columns if name in names and (columns is None or name in columns)]
         rows = f"SELECT {_listed(chosen)} FROM read_parquet({{files}}) {_where(group, selection)}"
         if newest:
-            # The rows themselves are read a second time, of the few that the newest instants choose. Said so,
-            # DuckDB builds its hash table of these few, and not of the rows.
+            # The rows are read a second time, only for the few newest times. In this form DuckDB builds its
+            # hash table of these few, not of the rows.
             series = _listed([name for name in schemas.latest_by(table) if name in names])
             last = f"SELECT {series}, max(time) AS newest FROM rows GROUP BY ALL"
             rows = (
@@ -186,7 +186,7 @@ def sums(
     if not files:
         return _SUMS.empty_table()
     _by_columns(storage, table, files)
-    # One pass over all files, also those of earlier versions: the columns of a sum are in all of them.
+    # One pass over all files, including earlier versions: all of them have the columns of a sum.
     sql = (
         f"SELECT exchange, resolution, time, sum(CAST(round({value} * {_SCALE}) AS {{whole}}))::DOUBLE "
         f"/ {_SCALE} AS value, count({value}) AS symbols, "
@@ -195,7 +195,7 @@ def sums(
     )
     try:
         found = _asked(sql.replace("{whole}", "BIGINT", 1), storage, files)
-    except ArchiveError:  # a value beyond 8.8e12: 128 bits hold it, and cost half as much again
+    except ArchiveError:  # a value beyond 8.8e12 needs 128 bits, at half as much more time
         found = _asked(sql.replace("{whole}", "HUGEINT", 1), storage, files)
     texts = {name: found[name].dictionary_encode() for name in ("exchange", "resolution")}
     return pa.table({name: texts.get(name, found[name]) for name in _SUMS.names}).cast(_SUMS)
@@ -218,7 +218,7 @@ def slices(
         return
     lead = schemas.sorting(table)[0]
     if table.columns[lead].kind is not Kind.TEXT:
-        yield selection  # of instants each would be a part of its own
+        yield selection  # otherwise each time would be a separate part
         return
     counts: dict[str, int] = {}
     for _, group in _by_columns(storage, table, files):
@@ -259,7 +259,7 @@ def _distinct(storage: Storage, groups: Sequence[Sequence[DataFile]], term: str)
 
 
 def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> list[DataFile]:
-    """Return the files of which the table has every column; those of a newer version may have more."""
+    """Return the files with every column of the table; files of a newer version may have more."""
     groups = _by_columns(storage, table, files)
     return [file for names, group in groups if names <= set(table.columns) for file in group]
 
@@ -272,7 +272,7 @@ def _asked(sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
 def _by_columns(
     storage: Storage, table: Table, files: Sequence[DataFile]
 ) -> list[tuple[frozenset[str], list[DataFile]]]:
-    """Divide files by the columns that they have: those of other versions are read by themselves."""
+    """Group files by their columns, because files of other versions are read separately."""
     now = schemas.schema_digest(table)
     names = frozenset(table.columns)
     groups: dict[str, tuple[frozenset[str], list[DataFile]]] = {}
@@ -301,7 +301,7 @@ def _stored_schema(storage: Storage, file: DataFile) -> pa.Schema:
 
 
 def _where(files: Sequence[DataFile], selection: Selection) -> str:
-    """Return the condition for rows, without what all rows of the files fulfil."""
+    """Return the condition for rows, without conditions that all rows of the files satisfy."""
     window = selection.window
     terms = []
     if window.start > min(file.first for file in files):

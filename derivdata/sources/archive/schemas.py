@@ -38,7 +38,7 @@ _TYPES = {
 
 
 def archive_table(name: str) -> Table:
-    """Return a table keyed for many instants: `time` joins the key, except where an order id is in it."""
+    """Return a table with `time` in the key, unless the key has an order id."""
     table = tables.TABLES.get(name)
     if table is None or "time" not in table.columns:
         raise ValueError(f"table={name!r} cannot be archived; the tables are {', '.join(archive_tables())}")
@@ -73,7 +73,7 @@ def sql_columns(table: Table, stored: Collection[str]) -> str:
 
 
 def plain_frame(rows: pa.Table) -> pd.DataFrame:
-    """Return the result of a user's query as a frame; instants are UTC."""
+    """Return the result of a user's query as a frame with UTC times."""
     zoned = [(n, f.type) for n, f in zip(rows.column_names, rows.schema, strict=True)]
     fields = [(n, INSTANT if pa.types.is_timestamp(kind) and kind.tz else kind) for n, kind in zoned]
     frame: pd.DataFrame = rows.cast(pa.schema(fields)).to_pandas(types_mapper=_NULLABLE.get)
@@ -98,7 +98,7 @@ def _typed(column: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
 
 
 def sorting(table: Table) -> list[str]:
-    """Return the columns that rows are sorted by within a file: those that reads choose by come first."""
+    """Return the columns that rows are sorted by within a file, with filter columns first."""
     leading = [name for name in ("symbol", "exchange", "time") if name in table.columns]
     return leading + [name for name in table.key if name not in leading]
 
@@ -154,7 +154,7 @@ Smaller groups make one series cheaper to decode and footers dearer to read; 122
 def write(
     storage: Storage, partition: str, table: Table, *parts: Iterable[pa.Table], level: int = 0
 ) -> DataFile:
-    """Write sorted rows as one new file of a partition; each of its parts has row groups of its own."""
+    """Write sorted rows as one new file of a partition; each part has separate row groups."""
     draft = storage.draft(partition)
     try:
         count, first, last = _write_rows(draft, table, parts)
@@ -178,7 +178,7 @@ def write(
 
 
 def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -> tuple[int, int, int]:
-    """Write rows; return their number, and the first and the last instant."""
+    """Write rows; return their number, and the first and the last time."""
     schema = schema_of(table)
     texts = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     numbers = [field.name for field in schema if field.type in (pa.float64(), pa.int64())]
@@ -187,10 +187,10 @@ def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -
     with pq.ParquetWriter(
         path,
         schema,
-        # LZ4 unpacks numbers three times as fast as zstd, for a fifth more bytes; whatever reads all series
-        # of a day or a quarter waits for that. Text and instants are a few bytes a run either way.
+        # LZ4 decompresses numbers three times as fast as zstd, for a fifth more bytes, which dominates reads
+        # of all series of a day or a quarter. Text and times are a few bytes a run with both.
         compression={name: "lz4" if name in numbers else "zstd" for name in schema.names},
-        # The instants of a table's series repeat: a dictionary lets DuckDB compare each of them once.
+        # The times of a table's series repeat: with a dictionary DuckDB compares each of them once.
         use_dictionary=[*texts, "time"],
         write_statistics=[name for name in _PRUNED if name in schema.names],
         write_page_checksum=True,
@@ -210,7 +210,7 @@ _PRUNED = ("symbol", "exchange", "order_id", "time")
 
 
 def _in_groups(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of whole row groups, however they come, so that no group is smaller than it need be."""
+    """Yield the rows in whole row groups, so that no group is smaller than necessary."""
     waiting: list[pa.Table] = []
     for batch in rows:
         waiting.append(batch)

@@ -1,4 +1,4 @@
-"""Faults of stored rows: find them, and repair those that have one right answer.
+"""Find faults of stored rows, and repair unambiguous ones.
 
 Each check is a function from an archive to findings, listed in `CHECKS`. A finding that can be repaired has a
 function that does it, by `Archive.replace`, so that each repair is a correction that can be undone.
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
-    """Find chains of options whose rows were stored with their own timestamps, a day at a time."""
+    """Yield chains of options whose rows were stored with different timestamps, a day at a time."""
     if _CHAINS not in archive.tables():
         return
     days = archive.sql(
@@ -73,7 +73,7 @@ def _chains_row_by_row(archive: Archive) -> Iterator[Finding]:
 
 
 def _payment_intervals(archive: Archive) -> Iterator[Finding]:
-    """Find payments whose interval contradicts the spacing of all payments of their series."""
+    """Yield payments whose interval contradicts the spacing of all payments of their series."""
     if PAYMENTS not in archive.tables():
         return
     series = archive.sql(f"SELECT DISTINCT symbol, exchange FROM {PAYMENTS} ORDER BY ALL")
@@ -96,7 +96,7 @@ def _payment_intervals(archive: Archive) -> Iterator[Finding]:
             rows = archive.read(PAYMENTS, start, end, **names)
             unchanged = rows[~rows["time"].isin(right["time"])]
             whole = TABLES[PAYMENTS].conform(pd.concat([unchanged, right], ignore_index=True))
-            reason = "all payments of the series tell another interval"
+            reason = "all payments of the series have another interval"
             archive.replace(PAYMENTS, whole, where, start=start, end=end, reason=reason)
 
         wrong = stored["interval_hours"].iloc[0]
@@ -111,7 +111,7 @@ CHECKS: tuple[Callable[[Archive], Iterator[Finding]], ...] = (_chains_row_by_row
 
 
 def stored_faults(archive: Archive, *, repair: bool = False) -> pd.DataFrame:
-    """Return the faults of stored rows, and repair those that have one right answer if told to.
+    """Return the faults of stored rows, and repair unambiguous ones with `repair`.
 
     Parameters
     ----------
