@@ -232,7 +232,15 @@ ERRORS = [
     ("woofipro", '{"success": false, "code": -1003, "message": "Rate limit exceed."}', "-1003", "limit"),
     ("ethereal", '{"message": "Too many", "error": "RATE_LIMIT_IP", "statusCode": 429}', "429", "limit"),
     ("apex", '{"code": 3, "msg": "symbol is wrong", "key": "INVALID_SYMBOL"}', "3", "refused"),
+    ("mexc", '{"code": 510, "msg": "Requests are too frequent"}', "510", "limit"),  # recorded in 2026-08
+    ("extended", '{"code": "503", "msg": "System maintenance", "data": null}', "503", "refused"),
+    ("ethereal", '{"code": "503", "msg": "System maintenance", "data": null}', "503", "refused"),
 ]
+
+
+def test_kraken_bars_without_a_pair_are_refused() -> None:
+    with pytest.raises(SchemaError, match=r"expected the bars of one pair, got \[\]"):
+        dd.venues.read("kraken", "/0/public/OHLC?pair=XBTUSD", '{"error": [], "result": {}}', at=AT)
 
 
 @pytest.mark.parametrize(("exchange", "body", "code", "reason"), ERRORS)

@@ -22,9 +22,13 @@ class _Fault(Wire):
     statusCode: int | None = None
     error: str | None = None
     message: str | list[str] = ""
+    code: int | str | None = None  # of a proxy in front of the venue
+    msg: str | None = None
 
     @property
     def fault(self) -> Fault:
+        if self.code is not None:
+            return self.code, self.msg or ""
         if self.statusCode is None and self.error is None:
             return None
         text = self.message if isinstance(self.message, str) else "; ".join(self.message)

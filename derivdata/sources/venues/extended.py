@@ -23,9 +23,13 @@ class _Reason(Wire):
 class _Fault(Wire):
     status: str | None = None
     error: _Reason | None = None
+    code: int | str | None = None  # a proxy in front of the venue writes no status
+    msg: str | None = None
 
     @property
     def fault(self) -> Fault:
+        if self.status is None and self.code is not None:
+            return self.code, self.msg or ""
         if self.status in (None, "OK"):
             return None
         return (self.error.code, self.error.message) if self.error else (self.status, "")

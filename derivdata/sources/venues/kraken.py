@@ -292,9 +292,11 @@ def price_candles(reading: Reading) -> Records:
 def spot_candles(reading: Reading) -> Records:
     """Read spot prices at the start of each hour, under the venue's long name of the pair."""
     item = reading.instrument(reading.context.named or f"PF_{reading.asked('pair')}", _named)
-    found = reading.decode(_Ohlc).result
-    [pair] = found.keys() - {"last"}
-    rows = wire.decode(found[pair], list[tuple[int, str, str, str, str, str, str, int]], reading.where)
+    bars = reading.decode(_Ohlc).result
+    pairs = sorted(bars.keys() - {"last"})
+    if len(pairs) != 1:
+        reading.fail(f"expected the bars of one pair, got {pairs}")
+    rows = wire.decode(bars[pairs[0]], list[tuple[int, str, str, str, str, str, str, int]], reading.where)
     opens = [(1000 * row[0], reading.opening(row[1], row[2], row[3])) for row in rows]
     return reading.prices(opens, item, "spot", "1h")
 
