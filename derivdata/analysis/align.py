@@ -1,9 +1,9 @@
 """Bring series onto one clock without looking ahead, and rank a value among those before it.
 
-An observation may be used at t only when it was available at t. A snapshot is available when it was
-taken, a settlement at the hour for which it was paid (a stamp up to a minute past it represents that hour,
-see `derivdata.analysis.settlements`), a bucket when it ends: its stamp is its start, so its delay is its
-length. Joins go backward only, and what is too old is NaN with its age next to it.
+An observation may be used at t only if it was available at t. A snapshot is available when it was taken, a
+settlement at the hour for which it was paid (a timestamp up to a minute later counts as that hour, see
+`derivdata.analysis.settlements`), a bucket when it ends: it is labelled by its start, so its delay is its
+length. Joins only look backward, and stale values are NaN with their age next to them.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def align(
     tolerance: str | pd.Timedelta | None = None,
     delay: str | pd.Timedelta = "0h",
 ) -> xr.Dataset:
-    """Take the newest value that was available at each instant of a grid.
+    """Return the newest value that was available at each time of a grid.
 
     Parameters
     ----------
     panel
-        Values with a sorted ``time`` dim of naive UTC instants, in memory or dask-backed.
+        Values with a sorted ``time`` dim of naive UTC times, in memory or dask-backed.
     grid
-        Instants (naive UTC), or a step such as ``"8h"``: instants anchored at 00:00 UTC within the span.
+        Times (naive UTC), or a step such as ``"8h"``: times anchored at 00:00 UTC within the span.
     tolerance
         Oldest age that still counts, inclusive. Without it: the longest interval of settled rates, twice the
         usual step for all else.
@@ -65,8 +65,8 @@ def align(
     Returns
     -------
     Dataset
-        ``value`` as `panel` with the grid as ``time``, and its ``staleness`` [h] since it was available;
-        both NaN where nothing is recent enough. A NaN observation is no observation.
+        ``value`` like `panel` with the grid as ``time``, and its ``staleness`` [h] since it was available;
+        both NaN without a recent value. A NaN observation is ignored.
 
     Raises
     ------
@@ -136,8 +136,8 @@ def asof_join(
     Returns
     -------
     DataFrame
-        `left` in its own order with the other columns of `right` (suffixed ``_right`` where names meet)
-        and ``available_at``; missing where nothing is recent enough. The provenance is that of both.
+        `left` in its order with the other columns of `right` (suffixed ``_right`` for equal names) and
+        ``available_at``; missing without a recent row. The provenance is joined from both.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def asof_join(
 
 
 def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
-    """Return the place in `right` of the newest row that each row of `left` may see; -1 for none."""
+    """Return the position in `right` of the newest row available to each row of `left`; -1 for none."""
     shared = {
         name: "float64" if all(map(is_numeric_dtype, (left[name], right[name]))) else "str"
         for name in by
@@ -224,7 +224,7 @@ def percentile(
     rows: int | None = None,
     min_rows: int | None = None,
 ) -> xr.DataArray:
-    """Return the share of the values in a window before each one that lie below it.
+    """Return the share of the values in a window before each one that are below it.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def _percentile(values: Floats, *, rows: int, least: int) -> Floats:
 
 @typed
 def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
-    """Rank the values of each instant along a dim: 1 for the highest, equal values share the mean rank.
+    """Rank the values of each time along a dim: 1 for the highest, ties share the mean rank.
 
     Parameters
     ----------
@@ -300,6 +300,6 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
 
 
 def _rank(values: Floats) -> Floats:
-    from scipy.stats import rankdata  # takes long to import, and ranks alone need it
+    from scipy.stats import rankdata  # slow import that only ranks need
 
     return np.asarray(rankdata(-values, axis=-1, nan_policy="omit"))

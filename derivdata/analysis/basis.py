@@ -1,7 +1,7 @@
 """Basis: how far a perpetual trades from its index, and the same perpetual on one venue from another.
 
-A basis is in basis points of what it is measured against: ``10,000 (price / reference − 1)``. Prices are
-compared at equal instants only; two sides that are a minute apart would measure the market's move.
+A basis is in basis points of its reference: ``10,000 (price / reference − 1)``. Prices are compared at equal
+times only; two sides that are a minute apart would measure the market's move.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ def against(price: Panel, reference: Panel | str, *, apart: Apart = "raise") -> 
         Index prices [USD], or spot prices in the currency of the contracts (``dd.prices.spot``), dims
         ``symbol``, ``exchange`` and ``time`` as `price` then needs them; or the venue to measure against.
     apart
-        ``"raise"`` refuses prices of another coin under the same ticker: over a factor of 1.25 from the other
-        side in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series are
-        left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in a
-        squeeze or before a listing, are used with a `DataNotice`.
+        ``"raise"`` raises for prices of another coin under the same ticker: over a factor of 1.25 from the
+        other side in the median, or of 2 at a tenth of the timestamps. If other symbols have no such series,
+        these series are omitted with a notice. ``"keep"`` uses them. Other prices more than 5 % apart, as in
+        a squeeze or before a listing, are used with a `DataNotice`.
 
     Returns
     -------
     DataArray
-        ``basis_bps`` [bps], positive where a perpetual is above its reference: dims of `price`; against
-        indices, the symbols, venues and instants that both have. The venue measured against is at 0. NaN
-        where either has no price. With ``apart="keep"`` the coordinate ``apart`` is True where prices lie
-        more than 5 % apart.
+        ``basis_bps`` [bps], positive if a perpetual is above its reference: dims of `price`; against indices,
+        the common symbols, venues and times. The reference venue is at 0. NaN if either has no price. With
+        ``apart="keep"`` the coordinate ``apart`` is True for prices more than 5 % apart.
 
     Raises
     ------
@@ -87,7 +86,7 @@ def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:
 
 
 def _of_one_coin(price: xr.DataArray, index: xr.DataArray, apart: Apart) -> xr.DataArray:
-    """Return prices without those whose index is of another coin, decided venue by venue."""
+    """Return prices without those whose index is of another coin, decided for each venue."""
     if price.chunks is not None or index.chunks is not None:
         return price
     checked = []

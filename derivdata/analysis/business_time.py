@@ -1,7 +1,7 @@
 """Time as options price it: weekends that count for less, and events that count by themselves.
 
-Variance without a model adds up over time. Of a market that expects less to happen at weekends, and more at
-an event, it is that of a smooth curve in business time plus a jump at each event::
+Model-free variance is additive over time. If a market expects less movement at weekends and more at events,
+it is a smooth curve in business time plus a jump at each event::
 
     w(T) = θ τ + (v₀ − θ)(1 − e^(−κτ))/κ + Σ eⱼ 1[event j ≤ T]        τ(T) = 7 (D + ω W)/(5 + 2ω)
 
@@ -11,8 +11,8 @@ whatever the weekend's weight ω, so that long expiries keep their variance.
 
 References
 ----------
-The two-expiry form of the event's variance is that of Dubinsky, Johannes, Kaeck and Seeger (2019), Option
-pricing of earnings announcement risks, Review of Financial Studies 32.
+The two-expiry form of the event variance follows Dubinsky, Johannes, Kaeck and Seeger (2019), Option pricing
+of earnings announcement risks, Review of Financial Studies 32.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _COVERAGE = 0.9
 
 @typed
 def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
-    """Return the business time between instants.
+    """Return the business time between two times.
 
     Parameters
     ----------
     start, end
         Instants, or arrays of them as numpy's ``datetime64`` or labelled, that broadcast; UTC.
     weekend_weight
-        What an hour of a weekend counts relative to one of another day, 0 or more.
+        Weight of an hour of a weekend relative to another hour, 0 or more.
 
     Returns
     -------
     array of the kind given
-        Years of 365 days [years]; a whole week is a week. NaN where an instant is missing.
+        Years of 365 days [years]; a whole week is a week. NaN if a time is missing.
 
     Raises
     ------
     ValueError
-        A weight below 0; no instant (an array of something else: TypeError).
+        A weight below 0; no time (an array of another type: TypeError).
 
     Examples
     --------
@@ -94,8 +94,8 @@ def fit(
     Parameters
     ----------
     surface
-        A fit with instants along ``expiry``, as `derivdata.analysis.surface.from_chain` gives it; leading
-        dims stay.
+        A fit with timestamps along ``expiry``, from `derivdata.analysis.surface.from_chain`; leading dims are
+        preserved.
     events
         Instants at which something is decided: a meeting, a vote, an upgrade.
     weekend_weight
@@ -108,20 +108,20 @@ def fit(
     Returns
     -------
     Dataset over the surface's dims without ``expiry``
-        ``weekend_weight`` [1], with ``weekend_weight_low`` and ``weekend_weight_high``, between which it lies
-        by the profile of the squares at 90 %; ``event_variance`` [1] over ``event``, what each event adds to
-        total variance, with ``event_variance_low`` and ``event_variance_high``, its 90 % interval, linear in
-        all parameters, and ``event_move``, its root, the move of one deviation [1]; ``start_variance`` and
-        ``long_variance`` [1/year] and ``reversion`` [1/year] of the curve beneath. Over ``expiry``:
-        ``business_years`` [years] and ``error_vol`` [1/√year], the surface's less fitted. ``rmse_vol``, ``n``
-        (expiries), and ``status``: ``UNDETERMINED`` where there are no more expiries than parameters, or no
-        expiry between two events (NaN), or where any weight from 0 to 2 would do; ``CALENDAR`` where an
-        event would take variance away: it has 0, and the rest is fitted without it.
+        ``weekend_weight`` [1], with its 90 % profile interval ``weekend_weight_low`` and
+        ``weekend_weight_high``; ``event_variance`` [1] over ``event``, the total variance added by each
+        event, with its 90 % interval ``event_variance_low`` and ``event_variance_high``, linear in all
+        parameters, and ``event_move``, its root, the move of one standard deviation [1]; ``start_variance``
+        and ``long_variance`` [1/year] and ``reversion`` [1/year] of the underlying curve. Over ``expiry``:
+        ``business_years`` [years] and ``error_vol`` [1/√year], surface minus fit. ``rmse_vol``, ``n``
+        (expiries), and ``status``: ``UNDETERMINED`` without more expiries than parameters, without an expiry
+        between two events (NaN), or if any weight from 0 to 2 fits; ``CALENDAR`` if an event would have
+        negative variance: it has 0, and the rest is fitted without it.
 
     Raises
     ------
     ValueError
-        A surface without instants; an event that lies before it or after its last expiry; a negative weight.
+        A surface without timestamps; an event before it or after its last expiry; a negative weight.
 
     Notes
     -----
@@ -184,7 +184,7 @@ def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.D
 def _fitted(
     t: Floats, w: Floats, weekend: Floats, expiry: Floats, events: Floats, *, weight: float | None
 ) -> tuple[Any, ...]:
-    """Fit one term structure; NaN with a status where there is too little of it."""
+    """Fit one term structure; NaN with a status if there is too little data."""
     used = np.isfinite(w) & np.isfinite(weekend)
     jumps = (expiry[:, None] >= events).astype(np.float64)
     count = int(used.sum())
@@ -213,7 +213,8 @@ def _fitted(
         sides[:, np.flatnonzero(kept)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
         if (jump >= 0.0).all():
             break
-        kept[kept] = jump >= 0.0  # an event that would take variance away is none: the rest without it
+        # an event with negative variance is removed, and the rest is fitted without it
+        kept[kept] = jump >= 0.0
     bound = least * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
@@ -233,7 +234,7 @@ def _fitted(
 
 
 class _Curve:
-    """The term structure of one surface, and the linear least squares that are left for given ω and κ."""
+    """The term structure of one surface, and the linear least squares that remain for given ω and κ."""
 
     def __init__(self, t: Floats, w: Floats, weekend: Floats, jumps: Floats) -> None:
         self.w = w
@@ -272,7 +273,7 @@ class _Curve:
         return float(rest @ rest), np.asarray(coefficients, dtype=np.float64)
 
     def uncertainty(self, weight: float, reversion: float, parameters: Floats, *, fixed: bool) -> Floats:
-        """Return the variance of each linear parameter, in units of that of a quote; ω and κ are free too."""
+        """Return the variance of each linear parameter, in units of a quote's; ω and κ are free too."""
         steps = [(0.0, reversion * 1e-4)] if fixed else [(0.0, reversion * 1e-4), (1e-4, 0.0)]
         columns = [
             (self.columns(weight + a, reversion + b) - self.columns(weight - a, reversion - b)) @ parameters
@@ -286,7 +287,7 @@ class _Curve:
 
 
 def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[float, float]:
-    """Zoom in around the best place of the grid."""
+    """Refine the best point of the grid by zooming in."""
     weight = float(weights[at[0]])
     reversion = float(_REVERSIONS[at[1]])
     wide = 0.0 if fixed else float(_WEIGHTS[1])

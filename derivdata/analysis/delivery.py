@@ -23,25 +23,25 @@ _PREFERENCE = ("option", "index", "unstated")
 
 @typed
 def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | None = None) -> xr.Dataset:
-    """Compute the probability that options gave to a price at or below the one that was delivered.
+    """Compute the implied probability of a price at or below each delivery price.
 
     Parameters
     ----------
     surface
-        Result of `derivdata.analysis.surface.from_chain`, of one symbol on one venue, at one instant or
-        over time.
+        Result of `derivdata.analysis.surface.from_chain`, of one symbol on one venue, at one time or over
+        time.
     prices
         Table ``delivery_prices``; rows of the surface's symbol and venue count.
     contract
-        Which deliveries count, such as ``"option:USD"``. By default those of options, or else of an index, or
-        else those whose contract is not stated. Those of futures count only where they are named.
+        Deliveries to use, such as ``"option:USD"``. By default deliveries of options, or else of an index, or
+        else of an unknown contract. Deliveries of futures are used only if named.
 
     Returns
     -------
     Dataset over the surface's dims
         ``probability`` [1] of the risk-neutral distribution, ``log_moneyness`` ``ln(S/F)`` of the delivery,
-        ``price_usd`` [USD], and ``status`` as in `derivdata.analysis.risk_neutral.density`. NaN where nothing
-        was delivered at an expiry, or there is no fit.
+        ``price_usd`` [USD], and ``status`` as in `derivdata.analysis.risk_neutral.density`. NaN without a
+        delivery at an expiry, or without a fit.
 
     Raises
     ------
@@ -51,9 +51,9 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
 
     Notes
     -----
-    If the distribution were that of the price, probabilities would be uniform (Rosenblatt 1952; Diebold,
-    Gunther and Tay 1998). It is the risk-neutral one: a price of risk shifts it, and volatility sold above
-    its worth makes probabilities crowd in the middle.
+    If this were the real-world distribution, probabilities would be uniform (Rosenblatt 1952; Diebold,
+    Gunther and Tay 1998). It is risk-neutral: a price of risk shifts it, and overpriced volatility
+    concentrates probabilities in the middle.
     """
     require_variables(surface, "surface", ("forward",), dims=("expiry",))
     require_columns(prices, "prices", ("price_usd",), others=("symbol", "exchange", "time"))
@@ -83,7 +83,7 @@ def of_contract(
     preference: Sequence[str] = _PREFERENCE,
     argument: str = "prices",
 ) -> pd.DataFrame:
-    """Return the deliveries of one contract at each expiry, those of the first preferred kind."""
+    """Return the deliveries of one contract at each expiry, of the first preferred kind."""
     if "contract" not in prices:
         if contract is not None:
             raise ValueError(f"contract={contract!r}: {argument} has no column 'contract'")
@@ -115,7 +115,7 @@ def of_contract(
 
 @typed
 def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5, 0.8, 0.9)) -> xr.Dataset:
-    """Compare probabilities of deliveries with what they are if the densities held: uniform.
+    """Compare probabilities of deliveries with the uniform distribution, which correct densities imply.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     >>> held["inside"].values.tolist(), held["count"].item()
     ([0.5, 0.75, 0.75], 4)
     """
-    from scipy import stats  # takes long to import, and the test alone needs it
+    from scipy import stats  # slow import that only the test needs
 
     require_numbers(probability, "probability")
     if not all(0.0 < each < 1.0 for each in intervals):

@@ -39,9 +39,8 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
     Dataset over ``symbol``, ``exchange`` and ``time``
         ``mid_usd`` [USD] and ``spread_bps`` [bps of the mid], of books with both sides. Also over ``side``
         (``bid``, ``ask``) and ``depth_bps``: ``visible_usd`` [USD], the value of the levels within the band;
-        ``complete``, whether the side has a level at the end of the band or beyond, so that none within it is
-        missing; ``depth_usd`` [USD], ``visible_usd`` where it is complete, else NaN. NaN and False where
-        there is no book.
+        ``complete``, whether the side has a level at the end of the band or beyond, so that the band is
+        complete; ``depth_usd`` [USD], ``visible_usd`` if complete, else NaN. NaN and False without a book.
 
     Raises
     ------
@@ -51,8 +50,8 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
 
     Notes
     -----
-    ``depth_usd`` has the dims of ``dd.panel`` of ``orderbook_depth_history``: `slippage_bps` takes it at one
-    instant. A book that a service cut at a number of levels is complete only up to its last level.
+    ``depth_usd`` has the dims of ``dd.panel`` of ``orderbook_depth_history``, and `slippage_bps` accepts it
+    at one time. A book cut by a service at a number of levels is complete only up to its last level.
 
     Examples
     --------
@@ -107,7 +106,7 @@ def by_band(books: pd.DataFrame, bands: Sequence[float] = (10.0, 25.0, 50.0, 100
 
 
 def _labels(rows: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return the sorted labels of symbols, venues and times, and the place of each row among them."""
+    """Return the sorted labels of symbols, venues and times, and the position of each row among them."""
     labels = {}
     places = []
     for name in _BOOK:
@@ -118,7 +117,7 @@ def _labels(rows: Any) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _padded(values: Any, size: Any, fill: Any) -> Any:
-    """Return values with rows of `fill` for the books after the last one."""
+    """Return values with rows of `fill` after the last book."""
     absent = np.full((size - len(values), *values.shape[1:]), fill, dtype=values.dtype)
     return np.concatenate([values, absent])
 

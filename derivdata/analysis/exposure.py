@@ -1,9 +1,9 @@
 """Sums over open options: gamma, vanna and charm exposure, max pain, put-call ratios.
 
-All functions take the table ``options_snapshot``, a surface, or what `chain.clean` gave, of one chain or of
-many: symbols, venues and instants that differ become dims of the result. Open interest counts contracts, and
-sums are in coins: `contract_size` says how many coins a contract is of. An option whose open interest is
-missing is left out of every sum and counted in ``missing``: it is never taken for zero.
+All functions accept the table ``options_snapshot``, a surface, or the result of `chain.clean`, of one chain
+or of many: several symbols, venues and times become dims of the result. Open interest counts contracts, and
+sums are in coins: `contract_size` is the number of coins per contract. An option with missing open interest
+is excluded from every sum and counted in ``missing``; it never counts as zero.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def open_interest(
     Returns
     -------
     Dataset, dims `by`
-        ``open_interest`` [coin], NaN where none is known; ``listed``, how many options there are, and
-        ``missing``, how many of them have no open interest.
+        ``open_interest`` [coin], NaN if unknown; ``listed``, the number of options, and ``missing``, the
+        number without open interest.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def put_call_ratio(
     contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
-    """Divide the open interest of puts by that of calls, or what was traded of them.
+    """Compute the ratio of puts to calls by open interest or volume.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def put_call_ratio(
     Returns
     -------
     Dataset, dims `by`
-        ``put_call_ratio``, NaN where there are no calls or nothing is known of one side, and ``missing``.
+        ``put_call_ratio``, NaN without calls or without data of one side, and ``missing``.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def put_call_ratio(
         An unknown `weight`; ``"side"`` in `by`; no volumes; as in `open_interest`.
     """
     if "side" in by:
-        raise ValueError("by='side' leaves no ratio: the sides are what is compared")
+        raise ValueError("by must not contain 'side', which the ratio compares")
     options = sized(chain, contract_size, at, volatilities=weight == "premium")
     value = options["oi_coin"]
     if weight == "volume":
@@ -147,7 +147,7 @@ def sized(
 
 
 def _sizes(options: pd.DataFrame) -> pd.Series:
-    """Return the coins of one contract of each option: of its row, or else of its venue and symbol."""
+    """Return the coins per contract of each option: of its row, or else of its venue and symbol."""
     nothing = pd.Series(np.nan, index=options.index)
     own = options.get("contract_size", nothing).astype(np.float64)
     if "exchange" not in options:
@@ -167,7 +167,7 @@ def _sizes(options: pd.DataFrame) -> pd.Series:
 
 
 def _volume(options: pd.DataFrame) -> pd.Series:
-    """Return the coins of each option that were traded in 24 hours."""
+    """Return the volume of each option in 24 hours [coins]."""
     if "volume" not in options or not options["volume"].notna().any():
         raise ValueError("the chain has no volume: weight='volume' needs the column of an archive")
     traded: pd.Series = options["volume"].astype(np.float64) * options["contract_size"]
@@ -175,7 +175,7 @@ def _volume(options: pd.DataFrame) -> pd.Series:
 
 
 def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """Add the options without a usable volatility, of which `chain.clean` noted what is open and traded."""
+    """Add the options without a usable volatility, whose open interest and volume `chain.clean` recorded."""
     more = pd.DataFrame(dict(left_out))
     for name in ("time", "expiry"):
         if name in more:
@@ -209,7 +209,7 @@ def max_pain(
     contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
-    """Compute what the writers of each expiry pay at each of its strikes, and find where they pay least.
+    """Compute the payout of the writers of each expiry at each of its strikes, and its minimum.
 
     Parameters
     ----------
@@ -224,10 +224,10 @@ def max_pain(
     Returns
     -------
     Dataset, dim ``expiry``
-        ``lower`` and ``upper``, the lowest and the highest listed strike [USD] with the least pain, which
+        ``lower`` and ``upper``, the lowest and the highest listed strike [USD] with the minimum pain, which
         differ only in a tie, and ``max_pain``, their middle; ``pain`` also over ``strike`` [USD or coin], at
-        the strikes that the expiry lists, elsewhere NaN. All NaN where an expiry has no open interest or
-        only that of one side; ``missing(expiry)``.
+        the listed strikes of the expiry, elsewhere NaN. All NaN for an expiry without open interest on both
+        sides; ``missing(expiry)``.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def max_pain(
 
 
 def _contracted(coins: xr.DataArray, payoff: Any) -> xr.DataArray:
-    """Sum over the strikes of `coins` times the payoff, at every strike as settlement."""
+    """Return the sum over the strikes of `coins` times the payoff, at every strike as settlement."""
     settled = xr.DataArray(payoff, dims=("settlement", "strike"))
     paid: xr.DataArray = xr.dot(coins, settled, dim="strike").rename(settlement="strike")
     return paid.assign_coords(strike=coins["strike"])
@@ -325,7 +325,7 @@ def history(
     Parameters
     ----------
     chains
-        Chains of one instant or of many: ``dd.options.surface_history``, or a table ``options_snapshot``.
+        Chains of one time or of many: ``dd.options.surface_history``, or a table ``options_snapshot``.
     which
         ``"gamma"``: per 1 % that the underlying moves, ``Γ F² · 0.01``; ``"vanna"``: per point of
         volatility, ``∂Δ/∂σ F · 0.01``; ``"charm"``: per day that passes, ``∂Δ/∂t F / 365``.
@@ -380,7 +380,7 @@ def zero_gamma(
     Returns
     -------
     Dataset, a value per chain
-        ``ratio`` of that level to the present one, NaN if none lies within 30 %, and ``price_usd`` [USD],
+        ``ratio`` of that level to the current one, NaN without a level within 30 %, and ``price_usd`` [USD],
         the ratio times the median `underlying_price` of the first expiry.
 
     Notes
@@ -409,7 +409,7 @@ def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
 
 
 def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
-    """Return the USD of underlying to trade of each option, its forward times `ratio`."""
+    """Return the USD of underlying to trade for each option, its forward times `ratio`."""
     strike, years, iv, side, coins, forward = (
         options[column].to_numpy().reshape(-1, *[1] * np.ndim(ratio))
         for column in ("strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price")
@@ -427,7 +427,7 @@ def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
         return np.where(np.abs(total) > 1e-13 * gross, total, 0.0)  # the rest is rounding
 
     scan = exposure(_SCAN)
-    places = _SCAN[scan != 0.0]  # far from the strikes of short options nothing is left
+    places = _SCAN[scan != 0.0]  # the exposure of short-dated options vanishes far from their strikes
     turns = np.flatnonzero(np.diff(np.sign(scan[scan != 0.0])))
     roots = [optimize.brentq(exposure, places[turn], places[turn + 1], xtol=1e-12) for turn in turns]
     return min(roots, key=lambda root: abs(root - 1.0), default=np.nan)

@@ -1,7 +1,7 @@
 """Dated futures: basis by expiry and at a constant maturity, cash and carry, rolls, and a leg of backtests.
 
-Of several contracts of one expiry on a venue, the one counts whose open interest has the largest median so
-far: nothing looks ahead. Each is compared with the index in its own quote currency.
+Of several contracts of one expiry on a venue, the one with the largest median open interest so far is used,
+without look-ahead. Each is compared with the index in its own quote currency.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def term_structure(futures: pd.DataFrame, *, least: str | pd.Timedelta = "1h") -
     Parameters
     ----------
     futures
-        Table ``futures_history``. Rows without an index are left out.
+        Table ``futures_history``. Rows without an index are omitted.
     least
-        Time to expiry below which a contract is left out: the basis a year of the last hour is noise.
+        Time to expiry below which a contract is omitted: the annualised basis of the last hour is noise.
 
     Returns
     -------
@@ -51,11 +51,11 @@ def term_structure(futures: pd.DataFrame, *, least: str | pd.Timedelta = "1h") -
     Raises
     ------
     ValueError
-        A column is absent, an instant is missing, or no row has an index and time left.
+        A column is missing, a time is missing, or no row has an index and time left.
 
     Notes
     -----
-    ``plot.term_structure(kind="basis")`` draws one instant of it.
+    ``plot.term_structure(kind="basis")`` draws one time of it.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
     Raises
     ------
     ValueError
-        `curve` has no basis, or `tenor` is no length of time above 0.
+        `curve` has no basis, or `tenor` is not a positive length of time.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _interpolated(total: Floats, years: Floats, at: Floats) -> Floats:
 
 @typed
 def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: float = 0.0) -> xr.Dataset:
-    """Compute what buying the coin and selling its future pays, held until the expiry.
+    """Compute the return of buying the coin and selling its future, held until the expiry.
 
     Parameters
     ----------
@@ -150,14 +150,14 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
         All costs of the round trip [bps of the spot's value]: the fees of buying and selling the coin, of
         selling the future, and of its delivery.
     borrow_apr
-        Rate at which the money for the coin is borrowed [1/year, simple]. The future's margin bears none.
+        Borrowing rate for the price of the coin [1/year, simple]. The future's margin is not financed.
 
     Returns
     -------
     Dataset, the dims of `curve`
         ``net`` [fraction of the spot's value, at the expiry], ``net_apr`` [1/year, simple] and
-        ``breakeven_borrow_apr`` [1/year], the rate at which it pays nothing. Below 0 the reverse trade, short
-        of the coin, may pay: its costs are others. NaN where there is no basis.
+        ``breakeven_borrow_apr`` [1/year], the borrowing rate with zero return. Below 0 the reverse trade,
+        short of the coin, may pay, with other costs. NaN without a basis.
 
     Raises
     ------
@@ -184,30 +184,30 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
 
 @typed
 def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.DataFrame:
-    """Return a future that is held and rolled into the next expiry, with what each roll costs.
+    """Return a future that is rolled into the next expiry, with the cost of each roll.
 
     Parameters
     ----------
     futures
         Table ``futures_history``.
     before
-        Time to expiry from which on the next expiry is held.
+        Time before expiry at which the next expiry is held.
 
     Returns
     -------
     DataFrame
-        One row per symbol, venue and instant at which the held contract has a price, each decided by what was
-        known then; a contract once left is never held again. ``instrument_name``, ``expiry`` and
+        One row per symbol, venue and time at which the held contract has a price, each decided by the data
+        known then; a contract that was left is never held again. ``instrument_name``, ``expiry`` and
         ``price_usd`` [USD] of the contract held from there on; ``roll_bps`` [bps], its price over that of the
-        contract before at the instant of a roll, less one, else NaN; ``rolled_usd`` [USD], what one
-        contract's worth bought at the first instant is worth, without fees: only later prices change with a
-        roll, never earlier ones.
+        previous contract at a roll, minus one, else NaN; ``rolled_usd`` [USD], the value of an investment of
+        one contract's price at the first time, without fees: a roll changes later prices only, never earlier
+        ones.
 
     Raises
     ------
     ValueError
-        A column is absent, an instant is missing, no contract has `before` left, or a contract expires before
-        it and a later one have a price at one instant: ask for a finer resolution, or a larger `before`.
+        A column is missing, a time is missing, no contract has `before` left, or a contract expires before it
+        and a later one have a price at one time: use a finer resolution, or a larger `before`.
 
     Examples
     --------
@@ -227,9 +227,9 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
 
 
 def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
-    """Return the rows of a venue's held contracts, with ``ratio``, what a roll's two prices are apart.
+    """Return the rows of a venue's held contracts, with ``ratio``, the ratio of the two prices of a roll.
 
-    What happens at an instant rests on its rows and those before. The rows ascend by time, expiry and usual
+    The result at a time depends on its rows and earlier ones. The rows are sorted by time, expiry and usual
     open interest.
     """
     held = []
@@ -247,7 +247,7 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
             )
         if last is not None:
             own = at[name[at] == name[last]]
-            if not own.size:  # without a price nothing is known, and a roll waits
+            if not own.size:  # without a price nothing is known, and a roll is postponed
                 continue
             last = own[0]
         chosen = last
@@ -270,20 +270,20 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     rates, prices
         What ``analysis.backtest.carry`` takes: funding rates [bps/8h] and marks [USD] of perpetuals.
     held
-        What `roll` gave, at the instants of `prices`.
+        Result of `roll`, at the times of `prices`.
 
     Returns
     -------
     Dataset
         ``rate_bps_8h`` and ``price_usd``, with a venue such as ``"okx future"`` next to those of `rates`, for
-        each venue of `held`. Its rate is 0 where the symbol's venue with the most rates has one, its price
-        ``rolled_usd``, so that a pair earns the basis as it shrinks. What trades cost in a roll is not in it:
-        give the leg a fee, and count the rolls. Name it in ``Costs(fee_bps=...)``.
+        each venue of `held`. Its rate is 0 at the times of the symbol's venue with the most rates, and its
+        price is ``rolled_usd``, so that a pair earns the basis as it shrinks. Costs of rolls are not
+        included: give the leg a fee, and count the rolls. Name it in ``Costs(fee_bps=...)``.
 
     Raises
     ------
     ValueError, TypeError
-        A panel lacks a dim or is of another unit, or `held` has no price at an instant of `prices`.
+        A panel lacks a dim or has another unit, or `held` has no price at a time of `prices`.
     """
     rates = require_rate(rates, "symbol", "exchange", "time", name="rates")
     prices = require(prices, "symbol", "exchange", "time", units="USD", name="prices")
@@ -310,7 +310,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
 
 
 def _known(futures: pd.DataFrame, least_hours: float) -> pd.DataFrame:
-    """Return the rows with time left, instants naive; of an expiry at an instant the usual contract last."""
+    """Return the rows with time left and naive times; of an expiry at a time the usual contract is last."""
     names = ("price_usd", "index_price_usd", "oi_usd")
     require_columns(futures, "futures", names, others=(*_PLACE, "expiry", "instrument_name"))
     require_instants(futures, "futures", ["time", "expiry"])

@@ -113,12 +113,12 @@ def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
 
 
 def origin_attrs(surface: xr.Dataset) -> dict[str, Any]:
-    """Return where a surface comes from, if it says so, as attributes of what is made from it."""
+    """Return the source of a surface, if known, as attributes of a result."""
     return {name: surface.attrs[name] for name in ("provenance",) if name in surface.attrs}
 
 
 def whole_surface(surface: xr.Dataset) -> xr.Dataset:
-    """Refuse what is no fit of ``dd.analysis.surface``; put the expiries of a lazy one into one chunk."""
+    """Raise unless the argument is a fit of ``dd.analysis.surface``; join the chunks of lazy expiries."""
     if "method" not in surface.variables and "strike" in surface.dims:
         raise ValueError(
             "surface: expected a fit, got quotes by strike; fit them first with "
@@ -134,7 +134,7 @@ def whole_surface(surface: xr.Dataset) -> xr.Dataset:
 def in_chunks(
     kernel: Callable[[xr.Dataset], xr.Dataset], fit: xr.Dataset, *, most: int, whole: tuple[str, ...] = ()
 ) -> xr.Dataset:
-    """`kernel` of a fit in memory, at most `most` slices at a time; lazy ones are left to their chunks.
+    """Apply `kernel` to a fit in memory, at most `most` slices at a time; lazy fits use their chunks.
 
     The kernel treats the labels of every dim but `whole`, which are not cut, apart from each other; all
     variables of its result have those dims.
@@ -151,7 +151,7 @@ def in_chunks(
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:
-    """List the columns that tell one chain from another."""
+    """Return the columns that identify a chain."""
     return [name for name in KEYS if name in frame]
 
 
@@ -161,9 +161,9 @@ def by_label(
     """Lay columns of a table out over `place` and the keys that differ; the other keys are scalars.
 
     `variables` names each column with the part of `place` that it depends on. Without a row numbers are NaN,
-    flags 0 and texts empty; instants are naive UTC, one of several keys ``time``, a single one ``as_of``. A
-    long history has few strikes in common from day to day, so that its grid grows with the square of its
-    length and is almost empty: a variable of over 4 million cells is lazy, filled chunk by chunk.
+    flags 0 and texts empty; times are naive UTC, one of several keys ``time``, a single one ``as_of``. A long
+    history has few strikes in common from day to day, so its grid grows with the square of its length and is
+    almost empty: a variable of over 4 million cells is lazy, filled chunk by chunk.
     """
     keys = keys_of(table)
     table = table.dropna(subset=list(place))
@@ -190,7 +190,7 @@ def by_label(
 
 
 def plain(column: Any) -> Any:
-    """Return a column as labels of an array: instants naive, in UTC, and texts as such."""
+    """Return a column as labels of an array: naive UTC times, and text."""
     if column.dtype.kind == "M":
         return naive_utc(column).to_numpy()
     return column.to_numpy(dtype=str if column.dtype.kind == "O" else None)
@@ -210,8 +210,8 @@ def _lazily(
 ) -> Any:
     """Return the grid of `_scattered` in chunks along an axis, each filled from its rows when computed."""
     use = (
-        f"one grid of {shape[axis]} chains has {math.prod(shape):,} places, almost all of them empty: pass "
-        "fewer instants, or take surface.from_chain, which fits a few at a time; to fill it chunk by chunk"
+        f"one grid of {shape[axis]} chains has {math.prod(shape):,} cells, almost all of them empty: pass "
+        "fewer times, or use surface.from_chain, which fits a few at a time; to fill it chunk by chunk"
     )
     da = import_extra("dask.array", "dask", use)
     later = import_extra("dask", "dask", use).delayed

@@ -26,9 +26,9 @@ __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "ob
 __dir__ = __all__.copy
 
 
-# Counts vary more than those of independent events where events trigger others, but also where the rate
-# follows the time of day or drifts. Bursts longer than a bucket are split, which hides some excitation.
-# The status reports both.
+# Counts vary more than those of independent events if events trigger others, but also if the rate follows the
+# time of day or drifts. Bursts longer than a bucket are split, which hides some excitation. The status
+# reports both.
 _LEAST = 30  # buckets
 _DAYS = 3
 _BLOCKS = 6  # of a day, four hours each
@@ -43,17 +43,17 @@ class BranchingStatus(IntFlag):
     TOO_FEW = 1 << 0
     """Fewer than 30 buckets are known."""
     NO_EXCESS = 1 << 1
-    """The counts vary no more than those of independent events: there is no figure."""
+    """The counts vary no more than those of independent events, so the ratio is undefined."""
     CYCLE = 1 << 2
     """Counts follow the time of day or the weekend; without that the figure would be lower by over 0.05."""
     CORRELATED = 1 << 3
     """Neighbouring buckets go together: bursts outlast a bucket, or the rate drifts; it may be any figure."""
     CANNOT_TELL = 1 << 4
-    """Three days are not covered, or there are no times: a cycle of the day may be all of the figure."""
+    """Less than three days are covered, or there are no times: a daily cycle may explain the ratio."""
 
 
 class _Clock(NamedTuple):
-    """Where each bucket lies: its day, its block of four hours, and whether its day is of a weekend."""
+    """Calendar place of each bucket: its day, its block of four hours, and whether it is on a weekend."""
 
     day: Indices
     block: Indices
@@ -67,25 +67,24 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     Parameters
     ----------
     counts
-        Numbers of events per bucket, in memory or lazy. Missing buckets are left out.
+        Numbers of events per bucket, in memory or lazy. Missing buckets are ignored.
     dim
-        The buckets' dim; with times [UTC] as its coordinate, cycles of the day and the week are looked for.
+        The buckets' dim; with times [UTC] as its coordinate, daily and weekly cycles are detected.
 
     Returns
     -------
     DataArray, the dims of `counts` without `dim`
-        The ratio, NaN where the variance does not exceed the mean, as for independent events. Its coordinate
-        ``status`` (`BranchingStatus`) says what else may make the figure, or that the data cannot tell.
+        The ratio, NaN if the variance does not exceed the mean, as for independent events. Its coordinate
+        ``status`` (`BranchingStatus`) lists other explanations, or that the data do not determine it.
 
     Notes
     -----
-    Hardiman and Bouchaud (2014), Physical Review E 90:062807. Whatever makes counts vary passes for
-    excitation: independent events in 5-minute buckets give 0.38 with a cycle of the day of ±80 %, and 0.17
-    with weekends at two fifths of weekdays; both have the status ``cycle``. Then take buckets of one time of
-    day and of weekdays alone. ``correlated`` buckets are too short for the bursts: take longer ones. Where
-    the status stays, the rate drifts or the flow is near critical: do not use the figure. Rates are compared
-    over six blocks of a day and over weekends, at 1 % chance each; what moves the figure by up to 0.05 is
-    passed over.
+    Hardiman and Bouchaud (2014), Physical Review E 90:062807. Any excess variation counts as excitation:
+    independent events in 5-minute buckets give 0.38 with a daily cycle of ±80 %, and 0.17 with weekends at
+    two fifths of weekdays; both have the status ``cycle``. In that case use buckets of one time of day and of
+    weekdays only. ``correlated`` buckets are too short for the bursts: use longer ones. If the status
+    remains, the rate drifts or the flow is near critical: do not use the ratio. Rates are compared over six
+    blocks of a day and over weekends, at 1 % significance each; effects up to 0.05 are ignored.
     """
     if dim not in counts.dims:
         raise ValueError(f"counts has no dim {dim!r}, but {', '.join(map(str, counts.dims))}")
@@ -144,9 +143,9 @@ def _ratio(variance: float, mean: float) -> float:
 
 
 def _follows_clock(level: Floats, known: Bools, clock: _Clock) -> bool:
-    """Tell whether blocks of the day, or weekends, differ by more than chance, by analyses of variance.
+    """Return whether blocks of the day, or weekends, differ significantly, by analyses of variance.
 
-    Their units are whole blocks and whole days, which bursts of minutes leave independent.
+    Their units are whole blocks and whole days, which are independent of bursts of minutes.
     """
     day = clock.day[known] - np.min(clock.day[known])
     days = int(np.max(day)) + 1
@@ -163,7 +162,7 @@ def _follows_clock(level: Floats, known: Bools, clock: _Clock) -> bool:
 
 
 def _differ(groups: Any, lost: int = 0) -> bool:
-    """Tell whether groups have different means, by an F test; `lost` degrees went into other means."""
+    """Return whether groups have different means, by an F test minus `lost` degrees of freedom."""
     groups = [group for group in groups if len(group)]
     size = sum(len(group) for group in groups)
     free = size - len(groups) - lost
@@ -177,7 +176,7 @@ def _differ(groups: Any, lost: int = 0) -> bool:
 
 
 def _correlated(residuals: Floats, known: Bools, mean: float) -> BranchingStatus:
-    """Tell whether neighbouring buckets go together by so much that longer ones would give another figure."""
+    """Return whether adjacent buckets are so correlated that longer ones would give another ratio."""
     level = np.where(known, residuals, 0.0)
     n = int(known.sum())
     power = float(level @ level)
@@ -228,7 +227,7 @@ def bucket(
     by
         Further dims, such as ``("symbol", "exchange")``.
     start, end
-        The window; by default that of the events. Give it where a quiet hour at an end counts.
+        The window; by default that of the events. Pass it to include quiet hours at the ends.
     coverage
         Intervals that were observed, columns ``start`` and ``end`` (UTC). Without it every bucket counts
         as observed.
@@ -237,14 +236,14 @@ def bucket(
     -------
     Dataset, dims `by` and ``time``
         ``long_usd``, ``short_usd`` [USD], ``count``, ``imbalance``, and ``coverage(time)``, the observed
-        share of each bucket. A bucket that was observed without an order is 0 with NaN imbalance; one that
-        was not observed at all is NaN throughout.
+        share of each bucket. An observed bucket without orders is 0 with NaN imbalance; a bucket that was not
+        observed is NaN.
 
     Raises
     ------
     ValueError
-        Columns are absent, an order occurs twice, a side is neither ``long`` nor ``short``, or times have no
-        zone.
+        Columns are missing, an order is duplicated, a side is neither ``long`` nor ``short``, or times have
+        no zone.
     """
     by = check_orders(events, by)
     width = times.length(freq, "freq")
@@ -292,12 +291,12 @@ def _summed(at: tuple[Array, ...], values: Array, shape: tuple[int, ...]) -> Arr
 
 
 def _observed_shares(labels: pd.DatetimeIndex, width: pd.Timedelta, coverage: pd.DataFrame | None) -> Array:
-    """Return the share of each bucket that lies in the union of the observed intervals."""
+    """Return the share of each bucket that is in the union of the observed intervals."""
     if coverage is None:
         return np.ones(len(labels))
     require_columns(coverage, "coverage", others=("start", "end"))
     shares = np.zeros(len(labels))
-    covered_to = labels[0]  # intervals may overlap: each counts only from the end of those before it
+    covered_to = labels[0]  # intervals may overlap: each counts only from the end of the earlier ones
     for interval in coverage.sort_values("start").itertuples():
         start = max(interval.start, covered_to)
         overlap = np.minimum(labels + width, interval.end) - np.maximum(labels, start)
@@ -318,7 +317,7 @@ def observed(*frames: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``start`` and ``end`` (UTC) of each interval, in order; empty ones are left out.
+        ``start`` and ``end`` (UTC) of each interval, in order; empty ones are omitted.
 
     Raises
     ------
@@ -329,7 +328,7 @@ def observed(*frames: pd.DataFrame) -> pd.DataFrame:
     for frame in frames:
         coverage = provenance(frame).get("coverage")
         if coverage is None:
-            raise ValueError("a frame has no coverage: only those of dd.liquidations.poll have")
+            raise ValueError("a frame has no coverage: pass frames of dd.liquidations.poll")
         intervals += coverage["observed"]
     table = pd.DataFrame(intervals, columns=["start", "end"]).apply(pd.to_datetime, utc=True)
     return table[table["end"] > table["start"]].sort_values("start").reset_index(drop=True)
@@ -371,7 +370,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     events
         Table ``liquidations_events``, or a frame with ``time``, ``side`` and ``value_usd``.
     gap
-        Longest wait [time] inside a cluster, inclusive: one that is longer starts a new cluster.
+        Maximum pause [time] inside a cluster, inclusive: a longer one starts a new cluster.
     by
         Columns within which clusters are formed, such as ``("symbol",)``.
 
@@ -386,8 +385,8 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     Raises
     ------
     ValueError
-        Columns are absent, an order occurs twice, a side is neither ``long`` nor ``short``, or times have no
-        zone.
+        Columns are missing, an order is duplicated, a side is neither ``long`` nor ``short``, or times have
+        no zone.
 
     Examples
     --------
@@ -432,22 +431,22 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
 
 
 def _distinct(events: pd.DataFrame, column: str, cluster: Indices) -> Any:
-    """Count the different values of a column in each cluster; NaN where there is no such column."""
+    """Count the distinct values of a column in each cluster; NaN without such a column."""
     if column not in events:
         return np.nan
     codes, names = pd.factorize(np.asarray(events[column], dtype=object))
     named = codes >= 0  # −1 is a missing value
-    # Sorted by hand: the hash table of np.unique takes ten times as long.
+    # Sorted explicitly: the hash table of np.unique takes ten times as long.
     pairs = np.sort(cluster[named] * len(names) + codes[named])
     first = np.append(True, np.diff(pairs) != 0)[: pairs.size]
     return np.bincount(pairs[first] // max(len(names), 1), minlength=cluster[-1] + 1)
 
 
 def _next_10s(stamps: Array, value: Array, first: Indices, cluster: Indices) -> Array:
-    """Sum the value of each event and those within 10 seconds after it in its cluster.
+    """Return the value of each event plus those within 10 seconds after it in its cluster.
 
-    Times ascend within a cluster only, and one binary search over all of them needs a single ascending scale:
-    every cluster is shifted to 20 seconds after the end of the one before it, so that no window of 10 seconds
+    Times ascend within a cluster only, but one binary search over all of them needs a single ascending scale:
+    every cluster is shifted to 20 seconds after the end of the previous one, so that no window of 10 seconds
     reaches into the next. The sums are differences of one running total, exact to about 1e-16 of the total.
     """
     last = np.append(first[1:], stamps.size) - 1

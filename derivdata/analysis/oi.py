@@ -1,7 +1,7 @@
-"""Distribution of open interest over venues: shares, concentration, trends, and moves between two instants.
+"""Distribution of open interest over venues: shares, concentration, trends, and migration between two times.
 
-Open interest must be in USD or in coins throughout; it is never added across units. Shares are taken over
-a balanced set of venues, so that a venue that appears or fails does not look like migration.
+Open interest must be in USD or in coins throughout; it is never added across units. Shares are over a
+balanced set of venues, so that a venue that appears or fails does not look like migration.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def in_coins(oi: Panel, price: Panel) -> xr.DataArray:
     Returns
     -------
     DataArray
-        ``oi_coin`` [coin] in the dims and at the labels of `oi`. NaN where the venue has no price at the same
-        instant: another venue's, or an older one, would look like a change of positions. A symbol that
-        is 1000 coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
+        ``oi_coin`` [coin] in the dims and at the labels of `oi`. NaN if the venue has no price at the same
+        time: another venue's price, or an older one, would look like a change of positions. A symbol of 1000
+        coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
 
     Raises
     ------
@@ -208,21 +208,21 @@ def market_share(
     tolerance
         How long a venue's last figure replaces a missing one.
     venues
-        The set itself. A set found from the window looks ahead (it knows who stays): give one that was
-        known beforehand wherever the shares decide something in the past.
+        The set itself. A set derived from the window looks ahead (it depends on which venues remain): pass
+        one that was known beforehand if the shares are used for decisions in the past.
 
     Returns
     -------
     DataArray
         Fractions that add to 1 over ``exchange``, in the dims of `oi`. NaN for venues outside the set, and
-        for all venues at an instant at which one of the set has no figure. ``attrs["dropped"]`` names the
+        for all venues at a time at which a venue of the set has no value. ``attrs["dropped"]`` lists the
         excluded venues, separated by spaces (in memory only).
 
     Raises
     ------
     ValueError
-        Dims are missing, the unit is unstated or neither USD nor coin, times do not ascend without repeats, a
-        venue of `venues` is not in the panel, or open interest is negative (of a lazy panel, when computed).
+        Dims are missing, the unit is missing or neither USD nor coin, times do not ascend strictly, a venue
+        of `venues` is not in the panel, or open interest is negative (for a lazy panel, when computed).
 
     Examples
     --------
@@ -267,13 +267,13 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     Parameters
     ----------
     share
-        Fractions that add to 1 over `dim`; NaN is no participant.
+        Fractions that add to 1 over `dim`; NaN is not a participant.
 
     Returns
     -------
     Dataset
         ``hhi`` (0 to 1), ``hhi_10000`` (as regulators print it), ``effective_n`` = 1/hhi, ``normalised`` =
-        (hhi − 1/n)/(1 − 1/n) and ``n``. NaN where no share is given; ``normalised`` also where n is 1.
+        (hhi − 1/n)/(1 − 1/n) and ``n``. NaN without shares; ``normalised`` also if n is 1.
 
     Raises
     ------
@@ -295,7 +295,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
 def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
     """Divide open interest by 24-hour volume, both in USD: the days of trading that it equals.
 
-    NaN where the volume is missing or not positive. Refuses units that differ.
+    NaN if the volume is missing or not positive. Raises for different units.
     """
     oi = require(oi, name="oi")
     volume_24h = require(volume_24h, name="volume_24h")
@@ -331,7 +331,7 @@ def by_kind(oi: Panel) -> xr.DataArray:
 def _balanced(
     oi: Array, *, stamps: Array, cover: float, oldest: int, chosen: Array | None
 ) -> tuple[Array, Array]:
-    """Shares, and which venues have figures but no share."""
+    """Return shares, and a mask of venues with values but no share."""
     share = np.empty(oi.shape)
     gone = np.empty(oi.shape[:-1], dtype=np.bool_)
     for place in np.ndindex(oi.shape[:-2]):
@@ -357,7 +357,7 @@ def _balanced(
 
 
 def _fractions(values: Array, out: Array) -> Array:
-    """Parts of the total over the first axis, and that total; block by block, so that each stays in cache."""
+    """Return fractions of the total over the first axis, and the total; in blocks that fit into the cache."""
     totals = np.empty(values.shape[-1])
     for start in range(0, values.shape[-1], _BLOCK):
         block = values[:, start : start + _BLOCK]
@@ -369,7 +369,7 @@ def _fractions(values: Array, out: Array) -> Array:
 
 
 def _concentration(share: Array) -> tuple[Array, ...]:
-    """Figures over the last axis, block by block so that each stays in cache."""
+    """Return the measures over the last axis, in blocks that fit into the cache."""
     rows = np.atleast_2d(share)
     figures = [np.empty(rows.shape[:-1]) for _ in _FIGURES]
     for place in np.ndindex(rows.shape[:-2]):
@@ -383,7 +383,7 @@ def _concentration(share: Array) -> tuple[Array, ...]:
 def _figures(block: Array) -> tuple[Any, ...]:
     squares = _squares(block)
     count = np.full(block.shape[1], float(len(block)))
-    if np.isnan(squares).any() or not len(block):  # no venue at all: nothing is known, as where all are NaN
+    if np.isnan(squares).any() or not len(block):  # without any venue nothing is known, as if all are NaN
         there = ~np.isnan(block)
         some = there.any(axis=0)
         squares = np.where(some, _squares(np.where(there, block, 0.0)), np.nan)
@@ -396,7 +396,7 @@ def _figures(block: Array) -> tuple[Any, ...]:
 
 
 def _squares(block: Array) -> Array:
-    """Sum of squares over the first axis, added in its order however the block lies in memory."""
+    """Return the sum of squares over the first axis, in its order for any memory layout."""
     if (block < 0.0).any():
         raise ValueError("share is negative somewhere: a share is from 0 to 1")
     total = np.zeros(block.shape[1])
@@ -462,8 +462,8 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
 
     Notes
     -----
-    Sen (1968), JASA 63:1379. The interval's order statistics follow Kendall's S with ties corrected. What it
-    covers under persistence, cycles and noise is measured in docs/market-structure.md.
+    Sen (1968), JASA 63:1379. The interval's order statistics follow Kendall's S with ties corrected. Its
+    coverage under persistence, cycles and noise is measured in docs/market-structure.md.
     """
     require_share(share, "time")
     require_level(level)
@@ -499,7 +499,7 @@ def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tu
     y = y[finite]
     n = y.size
     slopes = np.sort(_pair_slopes(x, y)) if n >= _LEAST else np.empty(0)
-    if not slopes.size:  # too few, or all at one instant
+    if not slopes.size:  # too few, or all at one time
         return *[np.nan] * 4, float(n), np.nan, int(TrendStatus.TOO_FEW)
     slope = float(np.median(slopes))
     phi, inflation = _persistence(y, y - slope * x, x, slots) if inflate else (0.0, 1.0)
@@ -545,7 +545,7 @@ def _persistence(y: Array, residuals: Array, days: Array, slots: int) -> tuple[f
 
 
 def _autocorrelations(centred: Array) -> Array:
-    """Return those of lags 1 to 7, 0 of a series that does not move or is too short."""
+    """Return autocorrelations of lags 1 to 7, 0 for a constant or too short series."""
     power = float(centred @ centred)
     lags = range(1, _RATIOS + 2)
     if power == 0.0 or centred.size < 5:

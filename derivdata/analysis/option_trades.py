@@ -1,7 +1,7 @@
-"""What was traded in options: who bought what, and the chain that trades tell.
+"""Traded options: taker flow, and the chain implied by trades.
 
-``trades`` is the table ``options_trades``. Blocks are negotiated, so that their side is that of one party,
-and a leg of a package is priced with the others: neither counts as flow or as a volatility.
+``trades`` is the table ``options_trades``. The side of a negotiated block is that of one party, and a leg of
+a package is priced with the others: neither counts as flow or as a volatility.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def flow(
     Returns
     -------
     Dataset, dims `by`, before them ``symbol``, ``exchange`` and ``time`` as far as they differ
-        ``bought`` and ``sold`` [coin] in the book, ``net``, the first less the second; ``premium_usd`` [USD],
-        what takers paid less what they got, NaN where a trade has no price or index; ``block`` [coin], blocks
-        and legs of packages, in no other figure; ``trade_count``. NaN where nothing was traded at all.
+        ``bought`` and ``sold`` [coin] in the book, ``net``, the first minus the second; ``premium_usd``
+        [USD], paid minus received by takers, NaN if a trade has no price or index; ``block`` [coin], blocks
+        and legs of packages, in no other column; ``trade_count``. NaN without trades.
 
     Raises
     ------
@@ -99,14 +99,14 @@ def flow(
 def chain(
     trades: pd.DataFrame, *, at: times.Instant | None = None, window: str | pd.Timedelta = "6h"
 ) -> pd.DataFrame:
-    """Return the chain that trades of the last hours tell, as quotes of a surface.
+    """Return the chain implied by trades of the last hours, as quotes of a surface.
 
     Parameters
     ----------
     trades
         See the module; ``iv`` is needed.
     at
-        Instant of the chain; None is that of the last trade.
+        Time of the chain; None is the time of the last trade.
     window
         How far back trades count.
 
@@ -124,12 +124,12 @@ def chain(
 
     Notes
     -----
-    The forward over the index is that of the venue where it states one, else the median over an expiry of
-    what price and volatility of each trade imply. For an option paid in coin ``price = B(1, m, T, iv)`` in
-    ``m = K/F``, for one paid in USD or a dollar token ``price = B(F, K, T, iv)`` in F, solved where the slope
-    is above 0.2. Coin and USDC options of an expiry have their own median. Expiries without either are left
-    out. The smile moves with the price within the window: volatilities count at the moneyness of their strike
-    now.
+    The forward over the index comes from the venue if it publishes one, else from the median over an expiry
+    of the values implied by price and volatility of each trade. For an option paid in coin ``price = B(1, m,
+    T, iv)`` in ``m = K/F``, for one paid in USD or a dollar token ``price = B(F, K, T, iv)`` in F, solved
+    where the slope is above 0.2. Coin and USDC options of an expiry have separate medians. Expiries without
+    either are omitted. The smile moves with the price within the window: volatilities are placed at the
+    current moneyness of their strike.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def _rows(trades: pd.DataFrame) -> pd.DataFrame:
 
 
 def _forwards(rows: pd.DataFrame) -> pd.Series:
-    """Return the forward of each trade: the venue's, or what price and volatility imply, or NaN.
+    """Return the forward of each trade: the venue's, or implied by price and volatility, or NaN.
 
     Prices are in coin, ``B(F, K)/F``, or in USD, ``B(F, K)``.
     """

@@ -2,10 +2,10 @@
 
 A panel is an `xarray.DataArray` with some of the dims ``(symbol, exchange, time)`` in any order, times in
 naive UTC, and its unit in ``attrs["units"]`` or in its name (``rate_bps_8h``, ``oi_usd``). A funding panel
-also says its ``kind``: ``"sampled"`` (a rate that holds until the next sample) or ``"settled"`` (payments).
-`derivdata.panel` makes all of it from a table; where a function takes a panel it takes such a table too, and
-`require` turns it into the panel of its value column. Settlements carry the hours that each of them pays for
-in the coordinate ``interval_hours``.
+also has a ``kind``: ``"sampled"`` (a rate that is valid until the next sample) or ``"settled"`` (payments).
+`derivdata.panel` creates it from a table; functions that take a panel also accept such a table, and `require`
+converts it to the panel of its value column. Settlements have the hours that each of them covers in the
+coordinate ``interval_hours``.
 
 Misuse raises here, before anything is computed. A dask-backed panel stays lazy: only its labels are read.
 """
@@ -34,13 +34,13 @@ _MOST_DRAWS = 100_000
 
 
 def require_numbers(data: Any, argument: str) -> None:
-    """Refuse an array that does not hold whole numbers or floats; its values are not read."""
+    """Raise unless an array has integers or floats; its values are not read."""
     if data.dtype.kind not in "iuf":
         raise TypeError(f"{argument} must hold numbers, not {data.dtype}")
 
 
 def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
-    """Refuse data whose ``time`` is not a dim with a coordinate of instants."""
+    """Raise for data whose ``time`` is not a dim with a coordinate of times."""
     dtype = data["time"].dtype if "time" in data.coords and "time" in data.dims else "none at all"
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return
@@ -48,7 +48,7 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
 
 
 def require_draws(resamples: int, *, least: int = 1) -> None:
-    """Refuse a number of simulated series that cannot be."""
+    """Raise for an invalid number of simulated series."""
     if not least <= resamples <= _MOST_DRAWS:
         raise ValueError(
             f"{resamples=}: {least} at least and {_MOST_DRAWS:,} at most, for the ends of an interval"
@@ -63,7 +63,7 @@ def seed_of(rng: int | np.random.Generator | None) -> int:
 
 
 def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: str) -> None:
-    """Refuse names of columns that a frame does not have."""
+    """Raise for names of columns that a frame does not have."""
     for name in names:
         if name not in frame.columns:
             near = did_you_mean(name, frame.columns)
@@ -71,7 +71,7 @@ def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: 
 
 
 def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence[str]) -> None:
-    """Refuse data that does not have each of these labels once along a dim."""
+    """Raise unless data has each of these labels once along a dim."""
     present = data[dim].to_numpy().tolist()
     for label in labels:
         if present.count(label) != 1:
@@ -81,7 +81,7 @@ def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence
 
 
 def require_same(parts: Mapping[str, xr.DataArray], data: xr.DataArray, of: str) -> None:
-    """Refuse arrays that hold no numbers, or have other labels or lengths than the data along a dim."""
+    """Raise for non-numeric arrays, or arrays with other labels or lengths than the data along a dim."""
     for name, part in parts.items():
         require_numbers(part, name)
         try:
@@ -93,7 +93,7 @@ def require_same(parts: Mapping[str, xr.DataArray], data: xr.DataArray, of: str)
 def require_variables(
     data: xr.Dataset, argument: str, numbers: Sequence[str], *, dims: Sequence[str] = ()
 ) -> None:
-    """Refuse a Dataset that lacks a variable or a dim, or holds something else where numbers belong."""
+    """Raise for a Dataset that lacks a variable or a dim, or has non-numeric values."""
     for name in dims:
         if name not in data.dims:
             raise ValueError(f"{argument} has no dim {name!r}; its dims are {tuple(map(str, data.dims))}")
@@ -105,7 +105,7 @@ def require_variables(
 
 
 def with_symbol(data: Any) -> Any:
-    """Return data with a dim ``symbol``, of the one that its coordinate names, or of one without a name."""
+    """Return data with a dim ``symbol``, from its coordinate, or with an empty name."""
     if "symbol" in data.dims:
         return data
     name = str(data["symbol"].item()) if "symbol" in data.coords else ""
@@ -113,7 +113,7 @@ def with_symbol(data: Any) -> Any:
 
 
 def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -> None:
-    """Refuse what is neither a number nor a DataArray over dims of `data`."""
+    """Raise unless a value is a number or a DataArray over dims of `data`."""
     if isinstance(value, xr.DataArray):
         strange = [str(dim) for dim in value.dims if dim not in data.dims]
         if strange:
@@ -123,9 +123,9 @@ def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -
 
 
 def require_together(**values: Any) -> None:
-    """Refuse bare arrays that do not fit each other or the labelled ones.
+    """Raise for bare arrays that do not match each other or the labelled ones.
 
-    How labelled ones fit each other is left to xarray, and to pandas for its own.
+    Alignment of labelled ones is left to xarray and pandas.
     """
     sizes = _sizes(values.values())
     shape = tuple(sizes.values())
@@ -154,7 +154,7 @@ def together(**values: Any) -> list[Any]:
 def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> list[Any]:
     """Match arguments to an array, apart from its core dims: a bare array gets the last of the others.
 
-    A DataArray may have dims that the data does not have where `new` says so.
+    A DataArray may have dims that the data lacks if `new` is set.
     """
     sizes = {dim: size for dim, size in data.sizes.items() if dim not in core}
     shape = tuple(sizes.values())
@@ -191,7 +191,7 @@ def _is_bare(value: Any) -> bool:
 
 
 def _sizes(values: Iterable[Any]) -> dict[Hashable, int]:
-    """Return the sizes of all the dims that labelled arrays have, in the order in which they come."""
+    """Return the sizes of all dims of labelled arrays, in order of appearance."""
     sizes: dict[Hashable, int] = {}
     for value in values:
         if isinstance(value, xr.DataArray | xr.Dataset):
@@ -207,7 +207,7 @@ def _named(value: Any, sizes: Mapping[Hashable, int]) -> xr.DataArray:
 
 
 Panel: TypeAlias = xr.DataArray | pd.DataFrame
-"""A panel, or a table that `derivdata.panel` makes one of."""
+"""A panel, or a table that `derivdata.panel` converts to one."""
 KINDS = ("sampled", "settled")
 QUANTITY_UNITS = (USD_UNIT, "coin", "coins")
 """Units of open interest and volume; amounts in different ones are never added."""
@@ -222,7 +222,7 @@ _SUFFIXES = {
 
 
 def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
-    """Return the unit of a panel, from ``attrs["units"]`` or its name; None where neither says it."""
+    """Return the unit of a panel, from ``attrs["units"]`` or its name; None without one."""
     stated = panel.attrs.get("units")
     name = "" if panel.name is None else str(panel.name)
     named = next((unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)), None)
@@ -234,7 +234,7 @@ def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
 
 
 def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> xr.DataArray:
-    """Return a panel of numbers with these dims and this unit: the panel given, or that of a table."""
+    """Return a numeric panel with these dims and this unit: the given panel, or that of a table."""
     try:
         found = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
     except ValueError as fault:
@@ -291,7 +291,7 @@ def require_share(share: Any, *dims: str) -> xr.DataArray:
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
-    """Refuse amounts below 0; of a lazy array nothing is read."""
+    """Raise for negative amounts; lazy arrays are not read."""
     if data.chunks is None and bool((data < 0.0).any()):
         raise ValueError(f"{name} is negative somewhere: an amount is 0 or more, see dd.quality")
 
@@ -306,7 +306,7 @@ def require_rate(panel: Any, *dims: str, name: str = "panel") -> xr.DataArray:
 
 
 def require_level(level: float) -> None:
-    """Refuse a probability of an interval that is not between 0 and 1."""
+    """Raise for a probability of an interval that is not between 0 and 1."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level} is a probability: 0.9")
 
@@ -323,7 +323,7 @@ def kind_of(panel: xr.DataArray) -> str:
 
 
 def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
-    """Refuse venues that a panel does not have, or has twice."""
+    """Raise for unknown or duplicate venues of a panel."""
     listed = panel["exchange"].to_numpy().tolist()
     for argument, given in venues.items():
         for venue in [given] if isinstance(given, str) else given:
@@ -338,7 +338,7 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
 
 
 def labels_of(panel: xr.DataArray, dim: str) -> NDArray[np.str_]:
-    """Return the labels along a dim as text, also where pandas or xarray made them of a type of their own."""
+    """Return the labels along a dim as text, also for extension dtypes of pandas or xarray."""
     return np.array([str(label) for label in panel[dim].to_numpy().tolist()], dtype=str)
 
 
@@ -355,7 +355,7 @@ def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
 
 
 def hours_at(times: Any, origin: np.datetime64) -> Floats:
-    """Return the hours of instants since `origin`; NaN where missing."""
+    """Return the hours of times since `origin`; NaN if missing."""
     since = np.asarray(times) - origin
     return np.asarray(since / np.timedelta64(3_600_000_000, "us"), dtype=np.float64)
 
@@ -371,12 +371,12 @@ def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None
 def usual_step(since: Floats) -> float:
     """Return the usual hours between rows, the median gap."""
     if since.size < 2:
-        raise ValueError("the panel's one row does not state how long it is valid: pass step")
+        raise ValueError("the panel has one row and no validity: pass step")
     return float(np.median(np.diff(since)))
 
 
 def interval_of(panel: xr.DataArray) -> xr.DataArray:
-    """Return the hours that each settlement of a panel pays for, over the panel's dims."""
+    """Return the hours covered by each settlement of a panel, over the panel's dims."""
     if "interval_hours" not in panel.coords:
         raise ValueError(
             "settlements pay for their interval, and this panel lacks it: dd.panel(settlements) has it, "
@@ -477,11 +477,11 @@ def figures_of(
     Parameters
     ----------
     units
-        Unit of each figure by its name; a dtype in place of it for what is no number of float64, and the
+        Unit of each result by its name; a dtype instead for results other than float64, and the
         `enum.IntFlag` of a status.
     over, into
-        Dims that the kernel takes, as far as a panel has them (each is put into one chunk), and those that it
-        returns, new ones with their length.
+        Input core dims, as far as a panel has them (each is put into one chunk), and output core dims, new
+        ones with their length.
     vectorize
         Whether the kernel takes one series at a time.
     **options
@@ -515,8 +515,8 @@ def figures_of(
 def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) -> xr.Dataset:
     """`work(panel)`, lazily chunk by chunk where the panel is lazy.
 
-    `work` must be good for any chunk by itself. It sees a chunk as it lies in memory, where `apply_ufunc`
-    would copy it with the core dim innermost.
+    `work` must be correct for any chunk by itself. It receives a chunk in its memory layout, where
+    `apply_ufunc` would copy it with the core dim innermost.
     """
     template = work(panel)
     return xr.map_blocks(work, panel, template=template) if template.chunks else template
@@ -528,16 +528,16 @@ def row_by_row(block: NDArray[Any]) -> NDArray[Any]:
 
 
 def last_valid(valid: Bools) -> Indices:
-    """Return the index of the last valid row at or before each row of the last axis, −1 where there is none.
+    """Return the index of the last valid row at or before each row of the last axis, −1 without one.
 
-    The caller decides how old that row may be: only rows before it are ever looked at.
+    The caller limits the age of that row: only earlier rows are considered.
     """
     rows = np.where(valid, np.arange(valid.shape[-1]), -1)
     return np.maximum.accumulate(rows, axis=-1)
 
 
 def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
-    """Return quantiles (linear) along the last axis, NaN left out; NaN where there is nothing else."""
+    """Return quantiles (linear) along the last axis, ignoring NaN; NaN without values."""
     if not values.shape[-1]:
         return [np.full(values.shape[:-1], np.nan)] * len(shares)
     ordered = np.sort(values, axis=-1)  # NaN comes last

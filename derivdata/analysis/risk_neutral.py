@@ -1,9 +1,9 @@
-"""What a surface says of the price at expiry: density, distribution, quantiles and moments of ``ln(S/F)``.
+"""Risk-neutral density, distribution, quantiles and moments of ``ln(S/F)`` from a surface.
 
-The distribution is the risk-neutral one, which prices options: not a forecast. It is taken from the fitted
-curve by derivatives in closed form (Breeden and Litzenberger 1978), wings included, at any time to expiry.
-Results say whether it is a distribution: ``mass`` is what the density sums to, ``martingale`` its mean of
-``S/F``; both are 1 of a surface without arbitrage.
+The distribution is risk-neutral, not a forecast. It follows from the fitted curve by derivatives in closed
+form (Breeden and Litzenberger 1978), wings included, at any time to expiry. Results show whether it is a
+distribution: ``mass`` is the integral of the density, ``martingale`` its mean of ``S/F``; both are 1 for a
+surface without arbitrage.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TOLERANCE = 1e-6
 _NEGATIVE = -1e-10
 _STEPS = 12
 _USELESS = 1e-3
-_TINIEST, _CERTAIN = 5e-324, 9.0  # least float, and a normal quantile above that of the greatest below 1
+_TINIEST, _CERTAIN = 5e-324, 9.0  # smallest float, and a normal quantile above that of the largest below 1
 
 
 @typed
@@ -80,17 +80,17 @@ def density(
         Times to expiry [years] as in `derivdata.analysis.surface.iv`; None: the surface's own
         expiries.
     extrapolate, clock
-        As in `derivdata.analysis.surface.iv`; for times that are given.
+        As in `derivdata.analysis.surface.iv`; only with explicit times.
 
     Returns
     -------
     Dataset over the surface's dims (without ``expiry`` if times are given), those of the times and of k
         ``density`` [per unit of log-moneyness; over K it is that per USD], and ``distribution``, the
-        probability [1] that the price ends at or below k. Without the dims of k: ``mass``, the sum of the
-        density over the whole line, and ``martingale``, its mean of ``S/F`` [1]. ``status``:
-        ``NOT_MARTINGALE`` where one of the two is off 1 by over 1e-6, ``BUTTERFLY`` where the density is
-        negative somewhere, and what the slices say. k outside the quotes counts on the fitted wings. NaN
-        without a fit.
+        probability [1] that the price ends at or below k. Without the dims of k: ``mass``, the integral of
+        the density over the whole line, and ``martingale``, its mean of ``S/F`` [1]. ``status``:
+        ``NOT_MARTINGALE`` if one of the two is off 1 by over 1e-6, ``BUTTERFLY`` if the density is negative
+        somewhere, and the status of the slices. k outside the quotes uses the fitted wings. NaN without a
+        fit.
 
     Raises
     ------
@@ -175,10 +175,10 @@ def moments(
     -------
     Dataset over the dims of `density` without those of k
         ``mean``, ``standard_deviation`` (of the return to expiry, not per √year), ``skewness`` and
-        ``excess_kurtosis`` [1]; ``quoted_share``, the part of the mean of ``ln(S/F)⁴`` that lies between the
-        lowest and the highest quote [1]: the rest is that of fitted wings, and so is most of the kurtosis
-        where it is small; ``mass``, ``martingale`` and ``status`` as in `density`. Moments are NaN where
-        `mass` or `martingale` is off 1 by over 1e-3: no part of a distribution has moments.
+        ``excess_kurtosis`` [1]; ``quoted_share``, the part of the mean of ``ln(S/F)⁴`` between the lowest and
+        the highest quote [1]: the rest comes from fitted wings, and so does most of the kurtosis if it is
+        small; ``mass``, ``martingale`` and ``status`` as in `density`. Moments are NaN if `mass` or
+        `martingale` is off 1 by over 1e-3, because a part of a distribution has no moments.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def _cut(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> 
 
 
 def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None) -> xr.Dataset:
-    """Sum up every density, of a bounded number of slices at a time."""
+    """Summarise every density, for a bounded number of slices at a time."""
 
     def sums(part: xr.Dataset) -> xr.Dataset:
         return _summed(_cut(part, t, extrapolate, clock))
@@ -227,7 +227,7 @@ def _summary(surface: xr.Dataset, t: Any, extrapolate: Any, clock: Clock | None)
 
 
 def _places(*parts: Floats) -> Floats:
-    """Find where the distribution of a cut has the probability that comes last."""
+    """Find the quantiles of the last dim of probabilities on a cut."""
     *cut, wanted = (np.asarray(part)[..., None] for part in parts)
     grid = np.sqrt(cut_variance(*cut, np.zeros(1))) * SCANNED
     target = ndtri(wanted)
@@ -250,9 +250,9 @@ def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
 
 
 def _summed(cut: Maturity) -> xr.Dataset:
-    """Sum a density up: ``mass``, ``martingale``, means of ``k`` to ``k⁴`` about 0, and its ``status``.
+    """Return ``mass``, ``martingale``, means of ``k`` to ``k⁴`` about 0, and ``status`` of a density.
 
-    ``quoted`` is the part of the mean of ``k⁴`` that lies within the quotes.
+    ``quoted`` is the part of the mean of ``k⁴`` within the quotes.
     """
     scale = cut.total_variance(xr.zeros_like(cut.k_min)) ** 0.5
     slices = (cut.before,) if cut.before is cut.after else (cut.before, cut.after)
@@ -282,7 +282,7 @@ def _summed(cut: Maturity) -> xr.Dataset:
 
 
 def _panels(*places: Floats) -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes and weights on panels between all edges: the scale's, quotes and bends."""
+    """Return Gauss-Legendre nodes and weights on panels between all edges: the scale's, quotes and bends."""
     scale, low, high, *parts = (np.asarray(each)[..., None] for each in np.broadcast_arrays(*places))
     with np.errstate(over="ignore", invalid="ignore"):
         edges = [scale * np.sinh(np.linspace(-_FAR, _FAR, _PANELS + 1))]

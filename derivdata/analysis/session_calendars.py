@@ -19,7 +19,7 @@ _WEEKEND = "1111100"
 
 
 class _Trading(NamedTuple):
-    """A span of trading, and the local day that it belongs to."""
+    """A span of trading, and its local day."""
 
     start: pd.Timestamp
     end: pd.Timestamp
@@ -68,13 +68,13 @@ def exchange_spans(
 
 
 def _usual_close(book: Any, day: pd.Timestamp) -> pd.Timestamp:
-    """Return when a market would close on a day without an early close."""
+    """Return the close of a market on a day without an early close."""
     times = [time for since, time in book.close_times if since is None or since <= day]
     return _local(day, times[-1].strftime("%H:%M"), book.tz)
 
 
 def _local(day: pd.Timestamp, text: str, zone: Any) -> pd.Timestamp:
-    """Return the instant of a local time of day."""
+    """Return the timestamp of a local time of day."""
     hour, _, minute = text.partition(":")
     if not (hour.isdigit() and minute.isdigit() and int(hour) < 24 and int(minute) < 60):
         raise ValueError(f"extended has {text!r}: write local times like '04:00'")
@@ -129,7 +129,7 @@ def _day(at: pd.Timestamp, zone: str) -> pd.Timestamp:
 def _with_closures(
     trading: list[_Trading], weekmask: str, market: str, holidays: set[pd.Timestamp] | None
 ) -> pd.DataFrame:
-    """Return spans of trading with the closures between them; `holidays` are the listed ones, if they are."""
+    """Return spans of trading with the closures between them; `holidays` are the listed ones, if known."""
     ordered = sorted(span for span in trading if span.start < span.end)
     if not ordered:
         raise ValueError(f"{market!r} has no trading in or about the window")
@@ -151,7 +151,7 @@ def _with_closures(
 def _closure(
     before: _Trading, after: _Trading, weekmask: str, market: str, holidays: set[pd.Timestamp] | None
 ) -> str:
-    """Return the session of the time between two spans of trading, from the days between theirs."""
+    """Return the session of the time between two spans of trading, from the days in between."""
     if before.day == after.day:
         return "break"
     skipped = pd.date_range(before.day, after.day)[1:-1]

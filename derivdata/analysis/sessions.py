@@ -1,8 +1,8 @@
 """Perpetuals on stocks and commodities by session of the market of their underlying.
 
-The perpetual trades at all hours and its underlying does not. A calendar cuts time into spans: ``regular``
-and ``extended`` trading, the ``break`` between two halves of a day, and closures: ``overnight`` between two
-consecutive days of trading, ``weekend``, and ``holiday`` where a weekday without trading lies between. A span
+The perpetual trades at all hours, its underlying does not. A calendar cuts time into spans: ``regular`` and
+``extended`` trading, the ``break`` between two halves of a day, and closures: ``overnight`` between two
+consecutive days of trading, ``weekend``, and ``holiday`` if a weekday without trading is in between. A span
 is ``[start, end)``.
 """
 
@@ -62,7 +62,7 @@ def calendar(
     start, end
         The window, ``[start, end)``. Past windows work as well as coming ones.
     hours
-        Table of ``dd.rwa.market_hours`` for markets that exchange_calendars lacks. Tables of several instants
+        Table of ``dd.rwa.market_hours`` for markets that exchange_calendars lacks. Tables of several times
         may be joined with ``pd.concat``; the newest row of a session applies.
     extended
         Local times at which extended trading begins and ends, such as ``("04:00", "20:00")``, which is the
@@ -85,8 +85,8 @@ def calendar(
 
     Notes
     -----
-    Sessions are those of exchange_calendars (4.13): early closes, holidays and changes of daylight saving
-    time. Its ``CMES`` has no break between 16:00 and 17:00 in Chicago.
+    Sessions come from exchange_calendars (4.13): early closes, holidays and changes of daylight saving time.
+    Its ``CMES`` has no break between 16:00 and 17:00 in Chicago.
 
     Examples
     --------
@@ -137,25 +137,24 @@ def by_session(
     Returns
     -------
     Dataset over ``session`` and the other dims of the panels
-        Of `funding`: ``funding_bps`` [bps], what accrued to a long to pay, and ``funding_bps_8h`` [bps/8h],
-        its mean rate. Of `mark` and `index`: ``premium_bps`` [bps], the mean of ``mark / index − 1``, and
-        ``premium_size_bps`` [bps], the mean of its size. Of `mark`: ``volatility`` [1/√year], and
-        ``crossing`` [1], the number of returns that span two sessions and are left out. Of `oi`:
-        ``mean_oi`` in its unit. ``funding_hours``, ``premium_hours``, ``volatility_hours`` and ``oi_hours``
-        [h] are the hours with a value; ``hours`` [h] are those of the calendar. NaN where a session has no
-        value.
+        From `funding`: ``funding_bps`` [bps], the accrued payment of a long, and ``funding_bps_8h`` [bps/8h],
+        its mean rate. From `mark` and `index`: ``premium_bps`` [bps], the mean of ``mark / index − 1``, and
+        ``premium_size_bps`` [bps], the mean of its size. From `mark`: ``volatility`` [1/√year], and
+        ``crossing`` [1], the number of omitted returns that span two sessions. From `oi`: ``mean_oi`` in its
+        unit. ``funding_hours``, ``premium_hours``, ``volatility_hours`` and ``oi_hours`` [h] are the hours
+        with a value; ``hours`` [h] are those of the calendar. NaN for a session without a value.
 
     Raises
     ------
     ValueError, TypeError
-        No panel; a calendar with holes, or one that does not cover a panel; a panel in another unit; settled
-        rates that do not state their interval.
+        No panel; a calendar with gaps, or one that does not cover a panel; a panel in another unit; settled
+        rates without an interval.
 
     Notes
     -----
-    Means are weighted with time. A sampled value holds until the next one, at most for two usual steps. A
-    settled rate accrues evenly over the interval that it pays for, so funding of all sessions adds up to the
-    payments. Volatility is ``√(Σ r² / hours × 8760)`` over log returns r whose two prices lie in one span;
+    Means are weighted by time. A sampled value is valid until the next one, at most for two usual steps. A
+    settled rate accrues evenly over the interval that it covers, so funding of all sessions adds up to the
+    payments. Volatility is ``√(Σ r² / hours × 8760)`` over log returns r whose two prices are in one span;
     with steps of five minutes no return spans two sessions of US stocks.
 
     Examples
@@ -209,12 +208,12 @@ def closures(
     -------
     Dataset over ``closure`` (the regular close) and the other dims of the panels
         With coordinates ``session`` (``overnight``, ``weekend`` or ``holiday``), ``end`` (the next regular
-        open) and ``closed_hours`` [h]. Of `mark`: ``move_bps`` [bps], the perpetual's return over the
-        closure. Of `index`: ``gap_bps`` [bps], the index after the open relative to the close, and with
-        `mark` ``implied_gap_bps`` [bps], the mark at the open relative to the index at the close. Of
-        `funding`: ``funding_bps`` [bps] that a long pays after the close until the open, inclusive. Of
-        `mark` and `funding`: ``carry_bps`` [bps], ``move_bps − funding_bps``, what a long earns. Of `oi`:
-        ``oi_change`` [fraction].
+        open) and ``closed_hours`` [h]. From `mark`: ``move_bps`` [bps], the perpetual's return over the
+        closure. From `index`: ``gap_bps`` [bps], the index after the open relative to the close, and with
+        `mark` ``implied_gap_bps`` [bps], the mark at the open relative to the index at the close. From
+        `funding`: ``funding_bps`` [bps] that a long pays after the close until the open, inclusive. From
+        `mark` and `funding`: ``carry_bps`` [bps], ``move_bps − funding_bps``, the earnings of a long. From
+        `oi`: ``oi_change`` [fraction].
 
     Raises
     ------
@@ -223,9 +222,9 @@ def closures(
 
     Notes
     -----
-    A price at an instant is the last one at or before it, and the index at the open the first one at or
-    after it, each at most two usual steps away; else NaN. ``funding_bps`` is NaN where a payment or a sampled
-    rate is missing. A break between two halves of a day is not a closure.
+    A price at some time is the last one at or before it, and the index at the open the first one at or after
+    it, each at most two usual steps away; else NaN. ``funding_bps`` is NaN if a payment or a sampled rate is
+    missing. A break between two halves of a day is not a closure.
 
     Examples
     --------
@@ -316,7 +315,7 @@ def _closures(bounds: Any, kinds: Any) -> tuple[Any, Any, list[str]]:
 
 
 def _joined(results: list[xr.Dataset]) -> xr.Dataset:
-    """Join figures of several panels, which must have the same symbols and venues."""
+    """Join results of several panels, which must have the same symbols and venues."""
     _require_labels(results)
     return xr.merge(results, join="exact", compat="no_conflicts")
 
@@ -355,13 +354,13 @@ def _over_sessions(
 
 
 def _held(since: Floats) -> Floats:
-    """Return until when each value of a sampled series holds [h]."""
+    """Return the end of validity of each value of a sampled series [h]."""
     step = usual_step(since)
     return np.append(np.minimum(since[1:], since[:-1] + 2.0 * step), since[-1] + step)
 
 
 def _mean(values: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
-    """Return the mean of each series in each session, weighted with hours, and the hours."""
+    """Return the time-weighted mean of each series in each session, and the hours."""
     until = _held(since)
     known = np.isfinite(values)
     spent = np.stack(
@@ -395,7 +394,7 @@ def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.
 
 
 def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
-    """Return the volatility of each session, the returns that span two spans, and the hours of the others."""
+    """Return the volatility of each session, the number of crossing returns, and the hours of the others."""
     known = np.isfinite(marks) & (marks > 0.0)
     before = np.concatenate([np.full((*known.shape[:-1], 1), -1), last_valid(known)[..., :-1]], axis=-1)
     has_return = known & (before >= 0)
@@ -432,7 +431,7 @@ def _sampled(rates: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> 
 def _accrued(
     rates: Floats, interval: Floats, *, since: Floats, edges: Floats, clocks: Floats
 ) -> tuple[Floats, ...]:
-    """Return what payments accrue in each session: each evenly over the hours before it that it pays for."""
+    """Return the accrual of payments in each session: each evenly over the hours that it covers."""
     known = np.isfinite(rates) & (interval > 0.0)
     begins = since - np.where(known, interval, 0.0)
     sums = []
@@ -474,7 +473,7 @@ def _change(
 def _changed(
     values: Floats, *, since: Floats, begins: Floats, ends: Floats | None, factor: float, following: bool
 ) -> Floats:
-    """Return the change between two instants of each closure, or the values at the first ones."""
+    """Return the change between two times of each closure, or the values at the first ones."""
     oldest = 2.0 * usual_step(since)
     first = _at(values, since, begins, oldest)
     if ends is None:
@@ -487,7 +486,7 @@ def _changed(
 
 
 def _at(values: Floats, since: Floats, instants: Floats, oldest: float) -> Floats:
-    """Return the newest value at or before each instant, NaN where it is older than `oldest`."""
+    """Return the newest value at or before each time, NaN if it is older than `oldest`."""
     rows = np.searchsorted(since, instants + _ROUNDING, side="right") - 1
     newest = last_valid(np.isfinite(values))[..., np.maximum(rows, 0)]
     age = instants - since[np.maximum(newest, 0)]
@@ -512,7 +511,7 @@ def _paid(funding: Panel, spans: dict[str, Any]) -> xr.Dataset:
 
 
 def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:
-    """Add up the payments after each close until the open; NaN where one is missing.
+    """Return the sum of payments after each close until the open; NaN if one is missing.
 
     None is missing where the payments cover the time from the close to the last of them, and the next one is
     due after the open, or pays for all the time since the last one: the interval has become longer.
@@ -544,7 +543,7 @@ def _covers(known: Bools, interval: Floats, since: Floats, rows: Indices, last: 
 
 
 def _integrals(rates: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:
-    """Integrate sampled rates over each closure; NaN where some hours have no rate."""
+    """Return the integral of sampled rates over each closure; NaN if some hours have no rate."""
     until = _held(since)
     known = np.isfinite(rates)
     results = []

@@ -1,14 +1,15 @@
 """Rules for series of settlements, and whether the prices of venues are those of one coin.
 
 A venue pays on the hour and stamps the payment a little earlier or later: binance by 1 to 12 ms, dydx by up
-to 550 ms. A stamp at most a minute from a whole hour counts as that hour in every function that takes
-settlements (`derivdata.tables.payments.payment_time`), so that venues meet at common instants and no
-payment moves into another span. Instants that a caller gives (an entry, an exit, a grid) are used unchanged.
+to 550 ms. A timestamp at most a minute from a whole hour counts as that hour in every function that takes
+settlements (`derivdata.tables.payments.payment_time`), so that venues meet at common times and no payment
+moves into another span. Times passed by the caller (an entry, an exit, a grid) are used unchanged.
 
-Prices of one coin lie within 5 % of each other almost always. They lie further apart in a squeeze, around a
-listing and before one, and between a perpetual and a dated future. Another coin under the same ticker lies
-apart by a factor, throughout. So a series is of another coin if it lies further from the others than a factor
-of `OTHER_COIN` in the median of its timestamps, or by more than a factor of `FAR` at over a tenth of them.
+Prices of one coin are almost always within 5 % of each other. They are further apart in a squeeze, around a
+listing and before one, and between a perpetual and a dated future. Another coin under the same ticker differs
+by a factor throughout. A series is therefore of another coin if it differs from the others by more than a
+factor of `OTHER_COIN` in the median of its timestamps, or by more than a factor of `FAR` at over a tenth of
+them.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ def merge_late_stamps(
 ) -> tuple[xr.DataArray, ...]:
     """Put settlements at their due times; unchanged where all are punctual.
 
-    `companions` lie over the panel's dims and labels, as its intervals do: of each, the value at the rate
-    is taken. Where a series has two settlements of one due time, ``"raise"`` refuses them once
-    rates are read, and ``"nan"`` leaves the second out.
+    `companions` are over the panel's dims and labels, like its intervals: each returns the value at the rate.
+    If a series has two settlements of one due time, ``"raise"`` raises once rates are read, and ``"nan"``
+    omits the second.
     """
     if not panel.sizes["time"]:
         return panel, *companions
@@ -124,7 +125,7 @@ def _with_unknown_intervals(
 def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
     """Put a panel's settlements at their due times; other panels stay as they are.
 
-    Their intervals are left behind: a result of several venues has no interval of its own.
+    Their intervals are dropped: a result of several venues has no single interval.
     """
     panel = panel.drop_vars(["interval_hours", "payment_bps"], errors="ignore")
     if panel.attrs.get("kind") != "settled" or "time" not in panel.dims or "time" not in panel.coords:
@@ -135,7 +136,7 @@ def at_common_stamps(panel: xr.DataArray) -> xr.DataArray:
 def held_settlements(panel: xr.DataArray) -> xr.DataArray:
     """As `at_common_stamps`, each settlement carried until its interval has passed again.
 
-    A panel that does not say its intervals is not carried: what a payment is for is then unknown.
+    A panel without intervals is not carried, because the hours covered by a payment are unknown.
     """
     settled = panel.attrs.get("kind") == "settled" and "time" in panel.dims and "time" in panel.coords
     if "interval_hours" not in panel.coords or not settled:
@@ -151,7 +152,7 @@ def held_settlements(panel: xr.DataArray) -> xr.DataArray:
 
 
 def newest_at(companion: xr.DataArray, rates: xr.DataArray) -> xr.DataArray:
-    """Put a companion of a panel on the instants of its `held_settlements`: its newest value at each."""
+    """Return a companion of a panel on the times of its `held_settlements`: its newest value at each."""
     if "time" not in rates.dims or companion.sizes["time"] == rates.sizes["time"]:
         return companion.assign_coords(time=rates["time"]) if "time" in rates.coords else companion
     return newest_due(companion)
@@ -185,14 +186,14 @@ def _carried(rates: Floats, interval: Floats, *, since: Floats) -> Floats:
 def without_overlap(
     rates: xr.DataArray, interval: xr.DataArray, *, overlap: Literal["raise", "nan"] = "raise"
 ) -> xr.DataArray:
-    """Refuse series whose settlements pay for more hours than have passed, or leave those payments out.
+    """Raise for series whose settlements cover more hours than have passed, or omit those payments.
 
-    Rates are at the due times of their stamps, with the hours that each pays for. The overlap
-    at a settlement is the most by which the intervals of any run of settlements that ends there exceed the
-    time that the run took. A settlement that comes late overlaps with the next one; an overlap below half an
-    interval is taken for that. From there on one is stored twice, or the intervals are too long: ``"raise"``
-    refuses it by name, and ``"nan"`` leaves it out. Those before it stay: they were known when they came, and
-    what is known at an instant does not depend on what comes later.
+    Rates are at the due times of their timestamps, with the hours that each covers. The overlap at a
+    settlement is the maximum excess of intervals over elapsed time for any run of settlements that ends
+    there. A late settlement overlaps with the next one; an overlap below half an interval is treated as late.
+    A larger overlap means that a payment is stored twice, or the intervals are too long: ``"raise"`` names
+    it, and ``"nan"`` omits it. Earlier settlements are unchanged, because they were known when they came, and
+    data known at some time must not depend on later data.
     """
     checked = figures_of(
         _without_overlap,
@@ -210,7 +211,7 @@ def without_overlap(
 
 
 def _numbers(panel: xr.DataArray) -> xr.DataArray:
-    """Return the number of each series of a panel, so that a kernel can tell which one it has."""
+    """Return the number of each series of a panel, so that a kernel can identify it."""
     dims = [dim for dim in panel.dims if dim != "time"]
     shape = tuple(panel.sizes[dim] for dim in dims)
     numbers = xr.DataArray(np.arange(math.prod(shape)).reshape(shape), dims=dims)
@@ -258,7 +259,7 @@ def _without_overlap(
 
 
 def _leave_out(paid: Floats, since: Floats) -> None:
-    """Set the payments of one series that overlap with those before them to 0, in order of time."""
+    """Set overlapping payments of one series to 0, in order of time."""
     last, overlapped = -np.inf, 0.0  # the last payment that stays, and by how much those up to it overlap
     for row in np.flatnonzero(paid).tolist():
         overlap = max(0.0, overlapped + paid[row] - (since[row] - last))
@@ -270,12 +271,12 @@ def _leave_out(paid: Floats, since: Floats) -> None:
 
 
 def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
-    """Tell which settlements (hours that each pays for, 0 for none) overlap, and which row is before each."""
+    """Return a mask of overlapping settlements (hours covered, 0 for none), and the row before each."""
     paid = interval > 0.0
     before = last_valid(paid)
     before = np.concatenate([np.full((*before.shape[:-1], 1), -1), before[..., :-1]], axis=-1)
     gap = np.where(before >= 0, since - since[np.maximum(before, 0)], np.inf)
-    # Running surplus of paid over passed hours; what came before a series' lowest point cannot matter to it.
+    # Running surplus of covered over passed hours; rows before a series' lowest point cannot affect it.
     surplus = np.cumsum(np.where(paid & np.isfinite(gap), interval - gap, 0.0), axis=-1)
     overlap = surplus - np.minimum.accumulate(np.minimum(surplus, 0.0), axis=-1)
     return paid & _is_excess(overlap, interval), before
@@ -300,7 +301,7 @@ def _merged(
     names: list[str],
     strict: bool,
 ) -> Any:
-    """Return one column per instant: the first rate of its stamps, with the companions' values."""
+    """Return one column per time: the first rate of its timestamps, with the companions' values."""
     there = ~np.isnan(rates)
     counted = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if strict and (counted > 1).any():
@@ -322,20 +323,20 @@ def _merged(
 
 
 Apart: TypeAlias = Literal["raise", "keep"]
-"""Whether prices of another coin are refused, or used with a notice."""
+"""Whether prices of another coin raise an error, or are used with a notice."""
 FAR = math.log(2.0)
 _OFTEN = 0.1  # of the timestamps
 _NAMED = 5
 
 
 def price_factors(price: xr.DataArray) -> xr.DataArray:
-    """Return the logarithm of each price over the others of its symbol at that instant.
+    """Return the logarithm of each price over the others of its symbol at that time.
 
-    Against the median of all, or of two venues against the other one. NaN where a venue is alone.
+    Against the median of all, or of two venues against the other one. NaN for a single venue.
     """
     price = whole(price, "exchange").where(price > 0.0)
     count = price.notnull().sum("exchange")
-    # The mean of two lies halfway to the wrong one: it would show the factor too small.
+    # The mean of two is halfway to the wrong one and would give too small a factor.
     others = (price.sum("exchange") - price).where(count == 2, price.median("exchange"))
     factors: xr.DataArray = (price / others).where(count > 1)
     logs: xr.DataArray = xr.apply_ufunc(np.log, factors, dask="allowed")
@@ -345,7 +346,7 @@ def price_factors(price: xr.DataArray) -> xr.DataArray:
 def other_coins(price: xr.DataArray, *, agree: float = PRICES_AGREE) -> xr.DataArray:
     """Return the factor of each price series to its symbol's other venues, NaN where they agree.
 
-    Of two venues that differ, both have one: no price says which of them is the other coin. It is the median
+    If two venues differ, both have one: prices do not show which of them is the other coin. It is the median
     over the timestamps that at least two venues share. `agree` is the logarithm of the largest factor within
     which they agree.
     """
@@ -356,11 +357,11 @@ def other_coins(price: xr.DataArray, *, agree: float = PRICES_AGREE) -> xr.DataA
 
 
 def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.DataArray:
-    """Return prices without those of another coin; of a lazy panel nothing is read or left out.
+    """Return prices without those of another coin; a lazy panel is returned unchanged.
 
-    Prices that lie more than 5 % apart at some timestamps are used, with a `DataNotice`. Those of another
-    coin are refused if every symbol has such a series. If other symbols have none, these series are left out
-    with a notice. ``apart="keep"`` uses them as well, with a notice.
+    Prices that are more than 5 % apart at some timestamps are used, with a `DataNotice`. Series of another
+    coin raise if every symbol has one. If other symbols have none, these series are omitted with a notice.
+    ``apart="keep"`` uses them as well, with a notice.
     """
     if price.chunks is not None or not price.size:
         return price
@@ -392,7 +393,7 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
 
 
 def apart_by_5_percent(price: xr.DataArray) -> xr.DataArray:
-    """Return whether each price lies more than 5 % from the others of its symbol at its timestamp."""
+    """Return whether each price differs by more than 5 % from the others of its symbol at its timestamp."""
     flags: xr.DataArray = abs(price_factors(price)) > PRICES_AGREE
     return flags.rename("apart")
 
@@ -409,7 +410,7 @@ def _is_other_coin(logs: xr.DataArray) -> xr.DataArray:
 
 
 def _listed(logs: xr.DataArray, series: xr.DataArray, *, counted: bool = True) -> str:
-    """Name series with the median factor of their timestamps and how many these are."""
+    """Return names of series with the median factor of their timestamps and the number of timestamps."""
     count = logs.notnull().sum("time") if counted and "time" in logs.dims else None
     factor: xr.DataArray = xr.apply_ufunc(np.exp, logs.median("time") if "time" in logs.dims else logs)
     places = [*zip(*np.nonzero(series.to_numpy()), strict=True)]

@@ -1,8 +1,8 @@
-"""Status bits of figures: the reasons why one is NaN or infinite, and warnings about one that is not.
+"""Status bits of results: reasons for NaN or infinity, and warnings.
 
 Every fit and every inversion returns an ``int32`` variable ``status`` next to its numbers, a sum of these
-bits, 0 where there is nothing to say. `flag_attrs` makes it readable without this library, by the CF
-conventions (section 3.5, flags).
+bits, 0 without remarks. `flag_attrs` makes it readable without this library, by the CF conventions (section
+3.5, flags).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Status(IntFlag):
     BELOW_INTRINSIC = 1 << 3
     """The price is below intrinsic."""
     UPPER_BOUND = 1 << 4
-    """The price is at or above what the option can ever pay."""
+    """The price is at or above the option's maximum payoff."""
     CROSSED = 1 << 5
     """The bid is above the ask."""
     TOO_FEW_STRIKES = 1 << 6
     """Fewer strikes than the method needs."""
     FALLBACK_USED = 1 << 7
-    """A simpler method than the one asked for gave this result."""
+    """A simpler method than the requested one gave this result."""
     NOT_CONVERGED = 1 << 8
     """The search ended without meeting its tolerance."""
     BUTTERFLY = 1 << 9
@@ -48,7 +48,7 @@ class Status(IntFlag):
     FORWARD_SUSPECT = 1 << 12
     """The forward is over 5 % away from the venue's underlying price."""
     DELTA_UNREACHABLE = 1 << 13
-    """No strike has the delta asked for."""
+    """No strike has the requested delta."""
     EXTRAPOLATED = 1 << 14
     """Outside the strikes or expiries of the data."""
     SHORT_EXTRAPOLATION = 1 << 15
@@ -58,13 +58,13 @@ class Status(IntFlag):
     NEAR_EXPIRY = 1 << 17
     """Too close to settlement for a fit, still good for exposure."""
     ONE_SIDED = 1 << 18
-    """There is an ask and no bid."""
+    """There is an ask but no bid."""
     DUPLICATE = 1 << 19
-    """Several quotes were at this place; the one with the largest open interest stayed."""
+    """Several quotes were at this place; the one with the largest open interest was used."""
     OUTLIER = 1 << 20
-    """The implied volatility is far from its neighbours'."""
+    """The implied volatility is far from its neighbours."""
     OFF_AT_THE_MONEY = 1 << 21
-    """The fit lies outside bid and ask at the money."""
+    """The fit is outside bid and ask at the money."""
     FLAT = 1 << 22
     """All smiles are flat within their noise: ρ and ψ are not determined, the volatility is."""
     NOT_MARTINGALE = 1 << 23
@@ -76,10 +76,10 @@ class Status(IntFlag):
     OFF_QUOTES = 1 << 27
     """The fit misses its own quotes in one direction by over a volatility point and 2 % of the volatility.
 
-    Other expiries hold it away from them, or no slice has their shape.
+    Other expiries keep it away from them, or no slice has their shape.
     """
     PRICES_MIXED = 1 << 26
-    """Between two expiries: total variance linear in time would hold a butterfly, so prices are mixed."""
+    """Between two expiries: total variance linear in time would have a butterfly, so prices are mixed."""
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Taker volume: which side crosses the spread, and what that adds up to."""
+"""Taker volume: imbalance of buys and sells, and cumulative volume delta."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def imbalance(buy: Panel, sell: Panel) -> xr.DataArray:
     Raises
     ------
     ValueError, TypeError
-        A panel is none, or its unit is not USD.
+        An argument is not a panel, or its unit is not USD.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def imbalance(buy: Panel, sell: Panel) -> xr.DataArray:
 
 @typed
 def cumulative_delta(buy: Panel, sell: Panel) -> xr.DataArray:
-    """Add up what takers bought less what they sold: the cumulative volume delta.
+    """Return the cumulative sum of taker buys minus sells: the cumulative volume delta.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def cumulative_delta(buy: Panel, sell: Panel) -> xr.DataArray:
     Returns
     -------
     DataArray, dims of the panels
-        ``delta_usd`` [USD] at the end of each step, from the first step on. NaN where a side is missing; the
-        sum goes on after it without that step, so that levels of venues with gaps are not to be compared.
+        ``delta_usd`` [USD] at the end of each step, from the first step on. NaN if a side is missing; the sum
+        continues without that step, so levels of venues with gaps are not comparable.
 
     Raises
     ------

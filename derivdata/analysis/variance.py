@@ -53,11 +53,10 @@ def volatility_index(
     Returns
     -------
     Dataset over the other dims
-        ``index`` [per √year], ``√(w/T)`` of the total variance interpolated linearly in time, or as the clock
-        has it; ``lower`` and ``upper``, the same of the bounds, where there are any; ``near_days`` and
-        ``next_days``, the expiries used, and ``near_share``, the weight of the first. ``status``: all
-        that the two expiries say; ``EXTRAPOLATED`` and NaN where no two expiries with a variance lie
-        around `horizon`.
+        ``index`` [per √year], ``√(w/T)`` of the total variance interpolated linearly in time, or by the
+        clock; ``lower`` and ``upper``, the same for the bounds, if any; ``near_days`` and ``next_days``, the
+        expiries used, and ``near_share``, the weight of the first. ``status``: bits of the two expiries;
+        ``EXTRAPOLATED`` and NaN without two expiries with a variance around `horizon`.
 
     Raises
     ------
@@ -66,8 +65,8 @@ def volatility_index(
 
     Notes
     -----
-    The interpolation is that of the Cboe's index. What goes into the variances differs from index to index
-    (filters, prices, wings), so this is no one's published index unless its inputs are.
+    The interpolation follows the Cboe's index. The inputs of the variances differ between indices (filters,
+    prices, wings), so this equals a published index only with its inputs.
 
     Examples
     --------
@@ -172,27 +171,27 @@ def model_free(
         NaN with ``BUTTERFLY`` where d2 does not fall. The integrals hold wings that no one has quoted: on
         days of stress they are half of the variance of some expiries.
     k_range
-        Log-moneyness that counts as quoted; by default that of the quotes.
+        Range of log-moneyness that counts as quoted; by default that of the quotes.
     floor
-        Share of the forward below which the underlying is taken never to fall; only `upper` needs it.
+        Fraction of the forward below which the underlying is assumed never to fall; only `upper` needs it.
     dim
         Name of the strikes' dimension of quotes.
 
     Returns
     -------
     Dataset over the dims of `source` without `dim`
-        ``total_variance``; ``inside``, the part that options within ``[k_low, k_high]`` price;
-        ``wing_share``, 1 less their ratio; ``vol``, ``√(total_variance/T)`` [per √year]. ``lower`` and
-        ``upper`` bound what an end to the quotes leaves open: nothing beyond them, or the most that prices
-        there can hold (calls no dearer than the last, puts no dearer per strike than the first; in the
-        prices of the quotes, or of the smile at the ends). ``status`` adds ``EXTRAPOLATED`` where
-        `wing_share` is above 0.1, ``TOO_FEW_STRIKES`` where a strip has fewer than three or lies on one
-        side of the forward, and all that the fit's says. NaN where there is no fit. Lazy if `source` is.
+        ``total_variance``; ``inside``, the part priced by options within ``[k_low, k_high]``; ``wing_share``,
+        1 minus their ratio; ``vol``, ``√(total_variance/T)`` [per √year]. ``lower`` and ``upper`` bound the
+        unquoted part: nothing beyond the quotes, or the maximum that prices allow there (calls at most at the
+        last price, puts at most at the first per strike; in the prices of the quotes, or of the smile at the
+        ends). ``status`` adds ``EXTRAPOLATED`` if `wing_share` is above 0.1, ``TOO_FEW_STRIKES`` if a strip
+        has fewer than three or is on one side of the forward, and the bits of the fit. NaN without a fit.
+        Lazy if `source` is.
 
     Raises
     ------
     ValueError
-        Unknown method; `floor` is not between 0 and 1; the source lacks what the method needs.
+        Unknown method; `floor` is not between 0 and 1; the source lacks inputs of the method.
 
     Notes
     -----
@@ -242,7 +241,7 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
 
 
 def _carried(fit: xr.Dataset, k_range: Any, floor: float) -> xr.Dataset:
-    """Return the strip of the quotes that a surface was fitted to; prices beyond are those of its smiles."""
+    """Return the strip of the quotes that a surface was fitted to; prices beyond come from its smiles."""
     if k_range is not None:
         raise ValueError("k_range of a strip needs the quotes: model_free(quotes, method='strip', k_range=…)")
     places = [fit[f"strip_{end}"] for end in ("low", "high")]
@@ -292,7 +291,7 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
 def _nodes(
     width: Floats, low: Floats, high: Floats, vertex: Floats, bend: Floats, *, bends: Floats
 ) -> tuple[Floats, Floats, Bools]:
-    """Return Gauss-Legendre nodes in ``asinh(k/width)`` on panels, weights, and which are quoted.
+    """Return Gauss-Legendre nodes in ``asinh(k/width)`` on panels, weights, and a mask of quoted ones.
 
     Panels also end at the vertex and on both sides of it, at `bends` of the slice's sigma.
     """
@@ -318,7 +317,7 @@ def _nodes(
 def _integrals(
     k: Floats, step: Floats, inside: Bools, w: Floats, slope: Floats, *, fukasawa: bool
 ) -> tuple[Floats, Floats, NDArray[np.int32]]:
-    """Total variance on the whole line, what options inside price of it, ``BUTTERFLY`` where d2 rises."""
+    """Return total variance, the part inside the quotes, and ``BUTTERFLY`` where d2 rises."""
     s = np.sqrt(np.where(w > 0.0, w, np.nan))
     priced = 2.0 * over_strike(k, s) * step
     within = np.where(inside, priced, 0.0).sum(axis=-1)
@@ -350,24 +349,23 @@ def cboe(
     Parameters
     ----------
     bid, ask
-        Quotes [currency of the strikes] with dims ``strike`` and ``side`` (``call``, ``put``) and any
-        others. An option without either is not listed; one whose bid or ask is missing or 0 is listed and
-        has no bid.
+        Quotes [currency of the strikes] with dims ``strike`` and ``side`` (``call``, ``put``) and any others.
+        An option without either is not listed; one whose bid or ask is missing or 0 is listed without a bid.
     year_fraction
         Time to expiry [years].
     interest_rate
         Continuous interest rate [1/year].
     price
-        What an option with a bid counts with; by default the mean of bid and ask.
+        Price of an option with a bid; by default the mean of bid and ask.
 
     Returns
     -------
     Dataset over the other dims
         ``forward``, from the strike whose call and put are closest; ``strike_0``, the largest strike not
         above it; ``total_variance`` ``σ²T`` and ``variance`` ``σ²`` [per year]; over ``strike`` also
-        ``contribution`` ``ΔK/K² Q`` and ``used``; ``status``. NaN with ``TOO_FEW_STRIKES`` without a
-        strike that has both a call and a put, or with fewer than three used; with ``EXPIRED`` where no time
-        is left. Lazy if the quotes are; strikes and sides are put into one chunk.
+        ``contribution`` ``ΔK/K² Q`` and ``used``; ``status``. NaN with ``TOO_FEW_STRIKES`` without a strike
+        that has both a call and a put, or with fewer than three used; with ``EXPIRED`` if no time is left.
+        Lazy if the quotes are; strikes and sides are put into one chunk.
 
     Raises
     ------
@@ -376,9 +374,9 @@ def cboe(
 
     Notes
     -----
-    Cboe Volatility Index methodology: out-of-the-money puts below ``K₀`` and calls above, walking outwards,
-    without those that have no bid, and none after two in a row have none; at ``K₀`` the mean of both. That
-    an option without an ask is left out too is the rule since 2025.
+    Cboe Volatility Index methodology: out-of-the-money puts below ``K₀`` and calls above, from the money
+    outwards, without those that have no bid, and none after two consecutive ones without a bid; at ``K₀`` the
+    mean of both. Since 2025 an option without an ask is omitted too.
     """
     quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
     quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
@@ -445,7 +443,7 @@ def _cboe(
 
 
 def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tuple[Floats, Bools]:
-    """``K + e^(RT)(C − P)`` at the strike where call and put are closest; NaN without one that has both."""
+    """Return ``K + e^(RT)(C − P)`` at the strike where call and put are closest; NaN without one."""
     apart = np.where(both, np.abs(price[..., 0] - price[..., 1]), np.inf)
     at = apart.argmin(axis=-1)[..., None]
     there = np.any(both, axis=-1)
@@ -454,7 +452,7 @@ def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tupl
 
 
 def _spacing(strike: Floats, used: Bools) -> Floats:
-    """Half the distance between the used neighbours, at the ends all of that to the only one; 0 if unused."""
+    """Return half the distance between the used neighbours, or to the only one at the ends; 0 if unused."""
     strike = np.broadcast_to(strike, used.shape)
     below = _shifted(np.maximum.accumulate(np.where(used, strike, -np.inf), axis=-1), 1, -np.inf)
     from_above = np.where(used, strike, np.inf)[..., ::-1]
@@ -466,7 +464,7 @@ def _spacing(strike: Floats, used: Bools) -> Floats:
 
 
 def _walk(listed: Bools, bid: Bools) -> Bools:
-    """Options that a walk along the axis takes: those with a bid, until two listed in a row have none."""
+    """Return a mask of options with a bid, along the axis until two consecutive listed ones have none."""
     order = np.argsort(~listed, axis=-1, kind="stable")
     none = np.take_along_axis(listed & ~bid, order, -1)
     second = none & _shifted(none, 1, False)

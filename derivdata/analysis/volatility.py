@@ -1,9 +1,9 @@
 """Realised volatility from prices: estimators, cones, and implied minus realised.
 
-Volatilities are decimal per √year of 365 days, as implied ones are: 0.55 is 55 %. A window is a whole number
-of bars and ends with the bar at its label; a bar is at its start and is known when it has ended, one step
-later. Markets that never close have no overnight gap; the estimators that allow for one then find it to be
-small.
+Volatilities are decimal per √year of 365 days, like implied ones: 0.55 is 55 %. A window is a whole number of
+bars and ends with the bar at its label; a bar is labelled by its start and is known when it has ended, one
+step later. Markets that never close have no overnight gap, and estimators that allow for one estimate a small
+gap.
 
 References
 ----------
@@ -60,13 +60,13 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     -------
     Dataset
         ``open_usd``, ``high_usd``, ``low_usd``, ``close_usd`` (first, highest, lowest, last price) and
-        ``count`` (prices) with ``time`` at the start of each bar, without gaps; NaN where a bar has no price,
-        and in the first and the last bar where prices begin later than its start, or end earlier than its
-        end, by more than the median step between prices: a part of a bar would pass for a calm whole one.
-        The open is the last price up to the bar's start where there is one of the bar before, so that nothing
-        between two bars is lost. Highs and lows between samples are not seen: on a random walk that is
-        sampled m times a bar, either end of the range is too small by 0.58 √(1/m) of a bar's standard
-        deviation (Broadie, Glasserman and Kou, 1997).
+        ``count`` (prices) with ``time`` at the start of each bar, without gaps; NaN for a bar without a
+        price, and for the first and the last bar if prices begin later than its start, or end earlier than
+        its end, by more than the median step between prices, because an incomplete bar would look calm. The
+        open is the last price up to the bar's start if the previous bar has one, so that no move between two
+        bars is lost. Highs and lows between samples are not observed: on a random walk that is sampled m
+        times a bar, either end of the range is too small by 0.58 √(1/m) of a bar's standard deviation
+        (Broadie, Glasserman and Kou, 1997).
 
     Raises
     ------
@@ -99,7 +99,7 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
 
 
 def _spanned(values: Floats, stamps: Any) -> tuple[Floats, Floats]:
-    """Return what time the prices of each series span: a median step before the first and after the last."""
+    """Return the time spanned by the prices of each series, with a median step at both ends."""
     rows = values.reshape(-1, len(stamps)) if len(stamps) else np.zeros((0, 0))
     spans = np.full((2, int(np.prod(values.shape[:-1]))), np.nan)
     for place, row in enumerate(rows):
@@ -245,8 +245,8 @@ def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
     Raises
     ------
     ValueError, TypeError
-        No dim ``time``, another unit, times not in regular steps, or a window that is no
-        whole number of them, two at least.
+        No dim ``time``, another unit, times not in regular steps, or a window that is not a whole number of
+        at least two steps.
     """
     require(price, "time", units="USD", name="price")
     step = step_hours(price)
@@ -345,18 +345,18 @@ def cone(
     windows
         Lengths of windows, as in `realised`.
     quantiles
-        Parts of the windows that lie below, 0 to 1.
+        Shares of the windows below the quantiles, 0 to 1.
 
     Returns
     -------
     Dataset
         ``volatility`` over ``window`` [days] and ``quantile``, ``latest`` and ``count`` (windows) over
-        ``window``, next to the dims of `data` but ``time``. Windows overlap, so `count` of them hold far less
-        news than as many separate ones; long windows of a short history have a cone that is too narrow.
-        ``forecast`` [1/√year] of the window that begins when the last bar ends, by Corsi's heterogeneous
-        autoregression, and ``forecast_error``, the root mean square of what it would have missed before,
-        each time learnt from what was over by then; NaN with fewer than 100 days to learn from, for windows
-        that are no whole days, and for bars that do not divide a day.
+        ``window``, in addition to the dims of `data` except ``time``. Windows overlap, so `count` of them
+        have far less information than as many separate ones; long windows of a short history have a cone that
+        is too narrow. ``forecast`` [1/√year] of the window that begins when the last bar ends, by Corsi's
+        heterogeneous autoregression, and ``forecast_error``, the root mean square of its past errors, each
+        fitted on past data; NaN with fewer than 100 days of data, for windows that are not whole days, and
+        for bars that do not divide a day.
 
     Raises
     ------
@@ -366,8 +366,8 @@ def cone(
     Notes
     -----
     Corsi (2009), J. Fin. Econometrics 7: the volatility of the window ahead is linear in those of the last
-    day, 7 days and 30 days, by least squares over the past; a forecast stays within what was seen before. The
-    variance of a day is the sum over its bars of the squared gap from the close before and of Garman and
+    day, 7 days and 30 days, by least squares over the past; a forecast is clipped to the past range. The
+    variance of a day is the sum over its bars of the squared gap from the previous close and of Garman and
     Klass's estimate.
     """
     if not len(windows) or len(set(windows)) < len(windows):
@@ -401,7 +401,7 @@ def cone(
 
 
 def _quantiles(every: xr.DataArray, shares: Sequence[float]) -> xr.DataArray:
-    """Return quantiles over time, NaN of a window that history is too short for."""
+    """Return quantiles over time, NaN for a window longer than the history."""
 
     def kernel(values: Floats) -> Floats:
         return np.stack(row_quantiles(values, *shares), axis=-1)
@@ -414,7 +414,7 @@ def _quantiles(every: xr.DataArray, shares: Sequence[float]) -> xr.DataArray:
 def _forecasts(
     o: Floats, h: Floats, low: Floats, c: Floats, *, step_hours: float, windows: tuple[float, ...]
 ) -> tuple[Floats, Floats]:
-    """Return the forecast of each window and its error, of bars along the last axis."""
+    """Return the forecast of each window and its error, from bars along the last axis."""
     shape = (*c.shape[:-1], len(windows))
     found = np.full(shape, np.nan)
     error = np.full(shape, np.nan)
@@ -436,7 +436,7 @@ def _forecasts(
 
 
 def _har(variance: Floats, ahead: int) -> tuple[float, float]:
-    """Forecast the volatility of the days `ahead` from daily variances, and its error in the past."""
+    """Return the forecast volatility of the days `ahead` from daily variances, and its past error."""
     past = [np.sqrt(mean_of_windows(variance, n)) for n in _LAGS]
     columns = np.stack([np.ones_like(variance), *past], axis=-1)
     target = np.full_like(variance, np.nan)
@@ -465,7 +465,7 @@ def _har(variance: Floats, ahead: int) -> tuple[float, float]:
 def implied_minus_realised(
     implied: xr.DataArray, realised: xr.DataArray, *, window: str | pd.Timedelta, ahead: bool = True
 ) -> xr.Dataset:
-    """Compare implied volatility with what was realised.
+    """Compare implied with realised volatility.
 
     Parameters
     ----------
@@ -473,21 +473,20 @@ def implied_minus_realised(
         Implied volatility of options that live about `window` [1/√year, or % as published indices have
         it], with a dim ``time``.
     realised
-        Volatility over windows of that length [1/√year or %], with a dim ``time``: what the function
-        `realised` returns, whose ``window_end`` says when each window ends. Without that coordinate ``time``
-        must be the end of the window.
+        Volatility over windows of that length [1/√year or %], with a dim ``time``: the result of `realised`,
+        whose ``window_end`` is the end of each window. Without that coordinate ``time`` must be the end of
+        the window.
     window
         Length of those windows, ``"30d"`` or a Timedelta.
     ahead
-        Whether an implied volatility is compared with the window that begins with it, which is what its
-        seller earned, and is known only at the end; else with the window that ends with it, which is known
-        at once.
+        Whether an implied volatility is compared with the following window, which gives the seller's earnings
+        and is known only at the end; else with the preceding window, which is known immediately.
 
     Returns
     -------
     Dataset
-        ``volatility`` and ``variance``: implied minus realised [1/√year, 1/year] at the instants of
-        `implied`; NaN where `realised` has no counterpart.
+        ``volatility`` and ``variance``: implied minus realised [1/√year, 1/year] at the times of `implied`;
+        NaN if `realised` has no counterpart.
 
     Raises
     ------
@@ -510,7 +509,7 @@ def implied_minus_realised(
 
 
 def _decimal(data: xr.DataArray, name: str) -> xr.DataArray:
-    """Return a volatility in decimal per √year, from that or from percent."""
+    """Return a volatility in decimal per √year, converted from percent if necessary."""
     panel = require(data, "time", name=name)
     require_times(panel, name)
     unit = unit_of(panel, name)
@@ -522,17 +521,17 @@ def _decimal(data: xr.DataArray, name: str) -> xr.DataArray:
 
 
 def _by_end(realised: xr.DataArray) -> xr.DataArray:
-    """Return volatilities by the time at which each window ends."""
+    """Return volatilities by the end of each window."""
     if "window_end" not in realised.coords:
         return realised
     ends = realised["window_end"]
     if ends.dims != ("time",):
-        raise ValueError(f"realised: window_end must have the dim 'time' alone, its dims are {ends.dims}")
+        raise ValueError(f"realised: window_end must have the single dim 'time', its dims are {ends.dims}")
     return realised.drop_vars("window_end").assign_coords(time=ends.to_numpy())
 
 
 def _newest(values: Floats) -> Floats:
-    """Return the last value along the last axis that is there, NaN where none is."""
+    """Return the last non-NaN value along the last axis, NaN without one."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
     place = np.maximum(last_valid(~np.isnan(values))[..., -1:], 0)

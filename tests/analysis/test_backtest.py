@@ -481,7 +481,7 @@ def test_fees_by_venue_and_side_and_those_that_are_missing() -> None:
         backtest.Costs({"alpha": {"buy": 1.0}}).by_side(["BTC"], ["alpha"])
     published = backtest.Costs().by_side(["BTC"], ["deribit", "gateio"])
     np.testing.assert_allclose(published[:, 0], [[5.0, 7.5]] * 2)
-    with pytest.raises(ValueError, match=r"no taker fee with a source is known of mexc"):
+    with pytest.raises(ValueError, match=r"has no taker fee of mexc"):
         backtest.Costs().by_side(["BTC"], ["gateio", "mexc"])
 
 

@@ -37,6 +37,6 @@ def test_a_long_history_without_dask_is_refused_with_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask", None)
     monkeypatch.setitem(sys.modules, "dask.array", None)
     options = chain.clean(daily_chains(12))
-    with pytest.raises(ImportError, match=r"one grid of 12 chains .* take surface.from_chain"):
+    with pytest.raises(ImportError, match=r"one grid of 12 chains .* use surface.from_chain"):
         chain.smiles(options)
     assert chain.forwards(options).sizes["time"] == 12, "a grid of expiries alone is small"

@@ -117,7 +117,7 @@ def test_percent_of_one_venue_is_divided_alone():
     assert chain.clean(rows, iv_unit={"bybit": "percent"})["iv"].round(12).unique().tolist() == [0.6]
     with pytest.raises(ValueError, match="okx, which the chain does not have"):
         chain.clean(rows, iv_unit={"okx": "percent"})
-    with pytest.raises(ValueError, match="neither 'decimal' nor 'percent'"):
+    with pytest.raises(ValueError, match="must be 'decimal' or 'percent'"):
         chain.clean(rows, iv_unit={"bybit": "bps"})
 
 

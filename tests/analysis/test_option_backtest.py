@@ -314,7 +314,7 @@ def _quote(chains, row, strike, name):
 
 def test_expiries_without_a_delivery_price_are_refused():
     chains = made_chains(path(25))
-    with pytest.raises(ValueError, match="expires at 2026-01-09 08:00 UTC is held: pass delivery="):
+    with pytest.raises(ValueError, match="expires at 2026-01-09 08:00 UTC is open: pass delivery="):
         backtest.options(chains, STRANGLE, COSTS)
     with pytest.raises(ValueError, match="no price for the expiry 2026-01-09 08:00"):
         backtest.options(chains, STRANGLE, COSTS, delivery={"2026-01-16": 1.0})
@@ -342,13 +342,13 @@ def test_gaps_missing_fits_and_missing_prices_are_counted():
     assert float(result["gap_hours"]) == 16.0
     near = START + pd.Timedelta(7, "D")
     unlisted = chains[~((chains["time"] == START + 4 * STEP) & (chains["expiry"] == near))]
-    with pytest.warns(dd.errors.DataNotice, match="2 marks are of expiries without a fit"):
+    with pytest.warns(dd.errors.DataNotice, match="2 marks are of expiries without a separate fit"):
         result = backtest.options(unlisted, STRANGLE, COSTS, delivery=paid, capital=1e5)
     assert result["interpolated_marks"].to_numpy().tolist() == [0, 0, 0, 0, 2, *[0] * 20]
     fitted = surface.from_chain(chains)
     lost = fitted.where(fitted["time"] != np.datetime64((START + 4 * STEP).tz_localize(None)))
     lost = lost.assign(method=lost["method"].fillna(0).astype(np.int8), status=fitted["status"])
-    with pytest.warns(dd.errors.DataNotice, match="2 marks of options were missing"):
+    with pytest.warns(dd.errors.DataNotice, match="2 marks of options are missing"):
         result = backtest.options(chains, STRANGLE, COSTS, delivery=paid, surfaces=lost, capital=1e5)
     assert result["unmarked_options"].to_numpy()[4] == 2
     assert float(result["option_pnl_usd"][4]) == 0.0
@@ -549,7 +549,7 @@ def test_fees_of_venues_are_the_facts_of_the_day():
     assert binance.of_trade(100.0, 100_000.0, "2026-01-05") == pytest.approx(10.0)
     with pytest.warns(dd.errors.DataNotice, match="option_fee_cap of okx on 2025-01-01 is not known"):
         okx.of_trade(100.0, 100_000.0, "2025-01-01")
-    with pytest.raises(ValueError, match="no option_taker_fee_bps with a source is known of derive"):
+    with pytest.raises(ValueError, match="derive has no option_taker_fee_bps of"):
         Fees(OptionCosts(), "BTC", "derive", "derive").of_trade(1.0, 1.0, "2026-01-01")
 
 

@@ -1,11 +1,11 @@
-"""Backtests of carry: what a rule would have earned, traded on what was known at each instant.
+"""Backtest carry: simulate the earnings of a rule, traded on the data known at each time.
 
-A rule is called at every row and sees the past only. It names a pair of venues for each symbol: long where
-funding is low, short where it is high. Positions receive the payments after they were opened, at each
-venue's own stamps, and pay fees, slippage and the price mismatch of their legs. A backtest of data that its
-provider calls informational is informational too.
+A rule is called at every row with past data only. It returns a pair of venues for each symbol: long where
+funding is low, short where it is high. Positions receive the payments after they were opened, at each venue's
+timestamps, and pay fees, slippage and the price mismatch of their legs. If the data is informational only, so
+is the backtest.
 
-`options` backtests strategies of options: legs by tenor and delta, traded at bid and ask, hedged in a
+`options` backtests option strategies: legs by tenor and delta, traded at bid and ask, hedged with a
 perpetual.
 """
 

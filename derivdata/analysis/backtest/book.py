@@ -38,7 +38,7 @@ class Account(NamedTuple):
     mark_step: float
     """Usual hours between marks: a later one leaves the time between unmarked."""
     max_mark_age: float
-    """Hours since the last instant at which both legs had a mark, after which a pair is closed."""
+    """Hours since both legs last had a mark, after which a pair is closed."""
 
     owned: Bools
     """Which venues' legs are coins that are bought outright: long only, and without margin."""
@@ -56,21 +56,21 @@ class Account(NamedTuple):
         return np.asarray(self.maintenance * notional)
 
     def possible(self, legs: Any) -> Bools:
-        """Tell which pairs (leg, pair) can be held at all."""
+        """Return a mask of pairs (leg, pair) that can be opened."""
         return np.asarray(~(self.owned[legs[1]] | self.borrowed[legs[0]]))
 
 
 class Fills(NamedTuple):
-    """What the rows of a backtest read at one row: marks, and slippage by (side, symbol, venue)."""
+    """Data of one row: marks, and slippage by (side, symbol, venue)."""
 
     mark: Floats
     slippage: Floats
 
 
 class Book:
-    """Positions, and what each has earned since its entry [USD].
+    """Positions, and their earnings since the entry [USD].
 
-    A place holds one pair at a time, of the symbol (by its place in the tables) that `symbol` says.
+    A place has one pair at a time, of the symbol in `symbol` (an index into the tables).
     """
 
     def __init__(self, symbol: Indices, shape: tuple[int, int], account: Account) -> None:
@@ -101,7 +101,7 @@ class Book:
         return np.flatnonzero(self.legs[0] >= 0)
 
     def of_legs(self, table: Floats, at: Indices) -> Floats:
-        """Return what a table (symbol, venue) has of the legs of some places."""
+        """Return the values of a table (symbol, venue) for the legs of some places."""
         found: Floats = table[self.symbol[at], self.legs[:, at]]
         return found
 
@@ -110,7 +110,7 @@ class Book:
         return np.asarray(tradable & np.isfinite(marks))
 
     def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
-        """Take in the marks of a row, NaN where there is none; return the gains [USD] of the held pairs.
+        """Set the marks of a row, NaN if missing; return the gains [USD] of the open pairs.
 
         A pair moves only where both of its legs have a mark: without a new mark of one leg the market's move
         would look like a gain.
@@ -132,7 +132,7 @@ class Book:
         return np.flatnonzero((self.legs[0] >= 0) & (now - self.marked_at > self.account.max_mark_age))
 
     def settle(self, rates: Floats, interval: Floats, now: float) -> Floats:
-        """Take in a row's settlements; return what the held pairs received [USD]."""
+        """Apply a row's settlements; return the payments to the open pairs [USD]."""
         held = self.held
         rate = self.of_legs(rates, held)
         hours = self.of_legs(interval, held)
@@ -146,11 +146,11 @@ class Book:
         return self._receive(held, np.where(due, rate, 0.0), np.where(due, hours, 0.0))
 
     def _lacking(self, at: Indices, until: Floats, interval: Floats) -> Floats:
-        """Return the hours of payments that were due since the entry and up to `until`, and did not come.
+        """Return the hours of payments that were due after the entry and up to `until`, and are missing.
 
-        They are due an interval apart, the last of them at `until`; between two intervals the shorter one
-        counts. None that is at most half an interval after the series' last payment is due: that payment was
-        late.
+        Payments are due one interval apart, the last of them at `until`; between two intervals the shorter
+        one counts. A payment due at most half an interval after the series' last payment is not missing,
+        because that payment was late.
         """
         since = np.maximum(self.of_legs(self.paid_at, at) + (LATE - 1.0) * interval, self.opened[at])
         return np.asarray(np.clip(np.ceil((until - since) / interval - _ROUNDING), 0.0, None) * interval)
@@ -166,7 +166,7 @@ class Book:
 
     def _receive(self, held: Indices, rate: Floats, hours: Floats) -> Floats:
         notional = self.coins[held] * self.mark[:, held]
-        received = -DIRECTION * rate * hours / REFERENCE_HOURS / BPS * notional  # longs pay what is positive
+        received = -DIRECTION * rate * hours / REFERENCE_HOURS / BPS * notional  # longs pay positive amounts
         self.leg_funding[:, held] += received
         self.funding[held] += received.sum(axis=0)
         return np.asarray(received.sum(axis=0))
@@ -198,7 +198,7 @@ class Book:
     def open(
         self, at: Indices, legs: Any, leg_usd: Any, row: int, now: float, fills: Fills
     ) -> tuple[Floats, Any, Any]:
-        """Open pairs; return what is traded, the fees and the slippage by place [USD]."""
+        """Open pairs; return traded notional, fees and slippage by place [USD]."""
         self.legs[:, at] = legs
         self.opened[at] = now
         self.entry_row[at] = row
@@ -221,7 +221,7 @@ class Book:
         coins = leg_usd / mark.mean(axis=0)
         more = coins > before
         entry = self.entry[:, at]
-        # What is closed has earned its gain; what is added joins at the mark of now.
+        # The closed part has earned its gain; the added part joins at the current mark.
         gained = DIRECTION * (before - coins) * (mark - entry)
         self.leg_funding[:, at] += np.where(more, 0.0, gained)
         self.entry[:, at] = np.where(more, (before * entry + (coins - before) * mark) / coins, entry)
@@ -234,14 +234,14 @@ class Book:
     def close(
         self, at: Indices, row: int, now: float, fills: Fills, reason: int, lost: Bools | None, due: Floats
     ) -> tuple[Floats, Any, Any]:
-        """Close pairs at their marks; return what is traded, the fees and the slippage by place [USD].
+        """Close pairs at their marks; return traded notional, fees and slippage by place [USD].
 
         Parameters
         ----------
         lost
             Which of the legs are liquidated.
         due
-            Interval [h] of the legs' settlements as last known; what is due and not paid is missing.
+            Last known interval [h] of the legs' settlements; unpaid due payments are missing.
         """
         interval = np.where(due > 0.0, due, 1.0)
         gap = now - self.of_legs(self.paid_at, at)
@@ -289,13 +289,13 @@ class Book:
 
 @dataclass(frozen=True, eq=False)
 class Portfolio:
-    """Hold pairs in the sizes that `derivdata.analysis.funding.portfolio` gave, many of a symbol at once.
+    """Positions with the sizes of `derivdata.analysis.funding.portfolio`, many pairs per symbol.
 
-    In place of a rule of `carry`, which then leaves ``leg_usd`` and ``leverage`` aside: sizes and collateral
-    grow and shrink with the equity. The legs on a venue share one account. It is liquidated whole where its
-    equity is below `carry`'s ``maintenance`` of its legs' notional, and the other legs of its pairs are
-    closed with it. Collateral is set to what the sizes call for when they change and at every
-    ``transfer_every``, as far as the equity reaches.
+    Used instead of a rule of `carry`, which then ignores ``leg_usd`` and ``leverage``: sizes and collateral
+    scale with the equity. The legs on a venue share one account. If its equity is below `carry`'s
+    ``maintenance`` of its legs' notional, the whole account is liquidated, and the other legs of its pairs
+    are closed. Collateral is set to the requirement of the sizes when they change and at every
+    ``transfer_every``, as far as the equity allows.
 
     Attributes
     ----------
@@ -304,8 +304,8 @@ class Portfolio:
         ``collateral_usd``, both for a capital of ``attrs["capital_usd"]``; ``long`` and ``short`` along
         ``pair``. They count from the first row at or after their time.
     band
-        A pair is left as it is while its size is within this fraction of what is wanted: each trade costs.
-        What coins that are owned gain is money only once they are sold: 0 keeps the other leg's collateral.
+        A pair is not traded while its size is within this fraction of the target, because each trade costs.
+        Gains of owned coins are available only after a sale; 0 preserves the other leg's collateral.
     """
 
     sizes: xr.Dataset = field(repr=False)
@@ -375,7 +375,7 @@ class Sizes(NamedTuple):
 class Accounts(Book):
     """Positions of which all legs on a venue share one account.
 
-    Its equity is that of its legs: which leg the collateral is booked to means nothing.
+    Its equity is the sum over its legs; the leg to which collateral is booked does not matter.
     """
 
     def __init__(self, sizes: Sizes, shape: tuple[int, int], account: Account) -> None:
@@ -386,7 +386,7 @@ class Accounts(Book):
         self.allotted = 0.0
 
     def _by_venue(self, amounts: Floats) -> Floats:
-        """Return the sums of the legs' amounts over venues."""
+        """Return the sums of the legs' amounts by venue."""
         there = self.legs >= 0
         return np.asarray(np.bincount(self.legs[there], amounts[there], self.collateral.size), float)
 
@@ -406,7 +406,7 @@ class Accounts(Book):
     def allot(self, now: float, equity: float) -> None:
         """Bring the accounts to their collateral, to as large a part of each as the equity [USD] reaches.
 
-        Coins that are owned are what they are worth: only the rest can be moved.
+        Owned coins tie up their value: only the rest can be transferred.
         """
         notional = self._by_venue(self.coins * self.mark)
         owned = self.account.owned

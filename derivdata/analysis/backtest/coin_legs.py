@@ -1,9 +1,9 @@
 """Legs that are settled in a coin: inverse and quanto contracts.
 
-An inverse contract is of a fixed number of USD and is settled in its own coin: a long position of Q USD that
-is opened at P gains ``Q (1/P − 1/P')`` coins. A quanto contract pays m coins of a third currency for each USD
-that its price moves, with ``m = Q / (P S)`` where S is the price of that coin at the entry. Payments and fees
-are in the same coin. What a leg has earned is worth its coins at their present price.
+An inverse contract has a fixed number of USD and is settled in its own coin: a long position of Q USD opened
+at P gains ``Q (1/P − 1/P')`` coins. A quanto contract pays m coins of a third currency for each USD of price
+change, with ``m = Q / (P S)`` where S is the price of that coin at the entry. Payments and fees are in the
+same coin. The earnings of a leg are its coins at their current price.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from derivdata.units import BPS, REFERENCE_HOURS
 
 
 class Contracts(NamedTuple):
-    """What the contracts of each venue are settled in."""
+    """Settlement of the contracts of each venue."""
 
     inverse: Bools
     """(venue): settled in the coin that the contract is about."""
@@ -63,8 +63,8 @@ def contracts_of(kinds: Mapping[str, str], symbols: Sequence[str], venues: Seque
 class CoinBook(Book):
     """Positions of which some legs are settled in a coin.
 
-    Their coins are kept until the exit: what payments and fees add up to gains and loses with the coin's
-    price, which counts as price P&L. The price of the collateral itself is left out.
+    Coins stay until the exit: the sum of payments and fees gains and loses with the coin's price, which
+    counts as price P&L. The price of the collateral is not included.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CoinBook(Book):
         super().__init__(symbol, shape, account)
         self.contracts = contracts
         self.balance = np.zeros((2, symbol.size))
-        """Coins from payments, less those of fees and slippage; 0 of legs that are settled in USD."""
+        """Coins from payments minus fees and slippage; 0 for legs settled in USD."""
         self.settle_entry = np.ones((2, symbol.size))
         self.settle_now = np.ones((2, symbol.size))
         """Price of the settlement coin [USD], 1 of legs that are settled in USD."""
@@ -86,7 +86,7 @@ class CoinBook(Book):
         return np.asarray(np.where(self.contracts.inverse[legs], own, np.where(quanto, third, 1.0)))
 
     def _price_coin(self, at: Indices) -> Floats:
-        """Return what the legs gained by price since the entry [settlement coin; USD of linear legs]."""
+        """Return the price gain of the legs since the entry [settlement coin; USD for linear legs]."""
         legs = self.legs[:, at]
         coins = self.coins[at]
         entry = self.entry[:, at]
@@ -97,18 +97,18 @@ class CoinBook(Book):
         return np.asarray(DIRECTION * np.where(self.contracts.inverse[legs], inverse, linear))
 
     def _value(self, at: Indices) -> Floats:
-        """Return what the legs have earned [USD]: price P&L, and coins of payments less those of fees."""
+        """Return the earnings of the legs [USD]: price P&L, and coins of payments minus fees."""
         return np.asarray((self._price_coin(at) + self.balance[:, at]) * self.settle_now[:, at])
 
     def _notional(self, at: Indices) -> Floats:
-        """Return the legs' notional [USD], fixed of inverse ones."""
+        """Return the legs' notional [USD], fixed for inverse legs."""
         legs = self.legs[:, at]
         linear = self.coins[at] * self.mark[:, at] * self.settle_now[:, at] / self.settle_entry[:, at]
         inverse = self.coins[at] * self.entry[:, at]
         return np.asarray(np.where(self.contracts.inverse[legs], inverse, linear))
 
     def tradable(self, tradable: Bools, marks: Floats) -> Bools:
-        """Return where a position can be opened: the price of the settlement coin is known too."""
+        """Return a mask of positions that can be opened, which also need the settlement coin's price."""
         allowed = super().tradable(tradable, marks)
         settle = self.contracts.settle
         quanto = np.flatnonzero(settle >= 0)
@@ -140,7 +140,7 @@ class CoinBook(Book):
         return np.asarray(received.sum(axis=0))
 
     def _book_coins(self, at: Indices, usd: Floats) -> None:
-        """Add amounts [USD] to the coins of the legs that are settled in coins."""
+        """Add amounts [USD] to the coins of coin-settled legs."""
         in_coin = self.contracts.in_coin[self.legs[:, at]]
         self.balance[:, at] += np.where(in_coin, usd / self.settle_now[:, at], 0.0)
 
@@ -171,7 +171,7 @@ class CoinBook(Book):
     def close(
         self, at: Indices, row: int, now: float, fills: Fills, reason: int, lost: Bools | None, due: Floats
     ) -> tuple[Floats, Any, Any]:
-        """Close pairs as `Book.close` does, and note what each coin leg earned in its coin."""
+        """Close pairs as `Book.close`, and record the earnings of coin-settled legs in their coin."""
         in_coin = self.contracts.in_coin[self.legs[:, at]]
         by_price = self._price_coin(at)
         traded = super().close(at, row, now, fills, reason, lost, due)

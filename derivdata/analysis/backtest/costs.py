@@ -32,11 +32,11 @@ class Costs:
     Attributes
     ----------
     fee_bps
-        Fee of one trade: one number for all venues; or a mapping of venues to a number, or to
-        ``{"buy": …, "sell": …}``. None takes the taker fees of ``dd.venues.facts()``, and is refused where a
-        symbol and venue has none there.
+        Fee of one trade: one number for all venues; or a mapping of venues to a number, or to ``{"buy": …,
+        "sell": …}``. None uses the taker fees of ``dd.venues.facts()``, and raises for a symbol and venue
+        without one.
     slippage_bps
-        Distance from the mark at which an order fills, where no depth is given.
+        Distance from the mark at which an order is filled, without `depth`.
     liquidation_bps
         Fee of a liquidation on top of the fee of the trade, for the leg that is liquidated.
     """
@@ -71,8 +71,8 @@ def _published(symbols: Sequence[str], venues: Sequence[str]) -> list[list[float
     lacking = {venue for row in fees for venue, fee in zip(venues, row, strict=True) if fee is None}
     if lacking:
         raise ValueError(
-            f"no taker fee with a source is known of {', '.join(sorted(lacking))} for every symbol "
-            "(dd.venues.facts() lists those that are): pass fee_bps"
+            f"dd.venues.facts() has no taker fee of {', '.join(sorted(lacking))} for every symbol: "
+            "pass fee_bps"
         )
     return [[fee for fee in row if fee is not None] for row in fees]
 
@@ -86,19 +86,19 @@ def _number(value: Any, name: str) -> float:
     return number
 
 
-_BOOK_SIDES = ["ask", "bid"]  # what a buy takes, what a sell takes
+_BOOK_SIDES = ["ask", "bid"]  # effects of a buy and of a sell
 _FILLS = (
     ("long", "entry", "ask", "entry_usd"),
     ("short", "entry", "bid", "entry_usd"),
     ("long", "exit", "bid", "exit_usd"),
     ("short", "exit", "ask", "exit_usd"),
 )
-"""Venue, instant, side of the book and notional of the four orders of every trade."""
+"""Venue, time, side of the book and notional of the four orders of every trade."""
 
 
 @typed
 def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None = None) -> xr.Dataset:
-    """Compute what the trades of a backtest would have earned at other sizes of their legs.
+    """Compute the earnings of a backtest's trades at other leg sizes.
 
     Parameters
     ----------
@@ -107,19 +107,20 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     depth
         Depth of the books [USD], as in `carry`.
     sizes_usd
-        Notional of a leg at entry [USD]; by default from a quarter to 64 times that of the backtest.
+        Notional of a leg at entry [USD]; by default a quarter to 64 times that of the backtest.
 
     Returns
     -------
     Dataset, dim ``size_usd``
-        ``net_usd``: funding, price and fees in proportion to the size, less the slippage of that size;
-        ``slippage_usd``; ``filled``, the fraction of the trades that the books fill at that size, the others
-        are left out. ``capacity_usd``: the size that earns most [USD of a leg]; NaN where none earns.
+        ``net_usd``: funding, price and fees in proportion to the size, minus the slippage of that size;
+        ``slippage_usd``; ``filled``, the fraction of the trades that the books fill at that size (the others
+        are omitted). ``capacity_usd``: the size with the highest earnings [USD of a leg]; NaN if no size
+        earns.
 
     Raises
     ------
     TypeError, ValueError
-        `result` is not that of a backtest; `depth` is not in USD or lacks a dim; a size is not positive.
+        `result` does not come from a backtest; `depth` is not in USD or lacks a dim; a size is not positive.
 
     Notes
     -----
@@ -132,7 +133,9 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
         if table[name].dtype.kind not in "fiu":
             raise TypeError(f"result must have numbers in {name}, got {table[name].dtype}")
     if "leg_usd" not in result.attrs:
-        raise ValueError("result is of a Portfolio, whose pairs have sizes of their own: pass that of a rule")
+        raise ValueError(
+            "result comes from a Portfolio, whose pairs have different sizes: pass the result of a rule"
+        )
     leg = float(result.attrs["leg_usd"])
     sizes = (
         leg * 2.0 ** np.arange(-2, 7) if sizes_usd is None else np.atleast_1d(np.asarray(sizes_usd, float))
@@ -147,7 +150,7 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
         for venue, instant, side, notional in _FILLS:
             books = _books(depth, table["symbol"].to_numpy(), table[venue].to_numpy(), table[instant], side)
             bps = slippage_bps(books, grid).transpose("trade", "size_usd").to_numpy()
-            share = table[notional].to_numpy()[:, None] / (2.0 * leg)  # a leg's part of what was traded
+            share = table[notional].to_numpy()[:, None] / (2.0 * leg)  # a leg's share of the traded notional
             slippage += bps / BPS * share * sizes
     filled = np.isfinite(slippage)
     earned = (table["funding_usd"] + table["price_usd"] - table["fees_usd"]).to_numpy()[:, None] * sizes / leg
@@ -168,7 +171,7 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
 
 
 def _books(depth: xr.DataArray, symbols: object, venues: object, instants: object, side: str) -> xr.DataArray:
-    """Return the newest books at the instants of the trades, dims ``trade`` and ``depth_bps``."""
+    """Return the newest books at the times of the trades, dims ``trade`` and ``depth_bps``."""
     books = depth.sel(side=side, drop=True)
     names = {"exchange": xr.DataArray(venues, dims="trade")}
     if "symbol" in books.dims:
@@ -186,15 +189,15 @@ def _books(depth: xr.DataArray, symbols: object, venues: object, instants: objec
 
 
 class Slippage:
-    """Slippage [bps] over (side of the trade, symbol, venue), at the newest depth that is known.
+    """Slippage [bps] over (side of the trade, symbol, venue), from the newest known depth.
 
     Attributes
     ----------
     costs
-        Over (instant of depth, side, symbol, venue), NaN before a book was deep enough for the first time;
-        later a book that is not carries the last figure, so that a position can be closed.
+        Over (time of depth, side, symbol, venue). NaN before the first book that is deep enough; later an
+        insufficient book uses the last value, so that a position can be closed.
     fills
-        Where the depth of that instant fills an order of both sides.
+        Whether the depth of that time fills an order on both sides.
     """
 
     costs: Floats
@@ -226,7 +229,7 @@ class Slippage:
         self.costs = np.where(rows >= 0, filled, np.nan)
 
     def at(self, instant: Any) -> tuple[Floats, Bools]:
-        """Return the slippage at an instant, and where an order can be filled."""
+        """Return the slippage at a time, and a mask of orders that can be filled."""
         if self._times is None:
             return self.costs[0], self.fills[0]
         row = int(np.searchsorted(self._times, instant, side="right")) - 1
@@ -242,8 +245,8 @@ _FRIDAY = 4
 class OptionCosts:
     """Costs of options and of their hedge.
 
-    None takes the fact of ``dd.venues.facts()`` that was newest on the day of the trade, and is refused where
-    the venue has none.
+    None uses the fact of ``dd.venues.facts()`` that was newest on the day of the trade, and raises if the
+    venue has none.
 
     Attributes
     ----------
@@ -253,8 +256,8 @@ class OptionCosts:
         The most that a fee or a delivery fee is [fraction of the option's price, or of its payoff], up to 1;
         infinite: no cap.
     delivery_fee_bps
-        Fee of an option that is delivered in the money [bps of the underlying]. With None, options that do
-        not expire on a Friday pay what the venue charges for daily options.
+        Fee of an option delivered in the money [bps of the underlying]. With None, options that do not expire
+        on a Friday pay the venue's fee for daily options.
     fee_bps
         Fee of perpetuals, futures and spot [bps of the notional].
     slippage_bps
@@ -283,7 +286,7 @@ class OptionCosts:
 
 
 class Fees:
-    """Fees of one symbol on the venue of its options and on that of its hedge."""
+    """Fees of one symbol on the venues of its options and of its hedge."""
 
     def __init__(self, costs: OptionCosts, symbol: str, venue: str, hedge_venue: str) -> None:
         self._costs = costs
@@ -342,8 +345,7 @@ class Fees:
         )
         if first is None:
             raise ValueError(
-                f"no {fact} with a source is known of {venue} for {self._symbol} (dd.venues.facts() lists "
-                f"those that are): pass OptionCosts({name}=...)"
+                f"{venue} has no {fact} of {self._symbol} in dd.venues.facts(): pass OptionCosts({name}=...)"
             )
         if fact not in self._early:
             self._early.add(fact)

@@ -44,46 +44,46 @@ def carry(
     transfer_every: str | pd.Timedelta | None = None,
     delay: str | pd.Timedelta = "0h",
 ) -> xr.Dataset:
-    """Simulate what a rule would have earned that holds pairs of perpetuals, one for each symbol at a time.
+    """Simulate a rule that opens pairs of perpetuals, one per symbol at a time.
 
     Parameters
     ----------
     panel
-        Funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, ``symbol`` allowed,
-        in memory or lazy (it is loaded). Settlements are paid at their stamps to positions that were opened
-        before; samples accrue over time, which estimates payments.
+        Funding rates [bps/8h] with a ``kind``, dims ``exchange`` and ``time``, ``symbol`` allowed, in memory
+        or lazy (loaded). Settlements are paid at their timestamps to positions opened before; samples accrue
+        over time, which estimates payments.
     rule
-        Called at every row with what is known (`Past`); returns the pairs to hold. See `SpreadThreshold`,
+        Called at every row with the known data (`Past`); returns the target pairs. See `SpreadThreshold`,
         `ForecastThreshold`, `Rotation`, `HoldingTime` and `VenueLimit`. Or a `Portfolio`: many pairs of a
-        symbol in sizes of their own, with an account for each venue.
+        symbol with different sizes, and an account for each venue.
     costs
-        Fees by venue and side; slippage where no `depth` is given.
+        Fees by venue and side; slippage without `depth`.
     prices
-        Marks [USD] over ``symbol``, ``exchange`` and ``time``. Their instants become rows. A pair is entered
-        only where both venues have a mark at that row, and later moves by price only at rows where both
-        have one. None leaves price P&L and liquidation out.
+        Marks [USD] over ``symbol``, ``exchange`` and ``time``. Their times become rows. A pair is opened only
+        if both venues have a mark at that row, and later moves by price only at rows with both marks. None
+        omits price P&L and liquidation.
     apart
-        ``"raise"`` refuses prices of another coin under the same ticker: over a factor of 1.25 from the other
-        venues in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series
-        are left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in
-        a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
+        ``"raise"`` raises for prices of another coin under the same ticker: over a factor of 1.25 from the
+        other venues in the median, or of 2 at a tenth of the timestamps. If other symbols have no such
+        series, these series are omitted with a notice. ``"keep"`` uses them. Other prices more than 5 %
+        apart, as in a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
     contracts
-        How the contracts of venues are settled: ``"inverse"``, a fixed number of USD settled in the
-        contract's own coin; ``"quanto:BTC"``, settled in that coin at a fixed number of coins for each USD
-        of price; ``"linear"`` and venues that are not named are settled in USD. Needs `prices`, also of the
-        settlement coin on that venue. Its coins are kept until the exit. Not for a `Portfolio`.
+        Settlement of the contracts of venues: ``"inverse"``, a fixed number of USD settled in the contract's
+        own coin; ``"quanto:BTC"``, settled in that coin at a fixed number of coins per USD of price;
+        ``"linear"`` and other venues are settled in USD. Needs `prices`, also of the settlement coin on that
+        venue. Coins stay until the exit. Not for a `Portfolio`.
     max_mark_age
         Time since the last such row after which a pair is closed, at those marks and with reason
         ``no_mark``.
     depth
-        Depth of the books [USD], what ``dd.panel`` returns: slippage is that of an order of `leg_usd`
-        at the newest depth. With dim ``time``, or without one for all times.
+        Depth of the books [USD], a panel from ``dd.panel``: slippage is that of an order of `leg_usd` at the
+        newest depth. With dim ``time``, or without it for all times.
     capital
-        What there is [USD].
+        Initial capital [USD].
     leg_usd
         Notional of each leg at entry [USD]; both legs have the same number of coins.
     leverage
-        Notional over margin at entry. A pair is refused when the equity less the margin in use is below its
+        Notional over margin at entry. A pair is rejected if the equity minus the margin in use is below its
         margin.
     maintenance
         Fraction of a leg's notional at which the venue liquidates it: where its margin, unrealised P&L and
@@ -93,38 +93,37 @@ def carry(
     transfer_every
         The legs' equity is evened out whenever so much time has passed; None never moves margin.
     delay
-        Age of the newest rate that the rule sees. At 0 it sees the settlements of its own row, and of samples
-        those whose bucket has ended.
+        Minimum age of the rates that the rule receives. With 0 it receives settlements of the current row,
+        and samples whose bucket has ended.
 
     Returns
     -------
     Dataset
-        Over ``time``: ``equity_usd``, ``drawdown`` (fraction of the peak), ``refused_entries`` (once
-        more at each row). Over ``symbol`` and ``time``, of each row: ``funding_usd``, ``price_usd``,
-        ``fees_usd``, ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and
-        ``short_venue`` (empty text for none; not of a `Portfolio`). Over ``trade``: see
-        `trades`. Single figures: ``net_usd``, ``apr`` (simple), ``sharpe`` (annualised, of the returns of
-        whole UTC days, taken as independent), ``sharpe_adjusted`` (for their dependence: Lo 2002),
-        ``max_drawdown``, ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``,
-        ``unmarked_hours``.
-        Equity is `capital` plus all funding and price less all fees and slippage. The positions of the last
-        row are closed there. The provenance is that of `panel`, `prices` and `depth`.
+        Over ``time``: ``equity_usd``, ``drawdown`` (fraction of the peak), ``refused_entries`` (counted again
+        at each row). Over ``symbol`` and ``time``, per row: ``funding_usd``, ``price_usd``, ``fees_usd``,
+        ``slippage_usd``, ``traded_usd``, and the venues held afterwards, ``long_venue`` and ``short_venue``
+        (empty text for none; not for a `Portfolio`). Over ``trade``: see `trades`. Scalars: ``net_usd``,
+        ``apr`` (simple), ``sharpe`` (annualised, from the returns of whole UTC days, assuming independence),
+        ``sharpe_adjusted`` (for dependence: Lo 2002), ``max_drawdown``, ``turnover`` (annual notional over
+        capital), ``liquidations``, ``missing_hours``, ``unmarked_hours``. Equity is `capital` plus all
+        funding and price minus all fees and slippage. Positions open at the last row are closed there. The
+        provenance is joined from `panel`, `prices` and `depth`.
 
     Raises
     ------
     TypeError, ValueError
-        As `derivdata.analysis.funding.cumulative`; a venue has no fee; the rule's answer is no pair of the
-        panel's venues; an amount makes no sense.
+        As `derivdata.analysis.funding.cumulative`; a venue has no fee; the rule does not return pairs of the
+        panel's venues; an amount is invalid.
 
     Notes
     -----
     At a row, positions are marked and paid, then liquidated, then the rule is called, then its trades are
-    filled at the marks of the row. A payment at the entry itself is not earned, one at the exit is. A payment
-    that is missing is not earned either, and counted in ``missing_hours``: a result with many of them is not
-    one. A leg on the venue ``"spot"`` (`derivdata.analysis.funding.with_spot`) is coins that are bought: it
-    takes their whole price and is never liquidated, what it gains cannot be moved to the other leg, and a
-    pair short of it is refused; ``"borrowed"`` is short only, at its rate and on margin. Impact on later
-    prices and failures of venues are not simulated.
+    filled at the marks of the row. A payment at the entry is not earned, one at the exit is. A missing
+    payment earns nothing and is counted in ``missing_hours``: a result with many of them is unusable. A leg
+    on the venue ``"spot"`` (`derivdata.analysis.funding.with_spot`) is bought coins: it needs their full
+    price and is never liquidated, its gains cannot be transferred to the other leg, and it cannot be short;
+    ``"borrowed"`` is short only, at its rate and on margin. Impact on later prices and failures of venues are
+    not simulated.
 
     Examples
     --------
@@ -162,7 +161,7 @@ class Setting(NamedTuple):
     latency: float
     contracts: Contracts | None
     attrs: dict[str, str]
-    """Where the data are from."""
+    """Source of the data."""
 
 
 @typed
@@ -217,7 +216,7 @@ def setting(
 def _maintenance(
     given: float | pd.DataFrame, symbols: Sequence[str], venues: Sequence[str], leverage: float
 ) -> float | MaintenanceTiers:
-    """Return the maintenance margin of a number or of a table of tiers."""
+    """Return the maintenance margin as a number or a table of tiers."""
     if not isinstance(given, pd.DataFrame):
         return given
     traded = [venue for venue in venues if venue not in (OWNED, BORROWED)]
@@ -237,24 +236,24 @@ def _maintenance(
 
 
 class Journal:
-    """What the rules earned and traded at each row [USD], and every closed position.
+    """Earnings and trades of the rules at each row [USD], and every closed position.
 
     Attributes
     ----------
     funding, price, fees, slippage, traded
-        Of the row that is simulated, over (rule, symbol), one rule after the other.
+        Values of the current row, over (rule, symbol), one rule after the other.
     earned
         Over (row, rule): funding and price less fees and slippage.
     total_traded
         Notional of all trades, over rules.
     refused
-        Over (row, rule): entries for which there was no capital, or no mark or depth.
+        Over (row, rule): entries rejected for lack of capital, mark or depth.
     figures
         The five over (figure, row, symbol); None of several rules.
     legs
         Venues held after the row's trades, over (row, leg, place), −1 for none; None of several rules.
     closed
-        Closed positions, with the place that each was in.
+        Closed positions, with their places.
     """
 
     def __init__(self, rows: int, rules: int, symbols: int, book: Book) -> None:
@@ -271,7 +270,7 @@ class Journal:
         self.closed = book.closed
 
     def net(self) -> Floats:
-        """Return what each rule has earned in this row so far, all symbols together [USD]."""
+        """Return the earnings of each rule in this row so far, summed over symbols [USD]."""
         earned = self.funding + self.price - self.fees - self.slippage
         return np.asarray(earned.reshape(self._shape).sum(axis=1))
 
@@ -280,7 +279,7 @@ class Journal:
         np.add.at(figure, self._slot[at], amounts)
 
     def rule_of(self, at: Indices) -> Indices:
-        """Return the rule that places are of."""
+        """Return the rule of each place."""
         return self._slot[at] // self._shape[1]
 
     def finish(self, row: int, legs: Indices) -> None:
@@ -304,7 +303,7 @@ class _Now(NamedTuple):
 
 
 def _book_of(given: Setting, rules: Sequence[Any], shape: tuple[int, int]) -> Book:
-    """Return the positions of rules, none at the start: a place for each rule and symbol."""
+    """Return the empty positions of rules: a place for each rule and symbol."""
     if isinstance(rules[0], Portfolio):
         if given.contracts is not None:
             raise ValueError(_CONTRACTS_NEED)
@@ -316,9 +315,9 @@ def _book_of(given: Setting, rules: Sequence[Any], shape: tuple[int, int]) -> Bo
 
 
 def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
-    """Run rules over all rows, each with the whole capital; a `Portfolio` is run alone.
+    """Run rules over all rows, each with the full capital; a `Portfolio` is run separately.
 
-    Positions that are left at the last row are closed there.
+    Positions open at the last row are closed there.
     """
     market = given.market
     account = given.account
@@ -360,7 +359,7 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
 
 
 def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats], journal: Journal) -> None:
-    """Mark the positions and pay them what is due; an order filled at this row earns from the next one on."""
+    """Mark the positions and pay due amounts; an order filled at this row earns from the next one on."""
     held = book.held
     row = now.row
     if held.size:
@@ -390,7 +389,7 @@ def _close(
 
 
 def _follow(book: Book, now: _Now, target: Target, before: Floats, journal: Journal) -> None:
-    """Trade to the target, the highest scores first, as far as the capital of each rule goes."""
+    """Trade to the target by descending score, within the capital of each rule."""
     wanted = np.stack([target.long, target.short])
     changes = (wanted != book.legs).any(axis=0)
     _close(book, now, np.flatnonzero(changes & (book.legs[0] >= 0)), Reason.RULE, journal)
@@ -415,7 +414,7 @@ def _follow(book: Book, now: _Now, target: Target, before: Floats, journal: Jour
 
 
 def _cumulative(amounts: Floats, rule: Indices, rules: int) -> Floats:
-    """Return the running sum of the amounts of each rule; those of one rule follow one another."""
+    """Return the running sum of the amounts of each rule; amounts of one rule are adjacent."""
     count = np.bincount(rule, minlength=rules)
     place = np.arange(rule.size) - (np.cumsum(count) - count)[rule]
     table = np.zeros((rules, int(np.max(count, initial=0))))
@@ -424,7 +423,7 @@ def _cumulative(amounts: Floats, rule: Indices, rules: int) -> Floats:
 
 
 def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journal) -> None:
-    """Trade from the positions to new sizes for the equity that there is; set the accounts' collateral."""
+    """Trade to new sizes for the current equity, and set the accounts' collateral."""
     sizes = book.sizes
     place = sizes.due(times[now.row], times[max(now.row - 1, 0)])
     if place is None:

@@ -1,4 +1,4 @@
-"""Rates and prices of a backtest as arrays, and what is known of them at a time."""
+"""Rates and prices of a backtest as arrays, and the part known at a time."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _READ_ROWS = 256
 
 
 class RowBlocks:
-    """Rows of an array with time innermost; blocks of rows are copied, so that a row lies together in memory.
+    """Rows of an array with time innermost; blocks of rows are copied, so that a row is contiguous.
 
-    Two blocks are kept: a backtest reads its present row and one a little earlier.
+    Two blocks are cached: a backtest reads its current row and one slightly earlier.
     """
 
     def __init__(self, array: Floats) -> None:
@@ -56,7 +56,7 @@ class RowBlocks:
         if not any(part.strides):
             return np.moveaxis(part, -1, 0)
         result = np.empty((part.shape[-1], *part.shape[:-1]))
-        # Symbol by symbol: what one turns fits into the processor's cache, three times as fast as at once.
+        # Symbol by symbol: each transposition fits into the processor's cache, which is three times as fast.
         for symbol, series in enumerate(part):
             result[:, symbol] = series.T
         return result
@@ -64,22 +64,22 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class Market:
-    """Rates and prices over ``(symbol, exchange, row)``, NaN where there is none at a row.
+    """Rates and prices over ``(symbol, exchange, row)``, NaN if missing at a row.
 
     Attributes
     ----------
     since
         Hours of the rows since the first.
     known_at
-        Hours at which a row's rate is known: a settlement at its stamp, a sample when its bucket ends.
+        Hours at which a row's rate is known: at a settlement's timestamp, or when a sample's bucket ends.
     rates, interval
-        [bps/8h], and of settlements the hours that they pay for.
+        [bps/8h], and for settlements the hours that they cover.
     prices
         Marks [USD], or None.
     mark_step
         Usual hours between prices; infinite without them.
     limit
-        Hours that a sampled rate holds at most.
+        Maximum validity of a sampled rate [h].
     """
 
     symbols: tuple[str, ...]
@@ -135,7 +135,7 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
 def _on_one_grid(
     panel: xr.DataArray, interval: xr.DataArray | None, prices: Panel | None, apart: Apart
 ) -> tuple[xr.DataArray, xr.DataArray | None, xr.DataArray | None]:
-    """Order dims and venues by the alphabet, and add the instants of prices as rows without rates."""
+    """Sort dims and venues, and add the times of prices as rows without rates."""
     order = ("symbol", "exchange", "time")
     venues = sorted(labels_of(panel, "exchange"))
     labels = {"symbol": labels_of(panel, "symbol"), "exchange": np.array(venues)}
@@ -166,14 +166,14 @@ _ROUNDING = 1e-9  # hours
 
 
 class Target(NamedTuple):
-    """Pairs that a rule wants to hold from now on, one place per symbol.
+    """Target pairs of a rule from now on, one place per symbol.
 
     Attributes
     ----------
     long, short
         Places of the venues in `Past.venues`, −1 for no position.
     score
-        The higher, the earlier a pair gets what capital is left.
+        Pairs with higher scores get the remaining capital first.
     """
 
     long: Indices
@@ -182,21 +182,21 @@ class Target(NamedTuple):
 
 
 class Knowledge:
-    """Rates that are known at the present row: of no settlement or bucket that ends later."""
+    """Rates known at the current row, without settlements or buckets that end later."""
 
     def __init__(self, market: Market, latency: float) -> None:
         shape = (len(market.symbols), len(market.venues))
         self.market = market
         self.latency = latency
         self.known = 0
-        """How many rows are known."""
+        """Number of known rows."""
         self.last = np.full(shape, np.nan)
         self.at = np.full(shape, -np.inf)
         self.interval = np.full(shape, np.nan)
         self._means: dict[float, tuple[int, Floats]] = {}
 
     def advance(self, now: float) -> None:
-        """Take in the rows that are known by now."""
+        """Add the rows that are known by now."""
         market = self.market
         while self.known < market.since.size and (
             market.known_at[self.known] <= now - self.latency + _ROUNDING
@@ -225,7 +225,7 @@ class Knowledge:
         return mean
 
     def _means_of(self, start: int, window: float) -> Floats:
-        """Return the means at the rows of a block, by differences of sums that start a window before it."""
+        """Return the means at the rows of a block, by differences of sums that start a window earlier."""
         market = self.market
         ends = np.where(np.isfinite(market.known_at), market.known_at, market.since[-1])
         stop = min(start + _BLOCK, ends.size)
@@ -251,20 +251,20 @@ class Knowledge:
 
 
 class Past:
-    """What is known at one instant; every array is a copy or read-only.
+    """Data known at one time; every array is a copy or read-only.
 
     Attributes
     ----------
     now, previous
-        The instant of this row, and of the row before it [datetime64, UTC].
+        Time of this row, and of the previous one [datetime64, UTC].
     symbols, venues
         Labels of the arrays' two axes.
     long, short
-        Places of the venues held for each symbol, −1 where there is no position.
+        Indices of the venues held for each symbol, −1 without a position.
     held_hours
-        How long each position has been held [h], 0 where there is none.
+        Age of each position [h], 0 without one.
     tradable
-        Whether an order can be filled now: there is a mark, and depth where depth is given.
+        Whether an order can be filled now: there is a mark, and depth if depth is given.
     leg_usd
         Notional of a leg at entry [USD].
     """
@@ -302,13 +302,13 @@ class Past:
     def mean(self, window: str | pd.Timedelta) -> Floats:
         """Return the mean known rate of each symbol and venue over the last `window` [bps/8h], ``"3d"``.
 
-        Settlements count by the hours that they pay for. NaN where less than three quarters of the window
-        are paid for: the window must be no shorter than the settlement interval.
+        Settlements count by the hours that they cover. NaN if less than three quarters of the window are
+        covered, so the window must be at least the settlement interval.
         """
         return self._knowledge.mean(hours_of(window, "window")).copy()
 
     def panel(self) -> xr.DataArray:
-        """Return every rate that is known [bps/8h], dims ``(symbol, exchange, time)``.
+        """Return every known rate [bps/8h], dims ``(symbol, exchange, time)``.
 
         As the panel that the backtest was given, settlements with their ``interval_hours``: what takes a
         panel takes it.
@@ -325,7 +325,7 @@ class Past:
         return xr.DataArray(_frozen(market.rates.array[..., :known]), labels, dims, "rate_bps_8h", attrs)
 
     def positions(self) -> dict[str, tuple[str, str]]:
-        """Return the pair held for each symbol that has one, (long, short)."""
+        """Return the open pair of each symbol, (long, short)."""
         return {
             self.symbols[place]: (self.venues[self.long[place]], self.venues[self.short[place]])
             for place in np.flatnonzero(self.long >= 0)
@@ -339,7 +339,7 @@ def _frozen(values: Floats) -> Floats:
 
 
 def target_of(answer: Any, past: Past) -> Target:
-    """Return a rule's answer as a `Target`: it may be one, or a mapping of symbols to (long, short)."""
+    """Convert a rule's result to a `Target`, from a `Target` or a mapping of symbols to (long, short)."""
     if isinstance(answer, Target):
         return _checked(answer, past)
     if not isinstance(answer, Mapping):
@@ -351,7 +351,9 @@ def target_of(answer: Any, past: Past) -> Target:
     for rank, (symbol, pair) in enumerate(answer.items()):
         unknown = [name for name in pair if name not in past.venues]
         if symbol not in past.symbols or unknown or len(pair) != 2 or pair[0] == pair[1]:
-            raise ValueError(f"the rule wants {symbol!r}: {pair!r}, not a pair of this panel's venues")
+            raise ValueError(
+                f"the rule returned {symbol!r}: {pair!r}, which is not a pair of this panel's venues"
+            )
         place = past.symbols.index(symbol)
         legs[:, place] = [past.venues.index(name) for name in pair]
         score[place] = -rank

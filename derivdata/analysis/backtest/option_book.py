@@ -33,15 +33,15 @@ class Accounting(NamedTuple):
         return "inverse" if self.in_coin else "linear"
 
     def of_usd(self, spot: float) -> float:
-        """Return what one USD is worth."""
+        """Return the value of one USD."""
         return 1.0 / spot if self.in_coin else 1.0
 
     def of_coin(self, spot: float) -> float:
-        """Return what one coin is worth."""
+        """Return the value of one coin."""
         return 1.0 if self.in_coin else spot
 
     def of_quote(self, quoted_in_coin: bool, spot: float) -> float:
-        """Return what one unit of an option's own currency is worth."""
+        """Return the value of one unit of an option's own currency."""
         return self.of_coin(spot) if quoted_in_coin else self.of_usd(spot)
 
     def ratio(self, quoted_in_coin: bool, spot: float, forward: float) -> float:
@@ -52,7 +52,7 @@ class Accounting(NamedTuple):
 
 
 class Valued(NamedTuple):
-    """An option at a time: what it is made of, and its value per coin in the account's currency."""
+    """An option at a time: its inputs, and its value per coin in the account's currency."""
 
     mark: Mark
     base: float
@@ -87,7 +87,7 @@ def payoff(contract: Contract, price: float, account: Accounting) -> Valued:
 
 @dataclass
 class Option:
-    """One option that is held."""
+    """One open option."""
 
     contract: Contract
     quantity: float
@@ -97,7 +97,7 @@ class Option:
 
 @dataclass
 class Linear:
-    """A future, a perpetual or spot that is held; `quantity` in coins, or USD of an inverse contract."""
+    """An open future, perpetual or spot position; `quantity` in coins, or USD for an inverse contract."""
 
     contract: Contract
     quantity: float
@@ -150,7 +150,7 @@ class Fill(NamedTuple):
 
 @dataclass
 class Tally:
-    """Sums of one row while it is worked on."""
+    """Sums of the current row."""
 
     option_pnl: float = 0.0
     underlying_pnl: float = 0.0
@@ -167,7 +167,7 @@ class Tally:
 
 @dataclass
 class OptionBook:
-    """Everything that is held, and the cash."""
+    """All positions, and the cash."""
 
     account: Accounting
     cash: float
@@ -262,7 +262,7 @@ _GAP = 1.5  # of the usual step between two chains
 
 
 class OptionRow(NamedTuple):
-    """What one time gave, and what is held after it."""
+    """Result of one time, and the positions after it."""
 
     time: int
     is_chain: bool
@@ -370,7 +370,7 @@ def _fills(book: OptionBook, times: Any, currency: str, unit: str) -> dict[str, 
 
 
 def _gap_hours(rows: list[OptionRow]) -> float:
-    """Return the hours beyond the usual step between chains in which options were held."""
+    """Return the hours beyond the usual step between chains while options were open."""
     chains = [row for row in rows if row.is_chain]
     hours = np.diff([row.time for row in chains]) / 3_600e6
     if not hours.size:
@@ -381,14 +381,14 @@ def _gap_hours(rows: list[OptionRow]) -> float:
 
 
 def _warn(result: xr.Dataset) -> None:
-    """Give a notice with the counts of what was missing."""
+    """Give a notice with the counts of missing data."""
     parts = {
-        "unmarked_options": "{} marks of options were missing, and the last ones are kept",
-        "interpolated_marks": "{} marks are of expiries without a fit of their own",
+        "unmarked_options": "{} marks of options are missing; the last known marks are used",
+        "interpolated_marks": "{} marks are of expiries without a separate fit",
         "refused_trades": "{} changes of the position were not traded for want of a quote or mark",
         "unhedged": "{} hedges were not traded for want of a price",
         "missing_funding_hours": "{} hours of funding payments are missing",
-        "gap_hours": "chains are missing in {} hours in which options were held",
+        "gap_hours": "chains are missing in {} hours with open options",
     }
     messages = []
     for name, words in parts.items():
@@ -404,7 +404,7 @@ def _warn(result: xr.Dataset) -> None:
 
 
 def _contributions(book: OptionBook, rows: int) -> Any:
-    """Return what each term gave at each time."""
+    """Return the contribution of each term at each time."""
     total = np.zeros((len(TERMS), rows))
     if not book.steps:
         return total

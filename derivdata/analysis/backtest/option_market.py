@@ -23,7 +23,7 @@ YEAR_US = 365.0 * 86_400e6
 _PLACE = ("expiry", "strike", "side")
 _PRICES = ("bid_coin", "ask_coin", "bid_usd", "ask_usd")
 _FACTOR = 5.0
-"""Prices of one thing that differ by more than this are in different units."""
+"""Prices of one quantity that differ by more than this factor are in different units."""
 
 
 class Contract(NamedTuple):
@@ -35,7 +35,7 @@ class Contract(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """Bid and ask of an option in its own currency, NaN where there is none."""
+    """Bid and ask of an option in its own currency, NaN if missing."""
 
     bid: float
     ask: float
@@ -43,7 +43,7 @@ class Quote(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What one option is made of at a time; `own` tells whether its expiry has a fit of its own."""
+    """Inputs of one option's mark; `own` says whether its expiry has a separate fit."""
 
     forward: float
     years: float
@@ -87,7 +87,7 @@ class OptionMarket:
         self._require_units()
 
     def _require_units(self) -> None:
-        """Refuse quotes that are far from the marks of the surfaces, as those in another unit are."""
+        """Raise for quotes that are far from the marks of the surfaces, as if in another unit."""
         for row in range(self.times.size):
             table = self.table(row)
             ratio = (table["bid_usd"] + table["ask_usd"]) / (2.0 * table["mark_usd"])
@@ -105,7 +105,7 @@ class OptionMarket:
             )
 
     def require_near(self, price: float, spot: float, expiry: pd.Timestamp) -> None:
-        """Refuse a delivery price that is far from the index price before it."""
+        """Raise for a delivery price that is far from the last index price."""
         if not 1.0 / _FACTOR < price / spot < _FACTOR:
             raise ValueError(
                 f"delivery has {price:g} USD for the expiry {expiry:%Y-%m-%d %H:%M} UTC, and the index price "
@@ -127,7 +127,7 @@ class OptionMarket:
             )
 
     def _index_prices(self, rows: pd.DataFrame) -> tuple[Floats, str]:
-        """Return the index price at each time, else the nearest forward, and which of them it is."""
+        """Return the index price at each time, else the nearest forward, and its source."""
         if "index_price_usd" in rows and rows["index_price_usd"].notna().any():
             by_time = rows["index_price_usd"].astype(np.float64).groupby(self._place).median()
             spot = by_time.reindex(np.arange(self.times.size)).to_numpy()
@@ -156,16 +156,16 @@ class OptionMarket:
         return self._quotes[row]
 
     def mark(self, row: int, contract: Contract) -> Mark:
-        """Return what a chain's surface says of an option; NaN where it says nothing."""
+        """Return the mark of an option on a chain's surface, NaN if undefined."""
         rate = self._rates.get((row, contract.expiry), 0.0)
         return self._slices.mark(row, contract, rate) or self._between(row, contract, rate)
 
     def forward(self, row: int, expiry: int) -> float:
-        """Return the forward of an expiry [USD]; NaN where there is none."""
+        """Return the forward of an expiry [USD], NaN if unknown."""
         return self._slices.forward(row, expiry)
 
     def _between(self, row: int, contract: Contract, rate: float) -> Mark:
-        """Read the surface at an expiry that has no fit of its own."""
+        """Evaluate the surface at an expiry without a separate fit."""
         stamp = pd.Timestamp(contract.expiry, unit="us", tz="UTC")
         leg = {"expiry": [stamp], "strike": [contract.strike], "side": [contract.side], "quantity": [1.0]}
         at = self.surfaces.isel(time=row)
@@ -245,7 +245,7 @@ class _Slices:
         return Mark(forward, years, float(iv), rate, True)
 
     def smiles(self, row: int, expiry: Any, strike: Floats) -> tuple[Floats, Floats]:
-        """Return forward and volatility of many options from their own fits, NaN where there is none."""
+        """Return forward and volatility of many options from fits of their expiries, NaN without a fit."""
         place: Indices = np.array([self._at.get(stamp, -1) for stamp in expiry.tolist()], dtype=np.intp)
         forward = np.where(place >= 0, self._forward[row, place], np.nan)
         at = slice_of([values[row, place] for values in self._parameters])
@@ -257,7 +257,7 @@ class _Slices:
 
 
 def _checked(chains: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of chains with one time each, and their expiries as instants."""
+    """Return the rows of chains with one time each, and expiries as timestamps."""
     require_columns(chains, "chains", ("strike",), others=("side", "time"), any_kind=("expiry",))
     if not any(name in chains for name in _PRICES):
         raise ValueError(
@@ -285,7 +285,7 @@ def _single(rows: pd.DataFrame, name: str) -> str:
 
 
 def _quotes(rows: pd.DataFrame) -> tuple[Floats, Floats, Bools]:
-    """Return bid and ask of each row, NaN where there is none or they are crossed, and which are in coin."""
+    """Return bid and ask of each row, NaN if missing or crossed, and a mask of coin prices."""
     nothing = np.full(len(rows), np.nan)
     prices = {
         name: rows[name].to_numpy(np.float64, na_value=np.nan) if name in rows else nothing
@@ -329,7 +329,7 @@ def _fitted(rows: pd.DataFrame, method: SurfaceMethod, times: Any) -> xr.Dataset
 
 
 def _require_label(surfaces: xr.Dataset, name: str, label: str) -> None:
-    """Refuse surfaces of another symbol or venue than that of the chains."""
+    """Raise for surfaces of another symbol or venue than the chains."""
     if label and name in surfaces.coords and surfaces[name].ndim == 0:
         of_surfaces = str(surfaces[name].item())
         if of_surfaces != label:

@@ -26,7 +26,7 @@ _FRIDAY = pd.Timestamp("2020-01-03T08:00", tz="UTC")
 
 
 class OptionState:
-    """The state of a backtest that a rule sees: quotes and position of one time, without a later one.
+    """State of a backtest for a rule: quotes and position at one time, without later data.
 
     Attributes
     ----------
@@ -39,8 +39,8 @@ class OptionState:
     opened
         When the rule's position was last changed by a trade; None before the first.
     selected
-        When the rule last returned legs that were held from then on, also if it held them already; None
-        before the first time, and after it returned an empty table.
+        Last time at which the rule returned legs, also unchanged ones; None before the first time, and after
+        it returned an empty table.
     expired
         Number of options and futures that have been delivered since `selected`.
     """
@@ -78,7 +78,7 @@ class OptionState:
 
     @cached_property
     def position(self) -> pd.DataFrame:
-        """The legs that are held, as `derivdata.analysis.position` describes them."""
+        """Return the open legs, in the format of `derivdata.analysis.position`."""
         return self._legs()
 
 
@@ -93,8 +93,7 @@ class OptionLeg:
     quantity
         Coins; negative is short.
     tenor
-        Time to expiry at the entry, such as ``"7d"``: the listed expiry nearest to it. Of options and
-        futures.
+        Time to expiry at the entry, such as ``"7d"``: the nearest listed expiry. For options and futures.
     delta
         Size of the forward delta of the option, from 0 to 1: the nearest option with the quote that the
         trade needs.
@@ -170,10 +169,10 @@ class Roll:
     legs
         The legs of every entry.
     every
-        When the legs are chosen again: ``"expiry"``, at the first chain after a leg was delivered;
+        When the legs are selected again: ``"expiry"``, at the first chain after a leg was delivered;
         ``"weekly"``, at the first chain from Friday 08:00 UTC on; ``"monthly"``, from 08:00 UTC of the last
-        Friday of a month on; or a length of time after they were last chosen, such as ``"3d"``. Legs that
-        are chosen again are kept.
+        Friday of a month on; or a length of time after the last selection, such as ``"3d"``. Legs that are
+        selected again stay open.
     min_tenor
         The legs are also chosen again when an option or a future has less time left than this.
     max_delta
@@ -197,7 +196,7 @@ class Roll:
             raise ValueError(f"max_delta={self.max_delta!r} must be between 0 and 1")
 
     def __call__(self, state: OptionState) -> pd.DataFrame | None:
-        """Return the legs to hold from now on, None to keep the present ones."""
+        """Return the target legs, None to keep the current ones."""
         if state.selected is not None and not self._is_due(state, state.selected):
             return None
         return pd.DataFrame([leg.chosen(state) for leg in self.legs])
@@ -261,8 +260,8 @@ _LATE = 1.5
 class DeltaHedge:
     """Hold a perpetual against the delta of the position.
 
-    The position is hedged after each of its own trades and deliveries, and besides at an interval, at a band,
-    or at both.
+    The position is hedged after each of its own trades and deliveries, and also at an interval, at a band, or
+    both.
 
     Attributes
     ----------
@@ -271,7 +270,7 @@ class DeltaHedge:
     band
         Delta of position and hedge [coins] above which it is hedged; None hedges at the interval only.
     venue
-        Venue of the perpetual, whose prices, funding and fees count; None is that of the options.
+        Venue of the perpetual, with its prices, funding and fees; None is the options' venue.
     contract
         ``"linear"``: a number of coins, settled in USD; ``"inverse"``: a number of USD, settled in coin.
     max_price_age
@@ -297,7 +296,7 @@ class DeltaHedge:
         length(self.max_price_age, "max_price_age")
 
     def is_due(self, hours_since: float, net_delta: float) -> bool:
-        """Tell whether a hedge is due, so long after the last one and at this delta [coins]."""
+        """Return whether a hedge is due, by the time since the last one and the delta [coins]."""
         by_time = self.every is not None and hours_since >= hours_of(self.every, "every") - 1e-9
         by_delta = self.band is not None and abs(net_delta) > self.band
         return by_time or by_delta
@@ -342,7 +341,7 @@ class PerpetualPrices:
 
 
 class Payments:
-    """Settled funding of one perpetual: when, and what a long position pays [fraction of the notional]."""
+    """Settled funding of one perpetual: times, and payments of a long position [fraction of the notional]."""
 
     def __init__(self, funding: Panel | None, symbol: str, venue: str) -> None:
         self.given = funding is not None
@@ -390,7 +389,7 @@ class Payments:
 
 
 def _of(panel: xr.DataArray, argument: str, symbol: str, venue: str) -> xr.DataArray:
-    """Return the series of one symbol and venue, in order of time."""
+    """Return the series of one symbol and venue, sorted by time."""
     series = panel
     for name, label in (("symbol", symbol), ("exchange", venue)):
         if name not in series.dims:

@@ -1,4 +1,4 @@
-"""Backtest an option strategy: settle and mark, ask the rule, trade at bid and ask, hedge the delta."""
+"""Backtest an option strategy: settle and mark, call the rule, trade at bid and ask, hedge the delta."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def options(
     currency: Literal["usd", "coin"] = "usd",
     capital: float = 1_000_000.0,
 ) -> xr.Dataset:
-    """Simulate what an option strategy would have earned, with its delta hedge and its costs.
+    """Simulate an option strategy with its delta hedge and costs.
 
     Parameters
     ----------
     chains
-        Table ``options_snapshot`` of one symbol on one venue at many times, with bid and ask, as archives
-        have it (``archive.read``). ``index_price_usd`` is the index price.
+        Table ``options_snapshot`` of one symbol on one venue at many times, with bid and ask, as in archives
+        (``archive.read``). ``index_price_usd`` is the index price.
     rule
-        Called at every chain but the last with an `OptionState`; returns the legs to hold as a table (see
+        Called at every chain but the last with an `OptionState`; returns the target legs as a table (see
         `derivdata.analysis.position`), an empty table to close all, or None to keep them. See `Roll`.
     costs
         Fees and slippage.
@@ -78,10 +78,10 @@ def options(
     surfaces
         What `derivdata.analysis.surface.from_chain` returned for the chains. None fits them.
     method
-        Of the fit, as in `derivdata.analysis.surface.from_chain`.
+        Method of the fit, as in `derivdata.analysis.surface.from_chain`.
     currency
-        Currency of the account. Cash in the other one is exchanged at once, at the index price, and at the
-        delivery price what an option paid.
+        Currency of the account. Cash in the other currency is exchanged immediately, at the index price;
+        payoffs at the delivery price.
     capital
         Cash at the start [`currency`].
 
@@ -91,24 +91,24 @@ def options(
         Amounts have the suffix ``_usd`` or ``_coin`` of `currency`. Over ``time``, the chains and the
         deliveries between them: ``equity``, ``drawdown`` (fraction of the peak), ``option_pnl``,
         ``underlying_pnl`` (futures, perpetuals and spot of the rule), ``hedge_pnl``, ``funding``, ``fees``,
-        ``spread`` (of options: distance of the fills from the marks), each of the step that ends there; the
-        equity is `capital` plus the sums of the first four less the sums of the last two. ``contribution``
+        ``spread`` (of options: distance of the fills from the marks), each for the step that ends there;
+        equity is `capital` plus the sums of the first four minus the sums of the last two. ``contribution``
         over ``term`` and ``time`` divides ``option_pnl``. After the trades of each time: ``delta`` [coins] of
-        the rule's position, ``net_delta`` with the hedge, ``gamma``, ``vega`` and ``theta`` of the options
-        as in `derivdata.analysis.position.greeks`, ``hedge_quantity`` [coins, or USD of an inverse
-        perpetual], ``margin``, ``option_legs``. Counts at each time: ``unmarked_options`` (no surface, the
-        last mark stays), ``interpolated_marks`` (an expiry without a fit of its own), ``refused_trades``,
-        ``unhedged`` (a hedge was due and the perpetual had no price). Over ``fill``, each trade and delivery
-        of a leg: ``fill_time``, ``fill_side``, ``fill_expiry``, ``fill_strike``, ``fill_quantity``,
-        ``fill_price`` and ``fill_mark`` per coin, ``fill_fee``, ``fill_reason``. Single figures: ``net``,
-        ``max_drawdown``, ``margin_calls`` (times at which the margin was above the equity),
-        ``missing_funding_hours``, ``gap_hours`` (time of gaps in the chains while options were held).
+        the rule's position, ``net_delta`` with the hedge, ``gamma``, ``vega`` and ``theta`` of the options as
+        in `derivdata.analysis.position.greeks`, ``hedge_quantity`` [coins, or USD of an inverse perpetual],
+        ``margin``, ``option_legs``. Counts at each time: ``unmarked_options`` (no surface, the last mark is
+        used), ``interpolated_marks`` (an expiry without a separate fit), ``refused_trades``, ``unhedged`` (a
+        hedge was due and the perpetual had no price). Over ``fill``, each trade and delivery of a leg:
+        ``fill_time``, ``fill_side``, ``fill_expiry``, ``fill_strike``, ``fill_quantity``, ``fill_price`` and
+        ``fill_mark`` per coin, ``fill_fee``, ``fill_reason``. Scalars: ``net``, ``max_drawdown``,
+        ``margin_calls`` (times at which the margin was above the equity), ``missing_funding_hours``,
+        ``gap_hours`` (time of gaps in the chains with open options).
 
     Raises
     ------
     TypeError, ValueError
-        `chains` has no quotes, several symbols, venues or contracts, or one time; an option that is held
-        expires without a delivery price; a fee is not known; the rule returns something else than legs.
+        `chains` has no quotes, several symbols, venues or contracts, or one time; an open option expires
+        without a delivery price; a fee is unknown; the rule does not return legs.
 
     Warns
     -----
@@ -118,10 +118,9 @@ def options(
 
     Notes
     -----
-    Options are bought at the ask and sold at the bid. A change of the position is traded as a whole or, where
-    a quote is missing or crossed, not at all (``refused_trades``). The fee of an option is
-    ``min(rate × underlying, cap × price)``. Legs that are still held at the last chain are marked, not
-    closed.
+    Options are bought at the ask and sold at the bid. A change of the position is traded as a whole or, if a
+    quote is missing or crossed, not at all (``refused_trades``). The fee of an option is ``min(rate ×
+    underlying, cap × price)``. Legs open at the last chain are marked, not closed.
 
     Futures are delivered without a fee.
 
@@ -130,13 +129,12 @@ def options(
     `derivdata.analysis.position.attribution`; ``carry`` is the change of an option's currency against the
     forward, and ``residual`` the rest.
 
-    The hedge holds as much of the perpetual as makes the account insensitive to a move of all prices in
-    proportion, at constant volatility by strike. It pays the settlements after it was traded.
+    The hedge is the quantity of the perpetual that makes the account insensitive to a proportional move of
+    all prices, at constant volatility by strike. It pays the settlements after its trade.
 
-    ``margin`` approximates Deribit's standard margin: each short option needs
-    ``max(0.15 − OTM/S, 0.1) S + mark`` USD (a put at least its maintenance margin), futures and perpetuals
-    5 % of their notional (an assumption). Offsets between legs, portfolio margin and liquidation are left
-    out.
+    ``margin`` approximates Deribit's standard margin: each short option needs ``max(0.15 − OTM/S, 0.1) S +
+    mark`` USD (a put at least its maintenance margin), futures and perpetuals 5 % of their notional (an
+    assumption). Offsets between legs, portfolio margin and liquidation are not included.
 
     Examples
     --------
@@ -218,7 +216,7 @@ class _Run:
         return min(due, default=None)
 
     def _work(self, instant: int, row: int | None) -> None:
-        """Work on one time: a chain, or a delivery between two chains."""
+        """Process one time: a chain, or a delivery between two chains."""
         tally = Tally()
         place = len(self.rows)
         day = str(np.datetime64(instant, "us").astype("datetime64[D]"))
@@ -237,7 +235,7 @@ class _Run:
         self.last = float(instant)
 
     def _pay(self, instant: float, tally: Tally) -> None:
-        """Pay the settlements since the last time to perpetuals that were held."""
+        """Pay the settlements since the last time to open perpetuals."""
         held = [
             perpetual for (contract, _), perpetual in self.book.others.items() if contract.side == "perpetual"
         ]
@@ -255,7 +253,7 @@ class _Run:
         tally.missing_funding_hours += self.payments.missing_hours(self.last, instant)
 
     def _price_of(self, contract: Contract, instant: int, row: int | None) -> float:
-        """Return the price of a future, a perpetual or spot [USD], NaN where there is none."""
+        """Return the price of a future, a perpetual or spot [USD], NaN if unknown."""
         if contract.side == "perpetual":
             return self.prices.at(float(instant))
         if row is None:
@@ -284,7 +282,7 @@ class _Run:
             self.book.cash += gain
 
     def _deliver(self, instant: int, place: int, day: str, tally: Tally) -> bool:
-        """Settle what expires now."""
+        """Settle the expiring legs."""
         options = [held for key, held in self.book.options.items() if key.expiry == instant]
         futures = [key for key in self.book.others if 0 < key[0].expiry <= instant]
         for held in options:
@@ -312,7 +310,7 @@ class _Run:
         stamp = pd.Timestamp(instant, unit="us")
         if self.delivery is None:
             raise ValueError(
-                f"a leg that expires at {stamp:%Y-%m-%d %H:%M} UTC is held: pass delivery=, the table of "
+                f"a leg that expires at {stamp:%Y-%m-%d %H:%M} UTC is open: pass delivery=, the table of "
                 "dd.delivery.prices or a mapping from expiries to prices [USD]"
             )
         labels = {"symbol": self.market.symbol or None, "exchange": self.market.venue or None}
@@ -339,7 +337,7 @@ class _Run:
             self.book.move_option(held, after, place, tally)
 
     def _follow(self, row: int, place: int, day: str, tally: Tally) -> bool:
-        """Ask the rule, and trade what it wants."""
+        """Call the rule, and trade to its target."""
         state = OptionState(
             self.market,
             row,
@@ -370,7 +368,7 @@ class _Run:
     def _trades(
         self, wanted: dict[tuple[Contract, bool], float], row: int
     ) -> list[Callable[[int, str, Tally], None]] | None:
-        """Return the trades from the present legs to the wanted ones, None where one cannot be made."""
+        """Return the trades from the current legs to the target, None if one of them is impossible."""
         present = {(key, False): held.quantity for key, held in self.book.options.items()}
         present |= {key: held.quantity for key, held in self.book.others.items()}
         trades: list[Callable[[int, str, Tally], None]] = []
@@ -449,7 +447,7 @@ class _Run:
     def _hedge(
         self, instant: int, day: str, changed: bool, now: dict[str, float], tally: Tally
     ) -> dict[str, float]:
-        """Trade the perpetual where a hedge is due; return the sensitivities after it."""
+        """Trade the perpetual if a hedge is due; return the sensitivities afterwards."""
         rule = self.hedge
         if rule is None:
             return now
@@ -526,7 +524,7 @@ class _Run:
 
 
 def _wanted(target: pd.DataFrame) -> dict[tuple[Contract, bool], float] | None:
-    """Return the quantities of the legs of a table; None where an option has no expiry or strike."""
+    """Return the quantities of the legs of a table; None if an option has no expiry or strike."""
     if target.empty:
         return {}
     if {"side", "expiry", "strike"} <= set(target.columns):

@@ -1,4 +1,4 @@
-"""What a backtest returns: equity, positions, attribution and trades, with their units."""
+"""Results of a backtest: equity, positions, attribution and trades, with their units."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Reason(IntEnum):
 
 
 def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:
-    """Return the attrs that name where all of the data came from; none where none of it says."""
+    """Return the attrs with the joined sources of the data, empty without any."""
     given = [part for part in data if part is not None]
     origins = [provenance(part) if "provenance" in part.attrs else None for part in given]
     return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
@@ -67,7 +67,7 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
         for (name, words), part in zip(FIGURES.items(), figures, strict=True)
     }
     equity, drawdown = equity_of(journal.earned[:, 0], account.capital)
-    held = {"long_name": "venue, empty where no pair is held"}
+    held = {"long_name": "venue, empty text without a pair"}
     names = np.array([*market.venues, ""], dtype=object)  # the last one is for the place −1
     variables |= {
         "equity_usd": ("time", equity, {"units": USD_UNIT}),
@@ -181,7 +181,7 @@ def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
 
 
 def daily_returns(result: xr.Dataset) -> Floats:
-    """Return what the rows of each whole UTC day added to the equity, as a fraction of the capital.
+    """Return the change of the equity in each whole UTC day, as a fraction of the capital.
 
     A day is whole unless its rows begin or end more than the usual step within it.
     """
@@ -190,7 +190,7 @@ def daily_returns(result: xr.Dataset) -> Floats:
 
 
 def returns_by_day(times: Any, equity: Floats, capital: float) -> Floats:
-    """Return what `daily_returns` does, from the instants of the rows and the equity after each."""
+    """Return the same as `daily_returns`, from the times of the rows and the equity after each."""
     if times.size < 2:
         return np.empty(0)
     step = np.median(np.diff(times))
@@ -246,15 +246,15 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
     DataFrame
         ``symbol``, ``long``, ``short``, ``entry`` and ``exit`` (UTC), ``entry_usd`` and ``exit_usd``
         (notional of both legs), ``funding_usd``, ``price_usd``, ``fees_usd``, ``slippage_usd`` and
-        ``net_usd``, the first two less the next two, ``missing_hours`` (of both legs, whose payments are
-        unknown and not in ``funding_usd``), ``unmarked_hours`` (in which a mark was overdue, so that
-        ``price_usd`` stood still) and ``reason``; of a backtest with ``contracts=`` also ``long_coin`` and
-        ``short_coin``, what a leg that is settled in a coin earned in it, after fees (NaN of other legs).
+        ``net_usd``, the first two minus the next two, ``missing_hours`` (of both legs, whose payments are
+        unknown and not in ``funding_usd``), ``unmarked_hours`` (hours with an overdue mark, in which
+        ``price_usd`` is constant) and ``reason``; with ``contracts=`` also ``long_coin`` and ``short_coin``,
+        the earnings of coin-settled legs in their coin after fees (NaN for other legs).
 
     Raises
     ------
     ValueError
-        `result` is not that of a backtest.
+        `result` does not come from a backtest.
     """
     wanted = [f"trade_{name}" for name in _OF_TRADES]
     missing = [name for name in wanted if name not in result or result[name].dims != ("trade",)]

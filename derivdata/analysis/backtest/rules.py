@@ -1,9 +1,9 @@
 """Rules of entry and exit. Each is called at every row with the `Past` and returns the pairs to hold.
 
-A rule of one's own is any callable that takes a `Past` and returns a `Target`, or a mapping of symbols to
-``(long, short)`` with the most wanted first; symbols that are not named are left.
+A custom rule is any callable that takes a `Past` and returns a `Target`, or a mapping of symbols to ``(long,
+short)`` by descending priority; other symbols are closed.
 
-Ask several rules at once: rules that differ in their numbers only are one rule with arrays of numbers.
+Call several rules at once: rules that differ only in their numbers are one rule with arrays of numbers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class SpreadThreshold:
     enter_bps_8h
         Spread [bps/8h] from which a pair is entered.
     leave_bps_8h
-        Spread below which it is left; also where it is unknown.
+        Spread below which a pair is closed, also if the spread is unknown.
     switch_bps_8h
         A held pair is exchanged for the widest one where that is wider by this much; infinite: never.
     window
-        Spreads of the mean rate over so long, such as ``"3d"``; None takes the last rates.
+        Averaging window of the rates, such as ``"3d"``; None uses the last rates.
     """
 
     enter_bps_8h: float
@@ -49,7 +49,7 @@ class SpreadThreshold:
     window: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
-        """Return the pairs to hold."""
+        """Return the target pairs."""
         signal = past.rate() if self.window is None else past.mean(self.window)
         best = _widest(signal, past)
         held = _spread_of(signal, past.long, past.short)
@@ -64,9 +64,9 @@ class ForecastThreshold:
     ----------
     forecast
         Dims ``symbol``, ``time`` and either ``pair``, with the venues of each in the coordinates ``long`` and
-        ``short``: what the pair is forecast to earn; or ``exchange``: what the rate is forecast to be, of
-        which a pair earns the short leg's less the long leg's. A value must have been known at its time: a
-        forecast that was fitted to later data sees the future, and no backtest can notice.
+        ``short``: the forecast earnings of the pair; or ``exchange``: the forecast rate, and a pair earns the
+        short leg's minus the long leg's. A value must have been known at its time: a forecast fitted to later
+        data looks ahead, which a backtest cannot detect.
     enter, leave, switch
         In the forecast's unit, as in `SpreadThreshold`.
     max_age
@@ -90,7 +90,7 @@ class ForecastThreshold:
             raise ValueError("the times of forecast must ascend without repeats")
 
     def __call__(self, past: Past) -> Target:
-        """Return the pairs to hold."""
+        """Return the target pairs."""
         values = self._values(past)
         if "exchange" in self.forecast.dims:
             best = _widest(values, past)
@@ -122,7 +122,7 @@ class ForecastThreshold:
         return _Forecast(data["time"].to_numpy(), oldest, places, venues, data.to_numpy())
 
     def _values(self, past: Past) -> Floats:
-        """Return the newest forecasts that are known, over the symbols and pairs (or venues) of the past."""
+        """Return the newest known forecasts, over the symbols and pairs (or venues) of the past."""
         parts = self._parts
         row = int(np.searchsorted(parts.times, past.now, side="right")) - 1
         over = len(past.venues) if len(parts.venues) == 1 else parts.values.shape[-1]
@@ -154,7 +154,7 @@ class Rotation:
     every
         Time between choices, such as ``"8h"``, counted from 00:00 UTC (1970-01-01).
     top
-        How many symbols are held, those with the widest pairs; None holds all.
+        Number of symbols, with the widest pairs; None selects all.
     least_bps_8h
         Spread [bps/8h] that a pair needs.
     window
@@ -167,7 +167,7 @@ class Rotation:
     window: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
-        """Return the pairs to hold."""
+        """Return the target pairs."""
         turn, turn_before = (
             np.floor(hours_at(at, _EPOCH) / hours_of(self.every, "every")) for at in (past.now, past.previous)
         )
@@ -191,8 +191,8 @@ class HoldPair:
     symbol, long, short
         The pair.
     start, end
-        Instants; the pair is held from the first row at or after the start on, and left at the first row at
-        or after the end. None is that of the data.
+        Start and end; the pair is opened at the first row at or after the start, and closed at the first row
+        at or after the end. None is the limit of the data.
     """
 
     symbol: str
@@ -202,7 +202,7 @@ class HoldPair:
     end: Instant | None = None
 
     def __call__(self, past: Past) -> dict[str, tuple[str, str]]:
-        """Return the pairs to hold."""
+        """Return the target pairs."""
         first, last = self._span
         return {self.symbol: (self.long, self.short)} if first <= past.now < last else {}
 
@@ -218,16 +218,16 @@ class HoldPair:
 
 @dataclass(frozen=True)
 class HoldingTime:
-    """Bound how long another rule's positions are held.
+    """Limit the holding time of another rule's positions.
 
     Attributes
     ----------
     rule
         The other rule.
     least
-        A position is kept at least so long, such as ``"3d"``, whatever the rule wants.
+        Minimum holding time, such as ``"3d"``, regardless of the rule.
     most
-        A position is left after so long, and may be entered again at the next row; None: never.
+        Maximum holding time, after which the pair may be opened again at the next row; None: no maximum.
     """
 
     rule: Callable[[Past], Any]
@@ -235,7 +235,7 @@ class HoldingTime:
     most: str | pd.Timedelta | None = None
 
     def __call__(self, past: Past) -> Target:
-        """Return the pairs to hold."""
+        """Return the target pairs."""
         wanted = target_of(self.rule(past), past)
         held = past.long >= 0
         keep = held & (past.held_hours < _hours(self.least, "least", least=0.0))
@@ -249,7 +249,7 @@ class HoldingTime:
 
 @dataclass(frozen=True)
 class VenueLimit:
-    """Bound what another rule holds on a venue; pairs with higher scores come first.
+    """Limit another rule's positions on a venue; pairs with higher scores come first.
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ class VenueLimit:
     limit_usd: float | Mapping[str, float]
 
     def __call__(self, past: Past) -> Target:
-        """Return the pairs to hold."""
+        """Return the target pairs."""
         wanted = target_of(self.rule(past), past)
         limit = self.limit_usd
         room = np.array([limit.get(v, np.inf) if isinstance(limit, Mapping) else limit for v in past.venues])
@@ -282,12 +282,12 @@ class VenueLimit:
 
 
 def _hours(span: Any, name: str, least: float | None = None) -> Any:
-    """Return a span of time in hours; those of several rules are hours already."""
+    """Return a span of time in hours; spans of stacked rules are in hours already."""
     return span if isinstance(span, np.ndarray) else hours_of(span, name, least=least)
 
 
 def _widest(signal: Floats, past: Past) -> Target:
-    """Return the tradable pair of each symbol whose signals lie furthest apart; of equals the first."""
+    """Return the tradable pair of each symbol with the largest difference of signals; the first of ties."""
     usable = past.tradable & np.isfinite(signal)
     symbols = np.arange(signal.shape[0])
     low = np.where(usable, signal, np.inf)
@@ -305,7 +305,7 @@ def _spread_of(signal: Floats, long: Indices, short: Indices) -> Floats:
 
 
 def _thresholded(past: Past, best: Target, held: Floats, enter: float, leave: float, switch: float) -> Target:
-    """Keep a held pair while its signal is at least `leave`; else take the best where it reaches `enter`."""
+    """Keep a pair while its signal is at least `leave`; else open the best one if it reaches `enter`."""
     kept = (past.long >= 0) & (held >= leave)
     worth = (best.long >= 0) & (best.score >= enter)
     better = kept & worth & (best.score > held + switch)
@@ -362,7 +362,7 @@ class RuleStack:
 
 
 def _signal_of(rule: Any) -> Hashable:
-    """Return the key of rules that share one call; None for a rule that is called alone."""
+    """Return the key of rules that share one call; None for a rule that is called separately."""
     kind = type(rule)
     if kind is SpreadThreshold:
         return kind, rule.window
@@ -377,7 +377,7 @@ def _signal_of(rule: Any) -> Hashable:
 
 
 def _stacked(rules: Sequence[Any]) -> Any:
-    """Return rules of one signal as one rule whose numbers are columns."""
+    """Return rules of one signal as one rule with numbers as columns."""
     first = rules[0]
     if isinstance(first, SpreadThreshold):
         names = ("enter_bps_8h", "leave_bps_8h", "switch_bps_8h")

@@ -1,4 +1,4 @@
-"""Many rules on the same data, and what the best of them is worth after so many trials."""
+"""Simulate many rules on the same data, and adjust the best of them for the number of trials."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
     Returns
     -------
     DataFrame
-        One row per rule, in the order given: ``rule``, ``net_usd``, ``apr``, ``sharpe`` (annualised, of daily
-        returns as if days were independent) and ``sharpe_adjusted`` (for their dependence, as in `carry`),
-        ``max_drawdown``, ``turnover``, ``liquidations``, ``trades``, ``days`` (whole UTC ones), and
-        ``deflated_sharpe``: the probability that the rule has any skill, given that it may be the best of
-        all these and that carry of one day resembles that of the next; ``deflated_if_independent`` is the
-        same of independent days, and too high where they are not. It is meant for the line with the highest
-        Sharpe ratio, and is a lower bound for the others' chance of having been found by luck alone.
-        ``attrs["best"]`` names that line, ``attrs["trials"]`` counts the rules that traded.
+        One row per rule, in the given order: ``rule``, ``net_usd``, ``apr``, ``sharpe`` (annualised, from
+        daily returns assuming independence) and ``sharpe_adjusted`` (for dependence, as in `carry`),
+        ``max_drawdown``, ``turnover``, ``liquidations``, ``trades``, ``days`` (whole UTC days), and
+        ``deflated_sharpe``: the probability that the rule has skill, given that it may be the best of all
+        these and that daily carry is autocorrelated; ``deflated_if_independent`` is the same for independent
+        days, and too high otherwise. It applies to the row with the highest Sharpe ratio, and is a lower
+        bound for the other rows. ``attrs["best"]`` names that row, ``attrs["trials"]`` counts the rules that
+        traded.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def sweep(panel: Panel, rules: Mapping[str, Any], costs: Costs, **options: Any) 
 
 
 def _together(rules: Mapping[str, Any]) -> list[list[str]]:
-    """Return the names of the rules that are simulated in one loop: a `Portfolio` has accounts of its own."""
+    """Return the names of the rules that are simulated in one loop; a `Portfolio` has separate accounts."""
     alone = [name for name, rule in rules.items() if isinstance(rule, Portfolio)]
     together = [name for name in rules if name not in alone]
     parts = [together[start : start + _MOST_RULES] for start in range(0, len(together), _MOST_RULES)]
@@ -121,7 +121,7 @@ def _trades_of(journal: Journal, rules: int) -> tuple[Indices, Indices]:
 
 
 def _deflated(sharpe: float, returns: Any, trials: int, variance: float, *, dependent: bool) -> float:
-    from scipy import stats  # takes long to import, and sweeps alone need it
+    from scipy import stats  # slow import that only sweeps need
 
     if not np.isfinite(sharpe):
         return float("nan")
@@ -157,14 +157,14 @@ def deflated_sharpe_ratio(
     sharpe
         Sharpe ratio of the best trial, per observation: an annual one over √365 for daily returns.
     trials
-        How many independent trials it is the best of. Trials of a grid are correlated: counting all of them
-        errs towards caution.
+        Number of independent trials of which it is the best. Trials of a grid are correlated, so counting all
+        of them is conservative.
     variance
         Variance of the trials' Sharpe ratios, per observation.
     observations
         Number of returns of the best trial.
     skewness, kurtosis
-        Of its returns; the kurtosis of a normal distribution is 3.
+        Moments of its returns; the kurtosis of a normal distribution is 3.
     long_run_ratio, degrees
         Long-run variance of its returns over their variance, 1 of independent ones, and the degrees of
         freedom of that estimate.
@@ -183,11 +183,10 @@ def deflated_sharpe_ratio(
     -----
     Bailey and López de Prado, *The deflated Sharpe ratio*, Journal of Portfolio Management 40 (5), 2014. The
     probabilistic Sharpe ratio ``Φ((SR − SR₀) √(T − 1) / √(1 − γ₃ SR + (γ₄ − 1) SR² / 4))`` against the
-    highest one expected of N trials without skill,
-    ``SR₀ = √V ((1 − γ) Φ⁻¹(1 − 1/N) + γ Φ⁻¹(1 − 1/(N e)))``, where γ is Euler's constant. One trial has
-    nothing to deflate: SR₀ = 0. Of dependent returns T − 1 is divided by the ratio of the variances, and Φ is
-    the distribution function of Student's t: without skill about 5 % of single trials then pass 0.95
-    (measured in docs/backtest.md).
+    expected maximum of N trials without skill, ``SR₀ = √V ((1 − γ) Φ⁻¹(1 − 1/N) + γ Φ⁻¹(1 − 1/(N e)))``,
+    where γ is Euler's constant. One trial is not deflated: SR₀ = 0. For dependent returns T − 1 is divided by
+    the ratio of the variances, and Φ is the distribution function of Student's t: without skill about 5 % of
+    single trials then pass 0.95 (measured in docs/backtest.md).
 
     Examples
     --------

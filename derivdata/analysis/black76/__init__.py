@@ -5,7 +5,7 @@ among the inputs gives labelled results in its dims' order, dask stays lazy. Con
 
 - `forward` and `strike` in one currency (USD); `year_fraction` in years (ACT/365); `iv` [1/√year], decimal.
 - `side` is ``"call"`` or ``"put"``.
-- `premium` says what a price is: ``"linear"`` in the currency of the strike, ``"inverse"`` in coin, the
+- `premium` is the unit of a price: ``"linear"`` in the currency of the strike, ``"inverse"`` in coin, the
   linear value over the forward (the payoff of coin-settled options, ``(S - K)⁺/S``).
 - `interest_rate` is the continuous discount rate of the premium, 0 unless given: ``D = e^(-rate·T)``.
 
@@ -133,8 +133,8 @@ def greeks(
     Returns
     -------
     Dataset, or dict of arrays
-        One variable per greek; a dict where no input is a DataArray. NaN where the price is. Without time
-        value (`year_fraction` or `iv` 0) delta is that of the payoff, the others those of intrinsic, and
+        One variable per greek; a dict without a DataArray input. NaN if the price is. Without time value
+        (`year_fraction` or `iv` 0) delta is the delta of the payoff, the others are those of intrinsic, and
         all are NaN at ``F = K``.
 
     Raises
@@ -179,9 +179,9 @@ def implied_vol(
     -------
     ImpliedVol
         ``iv`` and ``status``. Bits: ``EXPIRED`` (no time left), ``BAD_INPUT`` (missing or not positive),
-        ``BELOW_INTRINSIC``, ``ZERO_TIME_VALUE`` (intrinsic up to the rounding of the inputs, which is that of
-        their types: 4 steps of float32 or float64), ``UPPER_BOUND`` (a call at its
-        forward, a put at its strike, or above), ``NOT_CONVERGED`` (values below 1e-300 only).
+        ``BELOW_INTRINSIC``, ``ZERO_TIME_VALUE`` (intrinsic up to the rounding of the inputs' types: 4 steps
+        of float32 or float64), ``UPPER_BOUND`` (a call at its forward, a put at its strike, or above),
+        ``NOT_CONVERGED`` (values below 1e-300 only).
 
     Raises
     ------

@@ -33,7 +33,7 @@ def sign(side: Any) -> Any:
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
         values = pd.Categorical(side)
         rows = np.bincount(values.codes + 1, minlength=len(values.categories) + 1)[1:]
-        signs = np.full(len(rows) + 1, np.nan)  # the last for what is missing, code -1
+        signs = np.full(len(rows) + 1, np.nan)  # the last for missing values, code -1
         signs[:-1][rows > 0] = _signs(values.categories.to_numpy()[rows > 0])
         return signs[values.codes]
     # Columns of pandas come as Series, Index, or as the arrays behind them (``df["side"].values``).
@@ -59,7 +59,7 @@ def _signs(side: npt.NDArray[Any]) -> Floats:
         return np.where(call, 1.0, -1.0)
     strange = ~(call | put | pd.isna(side))
     if np.any(strange):
-        raise ValueError(f"side {np.asarray(side)[strange].flat[0]!r} is neither 'call' nor 'put'")
+        raise ValueError(f"side must be 'call' or 'put', got {np.asarray(side)[strange].flat[0]!r}")
     return np.where(call, 1.0, np.where(put, -1.0, np.nan))
 
 

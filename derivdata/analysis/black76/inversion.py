@@ -82,10 +82,10 @@ def shortfall_over_vega(h: Floats, t: Floats) -> Floats:
 def value_over_vega(h: Floats, t: Floats) -> Floats:
     """``b/b' = M(h - t) - M(h + t)``, each region by the form that keeps its digits.
 
-    For small t the two Mills' ratios are nearly equal, and their difference would lose all digits: there it
-    is summed as a series in t, in powers of h up to h = 10, in 1/h beyond. For t ≥ 0.21 the difference is
-    safe, by the rational fit up to a sum of 10, by erfcx beyond. The region is ``2 · (t wide) + (h deep)``,
-    the index into the four forms; moving a limit means checking both neighbours against 60 digits
+    For small t the two Mills' ratios are nearly equal, and their difference would lose all digits, so it is
+    summed as a series in t, in powers of h up to h = 10, in 1/h beyond. For t ≥ 0.21 the difference is
+    accurate, by the rational fit up to a sum of 10, by erfcx beyond. The region is ``2 · (t wide) + (h
+    deep)``, the index into the four forms; after moving a limit, check both neighbours against 60 digits
     (``tests/data``, black76_reference_mp60).
     """
     wide = t >= _SERIES_BELOW
@@ -135,7 +135,7 @@ def _series(h: Floats, t: Floats) -> Floats:
 
 
 def _asymptotic(h: Floats, t: Floats) -> Floats:
-    """``Σ (-1)ⁿ (2n-1)!! [(h-t)⁻²ⁿ⁻¹ - (h+t)⁻²ⁿ⁻¹]``, the differences by a recurrence of positive terms."""
+    """Return ``Σ (-1)ⁿ (2n-1)!! [(h-t)⁻²ⁿ⁻¹ - (h+t)⁻²ⁿ⁻¹]``, by a recurrence of positive terms."""
     p = 1.0 / (h - t)
     q = 1.0 / (h + t)
     p2 = p * p
@@ -171,8 +171,8 @@ _STEPS = 6
 _HIGH = 0.7  # of the upper bound; above it the distance to the bound is inverted instead
 _SETTLED = 2e-3  # a step this small, in units of 1/(1 + h² + t²), leaves a fifth-order error below 1 ulp
 
-# Least-squares fits, only good enough to start from. Moneyness h of the normal (Bachelier) model from
-# v = ln(1 + x/b), over v, for h to 38: 2e-5. The curvature factor 1 - h² + h³ M(h) for h to 40: 3e-4.
+# Least-squares fits that are accurate enough for a start. Moneyness h of the normal (Bachelier) model from v
+# = ln(1 + x/b), over v, for h to 38: 2e-5. The curvature factor 1 - h² + h³ M(h) for h to 40: 3e-4.
 _NORMAL = (
     (3.98950522e-01, 5.21155098e-02, 7.99864175e-03, 1.36918907e-04, 3.15779931e-07, 5.27788050e-11),
     (1.0, 1.30828669e-01, 2.35208958e-02, 9.83976564e-04, 6.06682757e-06, 4.47937712e-09),
@@ -227,7 +227,7 @@ def _start(x: Floats, value: Floats) -> Floats:
 
 
 def _start_high(x: Floats, value: Floats, bound: Floats) -> Floats:
-    """Return a start near the bound: exact at the money, and where b saturates; never below the inflection.
+    """Return a start near the bound: exact at the money, and for saturated b; never below the inflection.
 
     The inflection of b is at ``s = √(2x)``, where ``b = bound (1 - erfcx(√x))/2``; beyond it the distance to
     the bound falls about as ``e^(-s²/8)``, so ``s² = 2x + 8 ln(distance there / distance)``.
@@ -241,7 +241,7 @@ def _start_high(x: Floats, value: Floats, bound: Floats) -> Floats:
 def _step(
     x: Floats, value: Floats, bound: Floats, s: Floats, high: npt.NDArray[np.bool_]
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Relative step towards ``ln|b(s) - c| = ln|value - c|``, with c = 0, or the bound where `high`."""
+    """Return the relative step to ``ln|b(s) - c| = ln|value - c|``, with c = 0, or the bound if `high`."""
     h = x / s
     t = 0.5 * s
     distance = value_over_vega(h, t)
@@ -260,12 +260,12 @@ def _step(
 
 
 def _fifth_order(newton: Floats, slope: Floats, h2: Floats, t2: Floats) -> Floats:
-    """Householder's step from f''/f', f'''/f' and f''''/f' of ``f = ln|b(s) - c|``, all over s.
+    """Return Householder's step from f''/f', f'''/f' and f''''/f' of ``f = ln|b(s) - c|``, all over s.
 
-    ``b''/b' = (h² - t²)/s``, and ``f' = slope``; the rest follows by differentiation: `second` is
-    ``s f''/f'`` and so on, each from the one before by ``d ln f'/ds``. With ``ν = -f/f'`` the step
-    is ``ν (1 + ν (f₂ + ν f₃/6)) / (1 + ν (3/2 f₂ + ν (f₂²/4 + f₃/3 + ν f₄/24)))`` (Householder 1970). ln b is
-    nearly linear in 1/s² for options far out of the money, which is why so high an order pays.
+    ``b''/b' = (h² - t²)/s``, and ``f' = slope``; the rest follows by differentiation: `second` is ``s
+    f''/f'`` and so on, each from the previous one by ``d ln f'/ds``. With ``ν = -f/f'`` the step is ``ν (1 +
+    ν (f₂ + ν f₃/6)) / (1 + ν (3/2 f₂ + ν (f₂²/4 + f₃/3 + ν f₄/24)))`` (Householder 1970). The high order is
+    worthwhile because ln b is nearly linear in 1/s² for options far out of the money.
     """
     second = h2 - t2 - slope
     change = -3.0 * h2 - t2 - slope * second

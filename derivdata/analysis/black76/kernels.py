@@ -19,7 +19,7 @@ from derivdata.analysis.status import Status
 from derivdata.support.arrays import Floats
 
 _EPSILON = float(np.finfo(np.float64).eps)
-# A price this close to intrinsic or to its upper bound, in units of its own rounding, holds nothing else.
+# A price this close to intrinsic or to its upper bound, in units of its rounding, has no other information.
 _ROUNDING = 4.0
 
 
@@ -69,7 +69,7 @@ def implied_volatility(
 ) -> tuple[Floats, npt.NDArray[np.int32]]:
     """Return the volatility and status of each option; NaN wherever the status is not 0.
 
-    `precision` is the relative rounding of the prices, and that of forwards and strikes.
+    `precision` is the relative rounding of the prices, and of forwards and strikes.
     """
     if rate.any():
         value = value * np.exp(rate * years)
@@ -79,7 +79,7 @@ def implied_volatility(
     bound = np.minimum(forward, strike) / unit
     noise = _ROUNDING * precision[0] * intrinsic
     if precision[1]:
-        # What an option in the money exceeds intrinsic by moves with the forward and the strike.
+        # The excess of an in-the-money option over intrinsic moves with the forward and the strike.
         noise = np.where(intrinsic > 0.0, noise + precision[1] * (forward + strike) / unit, noise)
     top = (1.0 - _ROUNDING * precision[0]) * bound
     status = _status(excess, noise, top, forward, strike, years)
@@ -97,7 +97,7 @@ def implied_volatility(
 def _status(
     excess: Floats, noise: Floats, top: Floats, forward: Floats, strike: Floats, years: Floats
 ) -> npt.NDArray[np.int32]:
-    """0 where a volatility is implied, else the first reason that holds."""
+    """Return 0 if a volatility is implied, else the first applicable reason."""
     good = (excess > noise) & (excess < top) & (years > 0) & (top > 0) & (forward + strike < np.inf)
     if good.all():
         return np.zeros(excess.shape, dtype=np.int32)
@@ -136,7 +136,7 @@ class Terms(NamedTuple):
 def terms(
     forward: Floats, strike: Floats, years: Floats, iv: Floats, sign: Floats, rate: Floats, *, inverse: bool
 ) -> Terms:
-    """Return the shared parts; d1 and d2 are ±∞ where no time or volatility is left, NaN there at F = K."""
+    """Return the shared terms; d1 and d2 are ±∞ without time or volatility, and NaN there at F = K."""
     s = iv * np.sqrt(years)
     x = np.copysign(log_distance(forward, strike), forward - strike)
     ratio = x / s
@@ -154,7 +154,7 @@ def greek(name: Greek, delta: DeltaKind, at: Terms) -> Floats:
 
 
 def _or_limit(at: Terms, value: Floats) -> Floats:
-    """`value`, or its limit 0 where no time value is left."""
+    """Return `value`, or its limit 0 without time value."""
     return np.where(np.isinf(at.d1), 0.0, value)
 
 
@@ -196,7 +196,7 @@ def _vanna(at: Terms) -> Floats:
 
 
 def _rho(at: Terms) -> Floats:
-    """To the rate, spot fixed: the forward ``S e^(rT)`` moves with it.
+    """Return the derivative by the rate with spot fixed, as the forward ``S e^(rT)`` moves with it.
 
     ``dV/dr = −T V + T F ∂V/∂F``, and ``F ∂V/∂F − V`` is ``D·(±K N(±d2))``; in coin ``∂(B/F)/∂F = δ_pa/F``.
     """
@@ -207,7 +207,7 @@ def _rho(at: Terms) -> Floats:
 
 
 def _charm(at: Terms) -> Floats:
-    """Of ``∂V/∂F`` as time passes, forward fixed: ``∂d1/∂T = −d2/(2T)``, and the discount grows."""
+    """Return the derivative of ``∂V/∂F`` by time with the forward fixed; ``∂d1/∂T = −d2/(2T)``."""
     moved = at.d1 if at.inverse else at.d2
     decay = _or_limit(at, at.density * moved / (2.0 * at.years))
     delta = _premium_adjusted_delta(at) if at.inverse else _forward_delta(at)
@@ -215,7 +215,7 @@ def _charm(at: Terms) -> Floats:
 
 
 def _speed(at: Terms) -> Floats:
-    """Of gamma to the forward: ``Γ' = −Γ/F (1 + d1/s)``; in coin ``Γ'/F − 3 Γ/F² + 6 δ_pa/F³``."""
+    """Return ``∂Γ/∂F``: ``Γ' = −Γ/F (1 + d1/s)``; in coin ``Γ'/F − 3 Γ/F² + 6 δ_pa/F³``."""
     gamma = _or_limit(at, at.density / (at.forward * at.s))
     linear = _or_limit(at, -gamma / at.forward * (1.0 + at.d1 / at.s))
     if at.inverse:

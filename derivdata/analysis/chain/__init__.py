@@ -1,4 +1,4 @@
-"""From a raw chain of options to what a smile is fitted to.
+"""Prepare raw option chains for fitting smiles.
 
 ::
 
@@ -9,8 +9,8 @@
     chain.basis(chain.forwards(options), spot=...)
     chain.greeks(snapshot)                 in one unit over venues, next to the venues' own
 
-A chain is the table ``options_snapshot`` or a surface; several symbols, venues and instants may stand in
-one table, and what differs becomes a dim of the result.
+A chain is the table ``options_snapshot`` or a surface. Several symbols, venues and times may be in one table,
+and become dims of the result.
 """
 
 from derivdata.analysis.chain.cleaning import arbitrage, clean, smiles

@@ -34,9 +34,9 @@ from derivdata.support.arrays import epsilon_in
 from derivdata.support.text import warn_caller
 from derivdata.tables.panels import provenance
 
-_OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to speak of
+_OUTLIER_FLOOR = 1e-3  # volatility; the spread of quotes rounded to a tick is uninformative
 _NORMAL_MAD = 1.4826
-_GONE = ("expired", "strike", "duplicate")  # what has no open interest, or one that another row counts
+_GONE = ("expired", "strike", "duplicate")  # options without open interest, or counted by another row
 
 
 @typed
@@ -51,34 +51,32 @@ def clean(
     dates: bool | None = None,
     interest_rate: float | None = None,
 ) -> pd.DataFrame:
-    """Return the options of a chain that can be used, and count the others by reason.
+    """Return the usable options of a chain, and count the others by reason.
 
     Parameters
     ----------
     chain
-        The table ``options_snapshot``, of one chain or of many (symbols, venues, instants), or a surface.
-        Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin`` of options paid in coin, and the
-        same in ``_usd`` of those paid in USD or a dollar token; one table may hold both, each row in its own
-        columns. Without ``underlying_price`` forwards come from parity, delta or what is given. Each missing
-        ``iv`` is computed from the middle of bid and ask, half the ask where the bid is missing, or else from
-        the mark.
+        The table ``options_snapshot``, of one chain or of many (symbols, venues, times), or a surface. Prices
+        are used from ``bid_coin``, ``ask_coin``, ``mark_coin`` for options paid in coin, and from the same in
+        ``_usd`` for options paid in USD or a dollar token; one table may have both, each row in its own
+        columns. Without ``underlying_price`` forwards come from parity, delta or the argument. Each missing
+        ``iv`` is computed from the middle of bid and ask, half the ask without a bid, or else from the mark.
     at
         Instant of the quotes, where the chain has no ``time``.
     min_time
-        Options nearer to expiry are kept for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour by
-        default.
+        Options closer to expiry are returned for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour
+        by default.
     iv_max
         Highest volatility [1/√year] that is used; 15 by default. What `clean` gave and gets again without
         these two and `mad` is returned as it is: whatever takes a chain respects how it was cleaned.
     iv_unit
-        ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue,
-        ``{"okx": "percent"}``. What is not named must be decimal, and is refused where the median of a venue
-        is above 15; a stated unit is used as given.
+        ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue, ``{"okx": "percent"}``.
+        Other venues must be decimal, and raise if their median is above 15; a given unit is used unchecked.
     mad
-        How far an option's volatility may lie from the median of itself and its two neighbours of the same
-        side, in units of 1.4826 times the median absolute step between neighbours of its expiry (but 0.1
-        volatility points always pass); 5 by default, ``np.inf`` believes all. The first and the last strike
-        stay.
+        Maximum distance of an option's volatility from the median of itself and its two neighbours of the
+        same side, in units of 1.4826 times the median absolute step between neighbours of its expiry (0.1
+        volatility points always pass); 5 by default, ``np.inf`` accepts all. The first and the last strike
+        are never removed.
     dates
         Whether expiries at midnight are dates, which expire at 08:00 UTC; they are unless False.
     interest_rate
@@ -88,22 +86,23 @@ def clean(
     Returns
     -------
     DataFrame
-        The rows that stay, in their columns and order, with ``year_fraction`` [years] and ``status``
-        (int32): ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an
-        ask and no bid), ``DUPLICATE`` (another row lies at this place: another contract, such as coin and
-        USDC, which stays too, or the same one again, of which the row with more open interest, a tighter
-        quote and a lower volatility stays).
-        ``attrs["dropped"]`` counts what went, in this order: ``expired``, ``strike``, ``iv_missing``,
-        ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``, ``crossed`` (bid above ask),
-        ``no_time_value`` (the mark, or else the mid, is not strictly between intrinsic and the forward of
-        a call or the strike of a put), ``outlier``. ``attrs["left_out"]`` holds the open interest of live
-        options that went for their volatility or price, which `exposure` counts.
+        The remaining rows, in their columns and order, with ``year_fraction`` [years] and ``status`` (int32):
+        ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an ask without
+        a bid), ``DUPLICATE`` (another row has the same place: another contract, such as coin and USDC, which
+        is returned too, or the same one again, of which the row with more open interest, a tighter quote and
+        a lower volatility is used). ``attrs["dropped"]`` counts removed rows, in this order: ``expired``,
+        ``strike``, ``iv_missing``, ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``,
+        ``crossed`` (bid above ask), ``no_time_value`` (the mark, or else the mid, is not strictly between
+        intrinsic and the forward of a call or the strike of a put), ``outlier``. ``attrs["left_out"]`` has
+        the open interest of live options that were removed for their volatility or price, which `exposure`
+        counts.
 
     Raises
     ------
     ValueError
-        A column is missing, volatilities look like percent, no time is known, prices have no unit, a row
-        has them in two, or a venue's are in the other unit than their name says; `dates` of a cleaned chain.
+        A column is missing, volatilities look like percent, the time is unknown, prices have no unit, a row
+        has prices in two units, or a venue's prices are in the other unit than their name; `dates` for a
+        cleaned chain.
 
     Warns
     -----
@@ -161,7 +160,7 @@ def _with_status(chain: PreparedChain, status: Any) -> PreparedChain:
 
 
 def with_volatilities(chain: PreparedChain) -> PreparedChain:
-    """Return rows whose missing volatilities are those of bid and ask, or else of the mark; count them.
+    """Fill missing volatilities from bid and ask, or else from the mark, and count them.
 
     The price is halfway between bid and ask, half the ask without a bid.
     """
@@ -196,7 +195,7 @@ def with_volatilities(chain: PreparedChain) -> PreparedChain:
 
 
 def _tests(iv_max: float, mad: float) -> dict[str, Callable[[PreparedChain], Any]]:
-    """Each reason to drop an option, in order; a later one only sees what the earlier ones left."""
+    """Return the tests that drop an option, in order; each applies to options that passed earlier ones."""
     return {
         "expired": lambda o: ~(o.rows["year_fraction"] > 0),
         "strike": lambda o: ~(o.rows["strike"] > 0),
@@ -212,13 +211,13 @@ def _tests(iv_max: float, mad: float) -> dict[str, Callable[[PreparedChain], Any
 
 
 def _shared(options: pd.DataFrame) -> Any:
-    """Return the status of options that lie at the place of another one."""
+    """Return the status of options at the same place as another one."""
     shared = options.duplicated(places(options), keep=False).to_numpy()
     return np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
 
 
 def _repeated(chain: PreparedChain) -> Any:
-    """Tell which rows repeat an instrument, of one place and contract; the best of them does not."""
+    """Return a mask of rows that repeat an instrument of one place and contract, except the best of them."""
     options = chain.rows.assign(slice=chain.place)
     again = options.duplicated(["slice", "strike", "side"]).to_numpy()
     if not again.any():
@@ -235,7 +234,7 @@ class _LeftOut(dict[str, list[Any]]):
 
 
 def _sizes(options: pd.DataFrame) -> _LeftOut:
-    """Write places, open interest and volume of options as plain lists, which attributes can hold."""
+    """Return places, open interest and volume of options as plain lists, which attributes can store."""
     some = options[(options["open_interest"] > 0) | (options.get("volume", 0) > 0)]
     names = [name for name in (*places(options), "open_interest", "volume") if name in some]
     columns = {
@@ -316,27 +315,27 @@ def smiles(
 ) -> xr.Dataset:
     """Arrange volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
 
-    At each strike the option out of the money counts, the mean of both where ``|ln(K/F)| ≤ 1e-4``. Of two
-    contracts at one place (coin and USDC) the quote of the one with more open interest counts, at its own
-    forward, and ``open_interest`` is the sum of both. ``forward`` is that of the contract with more open
-    interest at the expiry.
+    At each strike the out-of-the-money option is used, or the mean of both if ``|ln(K/F)| ≤ 1e-4``. Of two
+    contracts at one place (coin and USDC) the quote of the one with more open interest is used, at its own
+    forward, and ``open_interest`` is the sum of both. ``forward`` is the forward of the contract with more
+    open interest at the expiry.
 
     Parameters
     ----------
     options
         What `clean` gave.
     given, spot, methods, discount, interest_rate
-        How forward and discount are found, as in `forwards`.
+        Methods for forward and discount, as in `forwards`.
 
     Returns
     -------
     Dataset, dims ``(expiry, strike)``, before them ``symbol``, ``exchange``, ``time`` if they differ
-        ``iv`` [1/√year], ``log_moneyness`` ``ln(K/F)``, ``open_interest`` [contracts], ``status``; where
-        the chain has quotes ``iv_bid`` and ``iv_ask``, implied at the forward; by expiry
-        ``forward_source``, ``forward_status``, ``discount`` and the coordinates ``forward`` [USD] and
-        ``year_fraction`` [years]. Strikes are the union of all: NaN where an expiry does not list one.
-        Over a long history (more than 4 million places) the variables are lazy, chunked along ``time``.
-        ``attrs["dropped"]`` (JSON) holds the counts of `clean` with ``near_expiry`` and ``no_forward``.
+        ``iv`` [1/√year], ``log_moneyness`` ``ln(K/F)``, ``open_interest`` [contracts], ``status``; if the
+        chain has quotes ``iv_bid`` and ``iv_ask``, implied at the forward; by expiry ``forward_source``,
+        ``forward_status``, ``discount`` and the coordinates ``forward`` [USD] and ``year_fraction`` [years].
+        Strikes are the union over expiries: NaN if an expiry does not list one. Over a long history (more
+        than 4 million cells) the variables are lazy, chunked along ``time``. ``attrs["dropped"]`` (JSON) has
+        the counts of `clean` with ``near_expiry`` and ``no_forward``.
 
     Raises
     ------
@@ -388,7 +387,7 @@ def smiles_of(
 
 
 def _fittable(chain: PreparedChain, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Select options far enough from expiry, with their slice's forward; and count those dropped."""
+    """Select options far enough from expiry, with their slice's forward; count the others."""
     by_slice = {name: table[name].to_numpy()[chain.place] for name in _PER_SLICE}
     quotes = chain.rows.assign(**by_slice)
     near = (quotes["status"] & np.int32(Status.NEAR_EXPIRY)) != 0
@@ -443,16 +442,17 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, a row per violation, empty if there is none
-        The labels of the smile; ``kind``: ``"rising"`` (a call dearer than one of a lower strike),
-        ``"steep"`` (cheaper by more than the strikes lie apart), ``"concave"`` (a butterfly with a
-        negative price); ``strike`` [USD], the upper or the middle one; ``amount_usd`` [USD], what the
-        trade of one call, one spread or ``1/(K₃-K₁)`` times the butterfly pays at once.
+    DataFrame, a row per violation, empty without any
+        The labels of the smile; ``kind``: ``"rising"`` (a call more expensive than one of a lower strike),
+        ``"steep"`` (cheaper by more than the difference of strikes), ``"concave"`` (a butterfly with a
+        negative price); ``strike`` [USD], the upper or the middle one; ``amount_usd`` [USD], the immediate
+        payment of the trade of one call, one spread or ``1/(K₃-K₁)`` times the butterfly.
 
     Notes
     -----
-    Undiscounted calls rebuilt from ``iv``. Where all volatilities of an expiry are written to hundredths of a
-    percent, what rounding alone can do to a trade is no violation; and never is 1e-9 of each leg's forward.
+    Undiscounted calls rebuilt from ``iv``. If all volatilities of an expiry are rounded to hundredths of a
+    percent, violations within the effect of rounding are ignored; violations below 1e-9 of each leg's forward
+    always are.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
     sizes = quotes.chunksizes.get("time", ())
@@ -463,7 +463,7 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))
     frame["call"] = formulas.price(forward, strike, years, frame["iv"], "call")
-    steps = 2.0 * frame["iv"] / _STEP  # the mean of call and put lies on half a step
+    steps = 2.0 * frame["iv"] / _STEP  # the mean of call and put is on half a step
     epsilon = epsilon_in(frame["iv"])
     rounded = ((steps - steps.round()).abs() < 1e-5 + epsilon * steps).groupby(
         [frame[name] for name in labels]

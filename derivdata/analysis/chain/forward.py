@@ -1,6 +1,6 @@
 """Forward of each expiry and contract of a chain, by the first of five ways that its rows allow; its basis.
 
-Each way gives a table by expiry and contract, NaN where the chain does not hold what it takes.
+Each method gives a table by expiry and contract, NaN if the chain lacks its inputs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DISCOUNT_RATE = 0.10
 
 
 class Evidence(NamedTuple):
-    """Rows of options, the row of `table` that each belongs to, and what the caller gave.
+    """Rows of options, their rows in `table`, and the caller's values.
 
     `discount` is ``"fit"`` or a factor for each row of `table`.
     """
@@ -102,7 +102,7 @@ def joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
 
 
 def by_listed_expiry(value: Any, rows: pd.DataFrame, argument: str) -> Any:
-    """Return values by expiry under the timestamps that rows list; an expiry that they do not is refused.
+    """Return values by expiry under the timestamps in the rows; raise for an expiry that is not listed.
 
     A number, and values without an expiry, are returned unchanged.
     """
@@ -129,7 +129,7 @@ def of_expiries(value: Any, rows: pd.DataFrame) -> Any:
 
 
 def _require_listed(labels: pd.Series, listed: pd.Series, argument: str) -> None:
-    """Refuse expiries that the chain does not list."""
+    """Raise for expiries that the chain does not list."""
     unlisted = labels[~labels.isin(listed)]
     if len(unlisted):
         known = ", ".join(f"{stamp:%Y-%m-%dT%H:%MZ}" for stamp in listed.drop_duplicates().sort_values())
@@ -164,7 +164,7 @@ def _undiscounted(forward: pd.Series) -> pd.DataFrame:
 
 
 def _underlying(evidence: Evidence) -> pd.DataFrame:
-    """Return the median underlying, if expiries have their own: they differ more than each in itself."""
+    """Return the median underlying if it differs more between expiries than within them."""
     names = [*keys_of(evidence.table), "contract"]
     prices = evidence.options["underlying_price"].groupby(evidence.place)
     frame = evidence.table.assign(within=prices.max() - prices.min())
@@ -188,7 +188,7 @@ def _delta(evidence: Evidence) -> pd.DataFrame:
 
 
 def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
-    """Median by slice, where there are enough estimates and the middle half of them lies close together."""
+    """Return the median by slice, if there are enough estimates with a narrow interquartile range."""
     groups = forward.groupby(place)
     median = groups.median()
     spread = (groups.quantile(0.75) - groups.quantile(0.25)) / median
@@ -196,7 +196,7 @@ def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
 
 
 def _parity(evidence: Evidence) -> pd.DataFrame:
-    """Return what quotes imply; where they disagree, what marks imply unless the venue states its forward."""
+    """Return forwards from quotes; if they disagree, from marks unless the venue publishes its forward."""
     by_quotes = _parity_of(evidence)
     unknown = by_quotes["forward"].isna()
     if unknown.any():
@@ -227,7 +227,7 @@ def _parity_of(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pairs(options: pd.DataFrame, prices: Quoted, place: pd.Series) -> pd.DataFrame:
-    """Pair calls with puts: by quotes, by marks of a venue without, by volatilities without both."""
+    """Pair calls with puts: by quotes, by marks for a venue without quotes, by volatilities without both."""
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"]})
     venue = options.groupby(keys_of(options) or np.zeros(len(options)), observed=True, dropna=False).ngroup()
     quotes, marks = (part.notna().groupby(venue).transform("any") for part in (prices.ask, prices.mark))
@@ -251,7 +251,7 @@ def _pairs(options: pd.DataFrame, prices: Quoted, place: pd.Series) -> pd.DataFr
 
 
 def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return forward and discount by the weighted line of ``gap`` on strike, of most strikes."""
+    """Return forward and discount by the weighted regression of ``gap`` on strike that fits most strikes."""
     keys = [pairs["place"], pairs["inverse"]]
     weight = pairs["weight"]
     sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
@@ -302,7 +302,7 @@ def slice_forwards(
         options, chain.prices, place, table, given, spot, discount if isinstance(discount, str) else known
     )
     for name in methods:
-        # What the caller gave is read in any case, so that a wrong label is refused.
+        # The caller's values are read in any case, so that a wrong label raises.
         if name not in ("given", "spot") and bool(table["forward"].notna().all()):
             continue
         estimate = ESTIMATES[name](evidence)
@@ -409,43 +409,43 @@ def forwards(
     chain
         The table ``options_snapshot``, a surface, or what `clean` gave; prices as in `clean`.
     given
-        Forwards [USD] that are known, of a futures curve: a mapping from expiry, or a Series or
-        DataArray labelled by expiry and, where they matter, symbol, exchange, time.
+        Known forwards [USD], for example from a futures curve: a mapping from expiry, or a Series or
+        DataArray labelled by expiry and, if necessary, symbol, exchange, time.
     spot
-        Spot [USD], a number or labelled alike, for the method ``"spot"``.
+        Spot [USD], a number or labelled in the same way, for the method ``"spot"``.
     methods
         Tried in this order:
 
         - ``"given"``: `given`.
         - ``"parity"``: median over the 3 to 5 strikes nearest the money of what call and put imply, from
-          mid prices, or prices rebuilt from `iv` where a venue has none. Marks count where a venue has no
-          quotes, or those of an expiry disagree and it has no underlying price of its own. Prices in coin
-          pair with prices in coin. Rebuilt prices of calls and puts of one volatility hold no information and
-          are passed over.
+          mid prices, or prices rebuilt from `iv` for a venue without them. Marks are used if a venue has no
+          quotes, or if those of an expiry disagree and it has no underlying price. Prices in coin pair with
+          prices in coin. Rebuilt prices of calls and puts with equal volatility carry no information and are
+          skipped.
         - ``"underlying"``: median ``underlying_price``, if expiries have their own.
         - ``"delta"``: median forward at which an option has the venue's delta, 0.1 to 0.9 in size.
         - ``"spot"``: `spot`, or the underlying price where it is one for all expiries; zero carry.
 
-        Parity and delta refuse an expiry with fewer than 3 estimates, or where the middle half of them
-        spreads over 0.5 %.
+        Parity and delta skip an expiry with fewer than 3 estimates, or with an interquartile range over 0.5
+        %.
     discount
-        Discount factor of the premiums, for parity; ``"fit"`` takes it from the line of call less put on
-        strike, over at least five strikes, and refuses one outside (0.5, 1.05).
+        Discount factor of the premiums, for parity; ``"fit"`` estimates it from the regression of call minus
+        put on strike, over at least five strikes, and rejects values outside (0.5, 1.05).
     interest_rate
-        Continuous rate [1/year] at which premiums are discounted, ``exp(-rate · T)``, in place of `discount`.
-        None takes the chain's column ``interest_rate``, as Binance states one, and else 0.
+        Continuous rate [1/year] at which premiums are discounted, ``exp(-rate · T)``, instead of `discount`.
+        None uses the chain's column ``interest_rate`` (Binance publishes one), and else 0.
     at
         Instant of the quotes, where the chain has no ``time``.
 
     Returns
     -------
     Dataset, dim ``expiry``, before it ``symbol``, ``exchange``, ``time`` as far as they differ
-        ``forward`` [USD], ``forward_source`` (a method's name, empty where none served), ``discount``,
-        the median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
+        ``forward`` [USD], ``forward_source`` (a method's name, empty if none applied), ``discount``, the
+        median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
         ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``DISCOUNT_SUSPECT`` (a fitted discount off
-        1 by over 0.5 % and by more than 10 % a year, or 1 where none could be fitted), ``BAD_INPUT`` (no
-        forward; NaN); coordinate ``year_fraction`` [years]. Where two contracts share an expiry (coin and
-        USDC), these are of the one with more open interest.
+        1 by over 0.5 % and by more than 10 % a year, or 1 if none could be fitted), ``BAD_INPUT`` (no
+        forward; NaN); coordinate ``year_fraction`` [years]. If two contracts share an expiry (coin and USDC),
+        the values are of the one with more open interest.
 
     Raises
     ------
@@ -472,14 +472,15 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     forward
         What `forwards` gave.
     spot
-        Spot [USD], a number or a DataArray over the dims of the chains. None leaves what needs it NaN.
+        Spot [USD], a number or a DataArray over the dims of the chains. None gives NaN for results that need
+        it.
 
     Returns
     -------
     Dataset, the dims of `forward`
-        ``basis`` (F/S - 1, fraction), ``basis_apr`` (that over the years, simple), ``carry`` (ln(F/S)/T,
-        continuous) and ``forward_carry``, the growth of the forward since the expiry before, or since
-        spot for the first [all 1/year, decimal]. NaN where there is no forward.
+        ``basis`` (F/S - 1, fraction), ``basis_apr`` (basis over the years, simple), ``carry`` (ln(F/S)/T,
+        continuous) and ``forward_carry``, the growth of the forward since the previous expiry, or since spot
+        for the first [all 1/year, decimal]. NaN without a forward.
 
     Notes
     -----
@@ -512,7 +513,7 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
 
 
 def _growth(level: Floats, years: Floats, start: Floats) -> Floats:
-    """Return the slope of `level` along the last axis since the known one before it, or the start."""
+    """Return the slope of `level` along the last axis since the previous known one, or the start."""
     level, years, start = np.broadcast_arrays(level, years, np.asarray(start)[..., None])
     at = previous(years, np.isfinite(level))
     last, when = (np.take_along_axis(part, np.maximum(at, 0), -1) for part in (level, years))

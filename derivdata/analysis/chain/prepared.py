@@ -1,7 +1,7 @@
 """One record of a chain that every function of options takes: rows, prices, contracts, expiries.
 
-`prepare` makes it of a table or a surface. A row is one option with its time to expiry, in one form, with its
-status. Prices are those of each row in the currency that it is paid in.
+`prepare` creates it from a table or a surface. A row is one option with its time to expiry, in one form, with
+its status. Prices are in the currency in which each row is paid.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _FIGURES = (
 
 
 class Quoted(NamedTuple):
-    """Prices of options, NaN where there is none, and which rows are priced in coin (``inverse``)."""
+    """Prices of options, NaN if missing, and a mask of rows priced in coin (``inverse``)."""
 
     bid: pd.Series
     ask: pd.Series
@@ -75,7 +75,7 @@ class Quoted(NamedTuple):
 
     @property
     def mid(self) -> pd.Series:
-        """Middle of bid and ask; NaN unless both are positive."""
+        """Return the middle of bid and ask; NaN unless both are positive."""
         return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
 
 
@@ -135,7 +135,7 @@ def option_rows(
 ) -> pd.DataFrame:
     """Return one row per option in one form; `dates` says whether expiries at midnight are dates.
 
-    ``interest_rate`` [1/year] is that of the argument, or else the row's own, or else 0.
+    ``interest_rate`` [1/year] comes from the argument, or else from the row, or else is 0.
     """
     frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain
     frame = frame.reset_index(drop=True)
@@ -192,14 +192,14 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
     if unit is not None:
         for name, each in unit.items():
             if each not in ("decimal", "percent"):
-                raise ValueError(f"iv_unit of {name!r} is {each!r}, neither 'decimal' nor 'percent'")
+                raise ValueError(f"iv_unit of {name!r} must be 'decimal' or 'percent', got {each!r}")
         percent = [name for name, each in unit.items() if each == "percent"]
         venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
         if strange := sorted(set(unit) - venues):
             raise ValueError(f"iv_unit names {', '.join(strange)}, which the chain does not have")
         iv = iv.mask(frame["exchange"].isin(percent), iv / 100.0) if venues else iv
     venue = [name for name in ("symbol", "exchange") if name in frame]
-    # Each venue by itself: one that writes percent must not hide among others.
+    # Each venue separately, so that percentages of one are not hidden among the others.
     keys = [frame[name] for name in venue] or [pd.Series("", index=frame.index)]
     for labels, group in iv.groupby(keys, observed=True):
         if unit is not None and labels[-1] in unit:
@@ -224,7 +224,7 @@ def _timed(frame: pd.DataFrame, at: Any, dates: bool | None) -> pd.DataFrame:
 
 
 def instants(column: pd.Series, called: str) -> pd.Series:
-    """Read a column of instants as UTC; each text is read by itself."""
+    """Parse a column of times as UTC; each text is parsed separately."""
     text = column.dtype.kind == "O"
     try:
         return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")
@@ -233,7 +233,7 @@ def instants(column: pd.Series, called: str) -> pd.Series:
 
 
 def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:
-    """Return rows with the rate [1/year] at which premiums are discounted, where one is known."""
+    """Return rows with the rate [1/year] at which premiums are discounted, if one is known."""
     if interest_rate is not None:
         return frame.assign(interest_rate=float(interest_rate))
     if "interest_rate" in frame:
@@ -264,7 +264,7 @@ def contracts(frame: pd.DataFrame) -> pd.Series:
 
 
 def places(frame: pd.DataFrame) -> list[str]:
-    """List the columns that say where an option lies in its chain."""
+    """Return the columns that identify an option's place in its chain."""
     return [*keys_of(frame), *_PLACE]
 
 
@@ -316,7 +316,7 @@ def black(options: pd.DataFrame) -> Floats:
 def implied(
     options: pd.DataFrame, price: pd.Series, forward: pd.Series, discount: Any, inverse: Any
 ) -> Floats:
-    """Return the volatility of each option at a price, in coin where `inverse`; NaN where there is none."""
+    """Return the volatility of each option at a price, in coin if `inverse`; NaN without one."""
     years = options["year_fraction"].to_numpy(np.float64)
     columns = (price, forward, options["strike"])
     value, f, strike = (column.to_numpy(np.float64) for column in columns)

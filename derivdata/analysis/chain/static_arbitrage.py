@@ -1,4 +1,4 @@
-"""Static arbitrage that could be traded: at bid and ask, with size, net of fees, across expiries too."""
+"""Tradable static arbitrage: at bid and ask, with size, net of fees, also across expiries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOTHING = 1e-9  # coins of a leg
 
 
 class QuotedExpiry(NamedTuple):
-    """Quotes of one expiry by strike: rows bid and ask, NaN where there is none; prices in `unit` USD."""
+    """Quotes of one expiry by strike: rows bid and ask, NaN if missing; prices in `unit` USD."""
 
     labels: dict[str, Any]
     expiry: Any
@@ -37,7 +37,7 @@ class QuotedExpiry(NamedTuple):
 
     @property
     def unit(self) -> float:
-        """Return what one unit of price is worth [USD]."""
+        """Return the value of one unit of price [USD]."""
         return self.forward if self.inverse else 1.0
 
 
@@ -51,7 +51,7 @@ class Trade(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the quote that this leg trades at."""
+        """Return the key of the quote that this leg trades at."""
         return self.side, "ask" if self.quantity > 0 else "bid"
 
 
@@ -83,7 +83,7 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     rows = chain.rows
     prices = chain.prices
     if not prices.known:
-        raise ValueError("options have no bid and ask prices: nothing in them can be traded")
+        raise ValueError("options have no bid and ask prices: executable arbitrage needs both")
     table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
     side = rows["side"].astype(object)
     frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=chain.place, side=side)
@@ -158,9 +158,9 @@ def butterflies(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
 def calendars(near: QuotedExpiry, far: QuotedExpiry) -> Iterator[list[Trade]]:
     """For every option of the near expiry that can be sold, the cheapest far one of no worse moneyness.
 
-    With F₂ = R F₁ kept, 1/R calls of strike K₂ ≤ R K₁ are worth ``(S − K₂/R)⁺ ≥ (S − K₁)⁺`` or more when the
-    near one expires; paid in coin it is one of them. At an interest rate what the far one pays is discounted
-    to that time, so that more of them are needed.
+    With F₂ = R F₁ fixed, 1/R calls of strike K₂ ≤ R K₁ are worth at least ``(S − K₂/R)⁺ ≥ (S − K₁)⁺`` when
+    the near one expires; paid in coin it is one of them. With an interest rate the payoff of the far one is
+    discounted to that time, so more of them are needed.
     """
     ratio = far.forward / near.forward
     if near.inverse != far.inverse or not np.isfinite(ratio):
@@ -200,21 +200,21 @@ def executable(
     Parameters
     ----------
     options
-        The table ``options_snapshot``, or what `clean` gave, with ``bid_coin`` and ``ask_coin`` or
-        ``bid_usd`` and ``ask_usd``; sizes from columns ``bid_size`` and ``ask_size`` [coins] where it has
-        them. A bid or ask of 0 is none.
+        The table ``options_snapshot``, or the result of `clean`, with ``bid_coin`` and ``ask_coin`` or
+        ``bid_usd`` and ``ask_usd``; sizes from columns ``bid_size`` and ``ask_size`` [coins] if present. A
+        bid or ask of 0 is missing.
     futures
-        Quotes of the futures: columns ``expiry``, ``bid_usd``, ``ask_usd`` (and ``symbol``, ``exchange``
-        where they differ), for parity. Without it there are no rows of kind ``"parity"``.
+        Quotes of the futures: columns ``expiry``, ``bid_usd``, ``ask_usd`` (and ``symbol``, ``exchange`` if
+        they differ), for parity. Without it there are no rows of kind ``"parity"``.
     fee_rate, fee_cap
-        Fee of an option [fraction of the forward], at most `fee_cap` of its price. None: what the chain's
-        venue charges takers by ``dd.venues.facts``, and Deribit's fees (0.03 %, capped at 12.5 %) where that
-        knows none; the column ``fees_of`` says whose.
+        Fee of an option [fraction of the forward], at most `fee_cap` of its price. None: the taker fee of the
+        chain's venue in ``dd.venues.facts``, and else Deribit's fees (0.03 %, capped at 12.5 %); the column
+        ``fees_of`` names the venue.
     future_fee_rate
         Fee of a future [fraction of its value]; None as above (Deribit: 0.05 %).
     interest_rate
-        Continuous rate [1/year] at which cash of today is lent and borrowed until expiry; None takes the
-        chain's column ``interest_rate``, as Binance states one, and else 0.
+        Continuous rate [1/year] at which cash is lent and borrowed until expiry; None uses the chain's column
+        ``interest_rate`` (Binance publishes one), and else 0.
     at
         Instant of the quotes, where the chain has no ``time``.
 
@@ -233,23 +233,23 @@ def executable(
         - ``"parity"``: call less put of one strike against the future; in coin, one of as many USD as the
           strike.
         - ``"portfolio"``: any other trades of the expiry, at most 1 coin a quote, with the future where it is
-          given, that gain at once and can lose nothing, found by a linear programme where none of the kinds
-          above is there: verticals that cost more than their width, options against a forward of another
-          strike, and mixes of more legs.
-        - ``"calendar"``: a bid above the ask of a later expiry at no worse moneyness. This one, and no other,
+          given, that gain immediately and cannot lose, found by a linear programme if no other kind exists:
+          verticals that cost more than their width, options against a forward of another strike, and mixes of
+          more legs.
+        - ``"calendar"``: a bid above the ask of a later expiry at no worse moneyness. Only this kind
           needs the ratio of the two forwards to stay until the first expiry.
 
     Raises
     ------
     ValueError
-        No bid and ask; prices in the other unit than their name says; a fee below 0.
+        No bid and ask; prices in another unit than their name; a negative fee.
 
     Notes
     -----
-    Profits are of today: what is locked in at expiry is discounted at the interest rate. Options paid in coin
-    are compared in coin, where a payoff that is nowhere below another stays so, and the profit is valued at
-    the forward. Of all combinations of an option only the best is listed. Quotes of a snapshot need not have
-    been there at one instant.
+    Profits are present values: profits locked in at expiry are discounted at the interest rate. Options paid
+    in coin are compared in coin, where dominance of payoffs is preserved, and the profit is valued at the
+    forward. Of all combinations of an option only the best is listed. Quotes of a snapshot may be from
+    different times.
     """
     given = (fee_rate, fee_cap, future_fee_rate)
     if not all(fee is None or fee >= 0.0 for fee in given):
@@ -357,7 +357,7 @@ def _hedge(future: Future, net: float, *, inverse: bool) -> Hedge | None:
 
 
 def _riskless(payoff: Floats, cash: Floats) -> float:
-    """Return the most cash that can be taken out at once so that the payoffs cover it everywhere."""
+    """Return the maximum cash that can be withdrawn at once while payoffs cover it everywhere."""
     covered = cash > 0.0
     if (payoff[~covered] < -_NOTHING).any():
         return -np.inf
@@ -367,7 +367,7 @@ def _riskless(payoff: Floats, cash: Floats) -> float:
 def _violations(
     expiries: list[QuotedExpiry], futures: pd.DataFrame | None, given: tuple[float | None, ...]
 ) -> Iterator[dict[str, Any]]:
-    """List what the expiries of one chain allow, in order of time."""
+    """Yield the violations between the expiries of one chain, in order of time."""
     fees = _fees(expiries[0].labels, given)
     for i, quotes in enumerate(expiries):
         future = _future_of(futures, quotes)
@@ -393,7 +393,7 @@ class _Fees(NamedTuple):
 
 
 def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
-    """Return the fees that are given, and the others as the chain's venue publishes them, or Deribit."""
+    """Return the given fees, and else the fees of the chain's venue, or Deribit's."""
     facts = (("option_taker_fee_bps", BPS), ("option_fee_cap", 1.0), ("taker_fee_bps", BPS))
     whose = str(labels.get("exchange", ""))
     published = [fact_value(whose, fact, str(labels.get("symbol", ""))) for fact, _ in facts]
@@ -408,10 +408,10 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
 
 
 def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Iterator[dict[str, Any]]:
-    """Compare the forwards that call less put lock in, with each other and with the future.
+    """Compare the forwards locked in by call minus put, with each other and with the future.
 
     Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
-    where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``. Premiums are those at expiry, with interest.
+    where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``. Premiums are at expiry, with interest.
     """
     buy = (quotes.price["call", "ask"] - quotes.price["put", "bid"]) / quotes.discount
     sell = (quotes.price["call", "bid"] - quotes.price["put", "ask"]) / quotes.discount
@@ -444,7 +444,7 @@ def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Itera
 
 
 def _locked(quotes: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
-    """Return the profit of a forward bought and sold [USD now]: in coin of `strike` USD, else of one coin."""
+    """Return the profit of a forward bought and sold [USD now]: in coin for `strike` USD, else for a coin."""
     later = quotes.forward * strike * (1.0 / bought - 1.0 / sold) if quotes.inverse else sold - bought
     return float(quotes.discount * later)
 

@@ -1,4 +1,4 @@
-"""Greeks of a chain in one unit over venues, next to those that each venue publishes."""
+"""Greeks of a chain in one unit over venues, next to the published ones."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ VENUE_UNITS = {
     # Slim ticker of an ETH call, recorded 2026-05-28 (nautilus_trader a95c8042): theta to 4 digits, and vega
     # gives an expiry at 08:00 UTC.
     "derive": VenueUnit("usd", True),
-    # The fields with BS, of opt-summary. They are those of Black-Scholes to spot at a rate that is not
-    # published: 1 to 27 % from Black-76 (BTC-USD-240329-32000-C of 2023-11-10 in ccxt 4.5.90,
-    # BTC-USD-251226-100000-C of 2025-07-09 in nbgsmk/GEC ae5d17e5).
+    # The fields with BS of opt-summary are Black-Scholes greeks to spot at an unpublished rate: 1 to 27 %
+    # from Black-76 (BTC-USD-240329-32000-C of 2023-11-10 in ccxt 4.5.90, BTC-USD-251226-100000-C of
+    # 2025-07-09 in nbgsmk/GEC ae5d17e5).
     "okx": VenueUnit("usd", False),
 }
 # The fields without BS of the same two records: Black-76 to 4e-4.
@@ -70,9 +70,9 @@ def greeks(
     at
         Instant of the quotes, where the chain has no ``time``.
     venue_units
-        Unit of the venue's greeks by venue, where it is another than that of the library's own readers:
-        ``"usd"``, or ``"coin"`` (premium-adjusted and in coin: OKX's fields without ``BS``, as in Tardis'
-        files of its chains).
+        Unit of the venue's greeks by venue, if it differs from that of the library's readers: ``"usd"``, or
+        ``"coin"`` (premium-adjusted and in coin: OKX's fields without ``BS``, as in Tardis' files of its
+        chains).
     interest_rate
         Continuous rate [1/year] at which premiums are discounted; None takes the chain's column
         ``interest_rate``, and else 0.
@@ -80,13 +80,13 @@ def greeks(
     Returns
     -------
     DataFrame
-        One row per option, with ``forward`` [USD], and of each greek three columns. ``delta`` [coins of the
+        One row per option, with ``forward`` [USD], and three columns for each greek. ``delta`` [coins of the
         forward per coin of the option], ``gamma`` [1/USD], ``vega`` [USD per volatility point] and ``theta``
-        [USD per day, forward fixed] are those of Black-76 of an option on one coin, at the row's own
-        volatility; delta is not discounted. ``delta_venue`` and so on are what the venue published, and
-        ``delta_converted`` the same in the unit of ``delta``. ``venue_unit`` says how they were converted,
-        and ``is_confirmed`` whether recorded values agree with Black-76. NaN where a volatility, a forward or
-        the venue's greek is missing, or the venue's unit is not known.
+        [USD per day, forward fixed] are Black-76 greeks of an option on one coin, at the row's own
+        volatility; delta is not discounted. ``delta_venue`` and so on are the published ones, and
+        ``delta_converted`` the same in the unit of ``delta``. ``venue_unit`` is the conversion, and
+        ``is_confirmed`` whether recorded values agree with Black-76. NaN if a volatility, a forward or the
+        venue's greek is missing, or the venue's unit is unknown.
 
     Raises
     ------
@@ -100,9 +100,9 @@ def greeks(
 
     Notes
     -----
-    In coin, with the premium ``v`` in coin and the forward ``F``, OKX states ``delta = F v'`` and
-    ``gamma = F² v''``. The value in USD is ``F v``, so that its delta is ``delta + v`` and its gamma
-    ``(2 delta + gamma) / F``; vega and theta are multiplied by ``F``. ``v`` is that of Black-76. Checked on
+    In coin, with the premium ``v`` in coin and the forward ``F``, OKX publishes ``delta = F v'`` and ``gamma
+    = F² v''``. The value in USD is ``F v``, so its delta is ``delta + v`` and its gamma ``(2 delta + gamma) /
+    F``; vega and theta are multiplied by ``F``. ``v`` follows from Black-76. Checked on
     BTC-USD-240329-32000-C (ccxt 4.5.90), on BTC-USD-251226-100000-C of 2025-07-09 (nbgsmk/GEC ae5d17e5) and
     on the documentation's BTC-USD-241013-70000-P.
 

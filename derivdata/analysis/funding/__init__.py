@@ -1,9 +1,9 @@
 """Funding rates: spreads between venues, what positions accrue, how unusual and how lasting rates are.
 
-Panels are DataArrays with some of the dims ``(symbol, exchange, time)``, in bps per 8 hours, and say their
-``kind``: sampled rates are integrated over time, settlements are added. Positive rates: longs pay shorts.
-Whatever is missing stays NaN. Every function takes arrays in memory or dask-backed, stays lazy where they
-are, and uses no row later than that of its result unless it says so.
+Panels are DataArrays with some of the dims ``(symbol, exchange, time)``, in bps per 8 hours, with a ``kind``:
+sampled rates are integrated over time, settlements are added. Positive rates: longs pay shorts. Missing
+values remain NaN. Every function accepts arrays in memory or dask-backed, is lazy for the latter, and uses no
+row later than that of its result unless documented.
 """
 
 from derivdata.analysis.funding.accrual import cumulative, period_sums

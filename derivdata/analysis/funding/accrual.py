@@ -49,7 +49,7 @@ class PreparedPanel(NamedTuple):
     """The rates, and for settlements their intervals; time in one chunk."""
     since: Floats
     origin: np.datetime64
-    """The instant from which `since` counts: for settlements the due time of the first stamp."""
+    """The start of `since`: for settlements the due time of the first timestamp."""
     settled: bool
     step: float
     limit: float
@@ -100,21 +100,21 @@ def cumulative(
     Parameters
     ----------
     panel
-        Funding rates [bps/8h] whose ``kind`` is stated, dim ``time``, in memory or lazy (time is put into
-        one chunk). A settlement adds ``rate × interval_hours / 8``, where ``interval_hours`` is the panel's
-        coordinate, which may change in time.
+        Funding rates [bps/8h] with a ``kind``, dim ``time``, in memory or lazy (time is put into one chunk).
+        A settlement adds ``rate × interval_hours / 8``, where ``interval_hours`` is the panel's coordinate,
+        which may change in time.
     compound
         Settlements only: every payment is added to the position.
     gaps
-        ``"nan"``: unknown from the first hole on. ``"skip"``: holes are left out, and `missing_hours` says
-        how much that is.
+        ``"nan"``: unknown from the first gap on. ``"skip"``: gaps are omitted, and `missing_hours` is their
+        length.
     max_gap
-        Samples only: how long a rate holds at most where samples are missing; by default two steps.
+        Samples only: maximum validity of a rate if samples are missing; by default two steps.
     step
-        Samples only: how long the last row holds; by default the median step.
+        Samples only: validity of the last row; by default the median step.
     overlap
-        Settlements only: what is done where they pay for more hours than have passed. ``"raise"`` names the
-        series; ``"nan"`` leaves the later payment out.
+        Settlements only: how to treat settlements that cover more hours than have passed. ``"raise"`` names
+        the series; ``"nan"`` omits the later payment.
 
     Returns
     -------
@@ -128,14 +128,14 @@ def cumulative(
     Raises
     ------
     TypeError, ValueError
-        The unit or the kind is not stated; an argument belongs to the other kind; settlements pay for more
-        hours than have passed.
+        The unit or the kind is missing; an argument belongs to the other kind; settlements cover more hours
+        than have passed.
 
     Notes
     -----
-    A settlement without an interval counts with what it pays (coordinate ``payment_bps`` of
-    `derivdata.panel`), for the hours since the settlement before; without that figure it is missing.
-    What a sampled rate accrues is an estimate of payments on venues that settle at instants; on those that
+    A settlement without an interval counts with its payment (coordinate ``payment_bps`` of
+    `derivdata.panel`), for the hours since the previous settlement; without that value it is missing. The
+    accrual of a sampled rate estimates the payments of venues that settle at fixed times; for venues that
     accrue by the second it is the payment.
 
     Examples
@@ -181,9 +181,9 @@ def _cumulative(
 def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: float = 1.0) -> xr.Dataset:
     """Return bps that each series earns over the spans ``(start, end]``, hours since the panel's `origin`.
 
-    ``amount`` [bps of notional, as a long pays it] of what is there, NaN where that covers less than
-    `min_cover` of the span; ``filled``, the hours in it whose rate was carried over missing samples;
-    ``coverage``, the part of the hours paid for.
+    ``amount`` [bps of notional, paid by a long] of known rows, NaN if they cover less than `min_cover` of the
+    span; ``filled``, the hours in it whose rate was carried over missing samples; ``coverage``, the paid
+    fraction of the hours.
     """
     bare = prepared._replace(arrays=())
     result = figures_of(
@@ -203,7 +203,7 @@ def period_sums(
     min_cover: float = 1.0,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
-    """Add up what a position accrues over periods that all venues share.
+    """Compute the accrual of a position over periods that all venues share.
 
     Parameters
     ----------
@@ -220,9 +220,9 @@ def period_sums(
     Returns
     -------
     Dataset, the panel's dims with ``time`` the ends of whole periods
-        ``funding_bps`` [bps of notional, longs pay when positive] of what is there, NaN where that covers
-        less than `min_cover` of the period or a settlement pays for more than it; ``filled_hours`` [h], those
-        in it whose rate was carried over missing samples; ``coverage``, the part of its hours paid for.
+        ``funding_bps`` [bps of notional, longs pay if positive] of known rows, NaN if they cover less than
+        `min_cover` of the period or a settlement covers more than it; ``filled_hours`` [h], hours in it whose
+        rate was carried over missing samples; ``coverage``, the paid fraction of its hours.
 
     Raises
     ------
@@ -238,13 +238,13 @@ def period_sums(
 
 
 def require_cover(min_cover: float) -> None:
-    """Refuse a least coverage that is no share of a span."""
+    """Raise for a minimum coverage that is not a fraction."""
     if not 0.0 < min_cover <= 1.0:
         raise ValueError(f"{min_cover=} is a share of the hours due: above 0 and up to 1")
 
 
 def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 1.0) -> xr.Dataset:
-    """`earned` over each whole period from 00:00 UTC on; NaN where a payment is for more than the period."""
+    """Return `earned` over each whole period from 00:00 UTC on; NaN if a payment covers more than it."""
     ends = _period_ends(prepared, period_hours)
     closes = hours_at(ends, prepared.origin)
     if prepared.settled:
@@ -256,10 +256,10 @@ def sums_of(prepared: PreparedPanel, period_hours: float, *, min_cover: float = 
 
 
 def _period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
-    """Return the ends of the whole periods that the panel's rows cover."""
+    """Return the ends of the whole periods covered by the panel's rows."""
     start = float(hours_at(prepared.origin, np.datetime64(0, "us")))
     stop = start + float(prepared.since[-1]) + (0.0 if prepared.settled else prepared.step)
-    if prepared.settled:  # its first row pays for hours before it
+    if prepared.settled:  # its first row covers hours before it
         start -= period_hours
     lowest = np.ceil(start / period_hours) + 1
     highest = np.floor(stop / period_hours)
@@ -289,7 +289,7 @@ class History(NamedTuple):
     length: float
     """Hours of a period."""
     levels: xr.DataArray | None = None
-    """Logarithms of marks at the ends of periods [−bps], where prices are known."""
+    """Logarithms of marks at the ends of periods [−bps], if prices are known."""
 
 
 def summed_history(
@@ -301,7 +301,7 @@ def summed_history(
     prices: Panel | None = None,
     apart: Apart = "raise",
 ) -> History:
-    """Sum a panel over periods and lay out the regression; refuse what `forecast_carry` refuses."""
+    """Add up a panel over periods and prepare the regression; raise as `forecast_carry` does."""
     names = labels_of(panel, "exchange")
     if names.size < 2:
         raise ValueError("panel needs two venues at least: a pair is long on one and short on another")
@@ -322,7 +322,7 @@ def summed_history(
 
 
 def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
-    """Return how many periods of `length` hours a length of time has; refuse a broken number or none."""
+    """Return the number of periods of `length` hours in a length of time; raise unless it is whole."""
     found = hours_of(value, name)
     count = round(found / length)
     if abs(count * length - found) > 1e-6 or not count:
@@ -331,10 +331,10 @@ def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
 
 
 def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
-    """Return the logarithms of marks [−bps: what a long pays when they rise] at the ends of periods.
+    """Return the logarithms of marks at the ends of periods [−bps: payments of a long when they rise].
 
-    Of each series the newest mark that is no older than the usual step of the prices. A mark up to a minute
-    past a whole hour counts at that hour, as a settlement does.
+    For each series the newest mark that is no older than the usual step of the prices. A mark up to a minute
+    after a whole hour counts at that hour, like a settlement.
     """
     marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")
     marks = of_one_coin(marks, "prices", apart)

@@ -70,9 +70,9 @@ def best_pair(
     ----------
     panel
         Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk). A
-        settlement with ``interval_hours`` in the panel holds until the next one of its series is due, so
-        that venues that pay every hour meet those that pay every eight; the filters look at each of these
-        times, not only at that of the payment.
+        settlement with ``interval_hours`` in the panel is valid until the next one of its series is due, so
+        that hourly and eight-hourly venues can be compared; the filters apply at each of these times, not
+        only at the payment.
     oi_usd, min_oi_usd
         Open interest [USD] over the panel's labels as it was known at each time, and the least of it that a
         venue needs; unknown open interest is not enough.
@@ -81,9 +81,9 @@ def best_pair(
     tradable
         Venues, or a boolean DataArray over dims of the panel: where a position can be opened.
     prices
-        Mark prices [USD] over the panel's labels. A venue whose price is another than the median of its
-        symbol's by a factor over 1.05 is left out at that time: another coin under the same ticker, or a
-        squeeze in which the spread cannot be relied on. Of two venues, both are.
+        Mark prices [USD] over the panel's labels. A venue whose price differs from the median of its symbol
+        by a factor over 1.05 is excluded at that time: another coin under the same ticker, or a squeeze in
+        which the spread is unreliable. Of two venues, both are excluded.
     fee_bps, hold
         Fee of one trade [bps of the notional traded], one number or a mapping by venue, and the holding time
         over which the four trades of a pair are spread. With a fee the pair is the one with the largest
@@ -92,12 +92,11 @@ def best_pair(
     Returns
     -------
     Dataset, the panel's dims without ``exchange``
-        Settlements stamped up to a minute past a whole hour count at that hour, where venues meet.
-        ``long`` and ``short`` (venue, empty text where there is no pair), ``spread_bps_8h``, ``venues``
-        (how many were left by NaN and the filters). With `fee_bps` also ``net_bps_8h``, the spread less the
-        fees per 8 hours of the holding time, negative where the spread does not pay them. Below two venues
-        there is no pair and no spread; where all rates are equal there is no pair, the spread is 0 and the
-        net is NaN. Ties are broken alphabetically.
+        Settlements up to a minute after a whole hour count at that hour. ``long`` and ``short`` (venue, empty
+        text without a pair), ``spread_bps_8h``, ``venues`` (number after NaN and the filters). With `fee_bps`
+        also ``net_bps_8h``, the spread minus the fees per 8 hours of the holding time, negative if the spread
+        does not cover them. With fewer than two venues there is no pair and no spread; if all rates are equal
+        there is no pair, the spread is 0 and the net is NaN. Ties are broken alphabetically.
 
     Raises
     ------
@@ -107,8 +106,8 @@ def best_pair(
 
     Notes
     -----
-    The pair at each time is chosen with that time's rates. What a pair earns after it was chosen is
-    `realised_carry` or `pick_record`, never the sum of these spreads: they belong to ever changing pairs.
+    The pair at each time is selected with that time's rates. The later earnings of a pair are
+    `realised_carry` or `pick_record`, never the sum of these spreads, which belong to changing pairs.
 
     Examples
     --------
@@ -169,7 +168,7 @@ def _fees_8h(panel: xr.DataArray, fee_bps: float | Mapping[str, float], hold: st
 
 
 def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.DataArray:
-    """Return whether a position can be opened, over the panel's dims."""
+    """Return a mask of positions that can be opened, over the panel's dims."""
     if isinstance(tradable, xr.DataArray):
         if tradable.dtype != bool:
             raise TypeError(f"tradable must be boolean, not {tradable.dtype}")
@@ -179,10 +178,10 @@ def _mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str]) -> xr.Dat
 
 
 def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
-    """Return the largest difference along the last axis and where its ends are; NaN is left out.
+    """Return the largest difference along the last axis and the places of its ends, ignoring NaN.
 
-    `order` are the venues in order of preference among equal rates. Places are indices into the last axis, −1
-    where there is no pair: fewer than two rates (the spread is NaN), or all equal.
+    `order` are the venues by preference among equal rates. Places are indices into the last axis, −1 without
+    a pair: fewer than two rates (the spread is NaN), or all equal.
     """
     shape = (math.prod(rates.shape[:-2]), math.prod(rates.shape[-2:-1]))
     grid = np.moveaxis(rates, -1, 0).reshape(rates.shape[-1], *shape)
@@ -201,11 +200,11 @@ def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _scan(block: Floats, order: Any, into: Extremes) -> None:
-    """Find the extremes over the first axis (venues), all of a block at once.
+    """Find the extremes over the first axis (venues) for all columns of a block.
 
-    One pass over the venues in order of preference keeps the highest and lowest rate so far and the rank of
-    the venue that has it. Only a rate that is strictly beyond the one so far takes its place, so that of
-    equal extremes the preferred venue stays; a comparison with NaN is false, and fmax and fmin pass over it.
+    One pass over the venues by preference stores the highest and lowest rate so far and the rank of its
+    venue. Only a strictly larger or smaller rate replaces it, so that the preferred venue wins ties; a
+    comparison with NaN is false, and fmax and fmin ignore it.
     """
     shape = block.shape[1:]
     high = np.full(shape, -np.inf)
@@ -247,8 +246,8 @@ def _best(rates: Floats, names: NDArray[Any]) -> tuple[Any, ...]:
 def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any, ...]:
     """Return the pair with the largest spread after the fees of its two venues.
 
-    The short leg earns its rate less its fee, and the long leg pays its rate plus its fee. The best short and
-    the best long are found apart. Where one venue is both, one leg takes its second best.
+    The short leg earns its rate minus its fee, and the long leg pays its rate plus its fee. The best short
+    and the best long are found separately. If one venue is both, one leg uses its second best.
     """
     order = np.argsort(names, kind="stable")
     ranked = rates[..., order]
@@ -310,7 +309,7 @@ def pick_record(
     overlap: Literal["raise", "nan"] = "raise",
     apart: Apart = "raise",
 ) -> xr.Dataset:
-    """Return the record of past picks: the best pair at each decision, its forecast and its outcome.
+    """Return the record of past selections: the best pair at each decision, its forecast and its outcome.
 
     Parameters
     ----------
@@ -319,19 +318,18 @@ def pick_record(
         holding time apart, at whole multiples of it since 1970-01-01 00:00 UTC (with seven days: Thursdays),
         so that no hour is counted twice and a longer panel adds decisions without moving those before.
     rule
-        What a pair is picked by: ``"forecast"``, the largest mean of `forecast_carry` after cost; ``"last"``
-        and ``"mean_7d"``, the largest spread of the last period or mean of seven days, taken to last for the
-        holding time, after cost. All rules choose from the pairs that have a forecast.
+        Selection rule: ``"forecast"``, the largest mean of `forecast_carry` after cost; ``"last"`` and
+        ``"mean_7d"``, the largest spread of the last period or mean of seven days, extrapolated over the
+        holding time, after cost. All rules choose from the pairs with a forecast.
 
     Returns
     -------
     Dataset, the panel's dims without ``exchange``, ``time`` the decisions
-        ``long`` and ``short`` (empty text where there is no pick), ``predicted_net_bps`` with
-        ``predicted_low_bps`` and ``predicted_high_bps`` (the latter two of the forecast only),
-        ``realised_net_bps``, ``cost_bps``, ``status``: ``too_few`` before there are 10 past decisions to
-        learn from, ``gap`` where no pair has a forecast or less than nine tenths of the outcome is known,
-        ``open`` where the holding time is not over. What is missing of an outcome counts as the mean of what
-        is there.
+        ``long`` and ``short`` (empty text without a selection), ``predicted_net_bps`` with
+        ``predicted_low_bps`` and ``predicted_high_bps`` (the latter two for the forecast only),
+        ``realised_net_bps``, ``cost_bps``, ``status``: ``too_few`` with fewer than 10 past decisions, ``gap``
+        if no pair has a forecast or less than nine tenths of the outcome is known, ``open`` before the end of
+        the holding time. Missing parts of an outcome count as the mean of the known ones.
 
     Raises
     ------
@@ -340,7 +338,7 @@ def pick_record(
 
     Notes
     -----
-    Each pick is made of what was known at its decision: values after it change neither pick nor forecast.
+    Each selection uses only data known at its decision: later values change neither selection nor forecast.
     """
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
@@ -377,7 +375,7 @@ def pick_record(
 
 
 def _picked(*figures: Any, names: Any) -> tuple[Any, ...]:
-    """Return the venues and the figures of the pair with the highest first figure, and why there is none."""
+    """Return the venues and the values of the pair with the highest first value, or the reason for none."""
     net, low, high, realised, cost, status, over = figures
     some = np.isfinite(net)
     at = np.argmax(np.where(some, net, -np.inf), axis=-1)[..., None]
@@ -403,28 +401,27 @@ def pick_summary(
     resamples: int = 1999,
     rng: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
-    """Compare what past picks were forecast to earn with what they earned.
+    """Compare forecast and earnings of past selections.
 
     Parameters
     ----------
     record
         What `pick_record` gave; all its symbols together.
     least_predicted_bps
-        Counts only picks that were forecast to earn more than this after cost; None counts all, also those
-        that no one would have traded.
+        Counts only selections with a forecast above this after cost; None counts all, including those that
+        nobody would trade.
     level, resamples, rng
-        Of the block bootstrap: runs of n^(1/3) decisions, all symbols of a decision together.
+        Parameters of the block bootstrap: runs of n^(1/3) decisions, all symbols of a decision together.
 
     Returns
     -------
     Dataset of single figures
-        ``picks`` (with a known outcome) and the ``decisions`` at which they were made,
-        ``predicted_net_bps`` and ``realised_net_bps`` (means), ``difference_bps`` (predicted less realised)
-        with ``difference_low_bps`` and ``difference_high_bps``,
-        ``realised_low_bps`` and ``realised_high_bps``; ``coverage``, the share of outcomes within their
-        forecast interval, with ``coverage_low`` and ``coverage_high``; ``share_positive``, the share that
-        earned more than it cost. NaN where there is no pick, or no interval; ends are NaN below ten
-        decisions, of which a bootstrap tells nothing.
+        ``picks`` (with a known outcome) and the number of ``decisions``, ``predicted_net_bps`` and
+        ``realised_net_bps`` (means), ``difference_bps`` (predicted minus realised) with
+        ``difference_low_bps`` and ``difference_high_bps``, ``realised_low_bps`` and ``realised_high_bps``;
+        ``coverage``, the share of outcomes within their forecast interval, with ``coverage_low`` and
+        ``coverage_high``; ``share_positive``, the share that earned more than its cost. NaN without a
+        selection or an interval; ends are NaN below ten decisions, which are too few for a bootstrap.
 
     Raises
     ------
@@ -436,7 +433,7 @@ def pick_summary(
     require_level(level)
     require_draws(resamples)
     tables = [record[name].transpose("time", ...).to_numpy() for name in names]
-    # No "-1" for the number of columns: a record without decisions has none to divide by.
+    # Not "-1" for the number of columns: a record without decisions has no elements to divide by.
     predicted, low, high, realised = (one.reshape(len(one), math.prod(one.shape[1:])) for one in tables)
     counted = np.isfinite(predicted) & np.isfinite(realised)
     if least_predicted_bps is not None:
@@ -444,7 +441,7 @@ def pick_summary(
     inside = np.where(np.isfinite(low), (low <= realised) & (realised <= high), np.nan)
     parts = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
     made = counted.any(axis=-1)
-    has_figure = counted & np.isfinite(parts)  # a pick may have no interval
+    has_figure = counted & np.isfinite(parts)  # a selection may have no interval
     sums = np.where(has_figure, parts, 0.0).sum(axis=-1)[:, made]
     number = has_figure.sum(axis=-1)[:, made]
     summary = xr.Dataset({"picks": int(counted.sum()), "decisions": int(made.sum())})
@@ -464,9 +461,9 @@ def pick_summary(
 
 
 def _bootstrap(sums: Floats, number: Any, level: float, resamples: int, seed: int) -> Floats:
-    """Return the ends (2, figure) of the means' intervals; NaN of too few decisions.
+    """Return the ends (2, quantity) of the means' intervals; NaN for too few decisions.
 
-    `sums` and `number` are of each figure and decision.
+    `sums` and `number` are per quantity and decision.
     """
     size = number.shape[1]
     if size < _LEAST_DECISIONS:

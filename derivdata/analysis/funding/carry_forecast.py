@@ -42,8 +42,8 @@ _DAYS = sorted({row.as_of for row in FACTS if row.fact in {*_BOUNDS, "interval_h
 def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) -> list[xr.DataArray]:
     """Return the least and the most [bps] that a long pays in each period of so many hours, by venues' facts.
 
-    Of each period the newest facts that were true at its end; infinite where a venue publishes none, or its
-    interval is not known.
+    For each period the newest facts that were valid at its end; infinite if a venue publishes none, or its
+    interval is unknown.
     """
     times = amounts["time"].to_numpy()
     place = np.searchsorted(
@@ -70,7 +70,7 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
 
 
 def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:
-    """Return the shortest interval that settlements of each venue pay for: the widest bound of a period."""
+    """Return the shortest settlement interval of each venue, which gives the widest bound of a period."""
     if panel.attrs.get("kind") != "settled" or "interval_hours" not in panel.coords:
         return {}
     stated = panel["interval_hours"]
@@ -119,7 +119,7 @@ ENDS = tuple(f"{part}_{end}_bps" for part in ("funding", "price") for end in ("l
 def walks_of(
     amounts: Floats, levels: Floats | None, plan: Plan, wanted: Indices, *, ends: bool = False
 ) -> list[Walk]:
-    """Return the walk of what pairs earn, and with `ends` those of funding and of prices alone."""
+    """Return the walk of the earnings of pairs; with `ends` also those of funding and of prices only."""
     funding = expect_funding(amounts, plan, wanted)
     if levels is None:
         return [walk_of((funding,), amounts, plan)]
@@ -146,8 +146,8 @@ def forecast_pairs(
 ) -> tuple[Any, ...]:
     """Return the figures of these names, of `NET`, `PARTS` and `ENDS`, and the status: (series, pair, at).
 
-    `amounts`, `floor` and `cap` (series, venue, period) are what a long pays and the least and most of it
-    that venues publish [bps].
+    `amounts`, `floor` and `cap` (series, venue, period) are the payments of a long and the published minimum
+    and maximum [bps].
     """
     results = np.empty((len(names) + 1, *amounts.shape[:-2], long.size, at.size))
     for series in np.ndindex(amounts.shape[:-2]):
@@ -180,7 +180,7 @@ def _of_pairs(
     expected = found[0][0], *(part.pair_expectations(at) for part in parts)
     few = (lacking * len(expected))[: len(expected)]
     means = [np.where(one, np.nan, each[long, short]) for one, each in zip(few, expected, strict=True)]
-    alone = min(1, len(parts))  # the place of funding alone, of which the bounds are
+    alone = min(1, len(parts))  # index of funding only, to which the bounds apply
     moved = np.clip(means[alone], *bounds) - means[alone]
     means[: alone + 1] = [mean + moved for mean in means[: alone + 1]]
     ends = []
@@ -204,7 +204,7 @@ def _of_pairs(
 
 
 def _within(bounds: tuple[Floats, Floats], paid: Any, *figures: Floats) -> tuple[Floats, ...]:
-    """Bound low end, median and high end of outcomes after cost, and the probability to be above 0."""
+    """Clip low end, median and high end of outcomes after cost, and the probability to be above 0."""
     least, most = (bound - paid for bound in bounds)
     *ends, above = figures
     above = np.where(most <= 0.0, 0.0 * above, np.where(least > 0.0, 1.0 + 0.0 * above, above))
@@ -225,27 +225,27 @@ def forecast_carry(
     overlap: Literal["raise", "nan"] = "raise",
     apart: Apart = "raise",
 ) -> xr.Dataset:
-    """Forecast what each pair of venues earns from the panel's end on: the outcome's distribution.
+    """Forecast the distribution of the outcome of each pair of venues from the panel's end on.
 
-    Without `prices` it is funding only: the prices of the two legs move against each other as well, most
-    where they are quoted in different currencies, so that less than `level` of what a pair earns in all lies
-    within.
+    Without `prices` it covers funding only: the prices of the two legs also move against each other, most if
+    they are quoted in different currencies, so the interval then contains less than `level` of a pair's total
+    outcomes.
 
     Parameters
     ----------
     panel
-        History of funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory
-        or lazy (both are put into one chunk). All of its venues take part in the regression.
+        History of funding rates [bps/8h] with a ``kind``, dims ``exchange`` and ``time``, in memory or lazy
+        (both are put into one chunk). All of its venues are used in the regression.
     pairs
         ``(long, short)`` venues of the pairs to forecast; all ordered pairs by default.
     hold
-        How long a pair is held, such as ``"7d"``: a whole number of periods.
+        Holding time of a pair, such as ``"7d"``: a whole number of periods.
     fee_bps
         Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four
         trades and costs twice the sum of its venues' fees.
     prices
-        Marks [USD] over the same symbols, a row at the end of each period at least. The outcome is then that
-        of funding and of the legs' prices, both with the same number of coins.
+        Marks [USD] over the same symbols, at least one row at the end of each period. The outcome then
+        includes funding and the legs' prices, both for the same number of coins.
     parts
         With `prices`: whether either part has an interval too, which takes more than twice as long.
     period
@@ -255,42 +255,43 @@ def forecast_carry(
     overlap
         As in `cumulative`.
     apart
-        ``"raise"`` refuses prices of another coin under the same ticker: over a factor of 1.25 from the other
-        venues in the median, or of 2 at a tenth of the timestamps. If other symbols have none, such series
-        are left out with a notice. ``"keep"`` uses them. Prices that lie more than 5 % apart otherwise, as in
-        a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
+        ``"raise"`` raises for prices of another coin under the same ticker: over a factor of 1.25 from the
+        other venues in the median, or of 2 at a tenth of the timestamps. If other symbols have no such
+        series, these series are omitted with a notice. ``"keep"`` uses them. Other prices more than 5 %
+        apart, as in a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
 
     Returns
     -------
     Dataset, the panel's dims without ``exchange`` and ``time``, with ``pair``
-        ``net_bps`` (mean), ``net_median_bps``, ``net_low_bps`` and ``net_high_bps`` (between which the
-        outcome lies with probability `level`), ``probability_net_positive``, ``gross_bps`` (mean before
-        cost), ``cost_bps``, ``decisions`` (what the past ones are worth: the time that their outcomes span
-        over the hold), ``status``; coordinates ``pair`` (``"okx/bybit"``), ``long`` and ``short``, by which
-        ``sel(long="okx", short="bybit")`` selects, ``hold_hours``, and
-        ``time``, the end of the last whole period, from which the pair is held. With `prices` also
-        ``funding_bps`` and ``price_bps``, the parts of ``gross_bps``, with `parts` each with ``_low_bps`` and
-        ``_high_bps``. NaN with status ``gap`` where a leg is not known within the last day or in more than a
-        third of the last day, three days or week, with ``too_few`` below 30 periods of history or 10 past
-        decisions. ``few_decisions``: they are worth fewer than eight. ``cannot_tell``: the pair's own past
-        outcomes span less than a holding time, so that only the mean is there and no interval.
+        ``net_bps`` (mean), ``net_median_bps``, ``net_low_bps`` and ``net_high_bps`` (interval with
+        probability `level`), ``probability_net_positive``, ``gross_bps`` (mean before cost), ``cost_bps``,
+        ``decisions`` (effective number of past decisions: the time spanned by their outcomes over the holding
+        time), ``status``; coordinates ``pair`` (``"okx/bybit"``), ``long`` and ``short``, by which
+        ``sel(long="okx", short="bybit")`` selects, ``hold_hours``, and ``time``, the end of the last whole
+        period, from which the pair is held. With `prices` also ``funding_bps`` and ``price_bps``, the parts
+        of ``gross_bps``, with `parts` each with ``_low_bps`` and ``_high_bps``. NaN with status ``gap`` if a
+        leg is unknown within the last day or in more than a third of the last day, three days or week, with
+        ``too_few`` below 30 periods of history or 10 past decisions. ``few_decisions``: fewer than eight
+        effective decisions. ``cannot_tell``: the pair's own past outcomes span less than a holding time, so
+        there is a mean but no interval.
 
     Raises
     ------
     TypeError, ValueError
         As `cumulative`; fewer than two venues, or one that is not in the panel; a venue has no fee; the
-        holding time is no whole number of periods; `prices` are not in USD, or a venue's are of another coin.
+        holding time is not a whole number of periods; `prices` are not in USD, or a venue's are of another
+        coin.
 
     Notes
     -----
-    Funding is never beyond the caps and floors of ``dd.venues.facts()``, wider where more was paid before.
-    A regression pooled over all pairs, of the next outcome on the last period and the trailing means over a
-    day, three, seven and sixty days (heterogeneous autoregression: Corsi 2009, Journal of Financial
-    Econometrics 7(2)). It is refitted at each period of the past on what was known there and shrunk by how
-    much of past expectations came true (empirical Bayes over pairs). Prices have one of their own, on how far
-    each is from its means over the same spans. Past errors, each in units of the
-    size to be expected of it, make the distribution (split conformal). Coverage and errors on recorded data
-    are in docs/methods/carry.md, also those of the pair that is picked because it looks best.
+    Funding is bounded by the caps and floors of ``dd.venues.facts()``, or wider if more was paid before. The
+    forecast is a regression pooled over all pairs, of the next outcome on the last period and the trailing
+    means over a day, three, seven and sixty days (heterogeneous autoregression: Corsi 2009, Journal of
+    Financial Econometrics 7(2)). It is refitted at each past period on the data known there and shrunk by the
+    realised share of past forecasts (empirical Bayes over pairs). Prices have a separate regression, on the
+    distance of each from its means over the same spans. Past errors, each scaled by its expected size, give
+    the distribution (split conformal). Coverage and errors on recorded data are in docs/methods/carry.md,
+    also for the pair with the best forecast.
 
     Examples
     --------
@@ -321,7 +322,7 @@ def forecast_history(
     overlap: Literal["raise", "nan"] = "raise",
     apart: Apart = "raise",
 ) -> xr.Dataset:
-    """Forecast what each pair would earn at many instants of the past, from what was known at each of them.
+    """Forecast the earnings of each pair at many past times, from the data known at each.
 
     Parameters
     ----------
@@ -333,14 +334,14 @@ def forecast_history(
     Returns
     -------
     Dataset, what `forecast_carry` returns, with dim ``time``
-        In one pass over the panel. A value is what `forecast_carry` gives of the rows up to its time, so that
-        ``found["net_bps"]`` is a forecast for `derivdata.analysis.backtest.ForecastThreshold`. Also
-        ``realised_net_bps``, what came of it after cost, NaN where that is not known.
+        In one pass over the panel. A value equals the result of `forecast_carry` on the rows up to its time,
+        so that ``found["net_bps"]`` is a forecast for `derivdata.analysis.backtest.ForecastThreshold`. Also
+        ``realised_net_bps``, the outcome after cost, NaN if unknown.
 
     Raises
     ------
     TypeError, ValueError
-        As `forecast_carry`; `every` is no whole number of periods.
+        As `forecast_carry`; `every` is not a whole number of periods.
 
     Examples
     --------
@@ -368,7 +369,7 @@ def forecasts_at(
     *,
     ends: bool,
 ) -> xr.Dataset:
-    """Return the forecasts at some periods of a history, with `ends` those of their parts' intervals."""
+    """Return the forecasts at some periods of a history, with `ends` also the intervals of their parts."""
     require_level(level)
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
@@ -417,19 +418,19 @@ _LONG_NAMES = {
     "funding_bps": "mean of what funding pays",
     "funding_low_bps": "low end of what funding pays",
     "funding_high_bps": "high end of what funding pays",
-    "price_bps": "mean of what the legs' prices gain",
-    "price_low_bps": "low end of what the legs' prices gain",
-    "price_high_bps": "high end of what the legs' prices gain",
+    "price_bps": "mean of the legs' price gains",
+    "price_low_bps": "low end of the legs' price gains",
+    "price_high_bps": "high end of the legs' price gains",
 }
 
 
 def of_what(forecast: xr.Dataset) -> str:
-    """Return what the outcomes of a forecast are of, in words of labels."""
+    """Return the content of a forecast's outcomes for labels."""
     return "funding and prices" if "price_bps" in forecast else "funding only"
 
 
 def origin_attrs(panel: xr.DataArray) -> dict[str, Any]:
-    """Return the kind of a panel, and where it comes from if it says so."""
+    """Return the kind of a panel, and its source if known."""
     return {name: panel.attrs[name] for name in ("kind", "provenance") if name in panel.attrs}
 
 
@@ -472,11 +473,11 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        `forecast` is not that of `forecast_carry`, or has a dim ``time``: choose an instant.
+        `forecast` does not come from `forecast_carry`, or has a dim ``time``: select a time.
 
     Notes
     -----
-    The best of many forecasts is in part the luckiest: `pick_record` says what such picks earned.
+    The best of many forecasts is partly lucky: `pick_record` returns the earnings of such selections.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Errors of past forecasts of pairs, and the distribution of outcomes that they make.
 
-Arrays are those of `derivdata.analysis.funding.pooled_regression`. Every figure of a period is
-made of that period and those before it.
+Arrays come from `derivdata.analysis.funding.pooled_regression`. Every value of a period depends on that
+period and earlier ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OWN_OUTCOMES = 1.0
 """Decisions that a pair's own outcomes must be worth for an interval.
 
 Outcomes that span less than a holding time overlap: their deviation is a fraction of that of independent
-ones, and intervals bounded by it hold too few outcomes.
+ones, and intervals bounded by it contain too few outcomes.
 """
 _PINNED = 1e-12  # of the mean square: a variance below it is rounding
 _RARE = 0.005
@@ -55,9 +55,9 @@ class Walk(NamedTuple):
     outcomes: Floats
     """(venue, period) bps that a long paid over the holding time, NaN where that is not known."""
     worth: Floats
-    """(period) what the known decisions are worth: see `Means`."""
+    """(period) effective number of known decisions: see `Means`."""
     usual: Floats
-    """(period) bps: standard deviation of the outcomes of all pairs that are known there."""
+    """(period) bps: standard deviation of the known outcomes of all pairs."""
     own: Floats
     """(pair, column) bps: standard deviation of the pair's own known outcomes; NaN where too few."""
     columns: Indices
@@ -78,7 +78,7 @@ class Walk(NamedTuple):
 def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     """Add up what regressions expect of pairs, and find the sizes of the errors that this has.
 
-    `amounts` (venue, period) [bps] are what a long pays, of all parts together: how restless a pair is.
+    `amounts` (venue, period) [bps] are the payments of a long, over all parts: the variation of a pair.
     """
     known: Any = np.isfinite(amounts).any(axis=1)
     long, short = pair_places(len(amounts))
@@ -105,19 +105,18 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
 def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
     """Return the ingredients of the outcomes' distributions at a period.
 
-    A pair whose own outcomes span less than a holding time has no size, and no interval. The ingredients are
-    the mean outcome of each ordered pair (long, short) before cost and the size of its error [bps]; past
-    errors in order, and the weight up to each; and of how many past decisions they are. Errors of a pair
-    expected to lose count reversed, of one expected to do neither half in each direction. The size is
-    larger by what Student's t has over the normal distribution at 5 %: of few decisions neither the errors
-    nor their sizes say how large the next one may be. It has 2 + n/4 degrees of freedom, where the decisions
-    of all pairs are worth n.
+    A pair whose own outcomes span less than a holding time has no size and no interval. The inputs are the
+    mean outcome of each ordered pair (long, short) before cost and the size of its error [bps]; sorted past
+    errors with cumulative weights; and the number of past decisions. Errors of a pair with a negative
+    forecast count reversed, of one with a zero forecast half in each direction. The size is multiplied by the
+    ratio of Student's t to the normal distribution at 5 %, because few decisions determine neither the errors
+    nor their sizes. It has 2 + n/4 degrees of freedom, with n effective decisions over all pairs.
     """
     expected = walk.pair_expectations(at)
     column = int(np.searchsorted(walk.columns, at))
     scale = _both_directions(walk.scale[:, column], walk, np.nan)
     errors, weight, decisions = walk.past.known_at(at)
-    if decisions:  # no interval is wider than what outcomes ever were bears out, whatever made its size
+    if decisions:  # no interval exceeds the bound from past outcomes
         low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
         among = np.isfinite(np.diag(expected)).sum()
         freedom = _LEAST_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * among * (among - 1)
@@ -130,7 +129,7 @@ def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floa
 
 
 def _both_directions(of_pairs: Floats, walk: Walk, otherwise: float) -> Floats:
-    """Return figures of pairs as a square (long, short), the same in both directions."""
+    """Return values of pairs as a square (long, short), symmetric in both directions."""
     venues = walk.outcomes.shape[0]
     square = np.full((venues, venues), otherwise)
     square[walk.long, walk.short] = of_pairs
@@ -157,12 +156,12 @@ def outcome_figures(
 
 
 def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> Floats:
-    """Return quantiles of errors in order: as they are, reversed, or at 0 half of either."""
+    """Return quantiles of sorted errors: as they are, reversed, or for 0 half of each."""
     if sign > 0.0:
         return np.asarray(np.interp(shares, weight, errors))
     if sign < 0.0:
         return np.asarray(-np.interp(1.0 - shares, weight, errors))
-    grid = np.sort(np.concatenate([-errors[::-1], errors]), kind="stable")  # which merges what is in order
+    grid = np.sort(np.concatenate([-errors[::-1], errors]), kind="stable")  # which merges sorted arrays
     # The weight below rises along the grid: it is computed only where the search looks.
     first = np.zeros(shares.shape, dtype=np.intp)
     last = np.full(shares.shape, max(grid.size - 1, 0))
@@ -180,7 +179,7 @@ def _quantiles(sign: float, shares: Floats, errors: Floats, weight: Floats) -> F
 
 
 def _share_below(sign: float, values: Floats, errors: Floats, weight: Floats) -> Floats:
-    """Return the weight of errors below some values: as they are, reversed, or at 0 half of either."""
+    """Return the weight of errors below some values: as they are, reversed, or for 0 half of each."""
     if sign > 0.0:
         return np.asarray(np.interp(values, errors, weight, left=0.0, right=1.0))
     if sign < 0.0:
@@ -198,10 +197,10 @@ class _Sizes(NamedTuple):
     slopes: Floats
     """(column, cause)."""
     number: Floats
-    """Weight of the errors that each column's fit rests on."""
+    """Weight of the errors in each column's fit."""
     low: Floats
     high: Floats
-    """(column, cause): between which the causes of these errors lie."""
+    """(column, cause): range of the causes of these errors."""
 
     def made(self, column: int, of: Indices) -> Floats:
         """Return the sizes (pair, of) that one column's fit gives the causes at some columns."""
@@ -214,9 +213,9 @@ class PastErrors:
     """Past errors of forecasts in ascending order, carried from one decision to the next.
 
     Sorting all errors again at each decision would take most of the time of a history of forecasts. Errors
-    whose size is final are sorted once: a decision inserts those that became known since the last one and
-    drops those that are too many. Their weights halve with age at one rate, so that all of them shrink by the
-    same factor between two decisions, which cancels in shares of their sum.
+    with final size are sorted once: a decision inserts the newly known errors and drops the oldest. Their
+    weights halve with age at one rate, so that all of them shrink by the same factor between two decisions,
+    which cancels in shares of their sum.
 
     Parameters
     ----------
@@ -307,8 +306,8 @@ class PastErrors:
     def _weighted(self, places: Indices, size: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
         """Return the errors of some columns in order, their weights and their columns.
 
-        An error counts in the direction that was expected to earn. Where there was none, half of it counts in
-        each direction, so that the order in which a panel names its venues does not matter.
+        An error counts in the direction of the forecast. Without a direction, half of it counts in each, so
+        that the order of venues in the panel does not matter.
         """
         columns = self._with_errors[places]
         errors = np.clip(self._missed[:, columns] / size, -_LARGEST, _LARGEST)
@@ -329,10 +328,10 @@ class PastErrors:
 
 
 def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Indices, plan: Plan) -> Floats:
-    """Return the standard deviation (pair, column) of each pair's own outcomes that are known there.
+    """Return the standard deviation (pair, column) of each pair's own known outcomes.
 
-    NaN where they are worth fewer than `_OWN_OUTCOMES` decisions. Infinite where they do not differ: a pair
-    that was pinned so far gives no size for its first move.
+    NaN with fewer than `_OWN_OUTCOMES` effective decisions. Infinite if they do not vary: a pinned pair gives
+    no size for its first move.
     """
     earned = outcomes[short] - outcomes[long]
     known = np.isfinite(earned)
@@ -359,7 +358,7 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
 
 
 def _merged(first: tuple[NDArray[Any], ...], second: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
-    """Merge two groups of arrays that are both ordered by their first one; equal values keep this order."""
+    """Merge two groups of arrays, both sorted by their first one; the order of equal values is stable."""
     place = np.searchsorted(first[0], second[0], side="right") + np.arange(second[0].size)
     from_first = np.ones(first[0].size + second[0].size, dtype=bool)
     from_first[place] = False
@@ -375,13 +374,14 @@ def _merged(first: tuple[NDArray[Any], ...], second: tuple[NDArray[Any], ...]) -
 def _scales(
     spread: Floats, predicted: Floats, missed: Floats, columns: Indices, plan: Plan
 ) -> tuple[Floats, _Sizes]:
-    """Size of the error to be expected: a log-linear regression of past ones on how restless a pair is.
+    """Estimate the size of an error: a log-linear regression of past ones on the variation of a pair.
 
-    Logarithms, since the sizes of errors range over three decades and the largest must not decide. The causes
-    are the pair's mean distance from its weekly mean over a week and over the longest span, what is expected
-    of it, and the mean of the first over all pairs. A size is within what its errors support: slopes lie
-    between 0 and 1 and are fitted from thirty errors on, causes count as far as they were seen, and the
-    pair's own recent errors come first. So few errors cannot make an interval of any width.
+    Logarithms are used because the sizes of errors range over three decades and the largest must not
+    dominate. The causes are the pair's mean distance from its weekly mean over a week and over the longest
+    span, its forecast, and the mean of the first over all pairs. A size stays within the range supported by
+    its errors: slopes are between 0 and 1 and are fitted from thirty errors on, causes are clipped to their
+    observed range, and the pair's own recent errors take precedence. So few errors cannot give an arbitrarily
+    wide interval.
     """
     week, lasting = plan.spans[-2:]
     away = np.abs(spread - trailing_mean(spread, week, 1.0))
@@ -400,7 +400,7 @@ def _scales(
     sums = remembered(np.moveaxis(np.einsum("kpc,lpc->klc", parts, parts), -1, 0), columns, plan)
     number = sums[:, 0, 0]
     weight = np.maximum(number, TINY)[:, None, None]
-    # About their own means, so that the penalty on the slopes leaves the level alone.
+    # Centred, so that the penalty on the slopes does not affect the level.
     mean = sums[:, :1, 1:] / weight
     centred = sums[:, 1:, 1:] - weight * np.swapaxes(mean, 1, 2) * mean
     fitted = penalised(centred[:, :-1, :-1], centred[:, :-1, -1:], np.full(4, _SIZE_PRIOR), _SIZE_PENALTY)
@@ -410,14 +410,14 @@ def _scales(
     sizes = _Sizes(logs, level, slopes, number, low, high)
     inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
     pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
-    # As many times the usual error as the pair is restless: what a pair says of which errors say little yet.
+    # Prior: the usual error times the pair's relative variation, for pairs with few errors.
     restless = np.exp(mean[:, 0, -1] + 0.5 * (logs[:2] - mean[:, 0, :2].T[:, None]).sum(axis=0))
     restless = np.where(number > 0.0, np.maximum(restless, pooled), pooled)
     return _own_first(pooled, restless, missed, columns, plan), sizes
 
 
 def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
-    """Return the least and largest of each cause (column, cause) among the errors known at each column."""
+    """Return the minimum and maximum of each cause (column, cause) among the errors known at each column."""
     latest = np.searchsorted(columns, columns - plan.hold, side="right")  # errors before this place are known
     ends = []
     for sign in (1.0, -1.0):
@@ -428,13 +428,13 @@ def _seen(logs: Floats, columns: Indices, plan: Plan) -> tuple[Floats, Floats]:
 
 
 def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indices, plan: Plan) -> Floats:
-    """Sizes of the pooled regression, moved to what each pair's own recent errors were in units of them.
+    """Scale pooled sizes by each pair's own recent errors.
 
     ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, over the usual one of all
-    pairs; weights w halve in two weeks, and m decisions are the pool's. So a new regime counts within weeks.
-    Where a pair is more restless than the pooled size allows for, the share ``k / (k + Σ w)`` of that counts
-    (in logarithms), all of it in a pair that is new. Never below half of the usual (geometric mean) error of
-    the pair itself.
+    pairs; weights w halve in two weeks, and m decisions belong to the pool. So a new regime counts within
+    weeks. If a pair varies more than its pooled size allows, the share ``k / (k + Σ w)`` of the excess counts
+    (in logarithms), all of it for a new pair. Never below half of the usual (geometric mean) error of the
+    pair itself.
     """
     known = np.isfinite(missed) & np.isfinite(pooled)
     squares = np.where(known, missed / np.where(known, pooled, 1.0), 0.0) ** 2

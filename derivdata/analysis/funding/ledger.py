@@ -1,8 +1,8 @@
 """Payments of a funding panel to a position, and settlement intervals read from the settlements.
 
-A sampled rate holds from its row to the next, and past rows without a value up to a limit. A settlement
-pays for the interval that ends at its row. Both become the same three figures per row: the amount [bps of
-notional], the hours it covers, and the hours before it that nothing covers. Time is on the last axis.
+A sampled rate is valid from its row to the next, and past rows without a value up to a limit. A settlement
+covers the interval that ends at its row. Both become the same three values per row: the amount [bps of
+notional], the hours it covers, and the uncovered hours before it. Time is on the last axis.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Ledger(NamedTuple):
     amount: Floats
     """Bps of notional that the row adds."""
     covered: Floats
-    """Hours that it pays for."""
+    """Hours covered."""
     missing: Floats
-    """Hours since the series began that are known to be unpaid for."""
+    """Known uncovered hours since the series began."""
     filled: Floats
     """Hours of `covered` that an earlier row's rate was carried over rows without one."""
     started: Bools
@@ -48,9 +48,9 @@ class Ledger(NamedTuple):
 
 
 def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Ledger:
-    """Return the ledger of rates that hold until the next: row i covers ``[since[i], since[i + 1])``.
+    """Return the ledger of rates that are valid until the next: row i covers ``[since[i], since[i + 1])``.
 
-    The last row holds for `step` hours, and none for more than `limit`, over rows without a value too.
+    The last row is valid for `step` hours, and none for more than `limit`, including rows without a value.
     """
     last = last_valid(np.isfinite(rates))
     started = last >= 0
@@ -65,7 +65,7 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
 
 
 def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
-    """Return the ledger of settlements: row i pays for the `interval` hours up to it.
+    """Return the ledger of settlements: row i covers the `interval` hours before it.
 
     A settlement whose interval is not known is missing. So is the time before a settlement's own interval if
     it is more than half an interval, of the settlement or of the one before where that is shorter.
@@ -88,10 +88,10 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
 def earned_between(
     ledger: Ledger, since: Floats, starts: Floats, ends: Floats, *, settled: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the bps earned over spans common to all series, the filled hours in them, and the part paid for.
+    """Return bps earned over spans common to all series, filled hours, and the covered fraction.
 
-    A settlement counts in ``(start, end]``, a sampled rate is integrated over the span. The amount is that of
-    the rows that are there; the part is 1 where nothing is missing, and 0 where nothing is there.
+    A settlement counts in ``(start, end]``, a sampled rate is integrated over the span. The amount covers the
+    known rows; the fraction is 1 if nothing is missing, and 0 if everything is.
     """
     if settled:
         first, last = (np.searchsorted(since, instants, side="right") for instants in (starts, ends))
@@ -125,14 +125,14 @@ def _integral(part: Floats, covered: Floats, since: Floats, starts: Floats, ends
 
 
 class _Place(NamedTuple):
-    """Position of an instant among the settlements of every series."""
+    """Position of a time among the settlements of every series."""
 
     before: Indices
     """The last settlement at or before it, −1 for none."""
     after: Indices
     """The first settlement after it, the number of rows for none."""
     missing: Floats
-    """Hours missing by then, with those of a hole that ended before the next settlement's interval."""
+    """Hours missing by then, including a gap that ended before the next settlement's interval."""
     reached: Floats
     """Hours missing by the next settlement."""
 
@@ -155,13 +155,13 @@ def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
 
 
 def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) -> tuple[Bools, Floats]:
-    """Tell whether a span ``(start, end]`` lacks no settlement; and the hours that it lacks at its ends.
+    """Return a mask of spans ``(start, end]`` without missing settlements, and hours missing at their ends.
 
-    A span is whole if (a) it does not start before the first settlement's interval, (b) no hole ends in it:
-    equally many hours are missing by its start as by its end, where a hole counts from the opening of the
-    next settlement's interval on, so that a span that starts right after a hole does not contain it, and
-    (c) at its end no settlement is overdue: either the next one is not due yet (`waiting`), or it came and no
-    hole lies before it (`unbroken`).
+    A span is whole if (a) it does not start before the first settlement's interval, (b) no gap ends in it:
+    equally many hours are missing by its start as by its end, where a gap counts from the start of the next
+    settlement's interval, so that a span that starts right after a gap does not contain it, and (c) at its
+    end no settlement is overdue: either the next one is not due yet (`waiting`), or it came and no gap
+    precedes it (`unbroken`).
     """
     opening = np.argmax(ledger.covered > 0.0, axis=-1)[..., None]
     begins = since[opening] - np.take_along_axis(ledger.covered, opening, axis=-1)
@@ -189,7 +189,7 @@ def _shifted(rows: Indices) -> Indices:
 
 
 _TOLERANCE = 0.05  # of an interval: stamps are late by milliseconds to minutes
-_GRACE = 1 / 60  # hours after the due instant until which a payment may not be in the table yet
+_GRACE = 1 / 60  # hours after the due time until which a payment may be missing in the table
 
 
 @typed
@@ -220,23 +220,23 @@ def infer_interval(
     Returns
     -------
     Dataset, the panel's dims
-        ``interval_hours`` [h] at each settlement, as an archive assigns it, NaN where there is none and where
-        gaps do not determine it; ``changed``, true at the first settlement of another interval than before;
-        ``missing``, settlements that are absent right before this one.
+        ``interval_hours`` [h] at each settlement, as an archive assigns it, NaN without a settlement and if
+        gaps do not determine it; ``changed``, true at the first settlement of a new interval; ``missing``,
+        number of missing settlements directly before this one.
 
     Raises
     ------
     TypeError, ValueError
-        The panel is no settled funding panel in bps/8h; `candidates` or `confirm` make no sense.
+        The panel is not a settled funding panel in bps/8h; `candidates` or `confirm` are invalid.
 
     Notes
     -----
-    Where the service reports intervals, take those. Venues move symbols between intervals: today's is not
-    that of history.
+    If the service reports intervals, use those. Venues change the intervals of symbols, so the current one is
+    not valid for the past.
     """
     panel = require_rate(panel, "time").drop_vars("interval_hours", errors="ignore")
     if kind_of(panel) != "settled":
-        raise ValueError("samples are taken at any time and do not determine the interval: pass settlements")
+        raise ValueError("samples do not determine the interval: pass settlements")
     ascending = np.sort([hours_of(candidate, "candidates") for candidate in candidates])
     if confirm < 1 or not ascending.size:
         raise ValueError(f"{candidates=}, {confirm=}: need an interval and confirm >= 1")
@@ -287,13 +287,13 @@ def _infer(
 
 
 def _snapped(gaps: Floats, candidates: Floats) -> Floats:
-    """Return gaps within 5 % of an interval of venues as that interval, and the others unchanged."""
+    """Return gaps within 5 % of a venue's interval as that interval, and the others unchanged."""
     nearest = candidates[np.argmin(np.abs(gaps[:, None] - candidates), axis=1)]
     return np.where(np.abs(gaps - nearest) <= _TOLERANCE * nearest, nearest, gaps)
 
 
 def _believed(gaps: Floats, candidates: Floats, confirm: int) -> tuple[Floats, Bools]:
-    """Return the interval known at each gap from those so far, and whether it differs from the one before."""
+    """Return the interval known at each gap so far, and whether it differs from the previous one."""
     snapped = _snapped(gaps, candidates)
     starts = np.flatnonzero(np.append(True, snapped[1:] != snapped[:-1]))
     lengths = np.diff(np.append(starts, gaps.size))
@@ -310,7 +310,7 @@ def _believed(gaps: Floats, candidates: Floats, confirm: int) -> tuple[Floats, B
 
 
 def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
-    """Count the intervals in each gap, 0 where it is no whole number of them.
+    """Return the number of intervals in each gap, 0 if it is not a multiple.
 
     A settlement that is late by less than half an interval ends one interval, and so does the next if its
     gap is shorter by as much.
@@ -332,16 +332,16 @@ def next_settlements(
     symbols: Sequence[str] | None = None,
     venues: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return when each venue pays funding of each symbol next, and what that rests on.
+    """Return the next funding payment of each venue and symbol, and its basis.
 
     Parameters
     ----------
     settlements
-        Table ``funding_settlements``. Payments after `at` are not looked at.
+        Table ``funding_settlements``. Payments after `at` are ignored.
     at
-        The instant in question: a payment at it has been made.
+        Reference time: a payment at it counts as made.
     symbols, venues
-        Also pairs of these without payments in the table; by default those of the table only.
+        Also pairs of these without payments in the table; by default only pairs in the table.
 
     Returns
     -------
@@ -353,7 +353,7 @@ def next_settlements(
         - ``overdue``: so too, but ``missed`` payments that were due by `at`, the first of them more than a
           minute before, are not in the table: it may be incomplete, the interval another one or the contract
           delisted;
-        - ``facts``: no payment is in the table; the interval is that of ``dd.venues.facts()``, counted from
+        - ``facts``: no payment is in the table; the interval comes from ``dd.venues.facts()``, counted from
           00:00 UTC, which is assumed;
         - ``unknown``: neither; ``time`` is missing.
 
@@ -362,7 +362,7 @@ def next_settlements(
     Raises
     ------
     ValueError
-        A column is absent, or `at` is no instant.
+        A column is missing, or `at` is not a time.
 
     Examples
     --------
@@ -405,7 +405,7 @@ def next_settlements(
 
 
 def _after(last: Any, interval: float, now: Any) -> dict[str, Any]:
-    """Return the first payment after `now` that the last one and its interval lead to."""
+    """Return the first payment after `now` according to the last one and its interval."""
     if not 0.0 < interval < np.inf:
         return {"last_time": last, "basis": "unknown"}
     passed = (now - last) / pd.Timedelta(1, "h")

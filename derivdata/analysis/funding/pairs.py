@@ -1,7 +1,7 @@
 """Pairs of venues: their index, and cost and payments of positions, also of spot legs and inverse contracts.
 
-The formulas of coin-settled legs are those of `derivdata.analysis.backtest.coin_legs`: the coins of a leg are
-kept until the exit and are worth their price then.
+The formulas of coin-settled legs are in `derivdata.analysis.backtest.coin_legs`: the coins of a leg stay
+until the exit and are valued at their price then.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Leg(NamedTuple):
     fee_bps: float
     kind: str
     settle: str
-    """Symbol of the coin that a quanto contract is settled in."""
+    """Symbol of the settlement coin of a quanto contract."""
 
 
 def kind_of_contract(contracts: Mapping[str, str], venue: str) -> tuple[str, str]:
@@ -76,7 +76,7 @@ def earned_by_legs(
     end: np.datetime64,
     leg_usd: float,
 ) -> xr.Dataset:
-    """Return what each leg earned from start to end [coin, USD], by symbol; NaN where a mark is missing.
+    """Return the earnings of each leg from start to end [coin, USD], by symbol; NaN if a mark is missing.
 
     `rates` and `interval` are of `derivdata.analysis.settlements.due_settlements`.
     """
@@ -120,7 +120,7 @@ def _of_leg(
     price: Floats,
     settle: Floats,
 ) -> float:
-    """Return what a leg earned in its settlement coin: payments and price P&L less the fees of two trades."""
+    """Return a leg's earnings in its settlement coin: payments and price P&L minus the fees of two trades."""
     known = np.isfinite(rates) & (lasts > 0.0)
     rate = -leg.direction * rates[known] * lasts[known] / REFERENCE_HOURS / BPS
     at = at[known]
@@ -155,10 +155,10 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     Returns
     -------
     DataArray, dims of the panel
-        Its venues and ``"spot"``, at 0 where a symbol's venue with the most rates has one: to be long of.
-        With `borrow_apr` also ``"borrowed"``, at minus its rate, which the short pays: to be short of. Pairs
-        such as ``("spot", "binance")`` then go through ``forecast_carry`` and the other functions of pairs; a
-        trade of spot has a fee of its own in ``fee_bps``, and its price is that of ``dd.prices.spot``.
+        Its venues and ``"spot"``, at 0 at the times of the symbol's venue with the most rates: for long legs.
+        With `borrow_apr` also ``"borrowed"``, at minus its rate, which the short pays: for short legs. Pairs
+        such as ``("spot", "binance")`` then work in ``forecast_carry`` and the other functions of pairs; a
+        spot trade has a separate fee in ``fee_bps``, and its price comes from ``dd.prices.spot``.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
 
 
 def free_leg(rates: xr.DataArray) -> xr.DataArray:
-    """Return rates of 0 at the instants of the venue with the most rates of each symbol."""
+    """Return rates of 0 at the times of the venue with the most rates of each symbol."""
     if not rates.sizes["exchange"]:
         raise ValueError("no venue of rates along exchange: a leg without funding takes the times of one")
     most = rates.count("time").argmax("exchange").compute()
@@ -188,7 +188,7 @@ def free_leg(rates: xr.DataArray) -> xr.DataArray:
 def pair_costs(fee_bps: float | Mapping[str, float], venues: Sequence[str]) -> Floats:
     """Return the cost of the four trades of every pair [bps of one leg's notional], (long, short).
 
-    Each leg is opened and closed, so that a pair pays twice what one trade costs on either venue.
+    Each leg is opened and closed, so a pair pays twice the cost of one trade on each venue.
     """
     if isinstance(fee_bps, Mapping):
         absent = [name for name in venues if name not in fee_bps]
@@ -217,7 +217,7 @@ def realised_carry(
     prices: Panel | None = None,
     leg_usd: float = 10_000.0,
 ) -> xr.Dataset:
-    """Add up what a pair held from start to end was paid: the settlements in ``(start, end]``.
+    """Compute the payments of a pair held from start to end: the settlements in ``(start, end]``.
 
     Parameters
     ----------
@@ -243,13 +243,13 @@ def realised_carry(
     Returns
     -------
     Dataset, the panel's dims without ``exchange`` and ``time``
-        ``net_bps`` = ``gross_bps`` − ``cost_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, what each
-        leg received; ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the
-        part of the hours due that is paid for; ``status``. Where a settlement is missing or the panel ends
-        before the end the status is ``gap`` and the sums are of what is there; NaN below `min_cover`. With
-        `prices` also ``long_usd`` and ``short_usd``, what each leg earned by payments and price after its
-        fees, ``net_usd``, their sum, and ``long_coin`` and ``short_coin``, the same in the coin in which a
-        leg is settled (NaN of linear legs).
+        ``net_bps`` = ``gross_bps`` − ``cost_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, the payments
+        of each leg; ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the
+        paid fraction of the hours due; ``status``. If a settlement is missing or the panel ends before the
+        end, the status is ``gap`` and the sums cover the known rows; NaN below `min_cover`. With `prices`
+        also ``long_usd`` and ``short_usd``, the earnings of each leg by payments and price after its fees,
+        ``net_usd``, their sum, and ``long_coin`` and ``short_coin``, the same in a leg's settlement coin (NaN
+        for linear legs).
 
     Raises
     ------
@@ -313,7 +313,7 @@ def _settled_in_coin(
     stamps: Sequence[np.datetime64],
     leg_usd: float,
 ) -> xr.Dataset:
-    """Return what each leg earned in its settlement coin and in USD."""
+    """Return the earnings of each leg in its settlement coin and in USD."""
     fees = fee_bps if isinstance(fee_bps, Mapping) else dict.fromkeys(venues.values(), fee_bps)
     long, short = (
         Leg(name, venue, direction, float(fees[venue]), *kind_of_contract(contracts, venue))
@@ -339,8 +339,8 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
     Returns
     -------
     DataArray without `dim`
-        [bps of the order's notional]. The depth is taken to be spread evenly between the distances. NaN
-        where the size is not filled within the last distance, or a depth is missing or falls.
+        [bps of the order's notional]. Depth is assumed to be spread evenly between the distances. NaN if the
+        size is not filled within the last distance, or a depth is missing or decreasing.
 
     Raises
     ------

@@ -43,13 +43,12 @@ def breakeven(
     size_usd: float | None = None,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
-    """Compute the hours that a pair must be held from the panel's end on until it has paid its cost.
+    """Compute the holding time from the panel's end on after which a pair has paid its cost.
 
     Parameters
     ----------
     panel
-        History of funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory
-        or lazy.
+        History of funding rates [bps/8h] with a ``kind``, dims ``exchange`` and ``time``, in memory or lazy.
     long, short
         Venues of the two legs, of equal notional.
     fee_bps
@@ -66,13 +65,14 @@ def breakeven(
     Returns
     -------
     Dataset, the panel's dims without ``exchange`` and ``time``
-        ``breakeven_hours``: inf with status ``unreachable`` where the carry never reaches the cost; what it
-        is made of: ``cost_bps`` (fees and slippage of the four trades), ``slippage_bps``, ``spread_bps_8h``
-        (of the last period), ``start_bps_8h`` (what of it stays), ``mean_bps_8h``, ``half_life_hours`` with
+        ``breakeven_hours``: inf with status ``unreachable`` if the carry never reaches the cost; its inputs:
+        ``cost_bps`` (fees and slippage of the four trades), ``slippage_bps``, ``spread_bps_8h`` (of the last
+        period), ``start_bps_8h`` (its persistent part), ``mean_bps_8h``, ``half_life_hours`` with
         ``half_life_low_hours`` and ``half_life_high_hours`` (90 %), ``status``; coordinates ``long`` and
-        ``short``. NaN below 30 pairs of neighbouring periods (``too_few``), where the last period is unknown
-        (``gap``), nothing in the spread stays (``anti_persistent``) or the book is too thin (``too_thin``).
-        ``cannot_tell``: the half-life may be anything, and the break-even with it.
+        ``short``. NaN below 30 pairs of adjacent periods (``too_few``), if the last period is unknown
+        (``gap``), nothing in the spread persists (``anti_persistent``) or the book is too thin
+        (``too_thin``). ``cannot_tell``: the data do not determine the half-life, and therefore the
+        break-even.
 
     Raises
     ------
@@ -81,9 +81,9 @@ def breakeven(
 
     Notes
     -----
-    The half-life is that of `half_life` by components: of the present distance from the mean, the share that
-    persists starts there and decays, the rest is gone at once. That is the expectation; what single outcomes
-    do is in `forecast_carry`.
+    The half-life comes from `half_life` by components: of the present distance from the mean, the persistent
+    share starts there and decays, the rest vanishes immediately. This is the expectation; the distribution of
+    single outcomes is in `forecast_carry`.
     """
     panel = require_rate(panel, "exchange", "time")
     require_venues(panel, long=long, short=short)
@@ -154,9 +154,9 @@ def reverting_carry(spread: Any, mean: Any, half_life: Any, hold: Any) -> Floats
 def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
     """Hours until a spread [bps/8h] that decays to its mean has paid a cost [bps]; plain numpy.
 
-    The first H with ``μH/8 + (s − μ)(1 − e^{−κH})/(8κ) = cost``, κ = ln 2 / half-life: s decays to μ as an
-    Ornstein–Uhlenbeck process is expected to. 0 where there is no cost, inf where the carry never reaches it,
-    NaN where an argument is.
+    The first H with ``μH/8 + (s − μ)(1 − e^{−κH})/(8κ) = cost``, κ = ln 2 / half-life: s decays to μ like the
+    expectation of an Ornstein–Uhlenbeck process. 0 without a cost, inf if the carry never reaches it, NaN if
+    an argument is NaN.
     """
     spread, cost, mean, half_life = (
         np.asarray(part, dtype=np.float64) for part in np.broadcast_arrays(spread, cost, mean, half_life)
@@ -173,7 +173,7 @@ def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
 
 
 def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> tuple[Floats, Floats, Any]:
-    """Return the hours between which the carry first rises through the cost, and whether it ever does."""
+    """Return the hours between which the carry first exceeds the cost, and whether it ever does."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scale = half_life / np.log(2.0)
         away = spread - mean
@@ -183,7 +183,7 @@ def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> t
         steady = REFERENCE_HOURS * cost / spread
     still = np.isinf(half_life) | (away == 0.0)
     low = np.where((mean > 0.0) & (spread < 0.0) & ~still, turn, 0.0)
-    # A mean at or above 0 only adds to what the spread earns while it decays to 0.
+    # A mean at or above 0 only adds to the earnings of the spread while it decays to 0.
     enough = np.fmin(np.where(mean > 0.0, by_mean, np.inf), np.where(spread > 0.0, by_spread, np.inf))
     high = np.where(still, steady, np.where((mean < 0.0) & np.isfinite(turn), turn, enough))
     high = np.where(np.isfinite(high) & (high > 0.0), high * (1.0 + 1e-12), 0.0)

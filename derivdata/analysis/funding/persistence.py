@@ -39,25 +39,27 @@ _LAGS = 8
 _POINTS = 24
 _SHORTEST = 0.3  # steps
 _ATOM = 0.03  # share of values at an extreme from which it is a floor or a cap
-_PINNED = 0.1  # share of values at a level between from which it is one that a venue pins rates to
+_PINNED = 0.1  # minimum share of values at a level in between for it to count as pinned
 _WIDER = 0.5
-"""Of the nominal tails: the noise is fitted to the data's first autocorrelation, which makes the simulations
-too alike where that is high by chance. With whole tails a nominal 90 % covers 77 to 85 % at a half-life of a
-thirtieth of the data; see the table in docs/methods/carry.md."""
+"""Fraction of the nominal tails: the noise is fitted to the data's first autocorrelation, which makes the
+simulations too similar if that is high by chance. With full tails a nominal 90 % covers 77 to 85 % at a
+half-life of a thirtieth of the data; see the table in docs/methods/carry.md.
+"""
 _ALTERNATES = 3.0  # standard errors by which a first autocorrelation is below zero
 _LARGEST = 0.999
 _TINY = 1e-300
 _NODES = 4000
 _DEGREES = 30
-_BLOCK = 4_000_000  # simulated values at once
+_BLOCK = 4_000_000  # simulated values per batch
 
 
 class PersistentPart(NamedTuple):
     """Half-life [steps] of what decays slowest, and how much of the variance that is."""
 
     half_life: float
-    """Median-unbiased; 0 where all is gone within a third of a step, inf where nothing decays; 0 with ends of
-    NaN where neighbours go against each other, so that nothing stays."""
+    """Median-unbiased; 0 if everything decays within a third of a step, inf if nothing decays; 0 with NaN
+    ends if adjacent values are negatively correlated, so that nothing persists.
+    """
     low: float
     high: float
     share: float
@@ -67,11 +69,11 @@ class PersistentPart(NamedTuple):
 def persistent_part(series: Floats, *, slots: int, level: float, resamples: int, seed: int) -> PersistentPart:
     """Estimate the half-life of the persistent part by test inversion.
 
-    The values lie on a regular grid and must vary, NaN where there is none; the means of the `slots` of a
-    cycle are taken out of data and simulations. The statistic at φ is
-    ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over eight lags: 0 except for bias where φ is right. Weak
-    identification (little persistence, much noise) makes wide intervals and not wrong ones, as the moments
-    themselves are tested and not an estimate (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
+    The values are on a regular grid and must vary, NaN if missing; the means of the `slots` of a cycle are
+    removed from data and simulations. The statistic at φ is ``Σ_k φ^k (γ[k + 2] − φ γ[k + 1]) / γ[0]`` over
+    eight lags: 0 except for bias at the true φ. Weak identification (little persistence, much noise) gives
+    wide intervals rather than wrong ones, because the moments themselves are tested instead of an estimate
+    (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
     """
     known = np.isfinite(series)
     lives = np.exp(np.linspace(np.log(_SHORTEST), np.log(max(int(known.sum()), 2)), _POINTS))
@@ -98,7 +100,7 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
 
 
 def _autocovariances(values: Floats, known: Bools, slots: int) -> Floats:
-    """Return autocovariances (lag, φ, sample) of values (step, φ, sample), 0 where not known."""
+    """Return autocovariances (lag, φ, sample) of values (step, φ, sample), 0 if unknown."""
     centred = np.empty_like(values)
     for slot in range(slots):
         rows = known[slot::slots]
@@ -121,10 +123,10 @@ def _statistics(autocovariances: Floats, phi: Floats) -> Floats:
 
 
 def _moving_average(phi: Floats, first: float) -> Floats:
-    """θ of the ARMA(1, 1) with φ and a first autocorrelation, as near to it as one can be.
+    """Return θ of the ARMA(1, 1) with φ and the closest possible first autocorrelation.
 
-    From ``ρ₁ = (1 + φθ)(φ + θ) / (1 + 2φθ + θ²)``: a quadratic in θ whose roots are each other's inverse; the
-    one inside the unit circle is taken. Where no root is real, the end that comes nearest is.
+    From ``ρ₁ = (1 + φθ)(φ + θ) / (1 + 2φθ + θ²)``: a quadratic in θ whose roots are inverse to each other;
+    the one inside the unit circle is used. Without a real root, the nearest end is used.
     """
     away = phi - first
     slope = 1.0 + phi**2 - 2.0 * phi * first
@@ -141,7 +143,7 @@ def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) ->
     theta = _moving_average(phi, first)[:, None]
     slope = phi[:, None]
     noise = rng.standard_normal((size + 1, samples))
-    # The start holds its own shock once, and older ones with what is left of the stationary variance.
+    # The start has its own shock once, and older ones with the remaining stationary variance.
     left = (1.0 + 2.0 * slope * theta + theta**2) / (1.0 - slope**2) - 1.0
     value = noise[0] + np.sqrt(np.maximum(left, 0.0)) * rng.standard_normal(samples)
     result = np.empty((size, phi.size, samples))
@@ -161,7 +163,7 @@ class _Atoms(NamedTuple):
 
 
 def _atoms(values: Floats) -> _Atoms:
-    """Return the shares of values at a floor, a cap and a pinned level, 0 where there is none."""
+    """Return the shares of values at a floor, a cap and a pinned level, 0 without one."""
     near = 1e-9 * max(float(np.abs(values).max()), _TINY)
     low = float((values <= np.min(values) + near).mean())
     high = float((values >= np.max(values) - near).mean())
@@ -176,7 +178,7 @@ def _atoms(values: Floats) -> _Atoms:
 
 
 def _clipped(simulated: Floats, atoms: _Atoms) -> Floats:
-    """Cut off what lies beyond floor and cap, and pin what lies within the range of the level between."""
+    """Clip values at floor and cap, and pin the range of the level in between."""
     low, high, inner, below = atoms
     if inner:  # venues pay the interest rate while the premium is within a range, and the excess beyond it
         bottom, top = np.quantile(simulated, [below, below + inner], axis=0)
@@ -188,10 +190,11 @@ def _clipped(simulated: Floats, atoms: _Atoms) -> Floats:
 
 
 def _uncut(first: float, atoms: _Atoms) -> float:
-    """Return the first autocorrelation of Gaussian values that have `first` when they are cut off and pinned.
+    """Return the first autocorrelation of Gaussian values that have `first` after clipping and pinning.
 
-    Between neighbours with correlation r, Hermite polynomials of degree n have rⁿ (Mehler). Cut values are a
-    sum of these, and so have the mean of rⁿ over the shares that each degree has of their variance.
+    Between adjacent values with correlation r, Hermite polynomials of degree n have correlation rⁿ (Mehler).
+    Clipped values are a sum of these, so their correlation is the mean of rⁿ weighted by the variance share
+    of each degree.
     """
     if first <= 0.0 or not any(atoms[:3]):
         return first
@@ -266,42 +269,42 @@ def half_life(
     Parameters
     ----------
     panel
-        Funding rates or spreads [bps/8h] whose ``kind`` is stated, dim ``time``, in memory or lazy (time is
-        put into one chunk).
+        Funding rates or spreads [bps/8h] with a ``kind``, dim ``time``, in memory or lazy (time is put into
+        one chunk).
     period
-        Step of the estimate. Samples are taken once per step, by default every 8 hours: give no less than the
+        Step of the estimate. Samples are taken once per step, by default every 8 hours: use at least the
         venue's settlement interval, within which a running average is autocorrelated by construction.
-        Settlements have their own step, by default the commonest gap.
+        Settlements have their own step, by default the most common gap.
     method
-        ``"components"``: the part that stays, next to noise that is gone after a step or two, a cycle of the
-        week (of the day below ten weeks), a floor or cap, and a level to which venues pin the rate.
-        ``"ols"``: a first-order autoregression by least squares over neighbours, which takes noise for a
-        fast return to the mean; without an interval.
+        ``"components"``: the persistent part, separate from noise that vanishes after a step or two, a weekly
+        cycle (daily below ten weeks), a floor or cap, and a level to which venues pin the rate. ``"ols"``: a
+        first-order autoregression by least squares over adjacent values, which treats noise as fast mean
+        reversion; without an interval.
     level
         Nominal coverage of the interval of components; None computes none.
     resamples, rng
-        Simulated series per grid point of the bootstrap, and where its random numbers start (SPEC 7: a seed,
-        a Generator, or None for another start each time). Every series starts there, so that results depend
-        neither on chunks nor on neighbours.
+        Simulated series per grid point of the bootstrap, and the start of its random numbers (SPEC 7: a seed,
+        a Generator, or None for a different start each time). Every series starts there, so that results
+        depend neither on chunks nor on other series.
 
     Returns
     -------
     Dataset, the panel's dims without ``time``
-        ``half_life_hours``: NaN with status ``anti_persistent`` where φ ≤ 0 (of components, as their ends,
-        where neighbours go against each other), inf with ``unit_root`` where φ ≥ 1.
-        ``half_life_low_hours`` and ``half_life_high_hours``: the interval of components, 0 to inf.
-        ``half_life_corrected_hours`` and ``phi_corrected``: with the small-sample correction
-        (nφ + 1)/(n − 3); of components both are median-unbiased and the same. ``persistent_share``: the part
-        of the variance that decays so; 1 except for components. ``phi`` per step, ``mean_bps_8h``,
-        ``intercept_bps_8h``, ``noise_variance`` (not of components), ``step_hours``, ``pairs``, ``off_grid``
-        (settlements left out because they lie between two steps), ``status``; ``cannot_tell`` where an
-        interval of components (that of 0.9 where `level` is None) holds everything from a step to infinity.
-        All figures are NaN below 30 pairs of neighbours; a pair across a gap is not one.
+        ``half_life_hours``: NaN with status ``anti_persistent`` if φ ≤ 0 (for components also their ends, if
+        adjacent values are negatively correlated), inf with ``unit_root`` if φ ≥ 1. ``half_life_low_hours``
+        and ``half_life_high_hours``: the interval of components, 0 to inf. ``half_life_corrected_hours`` and
+        ``phi_corrected``: with the small-sample correction (nφ + 1)/(n − 3); for components both are
+        median-unbiased and the same. ``persistent_share``: the fraction of the variance that decays so; 1
+        except for components. ``phi`` per step, ``mean_bps_8h``, ``intercept_bps_8h``, ``noise_variance``
+        (not for components), ``step_hours``, ``pairs``, ``off_grid`` (settlements omitted because they are
+        between two steps), ``status``; ``cannot_tell`` if an interval of components (at 0.9 if `level` is
+        None) contains everything from a step to infinity. All values are NaN below 30 pairs of adjacent
+        values; a pair across a gap does not count.
 
     Raises
     ------
     TypeError, ValueError
-        The unit or the kind is not stated; `method` or `level` are unknown.
+        The unit or the kind is missing; `method` or `level` are unknown.
 
     Notes
     -----
@@ -346,8 +349,8 @@ def _half_life(rates: Floats, *, plan: _Plan) -> tuple[float, ...]:
 
 
 def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> tuple[float, ...]:
-    """Return the figures of the persistent part; the noise variance is not of this model."""
-    # The cycle of a week where there are ten, else that of a day where there are ten of these.
+    """Return the parameters of the persistent part; this model has no noise variance."""
+    # The weekly cycle with ten weeks of data, else the daily cycle with ten days.
     cycles = [
         round(length / step)
         for length in (168.0, 24.0)
@@ -377,11 +380,11 @@ class _Fit(NamedTuple):
     phi: float
     intercept: float
     variance: float
-    """Of the noise: residual sum of squares over their number."""
+    """Noise variance: residual sum of squares over the number of residuals."""
 
 
 def _fit_squares(series: Floats) -> _Fit:
-    """Least squares over the pairs of neighbours; NaN figures below three pairs or without variation."""
+    """Fit least squares over the pairs of adjacent values; NaN below three pairs or without variation."""
     both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
     x = series[:-1][both]
     y = series[1:][both]
@@ -405,7 +408,7 @@ def _status(phi: float) -> FundingStatus:
 
 
 def _settlements(rates: Floats, plan: _Plan) -> tuple[Floats, float, int]:
-    """Return the settlements on their own grid, counted from the first; those off the grid are left out."""
+    """Return the settlements on their grid, counted from the first; settlements off the grid are omitted."""
     rows = np.flatnonzero(np.isfinite(rates))
     step = plan.step
     if rows.size < 2:

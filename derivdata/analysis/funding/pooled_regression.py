@@ -1,8 +1,8 @@
-"""Pooled regression of what pairs earn next on what they earned lately, walked forward through time.
+"""Pooled regression of the next earnings of pairs on their recent ones, walked forward through time.
 
-Every figure of a period is made of that period and those before it: an outcome takes part once
-its holding time is over. Arrays are ``(venue, period)``, in bps that a long pays over each period; pairs are
-those of `pair_places`, short less long.
+Every value of a period depends on that period and earlier ones: an outcome is used once its holding time is
+over. Arrays are ``(venue, period)``, in bps that a long pays over each period; pairs are those of
+`pair_places`, short minus long.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from derivdata.analysis.funding.rolling import sliding
 from derivdata.support.arrays import Bools, Floats, Indices
 
 _PENALTY = 0.1  # of the mean diagonal of the normal equations
-_PRIOR = 0.5  # share of the trailing means that is expected to be earned before any outcome is known
-_SCEPTICAL = 2.0  # decisions that speak for no carry at all: a slope of few outcomes is mostly luck
+_PRIOR = 0.5  # prior share of the trailing means that is earned, before any outcome is known
+_SCEPTICAL = 2.0  # decisions in favour of zero carry: a slope of few outcomes is mostly luck
 
 _BORNE = 8.0
 """Independent decisions times the root of the number of pairs from which on a forecast may be as large as the
-usual outcome: with a pair and two weeks, the largest of what is fitted is luck."""
+usual outcome: with one pair and two weeks, the largest fitted value is luck.
+"""
 
 _TRUSTED = 8.0  # decisions for which forecasts of a size count next to their outcomes
 _GRID_STEPS = 2  # an octave
@@ -28,7 +29,7 @@ _GRID = 2.0 ** (np.arange(-6 * _GRID_STEPS, 10 * _GRID_STEPS + 1) / _GRID_STEPS)
 """Sizes of forecasts [bps] that are distinguished."""
 
 _GROUPS = np.append(np.arange(1, 10) / 10.0, [0.97, 0.99, 0.997])
-"""Shares of past forecasts below each group of sizes: the few largest are the ones that are traded."""
+"""Shares of past forecasts below each group of sizes: the few largest are the traded ones."""
 
 TINY = 1e-9  # bps
 _COVER = 0.9
@@ -39,9 +40,9 @@ class Plan(NamedTuple):
 
     hold: int
     spans: tuple[int, ...]
-    """Of the trailing means, the shortest first: a period, a day, three, seven, and the longest."""
+    """Spans of the trailing means, the shortest first: a period, a day, three, seven, and the longest."""
     stride: int
-    """Between the decisions whose errors are kept: those in between would say nearly the same."""
+    """Spacing of the decisions whose errors are stored: those in between are nearly the same."""
     phase: int
     """Periods from the first one to the first such decision."""
     memory: float
@@ -53,16 +54,18 @@ class Plan(NamedTuple):
 
 
 class Means(NamedTuple):
-    """What a regression expects of a panel at each of its periods, and what came of it."""
+    """Expectations of a regression for a panel at each of its periods, and their outcomes."""
 
     expected: Floats
     """(venue, period) bps that a long on the venue is expected to pay over the holding time, by the
-    regression alone: `pair_expectations` takes what past forecasts leave of a pair's difference."""
+    regression only: `pair_expectations` shrinks a pair's difference by past forecasts.
+    """
     outcomes: Floats
     """(venue, period) bps that it paid, NaN where that is not known."""
     worth: Floats
-    """(period) decisions whose outcome is known there, by what they are worth: overlapping ones add up to the
-    time that their outcomes span over the holding time."""
+    """(period) effective number of decisions with known outcome: overlapping ones add up to the time that
+    their outcomes span over the holding time.
+    """
     columns: Indices
     """Periods of the next three."""
     predicted: Floats
@@ -70,9 +73,9 @@ class Means(NamedTuple):
     realised: Floats
     """(pair, column) bps that it earned; NaN where that is not known and at columns that are not kept."""
     left: Floats
-    """(column, `_GRID`): share of a forecast of that size that past ones bear out."""
+    """(column, `_GRID`): realised share of past forecasts of that size."""
     most: Floats
-    """(column) bps: the largest forecast that what is known bears out."""
+    """(column) bps: the largest forecast supported by known data."""
 
     def pair_expectations(self, at: int) -> Floats:
         """Return the bps (long, short) that every ordered pair is expected to earn over the holding time."""
@@ -98,8 +101,8 @@ def expect_funding(amounts: Floats, plan: Plan, wanted: Indices) -> Means:
 def expect_prices(levels: Floats, plan: Plan, wanted: Indices) -> Means:
     """Forecast the moves of price levels (venue, period) over the holding time.
 
-    From the last move, and how far the level is from its means over a day, three, seven and sixty days, all
-    against the median of the venues. Nothing is expected before outcomes are known.
+    From the last move, and the distance of the level from its means over a day, three, seven and sixty days,
+    all relative to the median of the venues. Nothing is forecast before outcomes are known.
     """
     level = relative_levels(levels)
     last = level - np.pad(level, [(0, 0), (1, 0)], constant_values=np.nan)[:, :-1]
@@ -121,27 +124,26 @@ def relative_levels(levels: Floats) -> Floats:
 
 
 def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, wanted: Indices) -> Means:
-    """Forecast outcomes (venue, period) at every period from what was known there.
+    """Forecast outcomes (venue, period) at every period from the data known there.
 
     Parameters
     ----------
     features
-        (feature, venue, period), NaN in all where one is.
+        (feature, venue, period), NaN in all if one is NaN.
     prior
-        Coefficients to which the penalty draws.
+        Coefficients to which the penalty shrinks.
     wanted
-        Periods at which a forecast is needed, next to those of decisions whose errors are kept.
+        Periods at which a forecast is needed, in addition to the decisions whose errors are stored.
 
     Notes
     -----
-    The regression is that of all pairs at once, but needs no pairs: sums over them of
-    ``(x_i − x_j)(y_i − y_j)`` follow from the venues' own. A decision weighs half after the memory, and less
-    the further apart its venues were, so that a wild week does not decide. What comes out is shrunk by the
-    slope of past outcomes on past expectations, over all pairs:
-    the linear empirical Bayes estimate, whose prior variance is the covariance of the two. That is what keeps
-    the pair with the largest expectation from being the one with the largest error. Where large expectations
-    came true to a lesser part than small ones, they are shrunk the more (`_borne_out`), and where little is
-    known none is larger than `_BORNE` says.
+    The regression is over all pairs at once, but needs no pairs: sums over them of ``(x_i − x_j)(y_i − y_j)``
+    follow from the venues' own. The weight of a decision halves after the memory, and is lower if its venues
+    were further apart, so that a volatile week does not dominate. The result is shrunk by the slope of past
+    outcomes on past expectations, over all pairs: the linear empirical Bayes estimate, whose prior variance
+    is the covariance of the two. This prevents that the pair with the largest expectation is the one with the
+    largest error. If large expectations were realised to a lesser extent than small ones, they are shrunk
+    more (`_borne_out`), and with little data none is larger than `_BORNE` allows.
     """
     weight = _weights(features)
     sums = _sums_over_pairs(features, outcomes, weight, plan)
@@ -179,13 +181,13 @@ def usual_outcome(outcomes: Floats, plan: Plan) -> Floats:
 def direction_of(expected: Floats) -> Floats:
     """Return 1 where a pair is expected to earn, −1 where its reverse is, and 0 where neither is.
 
-    An expectation that rounding alone could have made is none.
+    An expectation within rounding error is zero.
     """
     return np.asarray(np.where(np.abs(expected) > TINY, np.sign(expected), 0.0))
 
 
 def trailing_mean(values: Floats, span: int, least: float) -> Floats:
-    """Mean of the `span` values up to each on the last axis, NaN where fewer than `least` are known."""
+    """Return the mean of the `span` values up to each on the last axis, NaN with fewer than `least` known."""
     known = np.isfinite(values)
     before = [(0, 0)] * (values.ndim - 1) + [(span - 1, 0)]
     total = sliding(np.add, np.pad(np.where(known, values, 0.0), before), span)
@@ -195,7 +197,7 @@ def trailing_mean(values: Floats, span: int, least: float) -> Floats:
 
 
 def future_sums(amounts: Floats, hold: int) -> Floats:
-    """Sum of the `hold` periods after each, with the mean of those that are there in place of one missing.
+    """Return the sum of the `hold` periods after each, with the mean of known ones for missing ones.
 
     NaN where less than nine tenths are there, and where the panel ends before.
     """
@@ -206,7 +208,7 @@ def future_sums(amounts: Floats, hold: int) -> Floats:
 
 
 def _features(amounts: Floats, plan: Plan) -> Floats:
-    """Trailing means (mean, venue, period); NaN in all of them where one is."""
+    """Return trailing means (mean, venue, period); NaN in all of them if one is NaN."""
     latest = amounts.copy()
     for back in range(1, plan.spans[1]):  # the newest period known within a day
         earlier = np.pad(amounts, [(0, 0), (back, 0)], constant_values=np.nan)[:, : amounts.shape[1]]
@@ -218,9 +220,9 @@ def _features(amounts: Floats, plan: Plan) -> Floats:
 
 
 def _weights(features: Floats) -> Floats:
-    """Weight of each period: one over how far its venues lie apart, squared.
+    """Return the weight of each period: the inverse square of the distance between its venues.
 
-    The geometric mean of the past is added to that, so that a quiet period does not weigh without bound.
+    The geometric mean of the past is added to it, so that a quiet period has a bounded weight.
     """
     known = np.isfinite(features[0])
     count = known.sum(axis=0)
@@ -233,7 +235,7 @@ def _weights(features: Floats) -> Floats:
 
 
 def _over_pairs(x: Floats, y: Floats, known: Bools) -> Floats:
-    """Add ``(x_i − x_j)(y_i − y_j)`` over pairs of known venues: (period, feature of x, feature of y)."""
+    """Return the sum of ``(x_i − x_j)(y_i − y_j)`` over pairs of known venues: (period, x, y)."""
     x = np.where(known, x, 0.0)
     y = np.where(known, y, 0.0)
     count = known.sum(axis=0).astype(np.float64)
@@ -242,7 +244,7 @@ def _over_pairs(x: Floats, y: Floats, known: Bools) -> Floats:
 
 
 def remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
-    """Sum of the parts whose outcome is known at each of the times, the older ones weighing less."""
+    """Return the sum of parts with a known outcome at each time, with decreasing weights for older ones."""
     totals = np.zeros_like(parts)
     running = np.zeros(parts.shape[1:])
     known = np.searchsorted(times, times - plan.hold, side="right")
@@ -258,7 +260,7 @@ def remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
 
 
 def _sums_over_pairs(features: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:
-    """Return products of features with them and outcomes (period, feature, both), of what was known there."""
+    """Return products of features with features and outcomes (period, feature, both), from known data."""
     known = np.isfinite(features[0]) & np.isfinite(outcomes)
     sums = _over_pairs(features, np.concatenate([features, outcomes[None]]), known)
     return remembered(weight[:, None, None] * sums, np.arange(len(sums)), plan)
@@ -273,12 +275,12 @@ def penalised(normal: Floats, target: Floats, prior: Floats, share: float) -> Fl
 
 
 def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indices, plan: Plan) -> Floats:
-    """Return the share of a forecast that came true of past ones of its size: (column, `_GRID`).
+    """Return the realised share of past forecasts by size: (column, `_GRID`).
 
-    Over deciles of the size of past forecasts, the last of them in four, what was earned over what was
-    forecast, drawn to 1 by `_TRUSTED` decisions. It is at most 1 and never rises with the size (isotonic
-    regression), and a larger forecast stays the larger one. The largest forecasts are those that luck has
-    made largest: of these the least comes true, which the common slope cannot say.
+    Over deciles of the size of past forecasts, the last of them in four, it is earned over forecast, shrunk
+    to 1 by `_TRUSTED` decisions. It is at most 1 and never rises with the size (isotonic regression), and a
+    larger forecast stays the larger one. The largest forecasts are partly lucky, so their realised share is
+    lowest, which the common slope cannot capture.
     """
     size = np.abs(predicted)
     earned = realised * direction_of(predicted)
@@ -305,7 +307,7 @@ def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indi
 def _falling(above: Floats, below: Floats) -> Floats:
     """Return the ratio above / below of each row as a falling step function: weighted isotonic regression.
 
-    The least over starts up to a place of the greatest mean from there to any end from it on.
+    The minimum over starts up to a place of the maximum mean from there to any end from it on.
     """
     sums = [np.pad(np.cumsum(part, axis=1), ((0, 0), (1, 0))) for part in (above, below)]
     size = above.shape[1]
@@ -321,13 +323,13 @@ def _falling(above: Floats, below: Floats) -> Floats:
 
 
 def _grid_place(size: Floats) -> Floats:
-    """Return where sizes [bps] lie on `_GRID`, as a broken number of steps from its start."""
+    """Return the fractional position of sizes [bps] on `_GRID`."""
     steps = np.log2(np.maximum(size, TINY) / _GRID[0]) * _GRID_STEPS
     return np.asarray(np.clip(steps, 0.0, _GRID.size - 1.0))
 
 
 def _left_of(size: Floats, left: Floats) -> Floats:
-    """Return the share that is left of forecasts (..., column) of these sizes [bps]."""
+    """Return the remaining share of forecasts (..., column) of these sizes [bps]."""
     place = _grid_place(np.where(np.isfinite(size), np.abs(size), 1.0))
     below = np.minimum(place.astype(np.intp), _GRID.size - 2)
     columns = np.arange(size.shape[-1])

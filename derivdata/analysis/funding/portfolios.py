@@ -44,7 +44,7 @@ from derivdata.units import BPS, USD_UNIT
 
 _NEEDS = ("gross_bps", "net_bps", "net_low_bps", "net_high_bps", "realised_net_bps", "decisions")
 _PAIRS = 100
-"""Pairs that take part at an instant: the held ones, then those with the most net for their risk."""
+"""Maximum number of pairs at one time: current ones, then those with the highest net per risk."""
 
 
 @typed
@@ -73,13 +73,13 @@ def portfolio(
     prices
         Marks [USD] over ``exchange`` and ``time``, ``symbol`` allowed.
     capital
-        What there is [USD].
+        Initial capital [USD].
     max_venue_share
-        Largest part of the capital that is collateral on one venue, and is lost if the venue fails.
+        Maximum fraction of the capital as collateral on one venue, which is lost if the venue fails.
     max_liquidation
         Largest probability that any account is liquidated within a week.
     transfer_every
-        Time until collateral can be moved: so long an account must bear the prices' moves by itself.
+        Time until collateral can be transferred, during which an account must cover price moves itself.
     maintenance
         Part of the legs' notional below which a venue liquidates an account, one number or by venue. Or tiers
         by size, the table of ``dd.venues.margin_tiers()``: each venue then has the highest rate of its
@@ -92,11 +92,11 @@ def portfolio(
     max_leg_usd
         Largest notional of one pair's leg [USD], as by the depth of its books; None: no limit.
     risk_aversion
-        What is maximised is the mean outcome less ``risk_aversion / 2`` times its variance over the capital:
-        1 is the growth of the capital (Kelly), 2 half the size of that where no limit holds.
+        The objective is the mean outcome minus ``risk_aversion / 2`` times its variance over the capital: 1
+        is the growth of the capital (Kelly), 2 half its size if no limit binds.
     start
-        Sizes of every instant of the forecasts from here on, nothing being held before: what is held already
-        pays no cost again. None: of the last instant alone.
+        Sizes at every time of the forecasts from here on, starting without positions: existing positions pay
+        no cost again. None: only the last time.
     apart
         As in `forecast_carry`, for `prices`.
 
@@ -104,29 +104,28 @@ def portfolio(
     -------
     Dataset, for `derivdata.analysis.backtest.Portfolio`
         Over ``symbol``, ``pair`` and ``time``: ``leg_usd``, the notional of each leg. Over ``exchange`` and
-        ``time``: ``collateral_usd``, ``exposure_usd`` (notional of the legs) and
-        ``liquidation_probability``, within a week. Over ``time``: ``net_usd``, the mean outcome of the
-        holding time less the cost of what is added, ``risk_usd``, its standard deviation, ``idle_usd``, and
-        ``status``: ``too_few`` without a forecast or with fewer than thirty times `transfer_every` of
-        prices, all sizes are 0. ``attrs["capital_usd"]``.
+        ``time``: ``collateral_usd``, ``exposure_usd`` (notional of the legs) and ``liquidation_probability``,
+        within a week. Over ``time``: ``net_usd``, the mean outcome of the holding time minus the cost of
+        added positions, ``risk_usd``, its standard deviation, ``idle_usd``, and ``status``: ``too_few``
+        without a forecast or with fewer than thirty times `transfer_every` of prices, with all sizes 0.
+        ``attrs["capital_usd"]``.
 
     Raises
     ------
     TypeError, ValueError
-        `forecasts` are no such Dataset or are of funding only; `prices` are not in USD, lack a symbol or are
-        of another coin; a venue has no maintenance or haircut; an amount makes no sense.
+        `forecasts` does not come from forecasts with prices; `prices` are not in USD, lack a symbol or are of
+        another coin; a venue has no maintenance or haircut; an amount is invalid.
 
     Notes
     -----
-    Sizes are never negative, the legs of a pair are equal. The risk of a pair is that of its forecast's
-    interval; how pairs move together is the correlation of past forecasts' errors, drawn to independence.
-    All legs on a venue share one account (cross margin), of which legs in opposite directions bear each
-    other's moves but have their maintenance each. A leg on the venue ``"spot"`` (`with_spot`) is coins
-    that are owned: all of their price is paid, whatever `max_leverage` and `maintenance`, they are not
-    liquidated, and are never short; those of ``"borrowed"`` are never long. A symbol has one price, the
-    median of its venues; a move within a step of `prices` is not seen, nor is a venue's own wick. Of each
-    instant the hundred pairs with the most net per risk take part. Coverage on recorded data:
-    docs/methods/carry.md.
+    Sizes are never negative, and the legs of a pair are equal. The risk of a pair comes from its forecast's
+    interval; the joint risk from the correlation of past forecasts' errors, shrunk to independence. All legs
+    on a venue share one account (cross margin): legs in opposite directions offset each other's moves but
+    each has its maintenance. A leg on the venue ``"spot"`` (`with_spot`) is owned coins: it needs their full
+    price, regardless of `max_leverage` and `maintenance`, is not liquidated, and is never short; legs on
+    ``"borrowed"`` are never long. A symbol has one price, the median of its venues; moves within a step of
+    `prices` are not included, nor is a single venue's wick. At each time the hundred pairs with the highest
+    net per risk are used. Coverage on recorded data: docs/methods/carry.md.
 
     Examples
     --------
@@ -250,7 +249,7 @@ def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Flo
 
 
 def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) -> Moves:
-    """Return the moves of the symbols' prices as known at each instant of the forecasts from one on."""
+    """Return the moves of the symbols' prices as known at each time of the forecasts from one on."""
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
     require_labels(marks, "prices", "symbol", pairs.symbols.tolist())
     marks = marks.sel(symbol=pairs.symbols.tolist())

@@ -3,10 +3,10 @@
 A sum over `w` rows is built from sums over 1, 2, 4, ... rows. Nothing is subtracted from a running total, so
 values outside of a window never affect it.
 
-Medians and median absolute deviations use windows that are kept sorted. A window that moves on by one row
-loses one value and gains one, and a sorted array can be updated in a few passes of minima and maxima. The
-deviations from its median need no sorting, because the values closest to a number are neighbours in a sorted
-array. Many windows that are far apart in time move together, as small integer ranks instead of values.
+Medians and median absolute deviations use sorted windows. A window that moves on by one row loses one value
+and gains one, and a sorted array can be updated in a few passes of minima and maxima. The deviations from its
+median need no sorting, because the values closest to a number are adjacent in a sorted array. Many windows
+that are far apart in time move together, as small integer ranks instead of values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from derivdata.support.arguments import typed
 from derivdata.support.arrays import Bools, Floats, Indices
 
 _CANCELLED = 1e-5  # squares about the centre that leave less than this share: taken again exactly
-_RUNS = 4_096  # windows that are taken again at once
+_RUNS = 4_096  # windows per batch for the second calculation
 
 
 def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any]:
@@ -35,10 +35,11 @@ def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any
 
     The result is ``window − 1`` shorter; entry i covers ``values[..., i : i + window]``.
     """
-    # `window` in binary says which runs of 1, 2, 4, ... rows add up to it: with window = 13 = 0b1101 the runs
-    # of 1, 4 and 8. `power` holds the sums over runs of `span` rows, made by adding those of half the length
-    # to themselves, half a run later; where the bit is set, `part` (the runs that begin after the `done` rows
-    # that are in the total already) is added. Nothing is subtracted: no window feels what lies outside it.
+    # `window` in binary lists the runs of 1, 2, 4, ... rows that add up to it: with window = 13 = 0b1101 the
+    # runs of 1, 4 and 8. `power` has the sums over runs of `span` rows, made by adding sums of half the
+    # length to themselves, half a run later. For each set bit, `part` (the runs that begin after the `done`
+    # rows already in the total) is added. Nothing is subtracted, so a window is not affected by values
+    # outside it.
     total = values
     power = values
     done = 0
@@ -56,12 +57,12 @@ def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any
 def mean_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats, Floats]:
     """Return the mean and standard deviation (n − 1) of every run of `window` values along each row.
 
-    NaN is left out; fewer than `least` values give NaN. The deviation is right to about 1e-10 of itself,
-    and exactly 0 where all values are equal.
+    NaN is ignored; fewer than `least` values give NaN. The relative error of the deviation is about 1e-10,
+    and it is exactly 0 if all values are equal.
     """
-    # Sums are taken about the mean of the first window: squares about 0 would lose all digits of a level that
-    # is large against its moves. Where a window has moved so far that its squares still cancel (`lost`), and
-    # where nothing moves, it is taken again exactly.
+    # Sums are relative to the mean of the first window: squares relative to 0 would lose all digits of a
+    # level that is large compared with its moves. If a window has moved so far that its squares still cancel
+    # (`lost`), or nothing moves, it is computed again exactly.
     finite = values == values
     lead = np.sum(values[:, :window], axis=-1, where=finite[:, :window], keepdims=True)
     centre = lead / np.maximum(finite[:, :window].sum(axis=-1, keepdims=True), 1)
@@ -99,7 +100,7 @@ def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: F
 
 
 _MAD_TO_STD = 1.482602218505602  # 1 / Φ⁻¹(3/4)
-_LANES = 1024  # windows that move at once
+_LANES = 1024  # windows that move together
 _RANKS = 1_048_576  # ranks of these together
 
 _Ranks = NDArray[np.unsignedinteger[Any]]
@@ -108,7 +109,7 @@ _Ranks = NDArray[np.unsignedinteger[Any]]
 def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats, Floats]:
     """Return median and 1.4826 × median absolute deviation of every run of `window` values along each row.
 
-    NaN is left out; fewer than `least` values give NaN.
+    NaN is ignored; fewer than `least` values give NaN.
     """
     rows = values.shape[0]
     count = values.shape[1] - window + 1
@@ -129,7 +130,7 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
 
 
 def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Floats) -> None:
-    """Move one window along each row of `values`, and write a row of figures at every step."""
+    """Move one window along each row of `values`, and write a row of results at every step."""
     lanes, length = values.shape
     known = np.isfinite(values).T.copy()
     order = np.argsort(values, axis=-1)
@@ -156,11 +157,11 @@ def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Flo
 
 
 def _slide(ranked: _Ranks, old: _Ranks, new: _Ranks, scratch: _Ranks) -> None:
-    """Take `old` out of each sorted column and put `new` into it."""
+    """Remove `old` from each sorted column and insert `new`."""
     rest, other = scratch
-    # Without `old` all behind it move up. Before it the lesser of a rank and `old` is the rank, and the
-    # greater of the next one and `old` is `old`; from it on the other way round. So two of the three numbers
-    # that are joined by XOR are `old`, and the third is left.
+    # Without `old` all ranks behind it move up. Before it, the lesser of a rank and `old` is the rank, and
+    # the greater of the next one and `old` is `old`; from it on the other way round. So two of the three
+    # numbers in the XOR are `old`, and the third remains.
     np.minimum(ranked[:-1], old, out=rest)
     np.maximum(ranked[1:], old, out=other)
     np.bitwise_xor(rest, other, out=rest)
@@ -181,8 +182,8 @@ def _figures(ranked: _Ranks, ordered: Floats, count: Indices) -> tuple[Floats, F
         return np.asarray(ordered.take(row + ranked.take(place * len(lane) + lane)))
 
     median = 0.5 * (at(np.maximum(count - 1, 0) // 2) + at(count // 2))
-    # The `half` values nearest the median are neighbours, from place `low` on: by bisection, they begin
-    # further up while the first of them is farther away than the one behind the last.
+    # The `half` values nearest the median are adjacent, from place `low` on. By bisection: they begin further
+    # up while the first of them is farther away than the one behind the last.
     half = (count + 1) // 2
     low = np.zeros_like(count)
     high = count - half
@@ -198,7 +199,7 @@ def _figures(ranked: _Ranks, ordered: Floats, count: Indices) -> tuple[Floats, F
 
 
 _LEVEL = 1e-9  # a deviation below this is a constant
-_BLOCK, _BLOCK_ROBUST = 131_072, 262_144  # elements of a window's rows that are worked on at once
+_BLOCK, _BLOCK_ROBUST = 131_072, 262_144  # elements of a window's rows per batch
 _WIDE = 10_240
 _WIDE_ROBUST = 4_096
 
@@ -251,7 +252,7 @@ def zscore(
 
 
 def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
-    """Score block by block, so that what one takes stays in the processor's cache."""
+    """Compute scores block by block, so that the data stays in the processor's cache."""
     if not values.size:
         return np.empty(values.shape)
     rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float64)

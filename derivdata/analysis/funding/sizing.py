@@ -1,4 +1,4 @@
-"""Sizes of pairs: a convex problem at each time, and the margin that an account must hold by itself."""
+"""Sizes of pairs: a convex problem at each time, and the margin that an account needs on its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from derivdata.support.arrays import Floats, Indices
 
 _TINY = 1e-12
 _ROUNDS = 300
-_LEAST = 1e-4  # of the capital: what is smaller is what rounding leaves of none
+_LEAST = 1e-4  # fraction of the capital below which a size is rounding error
 
 
 class Limits(NamedTuple):
@@ -31,18 +31,18 @@ class Limits(NamedTuple):
     initial: Floats | float
     """Least collateral of the legs' notional."""
     aversion: float
-    """Of the variance of the outcome."""
+    """Variance of the outcome."""
     bears: Floats | float = 1.0
-    """1 where an account bears what its legs gain and lose, 0 of coins that are owned."""
+    """1 if the account covers the gains and losses of its legs, 0 for owned coins."""
 
 
 class Problem(NamedTuple):
-    """What is known at an instant; sizes and collateral are parts of the capital."""
+    """Data known at one time; sizes and collateral are fractions of the capital."""
 
     gross: Floats
     """(pair) mean outcome of a leg's notional before cost."""
     cost: Floats
-    """(pair) of the four trades, paid on what is added to a pair."""
+    """(pair) cost of the four trades, paid on additions to a pair."""
     covariance: Floats
     """(pair, pair) of outcomes."""
     held: Floats
@@ -52,11 +52,11 @@ class Problem(NamedTuple):
     moves: Floats
     """(symbol, symbol) covariance of prices while no collateral can be moved."""
     deviations: float
-    """Standard deviations of that which an account bears."""
+    """Number of standard deviations that an account covers."""
     limits: Limits
 
     def exposures(self, sizes: Floats) -> tuple[Floats, Floats]:
-        """Return the notional of the legs on each venue, and the deviation of what they gain together."""
+        """Return the notional of the legs on each venue, and the standard deviation of their joint gain."""
         gross = np.abs(self.signed).sum(axis=1) @ sizes
         held = self.signed @ sizes
         variance = np.maximum(np.einsum("vs,st,vt->v", held, self.moves, held), 0.0)
@@ -72,15 +72,15 @@ class Problem(NamedTuple):
 def solve(problem: Problem) -> Floats:
     """Return the sizes that have the highest mean outcome less half the aversion times its variance.
 
-    A pair is held as it was at no cost, more of it costs. Mean and limits fall together with the sizes, so
-    that a solution that rounding puts beyond a limit is made that much smaller.
+    Keeping a pair has no cost, adding to it has. Mean and limits scale with the sizes, so a solution that
+    exceeds a limit by rounding is scaled down.
     """
     from scipy.optimize import Bounds, NonlinearConstraint, minimize  # takes long to import
 
     limits = problem.limits
     pairs = problem.gross.size
     venues = len(problem.signed)
-    # Variables: what is kept of each pair, what is added to it, and the collateral on each venue.
+    # Variables: the kept part of each pair, the added part, and the collateral on each venue.
     both = np.hstack([np.eye(pairs), np.eye(pairs)])
     scale = max(float(np.abs(problem.gross).max(initial=0.0)), _TINY)
     per_venue = np.abs(problem.signed).sum(axis=1)
@@ -112,7 +112,7 @@ def solve(problem: Problem) -> Floats:
         own = np.diag(limits.counted)
         return np.hstack([-of_sizes, np.vstack([own, own, -np.ones((1, venues))])])
 
-    more = np.maximum(limits.most - problem.held, 0.0)  # added where all that was held is kept
+    more = np.maximum(limits.most - problem.held, 0.0)  # added if all of the current size is kept
     upper = np.concatenate([problem.held, more, np.full(venues, limits.share)])
     keeps = np.concatenate(
         [problem.held, np.zeros(pairs), np.minimum(limits.share, problem.collateral(problem.held))]
@@ -135,7 +135,7 @@ def solve(problem: Problem) -> Floats:
 
 
 def correlation(errors: Floats, decisions: float) -> Floats:
-    """Return the correlation of errors (decision, pair), NaN where none is known, drawn to independence.
+    """Return the correlation of errors (decision, pair), NaN if unknown, shrunk to independence.
 
     By the intensity of Schäfer and Strimmer (2005, Statistical Applications in Genetics and Molecular Biology
     4(1)): the variance of the correlations, from as many independent decisions as there are, over the sum of
@@ -152,7 +152,7 @@ def correlation(errors: Floats, decisions: float) -> Floats:
 
 
 def best_for_risk(net: Floats, deviation: Floats, held: Floats, number: int) -> Indices:
-    """Return the places of so many pairs at most: those that are held, then the most net per deviation."""
+    """Return the places of at most `number` pairs: current ones, then the highest net per deviation."""
     some = (net > 0.0) | (held > 0.0)
     rank = np.where(held > 0.0, np.inf, net / np.maximum(deviation, _TINY))
     order = np.argsort(np.where(some, -rank, np.inf), kind="stable")[: min(number, int(some.sum()))]
@@ -169,21 +169,21 @@ _WEEK = 168.0
 
 
 class Moves(NamedTuple):
-    """Moves of prices within a span, as known at some instants; NaN where history is too short."""
+    """Moves of prices within a span, as known at some times; NaN if history is too short."""
 
     covariance: Floats
-    """(instant, symbol, symbol): of the logarithms of prices over the span."""
+    """(time, symbol, symbol): of the logarithms of prices over the span."""
     threshold: Floats
-    """(instant) standard deviations: a tenth of the largest moves within a span are beyond."""
+    """(time) standard deviations that a tenth of the largest moves within a span exceed."""
     tail: Floats
-    """(instant) by which the probability falls further out: ``0.1 (x / threshold) ** −index``."""
+    """(time) tail index: beyond the threshold the probability is ``0.1 (x / threshold) ** −index``."""
     spans: float
     """Number of spans in a week."""
 
     def deviations(self, at: int, weekly: float) -> float:
         """Return how many standard deviations a span's largest move exceeds with this probability a week."""
         each = -np.expm1(np.log1p(-weekly) / self.spans)
-        # A move more likely than one in ten is not rare: the smallest threshold is used.
+        # A move with a probability above one in ten is not rare: the smallest threshold is used.
         return float(self.threshold[at] * max(_TAIL / each, 1.0) ** (1.0 / self.tail[at]))
 
     def weekly(self, at: int, deviations: Floats) -> Floats:
@@ -196,8 +196,8 @@ class Moves(NamedTuple):
 def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
     """Return the moves of levels (symbol, row) within a span of hours, known at some rows.
 
-    Rows are `step` hours apart. Volatility is that of recent moves, the newest with most weight. The largest
-    rise and the largest fall within each past span, in units of the volatility known at its start, make the
+    Rows are `step` hours apart. Volatility comes from recent moves, the newest with most weight. The largest
+    rise and the largest fall within each past span, in units of the volatility known at its start, give the
     distribution (filtered historical simulation: Barone-Adesi, Giannopoulos and Vosper 1999), and their
     largest tenth its tail (Hill 1975).
     """
@@ -223,7 +223,7 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
 
 
 def _recent(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Floats]:
-    """Return the deviations (symbol, row) of recent moves, and their correlations (at, symbol, symbol)."""
+    """Return deviations (symbol, row) of recent moves, and their correlations (at, symbol, symbol)."""
 
     def mean(values: Floats) -> Floats:
         found: Floats = pd.DataFrame(values.T).ewm(halflife=half_life, ignore_na=True).mean().to_numpy().T
@@ -241,7 +241,7 @@ def _recent(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Float
 
 
 def _largest(levels: Floats, rows: int) -> Floats:
-    """Return by how much levels rise at most within so many rows after each; NaN where that is not over."""
+    """Return the largest rise of levels within `rows` rows after each; NaN near the end."""
     highest = np.full(levels.shape, np.nan)
     if levels.shape[1] > rows:
         highest[:, :-rows] = sliding(np.fmax, levels[:, 1:], rows)

@@ -52,13 +52,13 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
     Raises
     ------
     TypeError, ValueError
-        `panel` is no funding panel in bps/8h, a venue is not in it, or only one is given.
+        `panel` is not a funding panel in bps/8h, a venue is not in it, or only one is given.
 
     Notes
     -----
-    Two settled rates of unequal interval at one time pay for unequal spans, and where only one
-    venue settles there is no difference: `realised_carry` and `forecast_carry` take such pairs. Settlements
-    stamped up to a minute past a whole hour count at that hour.
+    Two settled rates of unequal interval at one time cover unequal spans, and if only one venue settles there
+    is no difference: use `realised_carry` and `forecast_carry` for such pairs. Settlements up to a minute
+    after a whole hour count at that hour.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
 
 @typed
 def dispersion(panel: Panel) -> xr.Dataset:
-    """Measure how far the venues' rates lie apart at each symbol and time.
+    """Compute the dispersion of the venues' rates at each symbol and time.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ def dispersion(panel: Panel) -> xr.Dataset:
     -------
     Dataset, the panel's dims without ``exchange``
         ``std_bps_8h`` (n − 1), ``iqr_bps_8h`` (linear quartiles), ``range_bps_8h``, ``median_bps_8h``,
-        ``venues`` (how many have a rate). A venue that is NaN is left out; the spreads are NaN below two
-        venues, the median below one.
+        ``venues`` (number with a rate). NaN venues are ignored; the spreads are NaN below two venues, the
+        median below one.
 
     Raises
     ------
     TypeError, ValueError
-        `panel` is no funding panel in bps/8h.
+        `panel` is not a funding panel in bps/8h.
     """
     panel = held_settlements(require_rate(panel, "exchange"))
     names = ("std_bps_8h", "iqr_bps_8h", "range_bps_8h", "median_bps_8h")
@@ -152,8 +152,8 @@ def comovement(
     Parameters
     ----------
     panel
-        Funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory or lazy
-        (both are put into one chunk).
+        Funding rates [bps/8h] with a ``kind``, dims ``exchange`` and ``time``, in memory or lazy (both are
+        put into one chunk).
     period
         Length of the periods, counted from 00:00 UTC; at least every venue's interval.
     method
@@ -166,7 +166,8 @@ def comovement(
         Samples only: age of each rate, as `derivdata.analysis.align` returns it. A rate older than a step
         is a filled one.
     max_filled
-        Share of filled hours above which a venue is left out: carried rates correlate by construction.
+        Share of filled hours above which a venue is excluded, because carried rates correlate by
+        construction.
     overlap
         As in `cumulative`.
 
@@ -174,9 +175,9 @@ def comovement(
     -------
     Dataset, the panel's dims with ``(first, second)`` in place of ``exchange`` and ``time``
         ``correlation`` (first, second, lag): of `first` at a period with `second` `lag` periods later;
-        ``periods``, how many; ``top_share``, share of the first eigenvalue of the matrix at lag 0, over the
-        venues that correlate with all others; ``filled_share`` and ``status`` by ``exchange``. NaN where a
-        pair shares too few periods, a venue is left out (status ``filled``) or does not move.
+        ``periods``, their number; ``top_share``, share of the first eigenvalue of the matrix at lag 0, over
+        the venues that correlate with all others; ``filled_share`` and ``status`` by ``exchange``. NaN if a
+        pair shares too few periods, a venue is excluded (status ``filled``) or does not vary.
 
     Raises
     ------
@@ -261,15 +262,14 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
     Returns
     -------
     Dataset, the panel's dims without ``exchange``
-        ``rate_bps_8h``, ``Σ OI·rate / ΣOI`` over venues that have both; ``covered``, the share of all known
-        open interest that these hold. The rate is NaN where `covered` is below `min_cover` or there is no
-        open interest. A venue whose open interest is missing has no weight, and its size is not known to
-        `covered`.
+        ``rate_bps_8h``, ``Σ OI·rate / ΣOI`` over venues that have both; ``covered``, their share of all known
+        open interest. The rate is NaN if `covered` is below `min_cover` or without open interest. A venue
+        with missing open interest has no weight, and `covered` does not include its size.
 
     Raises
     ------
     TypeError, ValueError
-        A unit is another one or not stated; times or symbols differ; `min_cover` is no share.
+        A unit is different or missing; times or symbols differ; `min_cover` is not a fraction.
     """
     panel = require_rate(panel, "exchange")
     oi_usd = require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
@@ -303,18 +303,18 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     Parameters
     ----------
     oi_usd
-        Open interest [USD], dims ``symbol``, ``time`` and perhaps ``exchange`` (which is added up, without
-        what is missing), in memory or lazy (symbols and time are put into one chunk).
+        Open interest [USD], dims ``symbol``, ``time`` and optionally ``exchange`` (which is added up,
+        ignoring missing values), in memory or lazy (symbols and time are put into one chunk).
     top
         How many symbols.
     lag_rows
-        Rows by which open interest is known later than its stamp. 0 uses the row itself.
+        Delay in rows after which open interest is known. 0 uses the row itself.
 
     Returns
     -------
     DataArray of bool, the dims of `oi_usd` without ``exchange``
-        Membership. A symbol without open interest at that time is no member. Of equal ones the first in
-        the alphabet wins. In the first `lag_rows` rows there are none.
+        Membership. A symbol without open interest at that time is not a member. Ties are broken
+        alphabetically. The first `lag_rows` rows have no members.
 
     Raises
     ------
@@ -340,7 +340,7 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
 
 
 def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floats, Floats]:
-    # Contiguous, so that sums do not depend on how the panel lies in memory.
+    # Contiguous, so that sums do not depend on the memory layout of the panel.
     rates = np.ascontiguousarray(rates)
     weights = np.ascontiguousarray(weights)
     sized = np.where(weights > 0.0, weights, 0.0)

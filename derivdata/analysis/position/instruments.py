@@ -28,7 +28,7 @@ _NEVER = np.datetime64("2400-01-01", "us")
 
 
 class Instruments(NamedTuple):
-    """What the legs are; all over ``leg``."""
+    """Instruments of the legs; all over ``leg``."""
 
     expiry: xr.DataArray
     """Naive UTC; far in the future where a leg has none."""
@@ -38,7 +38,7 @@ class Instruments(NamedTuple):
     quantity: xr.DataArray
     """Coins, or USD of an inverse future or perpetual."""
     price: xr.DataArray
-    """Price [USD] at which a future or perpetual was entered, NaN where it is not stated."""
+    """Entry price [USD] of a future or perpetual, NaN if not given."""
     is_option: xr.DataArray
     is_spot: xr.DataArray
     has_no_expiry: xr.DataArray
@@ -48,7 +48,7 @@ class Instruments(NamedTuple):
 
     @property
     def options(self) -> Instruments:
-        """Return the options alone."""
+        """Return the options only."""
         rows = np.flatnonzero(self.is_option.to_numpy())
         return Instruments(*(values.isel(leg=rows) for values in self))
 
@@ -107,7 +107,7 @@ def _numbers(legs: pd.DataFrame, name: str) -> pd.Series:
 
 
 def _inverse(legs: pd.DataFrame, side: pd.Series) -> pd.Series:
-    """Tell which legs are inverse contracts, whose quantity is in USD."""
+    """Return a mask of inverse contracts, whose quantity is in USD."""
     if "contract" not in legs:
         return pd.Series(False, index=legs.index)
     contract = legs["contract"].astype(object)
@@ -127,7 +127,7 @@ def _inverse(legs: pd.DataFrame, side: pd.Series) -> pd.Series:
 
 
 def _expiries(legs: pd.DataFrame, side: pd.Series, expires: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Return the expiry of each leg, a far day where it has none, and which were dates."""
+    """Return the expiry of each leg, a distant day without one, and a mask of dates."""
     stamps = np.full(len(legs), _NEVER)
     is_dated = np.zeros(len(legs), dtype=bool)
     if not expires.any():
@@ -156,7 +156,7 @@ def delivered(
     contract: str | None = None,
     kind: str = "option",
 ) -> pd.Series:
-    """Return the delivery price [USD] of each expiry (naive UTC), NaN where there is none.
+    """Return the delivery price [USD] of each expiry (naive UTC), NaN without one.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def settlement_prices(
 
 
 def require_delivered(prices: pd.Series) -> None:
-    """Refuse an expiry without a delivery price."""
+    """Raise for an expiry without a delivery price."""
     missing = prices.index[prices.isna()]
     if len(missing):
         raise ValueError(

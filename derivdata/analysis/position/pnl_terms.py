@@ -51,13 +51,13 @@ def attribution(
     legs
         The position, held unchanged from `before` to `after`.
     before, after
-        Two surfaces of one underlying as in `derivdata.analysis.position.greeks`, of different instants.
+        Two surfaces of one underlying as in `derivdata.analysis.position.greeks`, at different times.
     method
         ``"greeks"``: each greek times its move, with a residual that grows with the moves;
         ``"revaluation"``: one move after the other, each by revaluation, with none.
     spot
-        Spot at both instants [USD]. With it the moves of the forwards are divided: what spot made is
-        ``delta`` (``spot``), what is left (rates, basis) is ``rho`` (``basis``), 0 without it.
+        Spot at both times [USD]. With it the moves of the forwards are divided: the part due to spot is
+        ``delta`` (``spot``), the rest (rates, basis) is ``rho`` (``basis``), 0 without it.
     interest_rate, clock
         As in `derivdata.analysis.position.greeks`; with a clock ``theta`` is for the hours and events that
         have passed, and only what volatility moved beyond that is vega.
@@ -66,8 +66,8 @@ def attribution(
         (`derivdata.delivery.prices`) with rows of the surface's symbol and venue, or a mapping from
         expiries to prices [USD]. Without it these legs are NaN.
     contract
-        Which deliveries count, such as ``"option:USD"``, where contracts of one expiry differ. By default
-        those of options for options and of futures for futures, or else those of an index.
+        Deliveries to use, such as ``"option:USD"``, if contracts of one expiry differ. By default deliveries
+        of options for options and of futures for futures, or else of an index.
 
     Returns
     -------
@@ -75,10 +75,10 @@ def attribution(
         ``contribution`` over ``currency`` and ``term`` and ``residual`` [currency]: they add up to ``pnl``,
         the change of value. ``residual_share``: the residual over the sum of the sizes of all terms. The same
         by leg with ``_by_leg``; ``forward_change`` [USD], ``vol_change`` [1/√year] and ``days`` over ``leg``;
-        ``vol_steps`` [1/√year] over ``term`` and ``leg``, what each revaluation changed of it.
-        NaN for a leg that has expired without a delivery price or has no volatility, and for sums that hold
-        one; ``status`` says why. With `delivery` there is a term ``settlement`` (method ``"greeks"``), and
-        ``settlement_price`` [USD] over ``leg``, NaN of legs that are still alive.
+        ``vol_steps`` [1/√year] over ``term`` and ``leg``, the change of volatility in each revaluation. NaN
+        for a leg that has expired without a delivery price or has no volatility, and for sums that include
+        one; ``status`` has the reason. With `delivery` there is a term ``settlement`` (method ``"greeks"``),
+        and ``settlement_price`` [USD] over ``leg``, NaN for live legs.
 
     Raises
     ------
@@ -88,23 +88,23 @@ def attribution(
 
     Notes
     -----
-    A future or perpetual without a ``price`` has its gain from the price at `before`. Its P&L is its
-    ``delta`` and ``rho`` alone in USD. What a leg paid at its delivery stays as it was paid: the coin value
-    is the coins of the payoff, the USD value their worth at the delivery price.
+    A future or perpetual without a ``price`` has its gain from the price at `before`. Its P&L is only its
+    ``delta`` and ``rho`` in USD. The payoff of a delivered leg is fixed: the coin value is the coins of the
+    payoff, the USD value their value at the delivery price.
 
-    A leg that is settled has ``theta``, its time value at the forward of before; ``delta`` and ``charm`` as
-    below, with the delta of the payoff at the old forward; and ``settlement``, the rest of the payoff: what
-    it has bent between the old forward and the delivery price.
+    A settled leg has ``theta``, its time value at the earlier forward; ``delta`` and ``charm`` as below, with
+    the delta of the payoff at the old forward; and ``settlement``, the rest of the payoff: its nonlinearity
+    between the old forward and the delivery price.
 
     With dF and dσ the moves of a leg's forward and of its volatility at its strike: ``theta`` is the
-    revaluation for time alone; delta dF, vega dσ with greeks of before; ``charm`` and ``veta``, what the
-    passing of time changed in these two; at the new time ½ gamma dF², speed dF³/6, ½ volga dσ², vanna dF dσ.
-    What is left is of third order and higher: mixed in dF and dσ, and dσ³.
+    revaluation for time only; delta dF, vega dσ with the earlier greeks; ``charm`` and ``veta``, the effect
+    of time on these two; at the new time ½ gamma dF², speed dF³/6, ½ volga dσ², vanna dF dσ. The residual is
+    of third order and higher: mixed in dF and dσ, and dσ³.
 
-    Revaluations in their order: ``theta``, time alone; ``spot`` and ``basis``, the forwards, the option at
-    its volatility; ``slide``, along the smile of before to its new moneyness; then the smile itself, from
-    before to after: ``level`` by what it moved at the money, ``skew`` by half the difference and ``wings`` by
-    the mean of what it moved at this moneyness and its opposite, level apart. Another order, other parts.
+    Revaluations in order: ``theta``, time only; ``spot`` and ``basis``, the forwards, the option at its
+    volatility; ``slide``, along the earlier smile to its new moneyness; then the smile itself, from before to
+    after: ``level`` by its move at the money, ``skew`` by half the difference and ``wings`` by the mean of
+    its moves at this moneyness and its opposite, minus level. The terms depend on the order.
     """
     held = instruments(legs)
     one = on_surface(held, before, "before", clock)
@@ -179,7 +179,7 @@ def _origin(*surfaces: xr.Dataset) -> dict[str, str]:
 
 
 def _by_spot(one: Legs, d_forward: Any, alive: Any, spot: tuple[float, float]) -> Any:
-    """Return the part of each move that spot made: all of it for legs that are settled or do not expire."""
+    """Return the part of each move due to spot: all of it for legs that are settled or do not expire."""
     first, last = spot
     if not (first > 0.0 and last > 0.0):
         raise ValueError(f"{spot=} must be two prices above 0")
@@ -210,7 +210,7 @@ def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr
 
 
 def _with_settlement(terms: xr.DataArray, pnl: xr.DataArray, price: xr.DataArray | None) -> xr.DataArray:
-    """Return the terms with what a payoff gave beyond them, where legs have a delivery price."""
+    """Return the terms with the rest of the payoff, for legs with delivery prices."""
     if price is None:
         return terms
     settled = price.notnull()
@@ -223,7 +223,7 @@ def _with_settlement(terms: xr.DataArray, pnl: xr.DataArray, price: xr.DataArray
 def leg_terms(
     legs: Legs, later: Legs, vols: tuple[Any, Any], moves: tuple[Any, Any, Any], rate: Any, premium: Any
 ) -> xr.DataArray:
-    """Return what each leg owes to each move; greeks are those of the position."""
+    """Return the contribution of each move to each leg; greeks are those of the position."""
     (iv, aged), (d_forward, by_spot, d_vol) = vols, moves
     now = scaled_greeks(legs, iv, ["delta", "vega"], rate, premium)
     then = scaled_greeks(later, aged, ["delta", "gamma", "speed", "vega", "vanna", "volga"], rate, premium)
@@ -269,8 +269,8 @@ def scenarios(
     Parameters
     ----------
     legs, surface, interest_rate, clock
-        As in `derivdata.analysis.position.greeks`; with a clock the variance that `elapsed` takes away is
-        that of its hours and events, so that volatilities change with time.
+        As in `derivdata.analysis.position.greeks`; with a clock `elapsed` removes the variance of its hours
+        and events, so that volatilities change with time.
     spot_change
         Moves of the underlying [fraction]: −0.1 is down 10 %; all forwards move in proportion.
     vol_change
@@ -278,10 +278,10 @@ def scenarios(
     elapsed
         Time that passes, ``"1d"`` or several such; forwards stay, expiries come nearer.
     sticky
-        How the smile of each expiry goes along: ``"strike"``, an option keeps its volatility; ``"delta"``,
-        an option gets that of the strike which has its new forward delta now. A number is a skew-stickiness
-        ratio R, as `derivdata.analysis.surface.history` measures it: an option gets that of its new
-        moneyness, plus R times the slope of the smile at the money times the logarithm of spot's move. 0
+        Move of the smile of each expiry: ``"strike"``, an option keeps its volatility; ``"delta"``, an option
+        gets the volatility of the strike that now has its new forward delta. A number is a skew-stickiness
+        ratio R, as `derivdata.analysis.surface.history` estimates it: an option gets the volatility of its
+        new moneyness, plus R times the slope of the smile at the money times the logarithm of spot's move. 0
         moves the smile with spot; 1 keeps volatilities by strike as far as the smile is a straight line.
 
     Returns
@@ -291,13 +291,13 @@ def scenarios(
         ``vol_change`` and ``days``; ``value_by_leg`` and ``pnl_by_leg`` also over ``leg`` [currency]. A leg
         that expires by then is worth its payoff at the moved forward, with ``EXPIRED`` in ``status`` (over
         ``leg``, ``spot_change`` and ``days``); NaN for a leg that had expired before the surface. NaN with
-        ``BAD_INPUT`` where a volatility would not be above 0; a sum with a NaN is NaN. ``EXTRAPOLATED``: the
-        volatility lies outside the quotes.
+        ``BAD_INPUT`` if a volatility would not be above 0; a sum with a NaN is NaN. ``EXTRAPOLATED``: the
+        volatility is outside the quotes.
 
     Raises
     ------
     ValueError
-        A fall of spot by all or more, an `elapsed` that is no length of time; as in
+        A fall of spot by 100 % or more, an `elapsed` that is not a length of time; as in
         `derivdata.analysis.position.greeks`.
     """
     move = _axis(spot_change, "spot_change")
@@ -351,7 +351,7 @@ def scenarios(
 
 def _axis(value: Any, name: str) -> xr.DataArray:
     if isinstance(value, xr.DataArray):
-        raise TypeError(f"{name} must be a number or a 1-D array: it becomes a dim of its own")
+        raise TypeError(f"{name} must be a number or a 1-D array, which becomes a dim")
     values = np.atleast_1d(np.asarray(value, dtype=np.float64))
     if values.ndim > 1 or not np.isfinite(values).all():
         raise ValueError(f"{name} must be a number or a 1-D array of finite numbers")
@@ -359,12 +359,12 @@ def _axis(value: Any, name: str) -> xr.DataArray:
 
 
 def _at_delta(placed: Legs, k: xr.DataArray, passed: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Find the log-moneyness, and the volatility there, of the present smile that has a leg's new delta.
+    """Return the log-moneyness and the volatility on the present smile that has a leg's new delta.
 
-    Equal ``d₁`` before (log-moneyness y, time T) and after (k, T′) under the volatility σ(y):
-    ``−y/(σ√T) + σ√T/2 = −k/(σ√T′) + σ√T′/2``, solved for y as ``y = k √(T/T′) + σ(y)² √T (√T − √T′)/2``.
-    Without time passing y is k. Smiles are flat enough in y for the iteration to contract. T′ is the share of
-    T that has as much variance as is left.
+    Equal ``d₁`` before (log-moneyness y, time T) and after (k, T′) under the volatility σ(y): ``−y/(σ√T) +
+    σ√T/2 = −k/(σ√T′) + σ√T′/2``, solved for y as ``y = k √(T/T′) + σ(y)² √T (√T − √T′)/2``. Without elapsed
+    time y is k. Smiles are flat enough in y for the iteration to contract. T′ is the share of T with the
+    remaining variance.
     """
     t = placed.year_fraction
     remains = t * placed.left(passed)

@@ -1,4 +1,4 @@
-"""Legs on a surface: time, forward and volatility of each, its greeks, and where its vega lies."""
+"""Legs on a surface: time, forward and volatility of each, its greeks, and its vega by bucket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PREMIUMS = ("linear", "inverse")
 
 
 class Legs(NamedTuple):
-    """What each leg is, and where the surface puts it; all over ``leg`` and the surface's leading dims."""
+    """Legs with their place on the surface; all over ``leg`` and the surface's leading dims."""
 
     strike: xr.DataArray
     side: xr.DataArray
@@ -44,7 +44,7 @@ class Legs(NamedTuple):
     """Price [USD] from which a future or perpetual has its gain, 0 of spot, NaN of options."""
 
     def left(self, passed: xr.DataArray) -> xr.DataArray:
-        """Return the share of each leg's total variance that is left when some years have passed."""
+        """Return the remaining share of each leg's total variance after some years."""
         t = self.year_fraction
         if self.rules is None:
             return (t - passed) / t
@@ -56,7 +56,7 @@ class Legs(NamedTuple):
         return share
 
     def ageing(self, passed: xr.DataArray) -> xr.DataArray | float:
-        """Return what time multiplies each leg's volatility by; 1 without a clock."""
+        """Return the factor of each leg's volatility after some years; 1 without a clock."""
         if self.rules is None:
             return 1.0
         remains = (self.year_fraction - passed).where(passed < self.year_fraction)
@@ -91,7 +91,7 @@ class Legs(NamedTuple):
         return k
 
     def status(self, k: xr.DataArray) -> xr.DataArray:
-        """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
+        """Return the status of the slices around each leg, and whether its strike is outside the quotes."""
         of_surface = self.cut.flags_at(k).astype(np.int32).reset_coords(drop=True)
         others = of_surface & np.int32(Status.EXPIRED)
         of_surface = of_surface.where(self.is_option, others)
@@ -139,7 +139,7 @@ def on_surface(
 
 
 def _spot_of(surface: xr.Dataset, argument: str) -> xr.DataArray:
-    """Return the price of the coin at each instant of a surface, which perpetuals and spot are valued at."""
+    """Return the price of the coin at each time of a surface, at which perpetuals and spot are valued."""
     if "spot" not in surface.variables:
         raise ValueError(
             f"{argument} has no coordinate 'spot' [USD], which a perpetual or spot leg is valued at: fit the "
@@ -156,7 +156,7 @@ def in_both_currencies(of: Callable[[Any], xr.DataArray | xr.Dataset]) -> Any:
 
 
 def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: Any, premium: Any) -> xr.DataArray:
-    """Return the value of each leg times its quantity; at expiry that of the payoff."""
+    """Return the value of each leg times its quantity; at expiry its payoff."""
     left = where(years > 0.0, years, 0.0)
     vol = where(years > 0.0, iv, 0.0)
     each = formulas.price(forward, legs.strike, left, vol, legs.side, interest_rate=rate, premium=premium)
@@ -169,7 +169,7 @@ def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: Any, premium: 
 
 
 def _with_others(legs: Legs, of_options: xr.DataArray, of_others: Any) -> xr.DataArray:
-    """Return figures of options joined with those of other legs, over the dims of both."""
+    """Return values of options joined with those of other legs, over the dims of both."""
     joined = where(legs.is_option, of_options, of_others)
     leading = [dim for dim in joined.dims if dim not in of_options.dims]
     ordered: xr.DataArray = joined.transpose(*leading, *of_options.dims)
@@ -181,7 +181,7 @@ def _linear_greek(name: str, legs: Legs, premium: Any) -> xr.DataArray | float:
     forward = legs.forward
     entry = legs.entry
     inverse = premium == "inverse"
-    if name == "rho":  # of a future alone: its forward moves with the rate, ∂F/∂r = T F
+    if name == "rho":  # only for a future: its forward moves with the rate, ∂F/∂r = T F
         years = legs.year_fraction.where(legs.expires, 0.0)
         return years * (entry / forward if inverse else forward)
     by_forward = {
@@ -224,15 +224,16 @@ def greeks(
     legs
         The position, as the module describes it.
     surface
-        A fit with coordinate ``forward`` and instants along ``expiry``, as
-        `derivdata.analysis.surface.from_chain` gives it; leading dims (a history) stay.
+        A fit with coordinate ``forward`` and timestamps along ``expiry``, from
+        `derivdata.analysis.surface.from_chain`; leading dims (a history) are preserved.
     which
         Greeks, as in `derivdata.analysis.black76.greeks`.
     interest_rate
         Continuous discount rate of the premium [1/year].
     clock
-        As in `derivdata.analysis.surface.iv`: legs between expiries lie where it puts them, and ``theta`` and
-        ``charm`` are those of the hour now, less at a weekend, none of what an event ahead will bring.
+        As in `derivdata.analysis.surface.iv`: it sets the volatility of legs between expiries; ``theta`` and
+        ``charm`` apply to the current hour, are lower at a weekend, and exclude the variance of future
+        events.
 
     Returns
     -------
@@ -285,7 +286,7 @@ def scaled_greeks(
     placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: Any, premium: Any
 ) -> xr.Dataset:
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
-    # ∂/∂t at a constant volatility is −σ/(2T) times the greek to volatility, and what the rate makes.
+    # ∂/∂t at constant volatility is −σ/(2T) times the derivative by volatility, plus the effect of the rate.
     timed = {"theta": "vega", "charm": "vanna"} if placed.rules is not None else {}
     needed: list[Any] = [*which, *{timed[name] for name in which if name in timed} - {*which}]
     greeks = formulas.greeks(
@@ -351,7 +352,7 @@ def vega_buckets(
     vega = in_both_currencies(
         lambda premium: scaled_greeks(placed, iv, ["vega"], interest_rate, premium)["vega"]
     )
-    # The share of each node: 1 at it, linear to 0 at its neighbours, held beyond the ends.
+    # The weight of each node: 1 at the node, linear to 0 at its neighbours, constant beyond the ends.
     hats = applied(
         lambda at: np.stack([np.interp(at, nodes, row) for row in np.eye(nodes.size)], axis=-1),
         call,

@@ -1,4 +1,4 @@
-"""Find what is wrong with a table: gaps, duplicates, frozen values, clamps, changes of scale, outliers."""
+"""Check a table for gaps, duplicates, frozen values, clamps, changes of scale and outliers."""
 
 from derivdata.analysis.quality.report import quality
 

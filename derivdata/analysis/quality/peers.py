@@ -1,9 +1,9 @@
 """Compare each series with other venues of its symbol and other symbols of its venue.
 
-A rate in percent, or per hour where per eight hours is meant, has the gaps, the runs and the shape of a right
-one. Against the median of its peers it is too large or too small throughout, or from an instant on.
+A rate in percent, or per hour instead of per eight hours, has the gaps, runs and shape of a correct one.
+Compared with the median of its peers it is too large or too small throughout, or from some time on.
 
-Two rows are the same where venue, instant and value are. The table is searched in blocks of time.
+Two rows are the same if venue, time and value are. The table is searched in blocks of time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from derivdata.analysis.quality.points import Columns, row_quantile
 from derivdata.support.arrays import Array, Bools, Floats, Indices
 
 _LEAST = 20
-"""Common steps on each side of an instant that a change takes."""
+"""Common steps on each side of a time that a change needs."""
 _PEERS = 2
 _SIZE = np.log(5.0)
 _CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.5)}
@@ -30,7 +30,7 @@ _PRICE = np.log(1.05)
 _BLOCKS = 16
 _LEAST_NOISE = 1e-3
 _IN_BLOCK = 3  # known steps of a block that has a median
-_TWINS, _TOGETHER = 0.6, 100  # correlation of moves, and steps, by which two venues tell their order in time
+_TWINS, _TOGETHER = 0.6, 100  # minimum correlation of moves, and steps, to determine the order of two venues
 _ON_ONE_THREAD = 200_000  # multiplications of a product that OpenBLAS computes on one thread (262,144 in 0.3)
 _SURE = 6.0  # standard errors of a lasting change, from the medians of blocks
 _APART = 2.0  # standard deviations of the ratio by which its median is another size
@@ -40,11 +40,12 @@ _MOST_OCTAVES = 4096.0  # more than a double has
 _PINNED = 6  # steps on a side of a change at which two venues are both at their interest rate
 _KINDS = np.arange(-_OCTAVES, _OCTAVES + 1)[:, None]
 _FOLLOWS = 0.35
-_SPIKE = 12.0  # usual moves by which a single point leaves both of its neighbours
-_SIGNS = 0.3  # of steps that agree in sign less those that do not: below minus this, the sign is another
+_SPIKE = 12.0  # usual moves by which a single point must differ from both neighbours
+# share of steps with equal signs minus share with different ones: below minus this, the sign is wrong
+_SIGNS = 0.3
 _DAYS = 5.0  # that each side of a change of sign lasts
 _SURE_OF_SIGN = 6.0
-"""Standard errors by which the sides of a change of sign differ: the best of many instants is looked at."""
+"""Standard errors by which the sides of a change of sign differ, for the best of many times."""
 
 
 class Comparison(NamedTuple):
@@ -64,10 +65,10 @@ def compare(
 ) -> Comparison:
     """Compare series (series, steps) over some days with `median_of_others` and `octaves_to_others` of each.
 
-    Prices of one coin lie within 5 % of each other; rates and amounts may differ by factors. How much of that
-    is a fault follows from the pair's own noise, and of rates from the steps at which the venue and its peers
-    are both pinned to their interest rate: these have an exact ratio, 2 where a 4-hour rate is read as one of
-    eight hours.
+    Prices of one coin are within 5 % of each other; rates and amounts may differ by factors. The threshold of
+    a fault follows from the pair's own noise, and for rates from the steps at which the venue and its peers
+    are both pinned to their interest rate: these have an exact ratio, 2 if a 4-hour rate is read as an
+    eight-hour rate.
     """
     prices = kind == "price"
     changes = _PRICE if prices else _SIZE
@@ -77,7 +78,7 @@ def compare(
     values = np.where(both_known, values, np.nan)
     peers = np.where(both_known, peers, np.nan)
     enough = both_known.sum(axis=1) >= 2 * _LEAST
-    # Sizes as logarithms, with a floor so that a rate that passes through zero is no change of size.
+    # Sizes as logarithms, with a floor so that a rate that passes through zero is not a change of size.
     share = 0.0 if prices else 0.02
     floor = share * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
     ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
@@ -93,7 +94,7 @@ def compare(
         octaves = np.where(both_known, octaves, np.nan)
         some = np.isfinite(octaves).sum(axis=1) >= _PINNED
         pinned = np.where(some, np.log(2.0) * row_quantile(octaves, 0.5), 0.0)
-        # Another interest rate is no other unit: that moves all rates by as much, a third in noisy medians.
+        # Another interest rate is not another unit: it shifts all rates equally, by a third in noisy medians.
         as_much = (middle * pinned >= _FOLLOWS * pinned**2) & (pinned != 0.0)
         size = np.where((size == 0.0) & as_much, pinned, size)
         moved, place = _change_of_octave(octaves)
@@ -114,10 +115,10 @@ def compare(
 
 
 def lag_to_twin(values: Floats) -> Floats:
-    """Return by how many steps each series comes after the one that moves most like it, 0 where none does.
+    """Return the number of steps by which each series follows the most similar one, 0 without one.
 
-    From correlations of moves (cut off at three usual ones) at lags of a step: venues may pay what was
-    measured an interval earlier, so that only one that moves as another does shows a shift of its own.
+    From correlations of moves (clipped at three usual ones) at lags of a step: venues may pay the rate
+    measured an interval earlier, so only a series that moves like another one shows a shift of its own.
     """
     if values.shape[1] < _TOGETHER:
         return np.zeros(len(values))
@@ -144,8 +145,8 @@ def lag_to_twin(values: Floats) -> Floats:
 def _products(first: Floats, second: Floats) -> Floats:
     """Return the sums over steps of the products of each pair of series.
 
-    In pieces of steps that a BLAS multiplies on one thread: for such small matrices several threads take
-    longer than one, and spin between the calls.
+    In blocks of steps that BLAS multiplies on one thread: for such small matrices several threads take longer
+    than one, and spin between the calls.
     """
     piece = max(_ON_ONE_THREAD // len(first) ** 2, 16)
     starts = range(0, first.shape[1], piece)
@@ -159,7 +160,7 @@ def median_of_others(values: Floats) -> Floats:
     """Return at each step the median of the other series, NaN where fewer than two have a value.
 
     From one sort of each step: without the value of rank r, the k-th of the rest is the k-th of all below r
-    and the one after it from r on.
+    and the next one from r on.
     """
     order = np.argsort(values, axis=0, kind="stable")
     rank = np.empty_like(order)
@@ -177,10 +178,10 @@ def median_of_others(values: Floats) -> Floats:
 
 
 def octaves_to_others(values: Floats) -> Floats:
-    """Return how many times a value is twice that of others which it is a power of two of, exactly.
+    """Return the base-2 logarithm of each value over others that are exactly a power of two of it.
 
-    At each step, from the median exponent of at least two others that have the same leading digits in base
-    two: venues that are pinned to one interest rate. NaN where there are none.
+    At each step, from the median exponent of at least two others with the same leading binary digits: venues
+    that are pinned to one interest rate. NaN without any.
     """
     with np.errstate(divide="ignore"):
         size: Any = np.log2(np.abs(values))
@@ -205,7 +206,7 @@ def octaves_to_others(values: Floats) -> Floats:
 
 
 def _step(ratio: Floats, at: Array) -> Floats:
-    """Return by how much the median of each row is higher from a place on than before it."""
+    """Return the increase of the median of each row from a place on, relative to before it."""
     places = np.arange(ratio.shape[1])
     before, after = (
         row_quantile(np.where(side, ratio, np.nan), 0.5)
@@ -215,10 +216,10 @@ def _step(ratio: Floats, at: Array) -> Floats:
 
 
 def _change(ratio: Floats) -> tuple[Floats, Array]:
-    """Return the surest lasting change of each row and its place; 0 and −1 for none.
+    """Return the most significant lasting change of each row and its place; 0 and −1 for none.
 
-    The row is cut into blocks, and the means of their medians before and after each are compared: by over six
-    standard errors, from how far medians of one side lie apart, it is a change.
+    The row is cut into blocks, and the means of their medians before and after each are compared: a
+    difference of over six standard errors, from the spread of medians on one side, is a change.
     """
     rows, width = ratio.shape
     number = int(np.clip(width // 5, 4, _BLOCKS))
@@ -252,9 +253,9 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
 
 
 def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
-    """Return the change of each row from one octave to another that most steps bear out, and its place.
+    """Return the change of each row between two octaves that most steps support, and its place.
 
-    As a logarithm. Of the steps on either side at least `_PINNED` have an octave, four fifths the same.
+    As a logarithm. At least `_PINNED` of the steps on either side have an octave, four fifths the same.
     """
     change = np.zeros(len(octaves))
     at = np.full(len(octaves), -1)
@@ -272,7 +273,7 @@ def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
 
 
 def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
-    """Move each change to the instant that parts the values below its middle from those above it best."""
+    """Move each change to the time that best separates the values below its middle from those above it."""
     refined = at.copy()
     for row in np.flatnonzero(at >= 0):
         middle = 0.5 * (np.nanmedian(ratio[row, : at[row]]) + np.nanmedian(ratio[row, at[row] :]))
@@ -282,13 +283,14 @@ def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
 
 
 def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -> Bools:
-    """Tell whether the sign agrees with the peers' on one side of an instant and disagrees on the other.
+    """Return whether the sign agrees with the peers' on one side of some time and disagrees on the other.
 
-    Both sides last five days: in fewer a rate may well be below zero while others are above. Where the signs
-    differ, the series moves against its peers: a low rate of the right sign moves with them.
+    Both sides last five days, because a rate may well be below zero for a shorter time while others are
+    above. If the signs differ, the series moves against its peers: a low rate of the right sign moves with
+    them.
 
-    At the instant where the two sides differ most, by more than the series' own noise bears out: their
-    difference over its standard error, in which neighbouring steps say in part the same.
+    At the time with the largest difference of the sides, if it exceeds the series' own noise: their
+    difference over its standard error, which accounts for autocorrelation.
     """
     if agreement.shape[1] < 2 * _LEAST:  # no step at all where no series has a value
         return np.zeros(len(agreement), dtype=np.bool_)
@@ -320,7 +322,7 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
 
 
 def _spikes(values: Floats, apart: Floats) -> Array:
-    """Count single points that leave both neighbours, alone and against the peers."""
+    """Count single points that differ from both neighbours, in the series and relative to the peers."""
     if values.shape[1] < 3:
         return np.zeros(len(values), dtype=np.int64)
     lonely = np.ones((len(values), values.shape[1] - 2), dtype=bool)
@@ -336,7 +338,7 @@ def _spikes(values: Floats, apart: Floats) -> Array:
 
 
 _RUN = 6  # rows in a row that are another symbol's
-_OFTEN = 0.01  # share of a series that has one value too often to tell
+_OFTEN = 0.01  # maximum share of a series with one value for it to be informative
 _ALIKE = 8  # symbols that share a value, from which it is one of a whole venue
 _BLOCK_ROWS = 100_000
 _MOST_BLOCKS = 100
@@ -351,7 +353,7 @@ def rows_of_other_symbols(
 ) -> Array:
     """Count the rows of each series that are another symbol's of its venue, in runs of `_RUN` and more.
 
-    Values that a series has often, as at its floor, are no evidence and are skipped.
+    Values that are frequent in a series, such as its floor, are uninformative and are skipped.
 
     Parameters
     ----------
@@ -389,10 +391,10 @@ def rows_of_other_symbols(
 def _same_rows(
     columns: Columns, place: NDArray[np.int32], venue: Indices
 ) -> tuple[pd.DataFrame, pd.DataFrame, Bools]:
-    """Return rows that few symbols share, how often a series has each shared value, and rows that many share.
+    """Return rows that few symbols share, the frequency of their values, and rows that many share.
 
-    The first has a row for each of them: ``match``, equal of rows that are the same, ``owner``, ``value`` and
-    ``place``. The last is over the places of points.
+    The first has a row for each of them: ``match``, equal for rows that are the same, ``owner``, ``value``
+    and ``place``. The last is over the places of points.
     """
     parts: list[pd.DataFrame] = []
     values: list[pd.DataFrame] = []
@@ -436,9 +438,10 @@ def _counted(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _likely_same(venue: Array, stamps: Array, value: Array) -> Bools:
-    """Tell which rows may have another one of their venue, instant and value; few of the others are told so.
+    """Return a mask of rows that may equal another one in venue, time and value, with few false positives.
 
-    Rows are numbered in the slots of their hashes. A row that finds another number in its slot has company.
+    Rows are numbered in the slots of their hashes. A row that finds another number in its slot may have a
+    duplicate.
     """
     mixed: Any = (stamps.view(np.uint64) + venue.astype(np.uint64)) * _MIX[0]
     mixed = (mixed ^ value.view(np.uint64)) * _MIX[1]
@@ -453,7 +456,7 @@ def _likely_same(venue: Array, stamps: Array, value: Array) -> Bools:
 
 
 def _blocks_of_time(stamps: Array) -> Iterator[Indices]:
-    """Iterate over the rows of blocks of time; those of one instant are in one block."""
+    """Yield the rows of blocks of time; rows of one time are in one block."""
     most = max(_BLOCK_ROWS, stamps.size // _MOST_BLOCKS)
     if (stamps[1:] >= stamps[:-1]).all():
         ends = np.append(np.searchsorted(stamps, stamps[most::most]), stamps.size)

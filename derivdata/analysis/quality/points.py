@@ -1,9 +1,9 @@
 """Points of series, read in blocks of whole series, and figures of many series at once.
 
-Series of similar length lie in one matrix, a row each: instants ascending without repeats, values next to
-them, padded at the end. Every figure is taken along the rows.
+Series of similar length are in one matrix, a row each: strictly ascending times, values next to them, padded
+at the end. Every statistic is computed along the rows.
 
-Of missing points, an archive's ledger says which times were never requested: nothing is known of these.
+Of missing points, an archive's ledger shows which times were never requested and are therefore unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from derivdata.tables.payments import CONFIRMING_GAPS, confirmed_runs
 
 _MINUTE = 60e6
 _MAD_TO_STD = 1.4826
-_THINNED_AT_MOST = 60  # gaps of a stretch in which every second row is taken for missing
+_THINNED_AT_MOST = 60  # gaps of a stretch in which every second row counts as missing
 _DAY = 86_400_000_000  # µs
 _CLOSES = 20 * 3_600_000_000
 _OPENS = 15 * 3_600_000_000
@@ -48,7 +48,7 @@ def row_quantile(values: Floats, share: float) -> Floats:
 
 
 def run_lengths(same: Bools) -> Array:
-    """Return at each place the length of the run of True that it lies in, 0 where it is False."""
+    """Return at each place the length of the surrounding run of True, 0 for False."""
     size = same.shape[-1]
     places = np.broadcast_to(np.arange(size), same.shape)
     before = np.maximum.accumulate(np.where(same, -1, places), axis=-1)  # the last False up to here
@@ -60,8 +60,8 @@ def steps_in_force(batch: Batch, stated: Floats | None) -> tuple[Floats, Floats]
     """Return the gaps between rows [µs], NaN in the padding, and the step in force at each.
 
     Another step is accepted after three gaps in a row of that length, and dated back to the first of them; a
-    single longer gap is missing data. Where the table states a step of which the rows' own is a multiple
-    (`stated` [h] for each gap, NaN for none), the stated one holds: every second row is missing. So it does
+    single longer gap is missing data. If the table has a step of which the rows' own is a multiple (`stated`
+    [h] for each gap, NaN for none), the table's step applies: every second row is missing. The same applies
     in a stretch of doubled gaps between two of the same single ones.
     """
     gaps = np.where(batch.there[:, 1:], np.diff(batch.stamps, axis=1), np.nan)
@@ -102,7 +102,7 @@ def _fill_thinned(steps: Floats, gaps: Floats) -> None:
 
 
 def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
-    """Count what is missing at the steps in force."""
+    """Count missing rows at the applicable steps."""
     with np.errstate(invalid="ignore"):
         lacking = np.where(np.isfinite(gaps), np.maximum(np.round(gaps / steps) - 1.0, 0.0), 0.0)
     holes = lacking > 0
@@ -150,9 +150,9 @@ def value_figures(value: Floats, stamps: Array, outlier: float) -> dict[str, Any
 
 
 def _lone_spikes(apart: Floats, middle: Floats) -> Bools:
-    """Tell which points leave a series that is constant otherwise: they have no spread to be compared with.
+    """Return a mask of points that differ in an otherwise constant series, which has no spread.
 
-    Single points, at most one in a hundred, that are further from the constant than half of its size.
+    Single points, at most one in a hundred, that differ from the constant by more than half of its size.
     """
     finite = np.isfinite(apart)
     off = finite & (apart > _CONSTANT * np.abs(middle)[:, None] + 1e-300)
@@ -168,13 +168,13 @@ def _lone_spikes(apart: Floats, middle: Floats) -> Bools:
 
 
 def _spread(apart: Floats, middle: Floats) -> Floats:
-    """Return a robust standard deviation that does not collapse where most values sit at one level.
+    """Return a robust standard deviation that is positive even if most values are at one level.
 
-    The largest of what the median, the third quartile and the 97th percentile of the distances from the
-    median would give of normal values. A rate at its floor for half of the time and more has a median
-    distance of 0, or of the rounding of a unit conversion; the other two then speak for the rest, and where
-    even they are at the floor, the median of the values off it. Percentiles are taken at the value below,
-    so that one outlier among few values does not hide itself.
+    The largest of the estimates from the median, the third quartile and the 97th percentile of the distances
+    from the median, scaled for normal values. A rate at its floor at least half of the time has a median
+    distance of 0, or of the rounding of a unit conversion; the other two then describe the rest, and if even
+    they are at the floor, the median of the values off it. Percentiles use the lower value, so that one
+    outlier among few values does not hide itself.
     """
     level = 1e-9 * np.abs(middle) + 1e-300
     ordered = np.sort(apart, axis=1)
@@ -189,12 +189,12 @@ def _spread(apart: Floats, middle: Floats) -> Floats:
 
 
 def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array, Array]:
-    """Count the rows of long runs of one value: stale ones, those of closed sessions, and padding at the end.
+    """Count the rows of long runs of one value: stale ones, closed sessions, and padding at the end.
 
-    Stale are runs of a value that the series hardly has otherwise, or has, as its floor, in runs a third as
-    long at most: then from three times as many rows on. Rows while an exchange is closed are those of runs
-    over a weekend, or of two nights and more. Padding is a run up to the end of a value that came with it,
-    after a series that moved: rows that are still written after a delisting.
+    Stale runs have a value that is otherwise rare in the series, or that occurs, like a floor, in runs of at
+    most a third of the length: then from three times as many rows on. Rows while an exchange is closed are
+    runs over a weekend, or of at least two nights. Padding is a run to the end of a value that first occurred
+    in it, after a series that moved: rows that are still written after a delisting.
     """
     stale = np.zeros(len(value), dtype=np.int64)
     closed = np.zeros(len(value), dtype=np.int64)
@@ -205,7 +205,7 @@ def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array,
         starts = ends - runs[row, ends]
         lengths = runs[row, ends] + 1
         times = np.array([int((value[row] == value[row, end]).sum()) for end in ends])
-        # A rate at its floor stands still at night too; the price of a closed market differs each time.
+        # A rate at its floor is constant at night too; the price of a closed market differs each time.
         is_rare = times - lengths <= _STALE_SHARE * finite_count
         sessions = is_rare & _closed_sessions(stamps[row, starts], stamps[row, ends], starts == 0)
         closed[row] = int((runs[row, ends[sessions]] + 1).sum())
@@ -225,10 +225,10 @@ def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array,
 
 
 def _closed_sessions(first: Array, last: Array, is_first: Bools) -> Bools:
-    """Tell which runs [µs] lie between the close of a stock exchange and its next opening.
+    """Return a mask of runs [µs] between the close of a stock exchange and its next opening.
 
-    From 20:00 UTC on a weekday (16:00 in New York in summer) to 15:00 on the next. One night alone may be
-    any market that stands still: two nights and more, or a weekend, are sessions.
+    From 20:00 UTC on a weekday (16:00 in New York in summer) to 15:00 on the next. One night may be any
+    inactive market: at least two nights, or a weekend, are sessions.
     """
     day = first // _DAY
     weekday = (day + 3) % 7  # 0 is Monday; 1970-01-01 was a Thursday
@@ -242,7 +242,7 @@ def _closed_sessions(first: Array, last: Array, is_first: Bools) -> Bools:
 
 
 Numbers: TypeAlias = NDArray[np.int16] | NDArray[np.int32]
-"""Of the series of rows: two bytes are enough for most tables."""
+"""Series of each row: two bytes are enough for most tables."""
 
 _BLOCK_ROWS = 150_000
 _MOST_BLOCKS = 64  # each of them is one pass over the numbers of the series
@@ -261,7 +261,7 @@ class Columns(NamedTuple):
     stated: Floats | None
     """Hours that the table states for the step up to each row; None where it states none."""
     settled: Bools | None
-    """Which rows are settlements; None where the table does not say it."""
+    """Mask of settlements; None if the table does not distinguish them."""
     expiry: Array | None
     """Microseconds since 1970 after which a series has no rows, NaT for none."""
 
@@ -278,11 +278,11 @@ class Block(NamedTuple):
 
 
 def columns_of(table: pd.DataFrame, column: str, series: Numbers) -> Columns:
-    """Return what is examined of a table; columns that have the right type are not copied."""
+    """Return the examined columns of a table; columns of the right type are not copied."""
     stated = settled = expiry = None
     if "interval_hours" in table.columns:
         stated = table["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
-        if "kind" in table.columns:  # sampled rates state an interval too, and may be polled each second
+        if "kind" in table.columns:  # sampled rates have an interval too, and may be polled each second
             settled = (table["kind"] == "settled").to_numpy(dtype=bool, na_value=False)
     if "expiry" in table.columns:
         expiry = times.stamps_of(table["expiry"])
@@ -302,7 +302,8 @@ def numbered_series(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Numbers, 
         places, labels = _places(table[key])
         combinations = number * max(labels, 1)
         series = series.astype(np.int64 if combinations > np.iinfo(np.int32).max else np.int32, copy=False)
-        series *= max(labels, 1)  # what is below zero stays so: the place of a label is below their number
+        # negative numbers stay negative: the position of a label is below their number
+        series *= max(labels, 1)
         np.add(series, places, out=series, casting="same_kind")
         series[places < 0] = -1
         series, number = _renumbered(series, combinations)
@@ -318,7 +319,7 @@ def numbered_series(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Numbers, 
 
 
 def _places(values: pd.Series) -> tuple[Any, int]:
-    """Return the place of each value among the labels, −1 of a missing one, and the number of labels."""
+    """Return the position of each value among the labels, −1 for a missing one, and the number of labels."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return values.cat.codes.to_numpy(), len(values.cat.categories)
     places, labels = pd.factorize(values, sort=True)
@@ -326,7 +327,7 @@ def _places(values: pd.Series) -> tuple[Any, int]:
 
 
 def _renumbered(series: Any, combinations: int) -> tuple[Numbers, int]:
-    """Replace each combination by its place among those that occur, and those below zero by −1."""
+    """Replace each combination by its position among the existing ones, and negative ones by −1."""
     if combinations > _MOST_COMBINATIONS:
         places, labels = pd.factorize(np.where(series < 0, -1, series), sort=True)
         lacking = bool(labels.size) and labels[0] == -1
@@ -369,10 +370,10 @@ def blocks(series: Numbers, groups: Indices) -> Iterator[Block]:
         first = stop
 
 
-_BATCH = 300_000  # points examined at once, padding included
+_BATCH = 300_000  # points per batch, padding included
 _MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
 _LATE = 60e6  # µs within which two settlements are one
-_PAGE = 5  # rows in a row that came before: a page of an answer came twice
+_PAGE = 5  # consecutive rows that repeat earlier ones: a duplicate page of a response
 
 
 class Points(NamedTuple):
@@ -428,11 +429,10 @@ class Points(NamedTuple):
 
 
 def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dict[str, Any]]:
-    """Collect the points of each series of a block, the first of those at one instant.
+    """Return the points of each series of a block, the first at each time.
 
-    Returns also the row of each point in the table, and by series the number of duplicates, of those with
-    another value, and of pages that came twice. Settlements within a minute of each other represent one
-    instant.
+    Also returns the row of each point in the table, and by series the number of duplicates, of conflicts, and
+    of repeated pages. Settlements within a minute of each other count as one time.
     """
     number = block.number
     code = columns.series[block.rows] - block.first
@@ -440,7 +440,7 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
         code = code.astype(np.int16)  # numpy sorts two bytes by radix
     stamps = columns.stamps[block.rows]
     in_order = bool((stamps[1:] >= stamps[:-1]).all())
-    # Stable: of rows at one instant the first in the table stays first.
+    # Stable: of rows at one time the first in the table stays first.
     order = np.argsort(code, kind="stable") if in_order else np.lexsort([stamps, code])
     code = code[order]
     stamps = stamps[order]
@@ -448,7 +448,7 @@ def collect_points(columns: Columns, block: Block) -> tuple[Points, Indices, dic
     value = columns.value[rows]
     stated = _stated_hours(columns, rows)
     repeated = np.zeros(rows.size, dtype=bool)
-    # One payment stamped twice, some seconds apart: settlements say how long they pay for, which is longer.
+    # One payment stamped twice, some seconds apart: settlements have a covered interval, which is longer.
     late: Any = (
         0.0 if stated is None else np.where(stated > 0.0, np.minimum(_LATE, 0.05 * stated * 3_600e6), 0.0)[1:]
     )
@@ -477,12 +477,12 @@ def _stated_hours(columns: Columns, rows: Indices) -> Floats | None:
 def _count_repeated(
     code: Array, value: Floats, repeated: Bools, order: Indices, number: int
 ) -> dict[str, Array]:
-    """Count duplicates, conflicts and repeated pages by series, of rows in the order of series and times.
+    """Count duplicates, conflicts and repeated pages by series, of rows sorted by series and time.
 
-    A page that came twice is a run of rows, in the order of the table, that repeat earlier rows with the same
-    value.
+    A repeated page is a run of rows, in the order of the table, that repeat earlier rows with the same value.
     """
-    original = value[~repeated][np.cumsum(~repeated) - 1]  # of the first row of the same series and instant
+    # index of the first row of the same series and time
+    original = value[~repeated][np.cumsum(~repeated) - 1]
     same = repeated & ((value == original) | (np.isnan(value) & np.isnan(original)))
     by_series = np.lexsort([order, code])  # each series in the order of the table
     flags = same[by_series]
@@ -495,7 +495,7 @@ def _count_repeated(
 
 
 def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array]:
-    """Return for each series the answered windows [µs], one a row, in order, those that touch as one.
+    """Return for each series the successful windows [µs], one per row, sorted, with touching ones joined.
 
     `requests` is the ledger (a missing symbol represents all), `series` has the ``symbol`` and ``exchange``
     of each series, as far as the table has them.
@@ -520,7 +520,7 @@ def answered_windows(requests: pd.DataFrame, series: pd.DataFrame) -> list[Array
 
 
 def count_not_requested(stamps: Array, gaps: Floats, steps: Floats, windows: Sequence[Array]) -> Array:
-    """Count the missing rows of each series whose instants lie in none of its windows."""
+    """Count the missing rows of each series outside its windows."""
     counts = np.zeros(len(stamps))
     for row, answered in enumerate(windows):
         known = np.isfinite(gaps[row])
@@ -538,7 +538,7 @@ def count_not_requested(stamps: Array, gaps: Floats, steps: Floats, windows: Seq
 
 
 def _union(start: Array, end: Array) -> Array:
-    """Return windows as rows in order, those that touch or overlap as one."""
+    """Return sorted windows as rows, with touching and overlapping ones joined."""
     order = np.argsort(start, kind="stable")
     start = start[order]
     end = np.maximum.accumulate(end[order]) if end.size else end

@@ -68,7 +68,7 @@ def quality(
     outlier: float = 12.0,
     requests: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Examine each symbol and venue of a table: what it has, lacks and has twice, and what looks wrong.
+    """Check each symbol and venue of a table for missing, duplicate and suspicious rows.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def quality(
         A table over ``time``, or a raw frame that no table would accept, duplicates included, in the order in
         which it came. ``symbol`` and ``exchange`` are used where they are there.
     column
-        The value looked at; without it the first known one of the table.
+        Column to check; by default the first known one of the table.
     start, end
-        The window that was asked for; without it the one that the provenance names, if any.
+        The requested window; by default the one in the provenance, if any.
     outlier
         How many robust standard deviations from the median make an outlier. A level at which a rate sits for
         most of the time (its floor) does not narrow the deviation.
@@ -90,47 +90,44 @@ def quality(
     DataFrame
         One row per symbol and venue, also per contract and ``kind`` where the table has them:
 
-        ``start``, ``end`` first and last instant; ``step_hours`` usual step [h]; ``expected`` points between
-        them at the steps in force, and where ``clamped`` in the window that was asked; ``present``;
-        ``missing``; ``not_requested``, those of the missing between the instants whose
-        time was never requested or not answered, by `requests` (NaN without), so that nothing is known of
-        them, while the others are known not to exist; ``gaps`` and ``longest_gap_hours`` [h];
-        ``duplicates`` (rows beyond the first at an instant, of settlements within a minute of it) and
-        ``conflicts`` (of those, with another value); ``repeated_pages`` (runs of five and more
-        rows that came before in the same order);
-        ``frozen`` longest run of one value, and ``stale``, the rows of runs of twelve and more of a value
-        that the series hardly has otherwise; ``session_closed``, the rows of such runs between sessions of a
-        stock exchange (a weekend, or two nights and more, from 20:00 to 15:00 UTC); ``padded``, the rows of a
-        run of 24 and more at the end of a series that moved, as after a delisting; ``at_low_share`` and
-        ``at_high_share``, the part of the points at the least and at the greatest value, high where
-        a rate is capped; ``clamped`` and ``clamped_end``:
-        the window that came is shorter than the one asked for by more than two steps; ``interval_changes``;
-        ``stated_hours``, the step that the table itself states (``interval_hours`` of settlements or
-        ``resolution``; NaN for none), and ``wrong_interval``: rows come more often than that;
-        ``off_schedule``, rows of a series of two hours and more that do not stand on a multiple of its step
-        from 00:00 UTC, as of a shift of time; ``open_last_bucket``: the last bucket had not ended when the
-        answer was given; ``nulls``; ``outliers``.
+        ``start``, ``end`` first and last time; ``step_hours`` usual step [h]; ``expected`` points between
+        them at the applicable steps, and if ``clamped`` in the requested window; ``present``; ``missing``;
+        ``not_requested``, missing points whose time was never requested or whose request failed, according to
+        `requests` (NaN without), so that nothing is known of them, while the others do not exist; ``gaps``
+        and ``longest_gap_hours`` [h]; ``duplicates`` (rows beyond the first at a time, for settlements within
+        a minute) and ``conflicts`` (of those, with another value); ``repeated_pages`` (runs of at least five
+        rows that repeat earlier ones in the same order); ``frozen`` longest run of one value, and ``stale``,
+        the rows of runs of at least twelve of a value that is otherwise rare in the series;
+        ``session_closed``, the rows of such runs between sessions of a stock exchange (a weekend, or at least
+        two nights, from 20:00 to 15:00 UTC); ``padded``, the rows of a run of at least 24 at the end of a
+        series that moved, as after a delisting; ``at_low_share`` and ``at_high_share``, the share of points
+        at the minimum and at the maximum, high for a capped rate; ``clamped`` and ``clamped_end``: the
+        received window is shorter than the requested one by more than two steps; ``interval_changes``;
+        ``stated_hours``, the step in the table itself (``interval_hours`` of settlements or ``resolution``;
+        NaN for none), and ``wrong_interval``: rows are more frequent than that; ``off_schedule``, rows of a
+        series of two hours or more that are not on a multiple of its step from 00:00 UTC, as after a shift of
+        time; ``open_last_bucket``: the last bucket had not ended at the time of the response; ``nulls``;
+        ``outliers``.
 
         Against the median of at least two other venues of the symbol, over the steps that they share (NaN
         without): ``spikes``, single points far from both neighbours and peers; ``scale_change``, the factor
-        by which the series grows against its peers at one instant, 1 for none, at ``scale_change_at``;
-        ``sign_change``: from an instant on it has the other sign; of rates and prices, ``peer_scale``, the
-        factor to its peers' size (of prices also that of two venues, of both) where that is 5 and
-        more or 1/5 and less (of prices 5 % and more: another
-        coin under the same ticker), or 2 and 4 where venues are pinned to their interest rate, else 1; of
-        rates only, ``peer_sign``, −1 where it has the other sign than its peers throughout, else 1;
-        ``peer_lag``, the steps by which it comes after the venue that moves most like it, where that is
-        seen, else 0 (of two that move alike both have one).
+        by which the series grows relative to its peers at one time, 1 for none, at ``scale_change_at``;
+        ``sign_change``: from some time on it has the other sign; for rates and prices, ``peer_scale``, the
+        factor to its peers' size (for prices also for two venues, for both) if it is at least 5 or at most
+        1/5 (for prices at least 5 %: another coin under the same ticker), or 2 and 4 if venues are pinned to
+        their interest rate, else 1; for rates only, ``peer_sign``, −1 if its sign differs from its peers
+        throughout, else 1; ``peer_lag``, the steps by which it follows the venue with the most similar moves,
+        if detectable, else 0 (of two similar venues both have one).
 
-        Against the other symbols of its venue: ``other_symbol``, rows in runs of six and more that are those
-        of another symbol at the same instants (both have them: which is wrong their peers may say).
+        Against the other symbols of its venue: ``other_symbol``, rows in runs of at least six that equal
+        those of another symbol at the same times (both have them; peers may show which is wrong).
 
-        ``attrs["summary"]`` says it in a line.
+        ``attrs["summary"]`` is a one-line summary.
 
     Raises
     ------
     ValueError
-        There is no ``time`` column, times have no zone, or the value column is ambiguous; `requests` is of
+        There is no ``time`` column, times have no zone, or the value column is ambiguous; `requests` has
         several tables.
 
     Examples
@@ -189,7 +186,7 @@ def _numbered_symbols(report: pd.DataFrame) -> Indices:
 
 
 def _last_expiries(columns: Columns, block: Block) -> Floats:
-    """Return the last expiry of each series [µs], infinite where it has none."""
+    """Return the last expiry of each series [µs], infinite without one."""
     expiries = np.full(block.number, -np.inf)
     if columns.expiry is not None:
         ends = columns.expiry[block.rows]
@@ -207,7 +204,7 @@ def _check(table: pd.DataFrame, column: str) -> None:
 
 
 class _RequestedWindow(NamedTuple):
-    """The window requested, the instant of the answer, the step that the table states [µs]; None: unknown."""
+    """The requested window, the time of the response, the step in the table [µs]; None: unknown."""
 
     start: int | None
     end: int | None
@@ -288,11 +285,11 @@ def _examine(
 
 
 def _off_schedule(batch: Batch, steps: Floats) -> Array:
-    """Count the rows that do not stand on their step from 00:00 UTC, of series of two hours and more."""
+    """Count the rows that are not on their step from 00:00 UTC, for series of two hours or more."""
     if not steps.shape[1]:
         return np.zeros(len(steps))
     own = np.concatenate([steps[:, :1], steps], axis=1)
-    # Some venues pay at 04:00, 12:00 and 20:00: only what does not stand on a step of 4 hours is off.
+    # Some venues pay at 04:00, 12:00 and 20:00, so only rows that are not on a step of 4 hours are off.
     late = np.mod(batch.stamps, np.where(own > 0.0, np.minimum(own, 14_400e6), 1.0))
     return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
 
@@ -315,7 +312,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         if bucket[rows[0]] > 0.0:
             first, values = points.side_by_side(rows, int(bucket[rows[0]]))
             waiting.setdefault(values.shape[1], []).append((rows, first, values))
-    for markets in waiting.values():  # those of one width at once
+    for markets in waiting.values():  # series of one width at once
         rows = np.concatenate([part[0] for part in markets])
         begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
         values = np.concatenate([part[2] for part in markets])
@@ -352,7 +349,7 @@ def _compare_two_venues(figures: dict[str, Any], points: Points, report: pd.Data
 
 
 def _compare_two_prices(figures: dict[str, Any], points: Points, rows: Indices) -> None:
-    """Give both of two venues the factor between their prices: which of them is off no price says."""
+    """Give both of two venues the factor between their prices, because prices do not show which is wrong."""
     bucket = row_quantile(figures["step_hours"][rows][None], 0.5)[0] * 3_600e6
     if not bucket > 0.0:
         return

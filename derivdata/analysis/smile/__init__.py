@@ -1,6 +1,6 @@
 """One smile per expiry: fitted, evaluated, checked for butterfly arbitrage; `svi` has its parameters.
 
-`evaluate` says what a fit is. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
+`evaluate` defines the format of a fit. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
 """
 
 from derivdata.analysis.smile import svi

@@ -1,9 +1,9 @@
-"""Butterfly arbitrage of raw SVI slices: a search of the whole line, and a quick proof that there is none.
+"""Butterfly arbitrage of raw SVI slices: a search of the whole line, and a quick proof of absence.
 
 The proof: with ``k = m + σ sinh ξ`` and ``t = e^ξ`` everything in Durrleman's condition is rational in t, and
 ``g(k) ≥ 0`` means that a polynomial of degree 10 is not negative for any t > 0. The line is cut at powers of
-two, and on each piece the polynomial is written in Bernstein's basis: if no coefficient is negative, nor is
-the polynomial. A slice that is not proved free this way may still be free; ask `check_slices`.
+two, and on each piece the polynomial is written in Bernstein's basis: if no coefficient is negative, the
+polynomial is not either. A slice without such a proof may still be free of butterflies; use `check_slices`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Butterfly(NamedTuple):
 def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
     """Check slices, parameters ``(slices,)``, over the whole line; NaN and False without a fit.
 
-    `g` is sampled at 801 points, dense about the vertex and out to 100 times what is quoted and five
-    deviations at least, the lowest bracket is refined, and the limits ``1/4 − (b(1 ± ρ))²/16`` are exact.
+    `g` is sampled at 801 points, dense about the vertex and out to at least 100 times the quoted range and
+    five deviations, the lowest bracket is refined, and the limits ``1/4 − (b(1 ± ρ))²/16`` are exact.
     """
     centre = np.sqrt(np.maximum(total_variance(0.0, raw), 0.0))
     quoted = np.maximum(np.abs(k_min), np.abs(k_max)) + 1.0
@@ -61,7 +61,7 @@ def check_slices(raw: Raw | Bumped, k_min: Floats, k_max: Floats) -> Butterfly:
 
 
 def _lowest_raw(raw: Raw | Bumped, reach: Floats) -> tuple[Floats, Floats]:
-    """Return the least g of each row and its place, zooming in on the lowest bracket."""
+    """Return the minimum g of each row and its place, by zooming in on the lowest bracket."""
     far = _FAR * reach
     unit = np.maximum(raw.sigma, 1e-9 * far)
     start = np.arcsinh((-far - raw.m) / unit)
@@ -98,7 +98,7 @@ def certified(raw: Raw) -> Bools:
 
 
 def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats) -> Floats:
-    """``64 t² (t² + 1)³ w² g`` as coefficients ``(11, slices)`` of ascending powers of t.
+    """Return ``64 t² (t² + 1)³ w² g`` as coefficients ``(11, slices)`` of ascending powers of t.
 
     With ``k = m + σ (t − 1/t)/2`` the root is ``√((k−m)² + σ²) = σ (t + 1/t)/2``, and with the wing slopes
     ``r = b(1 + ρ)``, ``l = b(1 − ρ)``::
@@ -109,8 +109,8 @@ def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats
         w'' = 4 (r + l)/σ · t³/(t² + 1)³
 
     so ``1 − k w'/(2w) = tangent/(2 level circle)`` with ``circle = t² + 1`` and ``tangent = 2 level circle −
-    place slope``, and ``(w'²/4)(1/w + 1/4)`` has the numerator ``slope² (level² + 8 t level)``. Put over one
-    denominator, that of w² g times powers of t and circle that are positive, g becomes this polynomial.
+    place slope``, and ``(w'²/4)(1/w + 1/4)`` has the numerator ``slope² (level² + 8 t level)``. Over one
+    denominator, that of w² g times positive powers of t and circle, g becomes this polynomial.
     """
     zero = np.zeros_like(a)
     one = np.ones_like(a)
@@ -136,7 +136,7 @@ def product(p: Floats, q: Floats) -> Floats:
 
 
 def _positive(polynomial: Floats) -> Bools:
-    """Tell whether no Bernstein coefficient is negative on any piece of the positive line.
+    """Return whether no Bernstein coefficient is negative on any piece of the positive line.
 
     The pieces are [0, 2⁻¹²] (t = cut · s), [2ⁱ, 2ⁱ⁺¹] (t = cut · (1 + s)), and from 2¹² to infinity, where
     the reversed coefficients are those of the polynomial in 1/t.
@@ -155,7 +155,7 @@ def _positive(polynomial: Floats) -> Bools:
 
 
 def _basis(*, shifted: bool) -> Floats:
-    """From powers of s, or of 1 + s, to Bernstein's basis of degree 10 on 0 ≤ s ≤ 1."""
+    """Convert powers of s, or of 1 + s, to Bernstein's basis of degree 10 on 0 ≤ s ≤ 1."""
     n = _DEGREE
     from_powers = np.array([[comb(i, j) / comb(n, j) for j in range(n + 1)] for i in range(n + 1)])
     if not shifted:

@@ -10,11 +10,12 @@ all of one kind:
   (conditions N and S1 of Hendriks and Martini, as corrected by Pasquazzi, arXiv:2304.02106): R, L and τ do
   not fall.
 
-So with c just below 2 these are free positive numbers, and every surface that keeps the conditions has them:
-the increments of ``−log(1 − R/c)`` and of ``−log(1 − L/c)``, and what θ exceeds ψ times the least τ by. (τ
-itself would do, but it runs to infinity as a smile flattens; θ does not.) This is the set that Mingone's map
-(arXiv:2204.00312) covers; here its walls are bounds of single parameters. Quotes of one slice enter the
-search only through the products of four rows (the derivatives by θ, R, L and the residual).
+So with c just below 2 these are free positive numbers, and every surface that satisfies the conditions has
+them: the increments of ``−log(1 − R/c)`` and of ``−log(1 − L/c)``, and the excess of θ over ψ times the
+minimum τ. (τ itself would also work, but it diverges as a smile flattens; θ does not.) This is the set
+covered by Mingone's map (arXiv:2204.00312); here its boundaries are bounds of single parameters. Quotes of
+one slice enter the search only through the products of four rows (the derivatives by θ, R, L and the
+residual).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _STEEPEST = 2.0 * (1.0 - 1e-9)
 _ROOM = 1e-2  # least increment of a start, relative to the coordinate: a start on a bound could not leave it
 _STEPS = 200
 _TOLERANCE = 1e-10
-_EXACT = 5e-9  # relative error of total variance that is none
+_EXACT = 5e-9  # relative error of total variance that is negligible
 
 
 class SsviSlices(NamedTuple):
@@ -107,7 +108,7 @@ def from_essvi(
     k_min, k_max
         Range of log-moneyness that counts as data; by default everything does.
     forward
-        Forward of each expiry, kept as a coordinate.
+        Forward of each expiry, returned as a coordinate.
 
     Returns
     -------
@@ -150,7 +151,7 @@ def fit_essvi(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
 
 
 def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
-    """Return the best SSVI slice of each smile alone, free of butterflies."""
+    """Return the best SSVI slice of each smile separately, free of butterflies."""
     scale = np.sqrt(quotes.weight / (4.0 * quotes.t[:, None]))
     alone = SurfaceQuotes(*(part[:, None] for part in (quotes.k, quotes.w, scale)))
     slices, minimum = fit_essvi(alone, linear_start(alone))
@@ -174,8 +175,8 @@ class _Problem(NamedTuple):
     def evaluate(self, x: Floats) -> Linearised:
         """Evaluate at x, by the chain rule through the three numbers of each slice.
 
-        With the rows ``A = (∂w/∂θ, ∂w/∂R, ∂w/∂L, residual)`` of a slice, ``A Aᵀ`` (4 × 4) holds all that its
-        quotes have to say; ``Jᵀ (A Aᵀ)_33 J`` with the model's Jacobian J is the Gauss-Newton matrix.
+        With the rows ``A = (∂w/∂θ, ∂w/∂R, ∂w/∂L, residual)`` of a slice, ``A Aᵀ`` (4 × 4) has all information
+        of its quotes; ``Jᵀ (A Aᵀ)_33 J`` with the model's Jacobian J is the Gauss-Newton matrix.
         """
         slices, jacobian = _model(x.T)
         rows = _residual_rows(slices, self.quotes)
@@ -196,16 +197,16 @@ class _Problem(NamedTuple):
 
 
 def _coordinates(slices: Floats) -> Floats:
-    """``−log(1 − R/c)``, ``−log(1 − L/c)``, both at most 5, and τ along the last axis."""
+    """Return ``−log(1 − R/c)``, ``−log(1 − L/c)``, both at most 5, and τ along the last axis."""
     theta, right, left = np.moveaxis(slices, -1, 0)
     share = np.minimum(np.stack([right, left], axis=-1) / _STEEPEST, -np.expm1(-5.0))
     return np.concatenate([-np.log1p(-share), (theta / (right + left))[..., None]], axis=-1)
 
 
 def _increments(guess: Floats) -> Floats:
-    """Return the parameters of a surface that keeps the conditions, near slices that may break them."""
-    # The mean of the running maximum and of the reversed running minimum does not fall, and is the guess
-    # itself where that does not fall. Increments of it are what the model takes; see `_theta` for the third.
+    """Return the parameters of a surface that satisfies the conditions, near slices that may break them."""
+    # The mean of the running maximum and of the reversed running minimum does not fall, and equals the guess
+    # if that does not fall. The model uses its increments; see `_theta` for the third.
     rough = _coordinates(guess)
     rising = np.maximum.accumulate(rough, axis=1)
     smooth = (rising + np.minimum.accumulate(rough[:, ::-1], axis=1)[:, ::-1]) / 2.0
@@ -225,7 +226,7 @@ def _increments(guess: Floats) -> Floats:
 
 
 def _model(x: Floats) -> tuple[Floats, Floats]:
-    """Slices ``(surfaces, expiries, 3)`` of increments, and their Jacobian with the increments last."""
+    """Return slices ``(surfaces, expiries, 3)`` of increments, and their Jacobian, increments last."""
     count = len(x)
     expiries = x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
@@ -242,7 +243,7 @@ def _model(x: Floats) -> tuple[Floats, Floats]:
 
 
 def _theta(steps: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
-    """Return θ of each expiry, ψ times the least τ allowed plus a step, and its Jacobian."""
+    """Return θ of each expiry, ψ times the minimum τ plus a step, and its Jacobian."""
     expiries = steps.shape[1]
     psi = wings.sum(axis=1)
     d_psi = d_wings.sum(axis=1)

@@ -55,7 +55,7 @@ _UNITS = {"rmse_vol": "1/√year", "k_min": "log-moneyness", "k_max": "log-money
 
 
 class Method(IntEnum):
-    """The rung of the ladder that gave a slice; more is better, 0 is none."""
+    """Method that gave a slice, in ascending order of quality; 0 is none."""
 
     NONE = 0
     FLAT = 1
@@ -110,7 +110,7 @@ def from_raw(
     k_min, k_max
         Range that counts as data; by default everything does, so nothing is extrapolation.
     forward
-        Forward per slice, kept as a coordinate.
+        Forward per slice, returned as a coordinate.
     """
     parts = [xr.DataArray(x) for x in (*raw, year_fraction, k_min, k_max)]
     try:
@@ -170,7 +170,7 @@ def total_variance(
 def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
     """Evaluate the implied volatility [per √year] of every slice of a fit at `log_moneyness`.
 
-    Parameters, shapes and NaN are those of `total_variance`; NaN also where total variance is negative.
+    Parameters, shapes and NaN as in `total_variance`; NaN also if total variance is negative.
     """
     require_variables(fit, "fit", ("year_fraction",))
     w = total_variance(fit, log_moneyness, extrapolate=extrapolate)
@@ -182,7 +182,7 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
 def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
     """Evaluate Durrleman's ``g(k)`` of every slice: butterfly arbitrage is where it is negative.
 
-    Parameters, shapes and NaN are those of `total_variance`.
+    Parameters, shapes and NaN as in `total_variance`.
     """
     k = bare(log_moneyness, "log_moneyness")
     parts = [total_variance(fit, k, derivative=d, extrapolate=extrapolate) for d in (0, 1, 2)]
@@ -203,8 +203,8 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
 
     Notes
     -----
-    Lee's bound on the slopes alone is not enough: Vogt's slice (Gatheral and Jacquier 2014, example 3.1)
-    keeps it with room to spare, is convex, and has ``g = −0.033``.
+    Lee's bound on the slopes is not sufficient: Vogt's slice (Gatheral and Jacquier 2014, example 3.1)
+    satisfies it easily, is convex, and has ``g = −0.033``.
 
     Examples
     --------

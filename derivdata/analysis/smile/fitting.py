@@ -1,4 +1,4 @@
-"""Fit smiles: each slice alone, by the model that its number of strikes allows.
+"""Fit smiles: each slice separately, by the model that its number of strikes allows.
 
 The rungs are svi (5 different strikes) → ssvi (3) → a line between two quotes → flat (1). The line, constant
 beyond its lower end as the rules of extrapolation want it, is itself a raw SVI slice: ``σ = 0``, ``|ρ| = 1``.
@@ -99,7 +99,7 @@ def _fit_rung(
 
 
 def _line(quotes: SmileQuotes) -> Raw:
-    """Through the means at two strikes and constant beyond the lower one, or flat through one."""
+    """Fit a line through the means at two strikes, constant beyond the lower one, or flat through one."""
 
     def mean_at(k: Floats) -> Floats:
         here = quotes.used & (quotes.k == k[:, None])
@@ -116,7 +116,7 @@ def _line(quotes: SmileQuotes) -> Raw:
 
 
 def _rms_error(fitted: FittedSlices, quotes: SmileQuotes) -> Floats:
-    """Return the root mean square error in volatility; NaN where there are no more quotes than parameters."""
+    """Return the root mean square error in volatility; NaN with no more quotes than parameters."""
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _volatility(fitted.raw, quotes) - quotes.iv
         square = np.where(quotes.used, np.square(error), 0.0).sum(axis=1) / quotes.used.sum(axis=1)
@@ -132,7 +132,7 @@ def _volatility(raw: Raw, quotes: SmileQuotes) -> Floats:
 def fit_between(
     fitted: FittedSlices, quotes: SmileQuotes, weight: Floats, bid: Floats, ask: Floats
 ) -> FittedSlices:
-    """Fit again, to the places between bid and ask nearest to the fit before, in place; see `smile.fit`."""
+    """Fit again in place, to the points between bid and ask nearest to the previous fit; see `smile.fit`."""
     # A crossed market has no place between its sides: the quote itself stays there.
     crossed = bid > ask
     low = np.where(np.isfinite(bid) & ~crossed, bid, np.where(np.isfinite(ask) & ~crossed, 0.0, quotes.iv))
@@ -166,7 +166,7 @@ def fit_between(
 def _nearest(
     raw: Raw, quotes: SmileQuotes, weight: Floats, low: Floats, high: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the places from `low` to `high` nearest to the slices, NaN without a quote, and losses."""
+    """Return the points from `low` to `high` nearest to the slices, NaN without a quote, and losses."""
     with np.errstate(invalid="ignore", divide="ignore"):
         model = _volatility(raw, quotes)
         valued = np.isfinite(model)
@@ -192,34 +192,34 @@ def fit(
     iv_ask: Numbers | None = None,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
-    """Fit raw SVI smiles to the quotes of every slice at once, each slice alone.
+    """Fit raw SVI smiles to the quotes of all slices in one call, each slice separately.
 
-    Slices may have butterflies, which are flagged: `derivdata.analysis.surface.fit` is free of them, also of
-    a single expiry. A slice needs 5 different strikes. With fewer it takes the next rung: an SSVI slice (3),
-    a line through two quotes, flat; its status says so and ``method`` names the rung.
+    Slices may have butterflies, which are flagged: `derivdata.analysis.surface.fit` excludes them, also for a
+    single expiry. A slice needs 5 different strikes. With fewer it uses a simpler model: an SSVI slice (3), a
+    line through two quotes, flat; its status says so and ``method`` names the model.
 
     Parameters
     ----------
     log_moneyness
         ``ln(K/F)`` of the quotes, over `dim` and any dims of the slices.
     iv
-        Implied volatility [decimal, per √year]. NaN, infinity and what is not positive drop a quote.
+        Implied volatility [decimal, per √year]. NaN, infinite and non-positive values drop a quote.
     year_fraction
         Time to expiry [years], over the slices' dims.
     dim
         The dim of the quotes of one slice, the last one of bare arrays. Bare arrays of two dims get the
         dim ``slice``, of more ``slice_0``, ``slice_1``, ….
     weights
-        What multiplies squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half
-        the squared spread, which makes residuals half spreads (slices with neither have vega). ``"vega"``;
+        Weights of squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half the
+        squared spread, which makes residuals half spreads (slices with neither use vega). ``"vega"``;
         ``"price"``: vega squared, which makes them residuals of price; ``"equal"``: 1, so that the many far
         strikes of a chain count like those at the money; ``"variance"``: makes them residuals of total
         variance. Or an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
     iv_bid, iv_ask
-        Volatilities of bid and ask like `iv`, NaN where there is none. With them only what lies outside
-        counts: a fit between all bids and asks has no loss.
+        Volatilities of bid and ask like `iv`, NaN if missing. With them only the distance outside counts: a
+        fit between all bids and asks has no loss.
     forward
-        Forward of each slice, kept as a coordinate.
+        Forward of each slice, returned as a coordinate.
 
     Returns
     -------
@@ -241,10 +241,10 @@ def fit(
     Raw SVI minimises linearised volatility residuals ``(w − w_i) / (2 iv_i T)`` inside Lee's bound, all
     slices together by variable projection. ``rmse_vol`` is of the true volatility residuals.
 
-    Slices with bid and ask are fitted to `iv` and then up to twenty times again, each time to the places
-    between bid and ask that are nearest to the fit before; a fit without loss is the last. Each slice keeps
-    the one of its fits with the least squared distance outside, so it is never worse than the fit to `iv`.
-    This is a local search: it may end outside although some smile lies between all bids and asks.
+    Slices with bid and ask are fitted to `iv` and then up to twenty times again, each time to the points
+    between bid and ask that are nearest to the previous fit, until the loss is zero. Of the fits of each
+    slice, the one with the smallest squared distance outside is returned, so it is never worse than the fit
+    to `iv`. This is a local search: it may end outside although some smile is between all bids and asks.
     """
     quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, core=(dim,), lead="slice")
     forwards = None

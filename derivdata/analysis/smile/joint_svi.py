@@ -1,6 +1,6 @@
 """SVI slices of all expiries fitted together, free of butterflies and of calendar arbitrage.
 
-Five parameters a slice, those of `derivdata.analysis.smile.svi`, so that total variance is positive by
+Each slice has five parameters, those of `derivdata.analysis.smile.svi`, so that total variance is positive by
 construction. The conditions are inequalities:
 
 * butterfly: Durrleman's ``g(k) >= 0`` at 61 places of every slice, out to 30 deviations, and wing slopes
@@ -11,15 +11,16 @@ construction. The conditions are inequalities:
 They enter the least squares as an augmented Lagrangian (Hestenes, Powell; Nocedal and Wright, Numerical
 Optimization, chapter 17): a condition ``c >= margin`` adds the residual ``√ρ max(0, margin − c + λ/ρ)``, and
 after each search its multiplier becomes ``λ = max(0, λ + ρ (margin − c))``. Multipliers find the force that a
-condition needs; penalties alone would have to be infinite, and the search would crawl.
+condition needs; with penalties only the force would have to be infinite, and the search would converge
+slowly.
 
-After the first search only the places nearest to their margins are looked at, until the next multipliers.
-The grids guide the search; they prove nothing. What comes out is checked without them: slices by
-`derivdata.analysis.smile.butterfly` (a polynomial of degree 10) or by a search of the whole line,
-neighbours by the roots of a quartic (`never_below`). Surfaces that fail are searched on with more force and a
-wider margin. What fails after the last round is given up, and the caller keeps the eSSVI surface.
+After the first search only the places nearest to their margins are evaluated, until the next multipliers. The
+grids guide the search but prove nothing. The result is checked without them: slices by
+`derivdata.analysis.smile.butterfly` (a polynomial of degree 10) or by a search of the whole line, neighbours
+by the roots of a quartic (`never_below`). Surfaces that fail are searched again with more force and a wider
+margin. If a surface fails the last round, the caller uses the eSSVI surface.
 
-For both conditions on SVI no free coordinates are known (Martini and Mingone, arXiv:2005.03340, describe the
+No free coordinates are known for both conditions on SVI (Martini and Mingone, arXiv:2005.03340, describe the
 butterfly-free slices), hence the inequalities. Corbetta et al. (arXiv:1804.04924) fit expiry after expiry.
 """
 
@@ -50,7 +51,7 @@ _ROUNDS = 14
 _FIRST_STEPS = 25
 _STEPS = 12
 _TOLERANCE = 1e-6
-_FIRMNESS = (1.0, 30.0)  # factors of force and margins; what the first leaves unproved begins again
+_FIRMNESS = (1.0, 30.0)  # factors of force and margins; unproved surfaces start again with the next
 
 _BUTTERFLY = np.sinh(np.linspace(-1.0, 1.0, 61) * np.arcsinh(30.0))  # places, in deviations
 _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
@@ -75,7 +76,7 @@ class JointFit(NamedTuple):
 def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> JointFit:
     """Fit the slices of every surface together, from `start`, which is free of arbitrage.
 
-    `t` rises along the places in use, which `live` tells and which come first.
+    `t` rises along the used places, which are first and marked by `live`.
     """
     filled = Raw(
         *(np.where(live, part, idle) for part, idle in zip(start, (1.0, 0.1, 0.0, 0.0, 1.0), strict=True))
@@ -95,7 +96,7 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
 
 
 def _search(problem: JointProblem, x: Floats, going: Indices, result: JointFit) -> None:
-    """Search the surfaces `going`, and put those that are proved free into `result`."""
+    """Search the surfaces `going`, and write those that are proved free into `result`."""
     search = problem
     for turn in range(_ROUNDS):
         x = np.clip(x, problem.low, problem.high)
@@ -128,15 +129,15 @@ class Constraints(NamedTuple):
     wings: Floats
 
     def rows(self, index: Index) -> Constraints:
-        """Return those of these surfaces only."""
+        """Return the constraints of these surfaces only."""
         return Constraints(self.g[index], self.gap[index], self.wings[index])
 
 
 class JointProblem(NamedTuple):
     """Quotes and conditions of surfaces; variables of slice i are rows ``5 i`` to ``5 i + 4`` of x.
 
-    A condition is to be at least its margin. `at_least` is that moved by its multiplier over the force, and
-    −∞ where there is no expiry.
+    A condition must be at least its margin. `at_least` is the margin moved by its multiplier over the force,
+    and −∞ without an expiry.
     """
 
     quotes: SurfaceQuotes
@@ -191,7 +192,7 @@ class JointProblem(NamedTuple):
         )
 
     def lacks(self, values: Constraints) -> Constraints:
-        """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""
+        """Return the shortfall of each condition from its moved margin, 0 if it is satisfied."""
         least = self.at_least
         return Constraints(
             np.maximum(least.g - values.g, 0.0),
@@ -200,7 +201,7 @@ class JointProblem(NamedTuple):
         )
 
     def holds(self, values: Constraints) -> Bools:
-        """Tell whether every condition holds at its places, margins left aside."""
+        """Return whether every condition is satisfied at its places, without margins."""
         pairs = self.live[:, 1:, None]
         slices = ((values.g >= 0.0) | ~self.live[..., None]).all(axis=(1, 2))
         gaps = ((values.gap >= 0.0) | ~pairs).all(axis=(1, 2))
@@ -216,10 +217,10 @@ class JointProblem(NamedTuple):
         return self._replace(at_least=at_least, force=self.force * _FORCE_GROWTH, margin=margin)
 
     def evaluate(self, x: Floats) -> Linearised:
-        """Products of all residuals, those of the quotes and those of the conditions.
+        """Return products of all residuals, of the quotes and of the conditions.
 
-        ``own`` holds the products of derivatives and, last, of the residual of each slice, ``neighbours``
-        those of derivatives of a slice and the next one.
+        ``own`` has the products of derivatives and, last, of the residual of each slice, ``neighbours`` the
+        products of derivatives of a slice and the next one.
         """
         slices = self.slices(x)
         lacks = self.lacks(self.constraints(slices))
@@ -248,7 +249,7 @@ class JointProblem(NamedTuple):
         return products, products[..., -1, -1].sum(axis=1)
 
     def _add_butterflies(self, own: Floats, slices: Floats, lack: Floats) -> None:
-        """Add the products of g where a slice has too little of it: at a few places of a few slices."""
+        """Add the products of g at the few places with too small values."""
         surface, expiry, place = np.nonzero(lack)
         if not surface.size:
             return
@@ -258,7 +259,7 @@ class JointProblem(NamedTuple):
         _add_products(own, rows, rows, surface, expiry)
 
     def _add_crossings(self, own: Floats, neighbours: Floats, slices: Floats, lack: Floats) -> None:
-        """Add the products of rises in volatility where a slice lies too little above the one before."""
+        """Add the products of rises in volatility where a slice is too little above the previous one."""
         surface, pair, place = np.nonzero(lack)
         if not surface.size:
             return
@@ -288,7 +289,7 @@ class JointProblem(NamedTuple):
 
 
 def _add_products(into: Floats, left: Floats, right: Floats, surface: Indices, place: Indices) -> None:
-    """Add products of rows ``(rows, variables)`` to their slices; rows of one slice follow each other."""
+    """Add products of rows ``(rows, variables)`` to their slices; rows of one slice are adjacent."""
     group = surface * into.shape[1] + place
     first = np.flatnonzero(np.diff(group, prepend=-1))
     products = np.add.reduceat(left[:, :, None] * right[:, None, :], first, axis=0)
@@ -296,9 +297,9 @@ def _add_products(into: Floats, left: Floats, right: Floats, surface: Indices, p
 
 
 def _bands(own: Floats, neighbours: Floats) -> Floats:
-    """Return the diagonals of the matrix of all expiries, as `Banded` has them."""
+    """Return the diagonals of the matrix of all expiries, in the format of `Banded`."""
     surfaces, expiries = own.shape[:2]
-    # Of each variable the products with those of its own and of the next slice.
+    # For each variable the products with those of its own and of the next slice.
     wide = np.zeros((surfaces, expiries, SIZE, 3 * SIZE))
     wide[..., :SIZE] = own
     wide[:, :-1, :, SIZE : 2 * SIZE] = neighbours
@@ -307,7 +308,7 @@ def _bands(own: Floats, neighbours: Floats) -> Floats:
 
 
 def _at_least(live: Bools, margin: Floats, multiplier: Constraints) -> Constraints:
-    """Return margins moved by multipliers over the force; −∞ where there is no expiry."""
+    """Return margins moved by multipliers over the force; −∞ without an expiry."""
     pairs = live[:, 1:, None]
     masks = (live[..., None], pairs, pairs)
     moved = [
@@ -364,7 +365,7 @@ def joint_problem(
 
 
 def never_below(earlier: Raw, later: Raw) -> Bools:
-    """Tell whether each of the later slices lies nowhere below its earlier one, on the whole line.
+    """Return whether each later slice is nowhere below its earlier one, on the whole line.
 
     With ``w = A + √B``, A linear and B quadratic in k, two slices meet where ``A₂ − A₁ = √B₁ − √B₂``.
     Squared twice that is a quartic: ``(B₁ − B₂ − (A₂ − A₁)²)² = 4 (A₂ − A₁)² B₂``. Between its roots the sign
@@ -376,8 +377,8 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
     rest = b1 - b2 - squared
     quartic = product(rest, rest) - 4.0 * product(squared, b2)
     roots = _roots(quartic)
-    # Of the complex ones the real parts stay: a double root comes as a pair of them, and looking in a place
-    # too many does no harm.
+    # Real parts of complex roots are used: a double root appears as a complex pair, and checking additional
+    # places is harmless.
     real_roots = np.sort(roots.real, axis=-1)
     ends = real_roots.min(axis=-1), real_roots.max(axis=-1)
     middle = (real_roots[..., 1:] + real_roots[..., :-1]) / 2.0
@@ -409,7 +410,7 @@ def _roots(coefficients: Floats) -> NDArray[np.complex128]:
 
 
 def _proved(raw: Raw, live: Bools) -> Bools:
-    """Tell whether surfaces have no butterfly and no crossing anywhere."""
+    """Return whether surfaces have no butterfly and no crossing anywhere."""
     flat = Raw(*(part[live] for part in raw))
     safe = certified(flat)
     doubtful = np.flatnonzero(~safe)

@@ -16,12 +16,12 @@ from derivdata.analysis.status import Status
 from derivdata.support.arrays import Bools, Floats, Indices
 
 Weights = Literal["equal", "vega", "price", "variance"]
-_INSIDE = 1e-3  # share of a residual between bid and ask that counts: a millionth of the squared loss
+_INSIDE = 1e-3  # weight of a residual between bid and ask: a millionth of the squared loss
 _NARROWEST = 1e-3  # volatility; a market narrower than that would fix the smile by itself
 
 
 class SmileQuotes(NamedTuple):
-    """Quotes ``(slices, strikes)``, of weight 0 where there is none; `weight` is for squares of w."""
+    """Quotes ``(slices, strikes)``, with weight 0 for missing ones; `weight` applies to squares of w."""
 
     k: Floats
     iv: Floats
@@ -40,9 +40,9 @@ class SmileQuotes(NamedTuple):
 
 
 class SurfaceQuotes(NamedTuple):
-    """Quotes of surfaces as total variances ``(surfaces, expiries, strikes)``, scale 0 where there is none.
+    """Quotes of surfaces as total variances ``(surfaces, expiries, strikes)``, with scale 0 for missing ones.
 
-    `low` and `high` are those of bid and ask, and `w` lies between them; None where no quote has a side.
+    `low` and `high` are bid and ask, and `w` is between them; None if no quote has a side.
     """
 
     k: Floats
@@ -60,8 +60,8 @@ class SurfaceQuotes(NamedTuple):
     def errors(self, w: Floats) -> tuple[Floats, Floats]:
         """Return scaled residuals of model variances `w`, and the factor of their derivative by `w`.
 
-        What lies outside bid and ask counts in full; the thousandth of the way to the middle that is left
-        inside makes the minimum unique.
+        The distance outside bid and ask counts in full; the remaining thousandth of the distance to the
+        middle makes the minimum unique.
         """
         if self.low is None or self.high is None:
             return (w - self.w) * self.scale, self.scale
@@ -80,7 +80,7 @@ class Scaling(NamedTuple):
 
 
 class LabelledQuotes(NamedTuple):
-    """Quotes over slices and strikes, each in one chunk; a bid or ask that is not known is NaN."""
+    """Quotes over slices and strikes, each in one chunk; a missing bid or ask is NaN."""
 
     k: xr.DataArray
     iv: xr.DataArray
@@ -101,7 +101,7 @@ _UNITS = {
 
 
 def _require_unit(data: Any, name: str) -> None:
-    """Refuse a labelled array that states another unit."""
+    """Raise for a labelled array in another unit."""
     stated = data.attrs.get("units") if isinstance(data, xr.DataArray) else None
     if stated is not None and stated not in _UNITS[name]:
         raise ValueError(f"{name} is in {stated!r}: expected {' or '.join(map(repr, _UNITS[name]))}")
@@ -239,7 +239,7 @@ def quote_weights(
 
     None is ``"vega"``; with bid and ask, `sides`, one over half the squared spread, which makes residuals
     half spreads. Without a bid the volatility may be 0. A quote with neither counts as the widest one over
-    `dims`, those that are fitted at once, that has them; where none has, as without `sides`.
+    `dims` (the quotes that are fitted together) that has them; if none has, as without `sides`.
 
     Vega over the forward and √T is ``φ(d1) = e^(−d1²/2)/√(2π)``; only ratios of weights count, so the
     constant goes. A residual of price is one of volatility times vega, a residual of total variance
@@ -288,7 +288,7 @@ def with_covariance(fit: xr.Dataset, quotes: LabelledQuotes, dim: str, free: tup
 
 
 def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: Floats) -> Floats:
-    """Return the sandwich of Huber and White, which allows for unequal errors, of arrays ``(…, strikes)``."""
+    """Return the Huber-White covariance, which allows for unequal errors, of arrays ``(…, strikes)``."""
     raw = Raw(*(np.asarray(part)[..., None] for part in parameters[:5]))
     used = np.isfinite(k) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
     with np.errstate(all="ignore"):
@@ -317,7 +317,7 @@ def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: F
 
 
 def _from_natural(*parameters: Floats) -> Floats:
-    """Return the derivatives of raw parameters by θ, ρ and ψ, after which θ and ψ come: ``(…, 5, 3)``."""
+    """Return the derivatives of raw parameters by θ, ρ and ψ, followed by θ and ψ: ``(…, 5, 3)``."""
     a, _, rho, _, _, theta, psi = np.broadcast_arrays(*parameters)
     with np.errstate(all="ignore"):
         flat = np.sqrt(1.0 - rho**2)
@@ -340,11 +340,11 @@ _SYSTEMATIC = 0.4  # share of the mean squared error
 def off_quotes(model: Floats, k: Floats, iv: Floats, t: Floats, bid: Floats, ask: Floats) -> Bools:
     """Tell which slices miss their quotes by more than a volatility point, and 2 %, in one direction.
 
-    The error of each quote is its distance to the model, or that outside bid and ask, weighted by vega.
-    Noise changes its sign from strike to strike, so that products of the errors of neighbouring strikes have
-    a mean near 0. A slice that other expiries hold away from its quotes, or whose form cannot follow them,
-    has errors of one sign over many strikes: the mean of the products is most of the mean square, and its
-    root the size of the error.
+    The error of each quote is its distance to the model, or the distance outside bid and ask, weighted by
+    vega. Noise changes its sign from strike to strike, so products of the errors of adjacent strikes have a
+    mean near 0. A slice that other expiries keep away from its quotes, or whose form cannot follow them, has
+    errors of one sign over many strikes: the mean of the products is most of the mean square, and its root
+    the size of the error.
     """
     order = np.argsort(np.where(np.isfinite(iv), k, np.inf), axis=-1, kind="stable")
     model, k, iv, bid, ask = (np.take_along_axis(part, order, -1) for part in (model, k, iv, bid, ask))
@@ -383,9 +383,9 @@ def over_strike(k: Floats, s: Floats) -> Floats:
 def tails(k_low: Floats, k_high: Floats, s_low: Floats, s_high: Floats, floor: float) -> Floats:
     """Return the most total variance that options beyond the ends price, the underlying never below `floor`.
 
-    Calls beyond the last strike cost no more than that one, and puts below the first no more in proportion
-    to their strike: ``2 C/K`` and ``2 P/K ln(K/floor)``. An infinite end has nothing beyond. NaN where the
-    forward does not lie between the ends.
+    Calls beyond the last strike cost at most the last call, and puts below the first at most the first put in
+    proportion to their strike: ``2 C/K`` and ``2 P/K ln(K/floor)``. Nothing is beyond an infinite end. NaN if
+    the forward is not between the ends.
     """
     with np.errstate(invalid="ignore"):
         call = np.where(np.isinf(k_high), 0.0, 2.0 * over_strike(k_high, s_high))

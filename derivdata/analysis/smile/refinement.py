@@ -3,14 +3,14 @@
 The SVI surface is fitted first and stays as it is. Total variance is linear in the heights of the bumps of
 all expiries, so that they are the solution of a linear programme, solved by HiGHS. It minimises the sum of
 
-* how far the surface lies outside bid and ask, in half spreads,
+* the distance of the surface outside bid and ask, in half spreads,
 * a twentieth of its distance to the quoted volatilities, in volatility points times the weight of the quote,
 * a tenth of the heights, so that bumps which bring nothing stay 0,
 
 under the conditions that total variance rises from expiry to expiry (linear) and that Durrleman's g is
-positive (made linear at the last solution). Conditions are put at some places of a dense grid of 0.01 units,
-and where the solution breaks them on it. Each accepted solution keeps all of them on the whole grid: of a
-step that does not, a part is taken, and without any step the surface stays SVI. Beyond the bumps it is SVI.
+positive (linearised at the last solution). Conditions are added at some places of a dense grid of 0.01 units,
+and where the solution breaks them on it. Each accepted solution satisfies all of them on the whole grid: a
+step that does not is shortened, and without any step the surface remains SVI. Beyond the bumps it is SVI.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROUNDS = 5
 _HIGHEST = 0.3  # height of a bump, in total variance at the money: more would fit stale quotes
 _MARGIN_G, _MARGIN_GAP = 1e-3, 1e-5  # of g; of volatility
 _LOOSE_G, _LOOSE_GAP = 0.6, 0.05  # beyond which a condition is put only where a solution breaks it
-_EDGE = 0.02  # share of a half spread that is left free at either end
+_EDGE = 0.02  # fraction of a half spread that stays free at either end
 _NARROWEST = 1e-3  # half spread in volatility
 _TO_QUOTES = 0.05
 _TO_NOTHING = 0.1
@@ -128,7 +128,7 @@ def bumps_of(raw: Raw, quotes: Quotes, years: Floats) -> Bumped:
 
 
 def _lower(values: Floats, margin: float) -> Floats:
-    """Return what each condition must keep: a margin, or half of what SVI has where it has less."""
+    """Return the lower limit of each condition: a margin, or half of the SVI value if that is lower."""
     return np.minimum(margin, np.where(values > 0.0, 0.5 * values, values))
 
 
@@ -159,7 +159,7 @@ def _shapes(k: Floats, unit: Floats, *, derivative: int = 0) -> Floats:
 
 
 def _accepted(grid: Grid, heights: Floats, target: Floats, rises: Floats) -> tuple[Floats, Bools, Bools]:
-    """Return the longest step to `target` that keeps all conditions, and where the whole step breaks them."""
+    """Return the longest step to `target` that meets all conditions, and where the whole step breaks them."""
     lowest = np.minimum(grid.rise, 0.0)
     broken_g = np.zeros(grid.k.size, dtype=bool)
     broken_gap = np.zeros(rises.size, dtype=bool)
@@ -178,7 +178,7 @@ def _accepted(grid: Grid, heights: Floats, target: Floats, rises: Floats) -> tup
 
 
 def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, Floats]:
-    """Return costs, rows and their upper limits of all but the conditions.
+    """Return costs, rows and their upper limits for everything but the conditions.
 
     Variables are the heights in units of total variance at the money, then for each quote with two sides its
     distance outside them, for each quote its distance to the quoted volatility, and the size of each height.
@@ -225,7 +225,7 @@ def _programme(raw: Raw, unit: Floats, quotes: Quotes) -> tuple[Floats, Matrix, 
 
 
 def _calendar_rows(grid: Grid, unit: Floats) -> Matrix:
-    """Return how heights change each gap, in volatility."""
+    """Return the effect of heights on each gap, in volatility."""
     pairs, places, bumps = grid.early.shape
     early = -grid.early * (grid.in_volatility * unit[:-1, None] ** 2)[..., None]
     late = grid.late * (grid.in_volatility * unit[1:, None] ** 2)[..., None]
@@ -238,7 +238,7 @@ def _calendar_rows(grid: Grid, unit: Floats) -> Matrix:
 
 
 def _butterfly_rows(grid: Grid, unit: Floats, heights: Floats, floor: Floats) -> tuple[Matrix, Floats]:
-    """Return how heights change g from where it is, and what of it must be left."""
+    """Return the effect of heights on the current g, and the required remainder."""
     w, slope, bend = grid.jet(heights)
     tangent = 1.0 - grid.k * slope / (2.0 * w)
     by_w = tangent * grid.k * slope / w**2 + (slope / (2.0 * w)) ** 2

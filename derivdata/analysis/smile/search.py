@@ -1,15 +1,15 @@
-"""Levenberg-Marquardt inside bounds, for many small least-squares problems at once.
+"""Levenberg-Marquardt within bounds, for many small least-squares problems at once.
 
-`minimise` is the one solver. Each problem has its own damping, its own active bounds and its own end, and
-leaves the batch when it is done: its result does not depend on what else was in the call, and a batch costs
-what its slowest members cost. Arrays keep the problems on the last axis: variables ``(P, N)``.
+`minimise` is the only solver. Each problem has its own damping, active bounds and end, and leaves the batch
+when it is done: its result does not depend on the other problems in the call, and the cost of a batch is that
+of its slowest members. Arrays have the problems on the last axis: variables ``(P, N)``.
 
-The step solves ``(G + λ D) d = g`` with the Gauss-Newton matrix G, the downhill gradient g, the damping λ
-and the problem's own scale D (its diagonal, so that the damping does not depend on units). Bounds: a
-variable that leaves its bounds is held there and the rest is solved again (`_box_step`), so every step
-lowers the model and a solution on a bound is nothing special.
+The step solves ``(G + λ D) d = g`` with the Gauss-Newton matrix G, the downhill gradient g, the damping λ and
+the problem's own scale D (its diagonal, so that the damping does not depend on units). Bounds: a variable
+that leaves its bounds is fixed there and the rest is solved again (`_box_step`), so every step lowers the
+model and a solution on a bound needs no special case.
 
-G is `Dense`, or `Banded` where each variable meets only its neighbours: then all problems are one band
+G is `Dense`, or `Banded` if each variable interacts only with its neighbours: then all problems are one band
 matrix, which LAPACK factorises in one call.
 
 Reference: Madsen, Nielsen and Tingleff, Methods for non-linear least squares problems (2004). The readable
@@ -34,18 +34,18 @@ _UNCHANGED = 1e-10  # change of the loss, of either sign, that counts as none
 _STILL = 1e-7  # step that counts as none where the damping is heavy
 _SINGULAR = 1e-14  # pivot, relative to its diagonal, below which a variable is not determined
 _NEGLIGIBLE = 1e-290  # predicted decrease that is 0 except rounding
-_STUCK = 1e10  # damping at which a search is given up
-_ELIMINATED = 8  # most variables for which elimination by hand beats LAPACK
+_STUCK = 1e10  # damping at which a search is abandoned
+_ELIMINATED = 8  # maximum number of variables for which explicit elimination is faster than LAPACK
 
 
 class Gram(Protocol):
     """Symmetric positive matrices of many problems."""
 
     def rows(self, index: Index) -> Self:
-        """Return those of these problems only."""
+        """Return the matrices of these problems only."""
 
     def replaced(self, other: Any, chosen: Bools) -> Self:
-        """Return the others of the chosen problems."""
+        """Return a copy with the chosen problems from another instance."""
 
     def damped(self, more: Floats) -> Self:
         """Return the matrices with more ``(P, N)`` on their diagonals."""
@@ -54,7 +54,7 @@ class Gram(Protocol):
         """Return each matrix times its vector, ``(P, N)``."""
 
     def solve(self, right: Floats, free: Bools) -> Floats:
-        """Solve for the free variables, the rows and columns of others being those of the identity."""
+        """Solve for the free variables; rows and columns of the others are those of the identity."""
 
 
 class Dense(NamedTuple):
@@ -67,11 +67,11 @@ class Dense(NamedTuple):
     matrix: Floats
 
     def rows(self, index: Index) -> Self:
-        """Return those of these problems only."""
+        """Return the matrices of these problems only."""
         return self._replace(matrix=self.matrix[..., index])
 
     def replaced(self, other: Self, chosen: Bools) -> Self:
-        """Return the others of the chosen problems."""
+        """Return a copy with the chosen problems from another instance."""
         return self._replace(matrix=np.where(chosen, other.matrix, self.matrix))
 
     def damped(self, more: Floats) -> Self:
@@ -95,8 +95,8 @@ class Dense(NamedTuple):
             solved = np.linalg.solve(np.moveaxis(matrix, -1, 0), right.T[..., None])
             return np.asarray(solved[..., 0].T)
         right = right.copy()
-        # A pivot that is 0 except rounding becomes infinite: its variable then does not move, nor does it
-        # act on the others.
+        # A pivot that is 0 up to rounding becomes infinite: its variable then neither moves nor affects the
+        # others.
         least = _SINGULAR * diagonal(matrix)
         for j in range(len(right)):
             matrix[j, j, matrix[j, j] <= least[j]] = np.inf
@@ -114,11 +114,11 @@ class Banded(NamedTuple):
     bands: Floats
 
     def rows(self, index: Index) -> Self:
-        """Return those of these problems only."""
+        """Return the matrices of these problems only."""
         return self._replace(bands=self.bands[index])
 
     def replaced(self, other: Self, chosen: Bools) -> Self:
-        """Return the others of the chosen problems."""
+        """Return a copy with the chosen problems from another instance."""
         return self._replace(bands=np.where(chosen[:, None, None], other.bands, self.bands))
 
     def damped(self, more: Floats) -> Self:
@@ -144,7 +144,7 @@ class Banded(NamedTuple):
             for d in range(width):
                 bands[:, :, d] *= is_free & padded[:, d : d + size]
             bands[:, :, 0] += ~is_free
-        # Elements beyond the last row of each problem are 0: one band matrix holds them all.
+        # Elements beyond the last row of each problem are 0: one band matrix contains them all.
         matrix = bands.reshape(count * size, width).T
         _, solved, failed = dpbsv(matrix, right.T.ravel(), lower=1, overwrite_ab=1)
         if failed:
@@ -163,9 +163,10 @@ class Banded(NamedTuple):
 
 
 class Linearised(NamedTuple):
-    """The problems at a point: variables (maybe improved on), loss, what of it is rounding, and products.
+    """The problems at a point: variables (possibly improved), loss, its rounding error, and products.
 
-    `gram` and `grad` are those of the Jacobian with itself and the residual; damping multiplies `scale`.
+    `gram` and `grad` are the products of the Jacobian with itself and the residual; damping multiplies
+    `scale`.
     """
 
     x: Floats
@@ -243,13 +244,13 @@ def minimise(
     rule = _Damping(count, damping)
     over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
-        # Bounds of the step, not of the variables; 0 lies between them also where rounding put x outside.
+        # Bounds of the step, not of the variables; 0 is between them even if rounding put x outside.
         low = np.minimum(problem.low - here.x, 0.0)
         high = np.maximum(problem.high - here.x, 0.0)
         move = _box_step(here.gram.damped(rule.factor * here.scale), here.grad, low, high)
         small = _gain(here, move) <= tolerance * here.loss
         still = np.abs(move).max(axis=0) <= _STILL
-        # Under heavy damping every step promises little, so there only a step that is none is an end.
+        # Under heavy damping every predicted decrease is small, so there only a zero step is an end.
         done = ~over & (np.where(rule.factor < 1.0, small, still) | (here.loss <= here.nothing))
         met[live[done]] = True
         over |= done | (rule.factor > _STUCK) | (step == steps)
@@ -275,12 +276,12 @@ def minimise(
 
 
 def _gain(here: Linearised, step: Floats) -> Floats:
-    """Return by how much `step` lowers the loss in the quadratic model."""
+    """Return the decrease of the loss by `step` in the quadratic model."""
     return np.asarray((step * (2.0 * here.grad - here.gram.times(step))).sum(axis=0))
 
 
 def gain(gram: Floats, grad: Floats, step: Floats) -> Floats:
-    """Return by how much `step` lowers the loss in the quadratic model."""
+    """Return the decrease of the loss by `step` in the quadratic model."""
     return np.asarray((step * (2.0 * grad - times(gram, step))).sum(axis=0))
 
 
@@ -312,7 +313,7 @@ class _Damping:
         self.growth = self.growth[rows]
 
     def update(self, ratio: Floats, going: Bools) -> Bools:
-        """Adapt those that go on to actual over predicted decrease; True where the step was good."""
+        """Adapt the damping to actual over predicted decrease; return a mask of good steps."""
         better = ratio > 0.0
         shrink = np.maximum(1.0 / 9.0, 1.0 - (2.0 * np.minimum(ratio, 2.0) - 1.0) ** 3)
         factor = np.maximum(self.factor * np.where(better, shrink, self.growth), 1e-14)
@@ -324,7 +325,7 @@ class _Damping:
 def _advance(
     problem: Problem, here: Linearised, move: Floats, rule: _Damping, going: Bools
 ) -> tuple[Linearised, Bools]:
-    """Follow the step where it leads to a lower loss; and tell where it changed nothing."""
+    """Follow the step if it lowers the loss, and return a mask of problems that it did not change."""
     move = move / np.maximum((np.abs(move) / problem.reach).max(axis=0), 1.0)
     new = problem.evaluate(np.clip(here.x + move, problem.low, problem.high))
     predicted = _gain(here, move)
@@ -337,10 +338,10 @@ def _advance(
 
 
 def _box_step(gram: Gram, grad: Floats, low: Floats, high: Floats) -> Floats:
-    """Return a step with ``low <= d <= high`` that lowers ``½ dᵀ gram d − gradᵀ d``; 0 lies within.
+    """Return a step with ``low <= d <= high`` that lowers ``½ dᵀ gram d − gradᵀ d``; 0 is within the bounds.
 
-    It goes to the free minimum. Where that lies outside, the path towards it is followed to the first
-    bound, that variable is held there, and the search goes on in the others: every leg lowers the value.
+    It goes to the free minimum. If that is outside, the path towards it is followed to the first bound, that
+    variable is fixed there, and the search continues in the others: every leg lowers the value.
     """
     free = ~(((low >= 0.0) & (grad <= 0.0)) | ((high <= 0.0) & (grad >= 0.0)))
     target = _solve(gram, grad, free, np.zeros_like(grad))
@@ -370,7 +371,7 @@ def _walk(gram: Gram, grad: Floats, low: Floats, high: Floats, free: Bools, targ
 
 
 def _solve(gram: Gram, grad: Floats, free: Bools, fixed_move: Floats) -> Floats:
-    """Solve for the free variables, the others staying at `fixed_move`; no move where `gram` is singular."""
+    """Solve for the free variables with the others at `fixed_move`; no move if `gram` is singular."""
     if free.all():
         return gram.solve(grad, free)
     right = np.where(free, grad - gram.times(np.where(free, 0.0, fixed_move)), fixed_move)

@@ -10,8 +10,8 @@ first axis. In terms of ``R = √(x² + σ²)`` this is raw SVI: ``w = f − σ 
 
 A slice with bumps is ``w(k) = SVI(k) + Σ hᵢ φ(k/u − cᵢ)``. The unit u is the root of the SVI slice's total
 variance at the money, and ``φ(z) = (1 − (z/R)²)⁶`` for ``|z| < R`` and 0 beyond: nearly a normal density of
-deviation 0.8, with five continuous derivatives. Beyond 6.77 units the slice is exactly its SVI slice, so that
-everything proved of the wings of SVI holds for it.
+deviation 0.8, with five continuous derivatives. Beyond 6.77 units the slice is exactly its SVI slice, so all
+proofs about SVI wings apply.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ BUMP_NAMES = Bumped._fields[RAW_SIZE:]
 
 
 def parameter_names(fit: xr.Dataset) -> tuple[str, ...]:
-    """List the variables of a fit that hold the parameters of its slices."""
+    """Return the variables of a fit that contain the parameters of its slices."""
     return Bumped._fields if BUMP_NAMES[0] in fit.variables else Bumped._fields[:RAW_SIZE]
 
 
@@ -87,7 +87,7 @@ def bump_shape(z: Floats, *, derivative: int = 0) -> Floats:
 
 
 def bump_variance(k: Any, slices: Bumped, *, derivative: int = 0) -> Floats:
-    """Return the total variance of the bumps alone, or a derivative of it in k."""
+    """Return the total variance of the bumps only, or a derivative of it in k."""
     total = np.zeros(np.broadcast_shapes(np.shape(k), np.shape(slices.bump_unit)))
     z = k / slices.bump_unit
     for centre, height in zip(CENTRES, slices[RAW_SIZE + 1 :], strict=True):
@@ -179,7 +179,7 @@ def slice_of(parameters: Sequence[Any]) -> Raw | Bumped:
 
 
 def total_variance(k: Any, raw: Raw | Bumped, *, derivative: int = 0) -> Floats:
-    """Return ``w(k)`` or a derivative of it; where ``sigma = 0`` bends it that of the middle, and 0."""
+    """Return ``w(k)`` or a derivative of it; at the kink of ``sigma = 0`` the mean slope, and 0."""
     if isinstance(raw, Bumped):
         smooth = total_variance(k, Raw(*raw[:RAW_SIZE]), derivative=derivative)
         return smooth + bump_variance(k, raw, derivative=derivative)
@@ -194,10 +194,10 @@ def total_variance(k: Any, raw: Raw | Bumped, *, derivative: int = 0) -> Floats:
 
 
 def density_factor(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
-    """Durrleman's ``g``: the risk-neutral density over that of a lognormal with the same local variance.
+    """Return Durrleman's ``g``: the density over that of a lognormal with the same local variance.
 
-    ``g = (1 − k w'/(2w))² − (w'²/4)(1/w + 1/4) + w''/2``. A butterfly has negative value where ``g < 0``.
-    NaN where ``w <= 0``, which is no variance.
+    ``g = (1 − k w'/(2w))² − (w'²/4)(1/w + 1/4) + w''/2``. A butterfly has negative value if ``g < 0``. NaN if
+    ``w <= 0``, which is not a variance.
     """
     w = np.where(w > 0.0, w, np.nan)
     half = 0.5 * dw
@@ -245,7 +245,7 @@ def _raw_of_jump_wings(
     v, psi, p, c, v_min, t = np.broadcast_arrays(v, psi, p, c, v_min, t)
     with np.errstate(divide="ignore", invalid="ignore"):
         level = np.abs(v - v_min) <= _LEAST_RISE * np.abs(v)
-        straight = (p == 0.0) & (c == 0.0) & level  # a flat slice is what it is, whatever its vertex
+        straight = (p == 0.0) & (c == 0.0) & level  # a flat slice does not depend on its vertex
         scale = np.sqrt(np.multiply(v, t))
         b = scale * np.add(c, p) / 2.0
         rho = 1.0 - p * scale / b
@@ -268,7 +268,7 @@ def _raw_of_jump_wings(
 
 
 def _require_determined(given: Bools, v: Floats, v_min: Floats, level: Bools, met: Bools) -> None:
-    """Refuse jump wings that belong to no smile, or to many."""
+    """Raise for jump wings that define no smile, or several."""
     if (below := given & (v < v_min) & ~level).any():
         raise ValueError(f"{int(below.sum())} jump-wing set(s) have v below v_min, so no smile has them")
     if (open_width := given & level).any():
@@ -348,7 +348,7 @@ def floor_variance_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
     radius = hyperbola.radius
     by_w = np.empty((SIZE, *hyperbola.distance.shape))
     by_w[0] = 1.0
-    # ∂w/∂p = 2 p P − σ q with 2 P = R + x, and alike for q.
+    # ∂w/∂p = 2 p P − σ q with 2 P = R + x, and similarly for q.
     np.add(radius, hyperbola.distance, out=by_w[1])
     by_w[1] *= p
     by_w[1] -= hyperbola.sigma * q

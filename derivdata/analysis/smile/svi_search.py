@@ -1,11 +1,11 @@
-"""Raw SVI fitted to all slices at once.
+"""Raw SVI fitted to all slices in one batch.
 
-At a given vertex m and width σ total variance is linear in the other parameters, ``w = a + r P + l Q`` with
+For given vertex m and width σ total variance is linear in the other parameters, ``w = a + r P + l Q`` with
 ``P, Q = (R ± x)/2``, ``x = k − m``, ``R = √(x² + σ²)`` and wing slopes r and l. Lee's bound on these is the
-box ``0 ≤ r, l < 2``, so the rest is an exact little quadratic programme (Zeliade 2009 has the idea of the
+box ``0 ≤ r, l < 2``, so the rest is an exact small quadratic programme (Zeliade 2009 has the idea of the
 inner linear problem, with another domain). Steps are taken in all five variables, with damping on m and ln σ
-only, and after each the level and the wing slopes are set to their best: variable projection. A solution with
-a wing slope of 0 or 2 is nothing special. Slices are scaled first.
+only, and after each the level and the wing slopes are set to their optimum: variable projection. A solution
+with a wing slope of 0 or 2 needs no special case. Slices are scaled first.
 
 The functions ``1, x, R, x/R, 1/R`` span the model with its derivatives, and most of their products are again
 among them, so twelve sums over the strikes are enough, in blocks of rows that stay in the processor's cache.
@@ -35,7 +35,7 @@ _ROWS = 512
 
 
 class Scaled(NamedTuple):
-    """Quotes of many slices, scaled so that k fills [−1, 1] and w is about 1; weight 0 is no quote.
+    """Quotes of many slices, scaled so that k fills [−1, 1] and w is about 1; missing quotes have weight 0.
 
     `s0 s1 s2` are sums of the weights times powers of k; `cap` is Lee's bound of a slope in these units.
     """
@@ -117,7 +117,7 @@ def best_linear(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floa
 
 def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
     """Return the step of the two slopes: Cramer's rule inside the box, else the best point on its edges."""
-    # A determinant near 0 means that the quotes do not tell the two wings apart, as on one side of the
+    # A determinant near 0 means that the quotes do not distinguish the two wings, as on one side of the
     # vertex.
     det = gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2
     regular = det > 1e-15 * gram[0, 0] * gram[1, 1]
@@ -132,7 +132,7 @@ def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Flo
 
 
 def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
-    """Return the best step to an edge of the box: there a convex quadratic is least, if not inside."""
+    """Return the best step to an edge of the box, where a convex quadratic has its minimum if not inside."""
     best = np.zeros_like(at)
     most = np.full_like(cap, -np.inf)
     for fixed, other in ((0, 1), (1, 0)):
@@ -164,7 +164,7 @@ def _sums(slices: Scaled, x: Floats) -> Floats:
     """Return the twelve sums over strikes that `moments` lists, ``(12, slices)``.
 
     The error is ``w − a − b̄ R − t x`` with ``b̄ = (r + l)/2`` and ``t = (r − l)/2``; here `bend` is ``−b̄``
-    and `tilt` is t. Memory is reused in place, and the products with `vecdot` need no temporary of their own.
+    and `tilt` is t. Memory is reused in place, and the products with `vecdot` need no temporary arrays.
     """
     a, right, left, m, log_sigma = (part[:, None] for part in x)
     tilt = (right - left) / 2.0
@@ -236,10 +236,10 @@ class SviProblem(NamedTuple):
         """Evaluate at x, level and wing slopes first set to their best for its m and σ.
 
         The residual is linear in (a, r, l), so they are projected out exactly (Golub and Pereyra's variable
-        projection); what is left of the gradient in them is 0 except slopes held at a bound. Derivatives
-        by m and ln σ follow from those of ``w = a + b̄ R + t x``, with ``b̄ = (r + l)/2``, ``t = (r − l)/2``,
-        ``x = k − m``, ``R = √(x² + σ²)``: ``∂w/∂m = −b̄ x/R − t`` and ``∂w/∂ln σ = b̄ σ²/R``. The moments hold
-        products of ``x/R`` and ``1/R``, so rows 3 and 4 are scaled here, in place and symmetrically.
+        projection); the remaining gradient in them is 0 except for slopes at a bound. Derivatives by m and ln
+        σ follow from those of ``w = a + b̄ R + t x``, with ``b̄ = (r + l)/2``, ``t = (r − l)/2``, ``x = k −
+        m``, ``R = √(x² + σ²)``: ``∂w/∂m = −b̄ x/R − t`` and ``∂w/∂ln σ = b̄ σ²/R``. The moments have products
+        of ``x/R`` and ``1/R``, so rows 3 and 4 are scaled here, in place and symmetrically.
         """
         gram, residual, loss = moments(self.slices, x)
         step = best_linear(gram[:3, :3], residual[:3], x[:3], self.slices.cap)
@@ -256,13 +256,13 @@ class SviProblem(NamedTuple):
 
 
 def _projected(gram: Floats) -> Floats:
-    """Return the diagonal of the outer variables once level and slopes are refitted; 0 for those.
+    """Return the diagonal of the outer variables after level and slopes are refitted; 0 for those.
 
-    Damping must act on what m and ln σ do to the residual *after* (a, r, l) have answered, or it would be far
-    too strong: a shift of m is nearly undone by a change of slopes. That is the Schur complement
+    Damping must act on the effect of m and ln σ on the residual *after* (a, r, l) are adjusted, or it would
+    be far too strong: a shift of m is nearly undone by a change of slopes. That is the Schur complement
     ``c_jj − c_jLᵀ C_LL⁻¹ c_Lj`` of the Gram matrix, whose first step (centring on the level a) gives c, and
     whose second inverts the 2 × 2 block of the slopes by Cramer's rule. Rounding may make the difference
-    negative, hence the floor; where the slopes' block is singular nothing is subtracted.
+    negative, hence the floor; if the slopes' block is singular nothing is subtracted.
     """
     mean = gram[0, 1:] / gram[0, 0]
     c = gram[1:, 1:] - mean[:, None] * gram[0, 1:]
@@ -278,9 +278,9 @@ def _projected(gram: Floats) -> Floats:
 def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
     """Return the best raw SVI slices inside Lee's bound with no negative variance.
 
-    Where `start` is known its vertex and width are where the search begins. Elsewhere, and where that search
-    does not end, it begins at the best place of a coarse grid, and again at the best place of each other
-    width that promises something near what was found: noisy slices have several minima, clean ones do not.
+    If `start` is known, the search begins at its vertex and width. Otherwise, or if that search does not end,
+    it begins at the best place of a coarse grid, and again at the best place of each other width with a
+    promising loss: noisy slices have several minima, clean ones do not.
     """
     scaled, scaling = scaled_quotes(quotes)
     weighted_k = scaled.weight * scaled.k
@@ -328,7 +328,7 @@ def _search(slices: Scaled, warm: Floats | None) -> Minimum:
 
 
 def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> None:
-    """Search from one or several `places` ``(places, 2, slices)`` where `chosen`; take what is better."""
+    """Search from one or several `places` ``(places, 2, slices)`` if `chosen`, and keep improvements."""
     # All places are one batch: a batch costs as many rounds as its slowest search, whatever its size.
     place, index = np.nonzero(chosen)
     if not index.size:
@@ -345,7 +345,7 @@ def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: Bools) -> No
 
 
 def _lift(slices: Scaled, raw: Raw) -> Minimum:
-    """Return the best slices without negative variance, from some with; slopes enter as roots."""
+    """Return the best slices without negative variance, from slices with it; slopes enter as roots."""
     bounds = np.zeros((2, 5, len(slices.k)))
     bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)
     bounds[:, 3:] = BOX.T[..., None]

@@ -1,4 +1,4 @@
-"""One volatility surface from the smiles of many expiries, free of arbitrage unless it is asked not to be.
+"""Fit one arbitrage-free volatility surface to the smiles of many expiries.
 
 `fit` gives a Dataset over the dims of its quotes without the strikes; every other function takes such a
 Dataset, or any fit of `derivdata.analysis.smile` with dim ``expiry``. Total variance is ``w = iv² T``,

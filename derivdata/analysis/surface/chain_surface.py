@@ -31,7 +31,7 @@ from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Floats
 
 _WIDE = 0.1  # half a spread, in volatility, at which a quote counts half
-# Of one pass: strikes of different days have little in common, and the grid of a pass holds them all.
+# Of one pass: strikes of different days have little in common, and the grid of a pass contains them all.
 _INSTANTS = 32
 _MOST_INSTANTS = 128
 _CELLS = 400_000
@@ -54,48 +54,46 @@ def from_chain(
     Parameters
     ----------
     chain
-        The table ``options_snapshot``, a surface of `derivdata.options`, or what
-        `derivdata.analysis.chain.clean` made of one, which is then taken as it is; symbols, venues and
-        instants that differ become dims.
+        The table ``options_snapshot``, a surface of `derivdata.options`, or the result of
+        `derivdata.analysis.chain.clean`, which is used unchanged; several symbols, venues and times become
+        dims.
     method
         As in `fit`.
     weights
         As in `fit`, or ``"spread"``: one over the squared bid-ask spread in volatility, which needs a chain
         with bid and ask prices. None is vega, divided by 1 plus the square of half the spread over 10 points
-        where there are bid and ask: a mark that no one bids for is the venue's model, and the far strikes of
+        if there are bid and ask: a mark without a bid comes from the venue's model, and the far strikes of
         short expiries have nothing else.
     loss
-        ``"quote"``: the distance to the quoted volatility; where the chain has bid and ask prices, a
-        volatility outside them counts as the nearer of the two, and bumps on the SVI slices then move the
-        surface between them, as far as it stays free of arbitrage (`fit` with ``loss="quote"``).
-        ``"bid_ask"``: the distance outside bid and ask in half spreads, as with ``iv_bid`` and ``iv_ask`` of
-        `fit`, which needs a chain with bid and ask prices, and no marks. An option without a bid must only
-        not be dearer than its ask.
+        ``"quote"``: the distance to the quoted volatility; if the chain has bid and ask prices, a volatility
+        outside them counts as the nearer of the two, and bumps on the SVI slices then move the surface
+        between them, as far as it stays free of arbitrage (`fit` with ``loss="quote"``). ``"bid_ask"``: the
+        distance outside bid and ask in half spreads, as with ``iv_bid`` and ``iv_ask`` of `fit`, which needs
+        a chain with bid and ask prices, and no marks. An option without a bid is only bounded by its ask.
     at, given, spot
         Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
     interest_rate
-        Continuous rate [1/year] at which premiums are discounted; None takes the chain's column
-        ``interest_rate``, as Binance states one, and else 0.
+        Continuous rate [1/year] at which premiums are discounted; None uses the chain's column
+        ``interest_rate`` (Binance publishes one), and else 0.
 
     Returns
     -------
     Dataset
-        What `fit` gives, with coordinates ``forward`` [USD], also of live expiries without a fit, and
-        ``spot`` [USD] where `spot` or the column ``index_price_usd`` gives one; ``status`` also holds what
-        the forward's and the options' say. Every expiry that the chain lists is there: of one without a fit
-        the parameters are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``;
-        ``CROSSED``: all bids are above their asks; ``BAD_INPUT``: no option or no forward could be used).
-        Where the chain has bid and ask prices: ``breach_vol`` [per √year], how far at most the surface lies
-        outside bid and ask, 0 if nowhere; ``atm_half_spread_vol``, half the spread at the money;
-        ``OFF_AT_THE_MONEY`` in ``status`` where the surface or the quotes lie outside them there;
-        ``largest_error_spreads`` [1], how many of its spreads the worst quote lies off.
-        ``largest_error_vol`` [per √year] is that of every chain.
+        The result of `fit`, with coordinates ``forward`` [USD], also for live expiries without a fit, and
+        ``spot`` [USD] if `spot` or the column ``index_price_usd`` gives one; ``status`` also includes the
+        status of forwards and options. It has every expiry of the chain: without a fit the parameters are NaN
+        and ``status`` has the reason (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
+        bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). If the chain has bid
+        and ask prices: ``breach_vol`` [per √year], the maximum distance of the surface outside bid and ask, 0
+        if none; ``atm_half_spread_vol``, half the spread at the money; ``OFF_AT_THE_MONEY`` in ``status`` if
+        the surface or the quotes are outside them there; ``largest_error_spreads`` [1], the error of the
+        worst quote in its spreads. ``largest_error_vol`` [per √year] is set for every chain.
 
     Raises
     ------
     ValueError
-        What `derivdata.analysis.chain` and `fit` raise; ``"spread"`` or ``"bid_ask"`` without prices;
-        `at` of a cleaned chain, which has its instant.
+        As `derivdata.analysis.chain` and `fit`; ``"spread"`` or ``"bid_ask"`` without prices; `at` for a
+        cleaned chain, which has a time.
 
     Examples
     --------
@@ -121,7 +119,7 @@ def _surface(
     given: Any = None,
     spot: Any = None,
 ) -> xr.Dataset:
-    """Return what `from_chain` does; if not `moved`, without bumps, errors and covariance."""
+    """Return the result of `from_chain`; without `moved`, without bumps, errors and covariance."""
     if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
         if at is not None:
             raise ValueError("at is for a chain that was not cleaned; clean(chain, at=...) has used it")
@@ -149,7 +147,7 @@ def _surface(
 
 
 def _passes(options: PreparedChain) -> list[PreparedChain]:
-    """Return the chains of a few instants at a time; of more where they list the same options."""
+    """Return the chains of a few times at once; of more if they list the same options."""
     rows = options.rows
     if "time" not in rows:
         return [options]
@@ -159,7 +157,7 @@ def _passes(options: PreparedChain) -> list[PreparedChain]:
     instants = np.unique(times[~np.isnat(times)])
     if len(instants) <= size + 1:
         return [options]
-    # A pass of one instant would have no dim time: the last one takes one more.
+    # A pass of one time would have no dim time, so the last pass takes one more.
     starts = range(0, len(instants) - 1, size)
     cuts = [instants[start] for start in starts][1:]
     number = np.searchsorted(np.asarray(cuts), times, side="right")
@@ -186,7 +184,7 @@ def _fitted(
         raise ValueError("loss='bid_ask' needs a chain with bid and ask prices")
     bid, ask = sides if quoted and (moved or loss == "bid_ask") else (None, None)
     if weights is None and loss == "quote" and spread is not None:
-        width = spread.fillna(quotes["iv_ask"]) / 2.0  # all of the ask without a bid
+        width = spread.fillna(quotes["iv_ask"]) / 2.0  # the whole ask without a bid
         wide = (width / _WIDE).clip(0.0).fillna(0.0)
         weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
     surface = fitted(
@@ -209,7 +207,7 @@ def _fitted(
 
 
 def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
-    """With every dim that one of the parts has; in a part with one label it is a scalar."""
+    """Return a part with every dim of the other parts; in a part with one label it is a scalar."""
     for dim, scalar in {"symbol": "symbol", "exchange": "exchange", "time": "as_of"}.items():
         if dim not in part.dims and any(dim in other.dims for other in parts):
             label = part[scalar].to_numpy()[()]
@@ -218,7 +216,7 @@ def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
 
 
 def _filled(surface: xr.Dataset) -> xr.Dataset:
-    """Fill the labels that an outer join made: no fit, no bits but that nothing was there."""
+    """Fill the labels added by an outer join: no fit, and only the bit for missing input."""
     empty = surface["method"].isnull()
     types = {"status": np.int32, "method": np.int8, "n": np.int32, "nfev": np.int32}
     for name, kind in types.items():
@@ -228,7 +226,7 @@ def _filled(surface: xr.Dataset) -> xr.Dataset:
 
 
 def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset:
-    """Return the surface with every expiry that the chain lists, those without a fit with their reason."""
+    """Return the surface with every expiry that the chain lists, with a reason for those without a fit."""
     dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
     listed = listed.dropna(subset=["expiry"])
     if listed.empty:
@@ -247,7 +245,7 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     reason = where(table["t"] <= 0.0, Status.EXPIRED, Status.BAD_INPUT)
     reason = where(table["crossed"].astype(bool) & (table["t"] > 0.0), Status.CROSSED, reason)
     reason = where(table["near"].astype(bool) & (table["t"] > 0.0), Status.NEAR_EXPIRY, reason)
-    # A place that was in the fit keeps its status, unless all it says is that no quote came in.
+    # A place in the fit keeps its status, unless its only bit is missing input.
     unused = (surface["method"] == 0) & (~there | (surface["status"] == np.int32(Status.BAD_INPUT)))
     lost = (unused & table["t"].notnull()).transpose(*surface["status"].dims)
     status = surface["status"].where(~lost, reason.transpose(*surface["status"].dims)).astype(np.int32)
@@ -261,7 +259,7 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
 def _with_forwards(surface: xr.Dataset, listed: PreparedChain, given: Any, spot: Any) -> xr.Dataset:
     """Return the surface with the forwards of its live expiries without a fit, and the spot price.
 
-    Both say where the forward of a time between or beyond the fitted expiries lies.
+    Both determine the forward at a time between or beyond the fitted expiries.
     """
     dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
     if "forward" not in surface.coords:
@@ -284,7 +282,7 @@ def _with_forwards(surface: xr.Dataset, listed: PreparedChain, given: Any, spot:
 
 
 def _by_labels(table: pd.DataFrame, names: list[str], column: str) -> xr.DataArray:
-    """Lay a column of a table out over some of its columns."""
+    """Arrange a column of a table over some of its columns."""
     labels = {name: plain(table[name]) for name in names}
     frame = pd.DataFrame(labels | {column: table[column].to_numpy()})
     array: xr.DataArray = frame.groupby(names)[column].median().to_xarray()
@@ -304,12 +302,12 @@ def history(
     interest_rate: float | None = None,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Compute a volatility index and points at constant maturity of every instant of a history.
+    """Compute a volatility index and points at constant maturity at every time of a history.
 
     Parameters
     ----------
     chains
-        What ``dd.options.surface_history`` returned, or a table ``options_snapshot`` of many instants.
+        The result of ``dd.options.surface_history``, or a table ``options_snapshot`` of many times.
     tenors, points, delta, clock
         As in `constant_maturity`.
     horizon
@@ -322,15 +320,14 @@ def history(
     Returns
     -------
     Dataset over the dims of the chains without expiry, strike and side
-        What `constant_maturity` gives, over ``tenor`` [days]: ``atm``, ``rr25`` … [1/√year]; ``forward``
-        [USD] and ``skew``, the slope of the volatility in log-moneyness at the money. Of a history also, over
-        ``tenor``: ``spot_beta``, what volatility at the money moves per 1.00 of the forward's logarithm, and
-        ``skew_stickiness``, the multiple of ``skew`` that it moves: 0 where the smile moves with spot, 1
-        where volatilities stay at their strikes; with ``spot_beta_error`` and ``skew_stickiness_error``,
+        The result of `constant_maturity`, over ``tenor`` [days]: ``atm``, ``rr25`` … [1/√year]; ``forward``
+        [USD] and ``skew``, the slope of the volatility in log-moneyness at the money. For a history also,
+        over ``tenor``: ``spot_beta``, the move of volatility at the money per 1.00 of the forward's
+        logarithm, and ``skew_stickiness``, the same as a multiple of ``skew``: 0 if the smile moves with
+        spot, 1 if volatilities stay at their strikes; with ``spot_beta_error`` and ``skew_stickiness_error``,
         standard errors that allow for unequal variances. ``strip_index`` [1/√year] as
         `derivdata.analysis.variance.volatility_index` computes it from the strips of quotes,
-        ``strip_index_upper``, the most that it is with what lies beyond the quotes, and
-        ``strip_index_status``.
+        ``strip_index_upper``, its maximum with unquoted strikes, and ``strip_index_status``.
 
     Raises
     ------
@@ -368,7 +365,7 @@ def history(
 
 
 def _dynamics(level: xr.DataArray, skew: xr.DataArray, forward: xr.DataArray) -> dict[str, xr.DataArray]:
-    """Regress moves of volatility on those of the forward, and on these times the skew before."""
+    """Regress moves of volatility on moves of the forward, and on these times the earlier skew."""
     series = [part.chunk(time=-1) if part.chunks else part for part in (level, skew, forward)]
     found = applied(_regressed, *series, core=[["time"]] * 3, out=[[]] * 4, types=[np.float64] * 4)
     names = ("spot_beta", "spot_beta_error", "skew_stickiness", "skew_stickiness_error")
@@ -389,7 +386,7 @@ def _regressed(level: Floats, skew: Floats, forward: Floats) -> tuple[Floats, ..
 
 
 def _slope(cause: Floats, moved: Floats) -> tuple[Floats, Floats]:
-    """Return the slope of moves on their cause along the last axis, and its error; NaN of two or fewer."""
+    """Return the slope of moves on their cause along the last axis, and its error; NaN for two or fewer."""
     both = ~(np.isnan(cause) | np.isnan(moved))
     count = both.sum(axis=-1)
     x, y = (

@@ -1,10 +1,10 @@
-"""Time as a market prices it: how variance is spread over the time from a surface's instant to an expiry.
+"""Business time: the distribution of variance between a surface's time and an expiry.
 
-Without a clock an hour is an hour. With one an hour of a weekend counts for its weight, an event adds its
-variance at its instant, and an hour in which a settlement price is averaged for the square of the share of
-the average that is still open: with L the length of the average and T the time left that makes ``T − 2L/3``,
-and ``T³/(3L²)`` once it has started. A clock moves variance about between listed expiries and along the life
-of an option; it changes none of what the expiries themselves say.
+Without a clock every hour counts equally. With one, an hour of a weekend has its weight, an event adds its
+variance at its time, and an hour in which a settlement price is averaged counts as the square of the open
+share of the average: with L the length of the average and T the time left that is ``T − 2L/3``, and
+``T³/(3L²)`` once it has started. A clock redistributes variance between listed expiries and along the life of
+an option; it does not change the variance of the expiries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEYS = ("weekend_weight", "events", "averaging")
 
 
 class Reading(NamedTuple):
-    """What a clock shows: business time [years], variance of events until then, pace per year."""
+    """Values of a clock: business time [years], variance of events until then, pace per year."""
 
     business: xr.DataArray
     events: xr.DataArray
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """A clock as it was given: weight of weekends, instants [µs] and variances of events, average [years]."""
+    """Settings of a clock: weight of weekends, times [µs] and variances of events, average [years]."""
 
     weekend_weight: xr.DataArray
     when: xr.DataArray
@@ -47,13 +47,13 @@ class Rules(NamedTuple):
     averaging: float
 
     def pace(self, instant: xr.DataArray) -> xr.DataArray:
-        """Return how fast business time goes by just after an instant [µs], per year of the calendar."""
+        """Return the pace of business time just after a time [µs], per calendar year."""
         weekend = weekend_us(instant + 1e6) - weekend_us(instant) > 5e5
         paced: xr.DataArray = (1.0 + (self.weekend_weight - 1.0) * weekend) * self._unit
         return paced
 
     def open_share(self, years: xr.DataArray) -> Any:
-        """Return the share of variance that counts so long before the expiry, 1 before the average begins."""
+        """Return the share of variance that counts some years before the expiry, 1 before the average."""
         return (years / self.averaging).clip(0.0, 1.0) ** 2 if self.averaging > 0.0 else 1.0
 
     @property
@@ -72,13 +72,13 @@ class Rules(NamedTuple):
         return Reading(business, events, self.pace(later) * self.open_share(years))
 
     def _averaged(self, origin: xr.DataArray, years: xr.DataArray) -> xr.DataArray:
-        """Return the business time of an average: all of it before, and the open shares squared within."""
+        """Return the business time of an average: all of it before, and the squared open shares within."""
         later = origin + years * YEAR_US
         length = self.averaging * YEAR_US
         window = (years * YEAR_US).clip(0.0, length)
         passed = weekend_us(later - window) - weekend_us(origin)
         before = later - origin - window + (self.weekend_weight - 1.0) * passed
-        # The average reaches at most into the weekend of this week, and into that which ended with the last.
+        # The average reaches at most into the weekend of this week, and the one before it.
         monday = later - (later - _MONDAY_US) % (7 * _DAY_US)
         weekend = 0.0 * later
         for end in (monday, monday + 7 * _DAY_US):
@@ -93,7 +93,7 @@ class Rules(NamedTuple):
 def read_times(
     surface: xr.Dataset, clock: Clock | xr.Dataset | None, *years: xr.DataArray, argument: str = "surface"
 ) -> list[Reading]:
-    """Read a clock at times from a surface's instant; without one an hour is an hour, and nothing happens."""
+    """Return the values of a clock at times from a surface's time; without one every hour counts equally."""
     if clock is None:
         return [Reading(each, xr.zeros_like(each), xr.ones_like(each)) for each in years]
     rules = clock_of(clock)
@@ -102,7 +102,7 @@ def read_times(
 
 
 def clock_of(clock: Clock | xr.Dataset) -> Rules:
-    """Return the rules of a clock; what a fit could not determine stays NaN."""
+    """Return the settings of a clock; undetermined values of a fit remain NaN."""
     averaging: Any = "0h"
     if isinstance(clock, xr.Dataset):
         weight, when, variance = _of_fit(clock)
@@ -144,8 +144,8 @@ def _of_fit(clock: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray
 def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tuple[Floats, Floats]:
     """Return the share of the variance `w` that has come about, and the part of `w` that is events.
 
-    `even` is the share of the time that has passed, `added` the variance of all events and `happened` that of
-    those which are over. Events that would add more than there is are all that there is.
+    `even` is the share of the time that has passed, `added` the variance of all events and `happened` the
+    variance of past events. Events are limited to the available variance.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         eventful = np.where(added > 0.0, np.where(w > added, added / w, 1.0), 0.0)
@@ -154,18 +154,18 @@ def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tup
 
 
 def origin_us(surface: xr.Dataset, argument: str = "surface") -> xr.DataArray:
-    """Return the instant of a surface [µs], over its leading dims, from its expiries and the time to them."""
+    """Return the time of a surface [µs], over its leading dims, from its expiries and times to expiry."""
     if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
         raise ValueError(f"{argument} has no times along expiry, so that no date has a place on it")
     expiry = surface["expiry"].astype("datetime64[us]").astype(np.int64).astype(np.float64)
     t = surface["year_fraction"].reset_coords(drop=True)
-    # All expiries of an instant tell the same one; the latest that is known is as good as any.
+    # All expiries imply the same time; the latest known one is used.
     origin: xr.DataArray = (expiry - t * YEAR_US).max("expiry")
     return origin.drop_vars("expiry", errors="ignore")
 
 
 def weekend_us(at: Any) -> Any:
-    """Return how much weekend there was since a Monday long ago [µs], of instants in µs."""
+    """Return the weekend time since a reference Monday [µs], for times in µs."""
     since = at - _MONDAY_US
     weeks = np.floor(since / (7 * _DAY_US))
     return weeks * (2 * _DAY_US) + np.clip(since - weeks * (7 * _DAY_US) - 5 * _DAY_US, 0.0, 2 * _DAY_US)

@@ -1,8 +1,8 @@
 """Evaluate surfaces: volatility, densities, local volatility, and options at a strike and a date.
 
-A cut is one smile, whose total variance is linear in time, but where prices are mixed: mixed at equal
-moneyness (lemma 5.1 of Gatheral and Jacquier 2014) they are those of a mixture of two distributions. With
-``c(x) = C/F`` at ``x = K/F`` the density of ``S/F`` is ``c''(x)``, which is linear in c.
+A cut is one smile, whose total variance is linear in time, except if prices are mixed: mixed at equal
+moneyness (lemma 5.1 of Gatheral and Jacquier 2014) they belong to a mixture of two distributions. With ``c(x)
+= C/F`` at ``x = K/F`` the density of ``S/F`` is ``c''(x)``, which is linear in c.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def iv(
 ) -> xr.DataArray:
     """Evaluate the implied volatility [per √year] anywhere on a surface; total variance is ``w = iv² T``.
 
-    At the surface's own expiries `derivdata.analysis.smile.iv` says the same without looking for neighbours.
+    At the surface's own expiries `derivdata.analysis.smile.iv` gives the same without interpolation.
 
     Parameters
     ----------
@@ -69,41 +69,40 @@ def iv(
         Time to expiry [years]: a number, a 1-D array (dim ``maturity``) or a DataArray without dim
         ``expiry``.
     extrapolate
-        Beyond the last expiry: None gives NaN, ``"flat_vol"`` holds its variance per year at each k, of the
-        clock's years if there is a clock. Before the first expiry that is always held.
+        Beyond the last expiry: None gives NaN, ``"flat_vol"`` extends its variance per year at each k, in the
+        clock's years with a clock. Before the first expiry it is always extended.
     wings
         Whether to go on outside the log-moneyness of the quotes, whose ends are interpolated linearly in
         T. If not, those points are NaN.
     clock
-        How variance grows between expiries and before the first; None: evenly. A number is what an hour of a
-        weekend (Saturday 00:00 to Monday 00:00 UTC) counts relative to another, 0.5 on many days. Or a
-        mapping with any of ``weekend_weight``; ``events``, a mapping from instants to what each adds to total
-        variance; and ``averaging``, over how long before expiry the venue averages its settlement price
-        (Deribit: ``"30min"``; ``dd.venues.facts``), whose variance falls away as it is fixed. Or what
-        `derivdata.analysis.business_time.fit` gave. All but None need instants along ``expiry``.
+        Growth of variance between expiries and before the first; None: linear. A number is the weight of an
+        hour of a weekend (Saturday 00:00 to Monday 00:00 UTC) relative to another, 0.5 on many days. Or a
+        mapping with any of ``weekend_weight``; ``events``, a mapping from times to their addition to total
+        variance; and ``averaging``, the length before expiry over which the venue averages its settlement
+        price (Deribit: ``"30min"``; ``dd.venues.facts``), whose variance decreases as it is fixed. Or the
+        result of `derivdata.analysis.business_time.fit`. All but None need timestamps along ``expiry``.
 
     Returns
     -------
-    DataArray over the surface's dims without ``expiry``, then those of T and of k
-        NaN where no expiry has a slice, total variance is negative or no time is left. Lazy if the surface
-        is.
+    DataArray over the surface's dims without ``expiry``, then the dims of T and of k
+        NaN if no expiry has a slice, total variance is negative or no time is left. Lazy if the surface is.
 
     Raises
     ------
     ValueError
-        Unknown extrapolation; `year_fraction` has dim ``expiry``; a clock that cannot be, or of a surface
-        without instants.
+        Unknown extrapolation; `year_fraction` has dim ``expiry``; an invalid clock, or a clock for a surface
+        without timestamps.
     TypeError
         A bare array has more than one dimension.
 
     Notes
     -----
-    Between two expiries w is linear in T at equal k: calendar-free where the expiries are, and a flat
-    surface stays flat. That no butterfly lies between is checked of each pair; where one would, prices are
-    mixed as in lemma 5.1 of Gatheral and Jacquier (2014), and results with a ``status`` say ``PRICES_MIXED``.
-    With a clock w is as linear in business time, an event between the two aside, which adds its variance at
-    its instant (all that there is where it would add more; ``CALENDAR``). The share of the later expiry
-    is that of the variance at the money, and one for all k.
+    Between two expiries w is linear in T at equal k: calendar-free if the expiries are, and a flat surface
+    stays flat. Each pair is checked for butterflies in between; if there is one, prices are mixed as in lemma
+    5.1 of Gatheral and Jacquier (2014), and results with a ``status`` have ``PRICES_MIXED``. With a clock w
+    is linear in business time, except for an event in between, which adds its variance at its time (limited
+    to the available variance; ``CALENDAR``). The share of the later expiry is that of the variance at the
+    money, the same for all k.
     """
     k = bare(log_moneyness, "log_moneyness")
     t = bare(year_fraction, "maturity", "year_fraction")
@@ -132,8 +131,8 @@ def at(
     Parameters
     ----------
     surface
-        As in `iv`; with coordinate ``forward``, unless only deltas are asked for. Or a result over ``tenor``
-        (`constant_maturity`, `history`), from which `tenor` selects, as ``.sel(tenor=30)`` does by days.
+        As in `iv`; with coordinate ``forward``, unless only deltas are requested. Or a result over ``tenor``
+        (`constant_maturity`, `history`), from which `tenor` selects, like ``.sel(tenor=30)`` by days.
     expiry
         An expiry as `derivdata.tables.expiry` reads it (a date means 08:00 UTC), several of them (dim
         ``expiry``), or a DataArray of timestamps; or times to expiry [years], of surfaces without timestamps
@@ -144,7 +143,7 @@ def at(
         Which options: by strike [USD], or by delta, positive of a call and negative of a put: a number, a
         1-D array (dim ``strike`` or ``target_delta``) or a DataArray. None of both is at the forward.
     side
-        Whose delta is given; None: of the option out of the money, or of the sign of `target_delta`.
+        Side of the delta; None: the out-of-the-money option, or the sign of `target_delta`.
     delta, interest_rate
         Convention of delta, as in `constant_maturity`.
     extrapolate, clock
@@ -152,22 +151,21 @@ def at(
 
     Returns
     -------
-    Dataset over the surface's dims without ``expiry``, then those of the expiries and of the options
+    Dataset over the surface's dims without ``expiry``, then the dims of the expiries and of the options
         ``forward`` [USD]: its logarithm is linear in time between listed expiries, with or without a fit.
-        Beyond them the carry per year of the nearest stays if the surface has the coordinate ``spot``, and
-        without it the line through the two nearest goes on;
-        ``strike_usd`` (NaN without a forward), ``log_moneyness``, ``iv`` [per √year], ``delta`` [1] and
-        ``year_fraction`` [years]. Of several options with the delta, that nearest the money, or of
-        premium-adjusted calls that of the highest strike; NaN with ``DELTA_UNREACHABLE`` where none within 40
-        deviations has it. ``EXTRAPOLATED`` where the strike lies outside the quotes, whose wings then count,
-        and what `constant_maturity` says. Of a result over ``tenor`` its variables at the tenors.
+        Beyond them the annual carry of the nearest is extended if the surface has the coordinate ``spot``,
+        and without it the line through the two nearest; ``strike_usd`` (NaN without a forward),
+        ``log_moneyness``, ``iv`` [per √year], ``delta`` [1] and ``year_fraction`` [years]. Of several options
+        with the delta, the one nearest the money, or for premium-adjusted calls the highest strike; NaN with
+        ``DELTA_UNREACHABLE`` if none within 40 deviations has it. ``EXTRAPOLATED`` if the strike is outside
+        the quotes, on the fitted wings, and the status of `constant_maturity`. For a result over ``tenor``
+        its variables at the tenors.
 
     Raises
     ------
     ValueError
         Both a strike and a delta, both an expiry and a tenor, or neither; a result that lacks the tenor; a
-        strike of a surface without forwards; instants of one without
-        instants; as in `iv`.
+        strike for a surface without forwards; times for one without timestamps; as in `iv`.
 
     Examples
     --------
@@ -185,7 +183,7 @@ def at(
     if tenor is not None:
         expiry = _days(tenor) / 365.0
     if strike is not None and target_delta is not None:
-        raise ValueError("strike and target_delta are given: an option has one of the two")
+        raise ValueError("strike and target_delta exclude each other: pass one of them")
     years = _years(surface, expiry)
     cut = at_maturity(surface, years, extrapolate=extrapolate, clock=clock)
     forward = cut.forward
@@ -217,7 +215,7 @@ def at(
 
 
 def _days(tenor: str | pd.Timedelta | Sequence[str | pd.Timedelta]) -> Any:
-    """Return a time to expiry, or several, in days."""
+    """Return one or several times to expiry in days."""
     if isinstance(tenor, str | pd.Timedelta):
         return length(tenor, "tenor") / pd.Timedelta(1, "D")
     return np.array([length(each, "tenor") / pd.Timedelta(1, "D") for each in tenor])
@@ -238,7 +236,7 @@ def _of_tenors(result: xr.Dataset, tenor: Any) -> xr.Dataset:
 
 
 def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
-    """Return times to expiry; of several instants over ``instant``, which is labelled by them."""
+    """Return times to expiry; several times are over ``instant``, which is labelled by them."""
     if isinstance(expiry, xr.DataArray):
         if expiry.dtype.kind != "M":
             return bare(expiry, "maturity", "expiry")
@@ -260,14 +258,14 @@ def _years(surface: xr.Dataset, expiry: Any) -> xr.DataArray:
 
 
 def years_until(surface: xr.Dataset, instants: xr.DataArray, argument: str = "surface") -> xr.DataArray:
-    """Return the time from a surface's instant to others [years]; what rounding leaves of none is 0."""
+    """Return the time from a surface's time to others [years]; negative rounding errors become 0."""
     at_us = instants.astype("datetime64[us]").astype(np.int64).astype(np.float64)
     years = (at_us - origin_us(surface, argument)).reset_coords(drop=True) / YEAR_US
     return years.where(abs(years) > 1e-12, 0.0).where(instants.notnull())
 
 
 _JUST_BEFORE = 1.0 - 1e-9
-"""An expiry itself has two slopes in time: that of the interval which ends there counts."""
+"""An expiry itself has two slopes in time: that of the interval which ends there is used."""
 _ROOT_TAU = np.sqrt(2.0 * np.pi)
 
 
@@ -298,7 +296,7 @@ def _mixed(
     price_share: Floats,
     *parts: Floats,
 ) -> Floats:
-    """Return the kernel of the smile at a time, or the mean of those of two smiles where prices are mixed."""
+    """Return the kernel of the smile at a time, or the mean over two smiles if prices are mixed."""
     *raws, k = parts
     first, second = (
         [total_variance(k, own, derivative=order) for order in (0, 1, 2)] for own in slices_of_pair(raws)
@@ -313,14 +311,14 @@ def _mixed(
 
 
 def _distribution(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
-    """``∂P/∂K = N(−d₂) + φ(d₂) ∂√w/∂k``: the slope of the undiscounted put in its strike."""
+    """Return ``∂P/∂K = N(−d₂) + φ(d₂) ∂√w/∂k``: the slope of the undiscounted put in its strike."""
     root = np.sqrt(np.where(w > 0.0, w, np.nan))
     d2 = -k / root - root / 2.0
     return np.asarray(ndtr(-d2) + np.exp(-0.5 * d2 * d2) / _ROOT_TAU * dw / (2.0 * root))
 
 
 def _vega(k: Floats, w: Floats, side: float = 1.0) -> Floats:
-    """``φ(d₁)/√w``, twice the derivative of the call over the forward in total variance; of d₂ with −1."""
+    """Return ``φ(d₁)/√w``, twice the derivative of the call over F in total variance; for d₂ with −1."""
     root = np.sqrt(np.where(w > 0.0, w, np.nan))
     return np.asarray(np.exp(-0.5 * (-k / root + side * root / 2.0) ** 2) / (_ROOT_TAU * root))
 
@@ -344,7 +342,7 @@ def local_volatility(
 
     Returns
     -------
-    Dataset over the surface's dims without ``expiry``, then those of T and of k
+    Dataset over the surface's dims without ``expiry``, then the dims of T and of k
         ``local_variance`` [1/year] and ``local_vol``, its root [1/√year], NaN where it is not positive;
         ``status`` says why: ``CALENDAR`` where prices fall with time, ``BUTTERFLY`` where the density is
         not positive, ``EXTRAPOLATED`` outside the quotes, and where price and density are both below
@@ -359,7 +357,8 @@ def local_volatility(
     -----
     ``σ² = 2 ∂c/∂T / (x² ∂²c/∂x²)`` with the undiscounted call ``c`` over the forward at ``x = K/F(T)``
     (Dupire 1994); for one smile that is ``∂w/∂T / g(k)`` (Gatheral 2006, equation 1.10). At an expiry the
-    slope in time is that of the interval before it: piecewise interpolation makes local variance jump there.
+    slope in time is that of the interval before it, so local variance jumps there because of piecewise
+    interpolation.
 
     Examples
     --------
@@ -401,7 +400,7 @@ def _slope_in_time(
 ) -> Floats:
     """Return ``2 ∂c/∂T`` at fixed k.
 
-    Of one smile ``∂c/∂w = φ(d₁)/(2√w)``; of mixed prices ``c = α c₁ + (1 − α) c₂`` it is ``α' (c₁ − c₂)``.
+    For one smile ``∂c/∂w = φ(d₁)/(2√w)``; for mixed prices ``c = α c₁ + (1 − α) c₂`` it is ``α' (c₁ − c₂)``.
     """
     *raws, k = parts
     first, second = slices_of_pair(raws)

@@ -1,4 +1,4 @@
-"""Surfaces fitted to quotes, many at once."""
+"""Fit surfaces to quotes, many at once."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from derivdata.analysis.surface.points import calendar_check
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats, Indices
 
-_MINIMUM = 3  # distinct strikes that an expiry needs to have a slice of its own
+_MINIMUM = 3  # minimum number of distinct strikes for a separate slice
 _BATCH = 64
-_EDGE = 0.1  # share of a spread at either end that a fit to bid and ask leaves free
+_EDGE = 0.1  # fraction of a spread at either end that a fit to bid and ask leaves free
 
 
 class QuoteGrid(NamedTuple):
-    """Quotes of surfaces ``(surfaces, expiries, strikes)``, NaN where there is none, usable expiries first.
+    """Quotes of surfaces ``(surfaces, expiries, strikes)``, NaN if missing, usable expiries first.
 
-    ``order`` says where each expiry came from; bid and ask are volatilities.
+    ``order`` is the original position of each expiry; bid and ask are volatilities.
     """
 
     k: Floats
@@ -97,8 +97,9 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     """Return quotes of the first `count` expiries of some surfaces; expiries that are not usable have none.
 
     Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight. With bid and ask
-    w is halfway between them in volatility, half the ask where there is no bid, and they begin a tenth of the
-    spread inside: least squares end at the edge of what costs nothing, and for many quotes just beyond.
+    w is halfway between them in volatility, half the ask without a bid, and residuals begin a tenth of the
+    spread inside, because least squares end at the edge of the free region, and for many quotes just beyond
+    it.
     """
     usable = np.arange(count) < ordered.usable[rows, None]
     k, iv, weight = (part[rows, :count] for part in (ordered.k, ordered.iv, ordered.weight))
@@ -108,7 +109,7 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     t = ordered.t[rows, :count, None]
     here = weight > 0.0
     bid, ask = (part[rows, :count, :strikes] for part in (ordered.bid, ordered.ask))
-    # Of one side only, the other is open; of neither, or where they cross, the quote itself is both.
+    # With one side only, the other is open; with neither, or if they cross, the quote itself is both.
     crossed = bid > ask
     has_bid = here & np.isfinite(bid) & ~crossed
     has_ask = here & np.isfinite(ask) & ~crossed
@@ -128,7 +129,7 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
 
 
 def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
-    """Move the quotes of every slice to the front and cut off what no slice uses; the third is the weight."""
+    """Move the quotes of every slice to the front and drop unused columns; the third is the weight."""
     most = max(int(np.max(live.sum(axis=-1), initial=0)), 1)
     front = np.argsort(~live, axis=-1, kind="stable")[..., :most]
     here = np.take_along_axis(live, front, -1)
@@ -163,53 +164,51 @@ def fit(
     Parameters
     ----------
     log_moneyness, iv
-        ``ln(K/F)`` and implied volatility [decimal per √year], with dims ``expiry`` and `dim` and any
-        others; bare arrays have these two last. NaN is no quote, so ragged chains are padded with it.
-        One volatility per strike: see `derivdata.analysis.chain`.
+        ``ln(K/F)`` and implied volatility [decimal per √year], with dims ``expiry`` and `dim` and any others;
+        bare arrays have these two last. NaN is a missing quote and pads ragged chains. One volatility per
+        strike: see `derivdata.analysis.chain`.
     year_fraction
         Time to expiry [years], with dim ``expiry``, in any order.
     method
         ``"svi"``: SVI slices of five parameters, all expiries together, without butterfly or calendar
-        arbitrage (proved for what is returned); ``"essvi"``: three parameters a slice, all expiries
-        together, free of both by construction, some twenty times faster;
-        ``"slices"``: `derivdata.analysis.smile.fit` on each expiry alone, arbitrage only reported.
+        arbitrage (proved for the result); ``"essvi"``: three parameters a slice, all expiries together, free
+        of both by construction, some twenty times faster; ``"slices"``: `derivdata.analysis.smile.fit` on
+        each expiry separately, with arbitrage only reported.
     weights
-        What multiplies squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half
-        the squared spread, which makes residuals half spreads. ``"vega"``; ``"price"``: vega squared, which
-        makes them residuals of price, so that the money decides and the wings follow: the choice for eSSVI;
-        ``"equal"``: 1, so that the many far strikes of a chain count like those at the money;
-        ``"variance"``: makes them residuals of total variance. Or an array, for instance
-        ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
+        Weights of squared residuals of volatility. None: ``"vega"``, and with bid and ask one over half the
+        squared spread, which makes residuals half spreads. ``"vega"``; ``"price"``: vega squared, which makes
+        them residuals of price, so that the money dominates: recommended for eSSVI; ``"equal"``: 1, so that
+        the many far strikes of a chain count like those at the money; ``"variance"``: makes them residuals of
+        total variance. Or an array, for instance ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
     iv_bid, iv_ask
-        Volatilities of bid and ask like `iv`, NaN or not positive where there is none. With them residuals
-        are distances to the nearer of the two, a tenth of the spread inside it, and between them a thousandth
-        of that to their middle (a millionth of its square), which only keeps the minimum unique; `iv` counts
-        where there is neither. ``"slices"`` is as `derivdata.analysis.smile.fit`.
+        Volatilities of bid and ask like `iv`, NaN or not positive if missing. With them residuals are
+        distances to the nearer of the two, a tenth of the spread inside it, and between them a thousandth of
+        the distance to their middle (a millionth of its square), which only makes the minimum unique; `iv` is
+        used without either. ``"slices"`` as in `derivdata.analysis.smile.fit`.
     loss
-        What bid and ask are for. ``"bid_ask"``: residuals as described there. ``"quote"``: residuals are
-        distances to `iv`, or to the nearer of bid and ask where `iv` lies outside them, and then seven bumps
-        on each SVI slice move the surface between bid and ask, as far as it stays free of butterfly and
-        calendar arbitrage; other methods ignore bid and ask.
+        Use of bid and ask. ``"bid_ask"``: residuals as described there. ``"quote"``: residuals are distances
+        to `iv`, or to the nearer of bid and ask if `iv` is outside them, and then seven bumps on each SVI
+        slice move the surface between bid and ask, as far as it stays free of butterfly and calendar
+        arbitrage; other methods ignore bid and ask.
     forward
-        Forward of each expiry, kept as a coordinate.
+        Forward of each expiry, returned as a coordinate.
     dim
         Name of the strikes' dimension.
 
     Returns
     -------
     Dataset over the dims of `iv` without `dim`
-        What `derivdata.analysis.smile.evaluate` says of a fit, and ``theta``, ``rho``, ``psi`` of each
-        slice (eSSVI only); ``atm_error_vol`` [per √year], volatility of the fit less that of the quotes at
-        the money (linear in variance between the two nearest quotes, NaN without one on either side);
-        ``strip_variance`` [1], what the quotes alone price of total variance, between ``strip_low`` and
-        ``strip_high`` [log-moneyness], for `derivdata.analysis.variance.model_free`. NaN
-        with its reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding;
-        the other expiries are fitted without it. ``OFF_QUOTES`` where other expiries hold a slice away from
-        its quotes, or no slice has their shape. ``FALLBACK_USED`` where the search of ``"svi"`` found
-        nothing free of arbitrage and eSSVI is used. ``nfev`` is the whole surface's. With bumps also
-        ``bump_unit`` [log-moneyness] and ``bump_1`` to ``bump_7`` [1], their heights in total variance:
-        `derivdata.analysis.smile.total_variance` and all functions of surfaces add them to the SVI slice.
-        Lazy if `iv` is.
+        The variables of `derivdata.analysis.smile.evaluate`, and ``theta``, ``rho``, ``psi`` of each slice
+        (eSSVI only); ``atm_error_vol`` [per √year], fitted minus quoted volatility at the money (linear in
+        variance between the two nearest quotes, NaN without one on either side); ``strip_variance`` [1], the
+        part of total variance priced by the quotes only, between ``strip_low`` and ``strip_high``
+        [log-moneyness], for `derivdata.analysis.variance.model_free`. NaN with its reason in ``status`` for
+        an expiry that is past, has fewer than 3 strikes, or is padding; the other expiries are fitted without
+        it. ``OFF_QUOTES`` if other expiries keep a slice away from its quotes, or no slice has their shape.
+        ``FALLBACK_USED`` if the search of ``"svi"`` found no arbitrage-free surface and eSSVI is used.
+        ``nfev`` counts for the whole surface. With bumps also ``bump_unit`` [log-moneyness] and ``bump_1`` to
+        ``bump_7`` [1], their heights in total variance: `derivdata.analysis.smile.total_variance` and all
+        functions of surfaces add them to the SVI slice. Lazy if `iv` is.
 
     Raises
     ------
@@ -219,10 +218,10 @@ def fit(
 
     Notes
     -----
-    The residual is ``(w_model − w)/(2 √(w T))``, an error in volatility. All surfaces of a call are
-    searched at once by Levenberg-Marquardt with exact derivatives, from one linear least squares per
-    slice. Expiries and strikes are put into one chunk. How close each method and weighting comes on
-    recorded chains is in docs/methods/surfaces.md, and why the defaults are what they are.
+    The residual is ``(w_model − w)/(2 √(w T))``, an error in volatility. All surfaces of a call are searched
+    at once by Levenberg-Marquardt with exact derivatives, from one linear least squares per slice. Expiries
+    and strikes are put into one chunk. Errors of each method and weighting on recorded chains, and the
+    reasons for the defaults, are in docs/methods/surfaces.md.
     """
     return fitted(
         log_moneyness, iv, year_fraction, method=method, weights=weights, iv_bid=iv_bid, iv_ask=iv_ask,
@@ -279,7 +278,7 @@ def fitted(
 
 
 def _between(quotes: LabelledQuotes) -> xr.DataArray:
-    """Return the volatilities, those outside their own bid and ask as the nearer of the two."""
+    """Return the volatilities, with those outside bid and ask replaced by the nearer of the two."""
     crossed = quotes.bid > quotes.ask
     iv = quotes.iv.where(crossed | ~(quotes.iv < quotes.bid), quotes.bid)
     return iv.where(crossed | ~(iv > quotes.ask), quotes.ask)
@@ -327,7 +326,7 @@ def largest_errors(
     k = quotes["log_moneyness"]
     model = smile.iv(surface, k, extrapolate=True)
     error = abs(model - quotes["iv"])
-    largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN where there are no strikes
+    largest = error.reduce(np.fmax.reduce, "strike", initial=np.nan)  # NaN without strikes
     result = {"largest_error_vol": largest.assign_attrs(units="1/√year")}
     if spread is not None:
         off = (error / spread.where(spread > 0.0)).max("strike")
@@ -341,7 +340,7 @@ def largest_errors(
 
 
 def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
-    """Fit every expiry by itself; flag those that cross the one before."""
+    """Fit every expiry separately; flag those that cross the previous one."""
     k, iv, weight, bid, ask, t = quotes
     surface = smile.fit(k, iv, t, weights=weight, iv_bid=bid, iv_ask=ask, forward=forward, dim=dim)
     surface = surface.assign_attrs(surface="slices")
@@ -354,9 +353,9 @@ def _alone(quotes: LabelledQuotes, forward: Any, dim: str) -> xr.Dataset:
 def _block(
     k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, t: Floats, *, joint: bool, refined: bool
 ) -> list[Any]:
-    """Return parameters and `FACTS` of surfaces on one axis, expiries as they came."""
+    """Return parameters and `FACTS` of surfaces on one axis, expiries in the given order."""
     whole = ordered = arrange(k, iv, t, weight, bid, ask)
-    if refined:  # bid and ask are for the bumps, not for the search
+    if refined:  # bid and ask are used by the bumps, not by the search
         nothing = np.full_like(ordered.bid, np.nan)
         ordered = ordered._replace(bid=nothing, ask=nothing)
     parameters, nfev, status = _essvi(ordered)
@@ -387,7 +386,7 @@ def _block(
 
 
 def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
-    """Return slices with the bumps that their bids and asks call for."""
+    """Return slices with the bumps for their bids and asks."""
     bumped = Bumped(*raw, np.ones_like(raw.a), *(np.zeros_like(raw.a) for _ in BUMP_NAMES[1:]))
     for row, count in enumerate(ordered.usable):
         some = slice(0, int(count))
@@ -404,7 +403,7 @@ def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
 
 
 def _essvi(ordered: QuoteGrid) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
-    """Natural parameters of eSSVI slices in the grid's order, evaluations, status."""
+    """Return natural parameters of eSSVI slices in the grid's order, evaluations and status."""
     slices = np.full((*ordered.t.shape, 3), np.nan)
     nfev = np.zeros(ordered.t.shape, np.int32)
     status = ordered.status.copy()
@@ -419,9 +418,9 @@ def _essvi(ordered: QuoteGrid) -> tuple[tuple[Floats, ...], NDArray[np.int32], N
 
 
 def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> Bools:
-    """Tell which surfaces have no slice that leaves its value at the money by much more than its residuals.
+    """Return a mask of surfaces whose slices are flat within their residuals.
 
-    There the search ends in a valley without a floor: along it ρ and ψ change a lot, the volatilities do not.
+    There the search ends in a flat valley: along it ρ and ψ change a lot, the volatilities do not.
     """
     raw = ssvi_to_raw(*essvi.natural(slices))
     w = total_variance(quotes.k, Raw(*(part[..., None] for part in raw)))
@@ -436,7 +435,7 @@ def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> Bools:
 def _joint(
     ordered: QuoteGrid, natural: tuple[Floats, ...], nfev: NDArray[np.int32], status: NDArray[np.int32]
 ) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
-    """Raw parameters of the joint SVI fit, started from eSSVI; eSSVI itself where that found nothing free."""
+    """Return raw parameters of the joint SVI fit, started from eSSVI; eSSVI itself if no surface is free."""
     start = ssvi_to_raw(*natural)
     count = int(np.max(ordered.usable, initial=0))
     if not count:
@@ -447,7 +446,7 @@ def _joint(
     begin = Raw(*(part[:, :count] for part in start))
     joint = fit_joint(quotes._replace(low=None, high=None), at, live, begin)
     if quotes.low is not None:
-        # From the fit to the middles: between bid and ask nothing leads the search.
+        # From the fit to the middles, because the loss is flat between bid and ask.
         spent = joint.nfev
         place = joint.free[:, None] & live
         middle = Raw(*(np.where(place, new, old) for new, old in zip(joint.raw, begin, strict=True)))

@@ -1,11 +1,11 @@
 """A surface cut at any time to expiry: the slices around it, their shares, and whether prices are mixed.
 
-Total variance is linear in time at equal log-moneyness between two listed expiries, where that is free of
+Total variance is linear in time at equal log-moneyness between two listed expiries, if that is free of
 butterflies at every time between them. Each pair is certified: Durrleman's g times w² is a polynomial of
-degree 4 in the share of the later expiry, and on each quarter of the way it is positive where no coefficient
-in Bernstein's basis is negative, at some 660 log-moneyness out to 100 deviations. Of a pair that fails prices
-are mixed (Gatheral and Jacquier 2014, lemma 5.1), which is free where the two slices are and not to be quoted
-from: the mixture of a narrow and a wide distribution has fat tails that neither has.
+degree 4 in the share of the later expiry, and on each quarter of the way it is positive if no coefficient in
+Bernstein's basis is negative, at some 660 log-moneyness out to 100 deviations. For a pair that fails, prices
+are mixed (Gatheral and Jacquier 2014, lemma 5.1), which is free if the two slices are, but not suitable for
+quoting: the mixture of a narrow and a wide distribution has fatter tails than either.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _PAIRS = 64
 class Maturity(NamedTuple):
     """A surface cut at given times to expiry: the slices before and after, and their shares.
 
-    `price_share` is the share of the earlier slice in mixed prices, NaN where total variance is linear.
-    `slope` [1/year] is how fast the share of the later slice grows with time, or that of a slice alone.
-    `forward` [USD] is that of the surface at these times, see `forward_curve`; NaN where it has none.
+    `price_share` is the share of the earlier slice in mixed prices, NaN if total variance is linear. `slope`
+    [1/year] is the growth rate of the share of the later slice, or of a single slice. `forward` [USD] is the
+    forward of the surface at these times, see `forward_curve`; NaN without one.
     """
 
     before: xr.Dataset
@@ -69,7 +69,7 @@ class Maturity(NamedTuple):
 
     @property
     def mixes(self) -> bool:
-        """Tell whether prices may be mixed somewhere; lazy cuts are not looked at."""
+        """Return whether prices may be mixed somewhere, without computing lazy cuts."""
         return self.price_share.chunks is not None or bool(self.price_share.notnull().any())
 
     @property
@@ -159,7 +159,7 @@ def at_maturity(
 def _forward_at(
     surface: xr.Dataset, years: xr.DataArray, t: xr.DataArray, like: xr.DataArray
 ) -> xr.DataArray:
-    """Return the forward of a surface at other times, over the dims of `like`; NaN where it has none."""
+    """Return the forward of a surface at other times, over the dims of `like`; NaN without one."""
     if "forward" not in surface.variables:
         return xr.full_like(like, np.nan)
     forward = surface["forward"].reset_coords(drop=True)
@@ -208,7 +208,7 @@ def forward_curve(years: Floats, forward: Floats, spot: Floats, t: Floats) -> Fl
 
 
 def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) -> tuple[NDArray[Any], ...]:
-    """Tell which expiries lie around each time, and the share of each in total variance or in prices."""
+    """Return the expiries around each time, and the share of each in total variance or in prices."""
     *raw, tau, events, t, tau_t, events_t, pace = parts
     slices = slice_of(raw)
     w = total_variance(0.0, slices)
@@ -222,10 +222,10 @@ def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) 
 def neighbours(
     expiries: Floats, usable: Bools, w: Floats, tau: Floats, events: Floats, *ahead: Floats, flat_beyond: bool
 ) -> tuple[NDArray[Any], ...]:
-    """Tell which expiries lie around a time, and the share of each in the variance then.
+    """Return the expiries around a time, and the share of each in the variance then.
 
-    Of each expiry this takes its time, total variance, business time and variance of events, of the time the
-    same without variance, and its pace. It gives the positions before and after, their shares, the slope in
+    For each expiry it takes its time, total variance, business time and variance of events, for the time the
+    same without variance, and its pace. It returns the positions before and after, their shares, the slope in
     time, and the status; the last axis has length 1.
     """
     t, tau_t, events_t, pace = (np.asarray(part)[..., None] for part in ahead)
@@ -246,7 +246,7 @@ def neighbours(
         [np.take_along_axis(part, at, -1) for part in known] for at in (before, after)
     )
     single = early | late
-    # What is shared out: all of the variance since now of an expiry alone, else that between the two.
+    # The divided variance: all of it since now for a single expiry, else the part between the two.
     level, whole, added, passed, happened = (
         np.where(single, alone, between)
         for alone, between in (
@@ -276,9 +276,9 @@ def neighbours(
 def _price_share(
     slices: Raw | Bumped, before: Indices, after: Indices, share_before: Floats, share_after: Floats
 ) -> Floats:
-    """Return the earlier slice's share in prices at k = 0 where a pair is not certified, elsewhere NaN.
+    """Return the earlier slice's share in prices at k = 0 if a pair is not certified, else NaN.
 
-    Each pair of slices is looked at once, however many times lie between them.
+    Each pair of slices is checked once, for any number of times between them.
     """
     between = (share_after > 0.0) & (share_before > 0.0)
     price_share = np.full(between.shape, np.nan)
@@ -297,7 +297,7 @@ def _price_share(
     middle = share_before[between] * w0 + share_after[between] * w1
     with np.errstate(invalid="ignore", divide="ignore"):
         share = (np.sqrt(w1) - np.sqrt(middle)) / (np.sqrt(w1) - np.sqrt(w0))
-    # Where total variance at the money does not rise there is no share that meets it.
+    # If total variance at the money does not rise, no share matches it.
     price_share[between] = np.where(linear[place.ravel()] | ~(w1 > w0), np.nan, share)
     return price_share
 
@@ -309,7 +309,7 @@ def slices_of_pair(parts: Any) -> tuple[Raw | Bumped, Raw | Bumped]:
 
 
 def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Bools]:
-    """Tell of pairs of slices whether no butterfly lies at any time from one to the other, and at neither.
+    """Return masks of pairs of slices without a butterfly at any time in between, and at both ends.
 
     The first is a certificate: where it is False there may still be none.
     """
@@ -333,7 +333,7 @@ def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Boo
 
 
 def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
-    """Return the status that these conditions make."""
+    """Return the status bits of these conditions."""
     status = np.zeros(np.shape(flags[0][0]), np.int32)
     for here, bit in flags:
         status |= np.where(here, np.int32(bit), np.int32(0))
@@ -341,7 +341,7 @@ def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
 
 
 def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
-    """Return the slice of each surface at an expiry's position, and what is known of it."""
+    """Return the slice of each surface at an expiry's position, with its variables."""
     names = [name for name in _OF_A_SLICE if name in surface.variables]
     parts = [surface[name].reset_coords(drop=True) for name in names]
     picked = applied(
@@ -367,7 +367,7 @@ def take(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
 
 
 def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Floats) -> Floats:
-    """Mix linearly in T between two expiries, take the nearest beyond them; NaN where the cut is."""
+    """Mix linearly in T between two expiries, use the nearest beyond them; NaN if the cut is."""
     with np.errstate(invalid="ignore"):  # the values may be infinite
         between = (1.0 - share_after) * first + share_after * second
     mixed = np.where(share_after == 0.0, first, between)
@@ -375,7 +375,7 @@ def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Float
 
 
 def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
-    """``√(w/T)``, NaN where w is negative or no time is left."""
+    """Return ``√(w/T)``, NaN if w is negative or no time is left."""
     return (w / t).where((w >= 0.0) & (t > 0.0)) ** 0.5
 
 
@@ -392,7 +392,7 @@ def cut_variance(share_before: Floats, share_after: Floats, price_share: Floats,
 
 
 def _of_mixed_prices(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:
-    """Time values over √(FK) are mixed: at equal k they are the prices over the strike up to one factor."""
+    """Return the volatility of mixed time values over √(FK), which at equal k are proportional to prices."""
     full = np.broadcast_arrays(np.abs(k), first, second, share)
     x, w1, w2, alpha = (part.ravel() for part in full)
     good = (w1 > 0.0) & (w2 > 0.0) & np.isfinite(x + alpha)

@@ -91,12 +91,12 @@ def constant_maturity(
     Returns
     -------
     Dataset over the surface's dims without ``expiry``, and ``tenor`` [days]
-        One variable per point, under the name by which it was asked for [per √year]; the attributes ``delta``
-        and ``atm`` hold the conventions. ``status`` holds what the slices around a tenor say, and
-        ``SHORT_EXTRAPOLATION`` before the first expiry, ``EXTRAPOLATED`` after the last or where a strike
-        lies outside the quotes, ``PRICES_MIXED`` as in `iv`, ``DELTA_UNREACHABLE`` where some
-        point is NaN for that reason. With `errors` also ``atm_error`` and so on [per √year]: what the
-        covariance of the slices' parameters leaves open, quotes taken as independent.
+        One variable per point, under its requested name [per √year]; the attributes ``delta`` and ``atm``
+        have the conventions. ``status`` has the status of the slices around a tenor, and
+        ``SHORT_EXTRAPOLATION`` before the first expiry, ``EXTRAPOLATED`` after the last or if a strike is
+        outside the quotes, ``PRICES_MIXED`` as in `iv`, ``DELTA_UNREACHABLE`` if a point is NaN for that
+        reason. With `errors` also ``atm_error`` and so on [per √year]: the standard errors from the
+        covariance of the slices' parameters, with independent quotes.
 
     Raises
     ------
@@ -229,13 +229,13 @@ def at_delta(
     *,
     centre: AtTheMoney = "forward",
 ) -> xr.DataArray:
-    """Return the log-moneyness at which options have a delta; of a target that is NaN, that of the centre."""
+    """Return the log-moneyness at which options have a delta; for a NaN target, that of the centre."""
     conventions: Any = {"delta": delta, "interest_rate": interest_rate, "centre": centre}
     return elementwise(_places, cut.year_fraction, *cut.parameters, target, **conventions)
 
 
 def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney) -> Floats:
-    """Find where the option of each target has its delta, nearest the money; NaN where it has it nowhere."""
+    """Return the place where the option of each target has its delta, nearest the money; NaN without one."""
     t, *slices, target = (np.asarray(part)[..., None] for part in (t, *parts))
     side = np.where(target > 0.0, "call", "put")
     middle = np.isnan(target)
@@ -245,7 +245,7 @@ def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, c
         return cut_variance(*slices, k)
 
     def excess(k: Floats) -> Floats:
-        """Delta less its target; of the centre the log-moneyness that is left. Both fall with k."""
+        """Return delta minus its target; for the centre the remaining log-moneyness. Both fall with k."""
         w = variance(k)
         over = formulas.greeks(
             1.0, np.exp(k), t, np.sqrt(np.where(w >= 0.0, w, np.nan) / t), side,
@@ -296,7 +296,7 @@ def _status(cut: Maturity, places: xr.DataArray) -> xr.DataArray:
 
 
 def require_points(points: Sequence[str], argument: str) -> None:
-    """Refuse names of points that do not exist."""
+    """Raise for unknown names of points."""
     for point in points:
         _parsed(point, argument)
 
@@ -359,7 +359,7 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
 
 
 def _least_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
-    """Find where each slice, along the last axis, rises least over that of the expiry before."""
+    """Return the place of the minimum rise of each slice, along the last axis, over the previous expiry."""
     t, usable, *parts = np.broadcast_arrays(t, usable, *raw)
     before = previous(t, usable)
     later = slice_of([part[..., None] for part in parts])
@@ -405,7 +405,7 @@ def forward_variance(
 
     Returns
     -------
-    Dataset over the surface's dims without ``expiry``, then those of the times and of k
+    Dataset over the surface's dims without ``expiry``, then the dims of the times and of k
         ``variance`` [per year], ``(w(far) − w(near))/(far − near)``; ``vol``, its root [per √year];
         ``status``. Negative variance is NaN with ``CALENDAR``, never 0.
 
@@ -448,11 +448,11 @@ def term_structure(
     Returns
     -------
     Dataset over the surface's dims
-        The point under the name that `constant_maturity` gives it [per √year]; ``total_variance`` at the
-        forward; ``forward_variance`` [per year] and ``forward_vol`` [per √year] at the forward since the
-        expiry before (the first: since now), NaN with ``CALENDAR`` where negative; ``status``. Without
-        dim ``expiry``: ``slope_90d_30d``, the point at 90 less at 30 days, and ``ratio_7d_30d``, at 7 over
-        30 days, NaN where a tenor lies beyond the last expiry.
+        The point under its name in `constant_maturity` [per √year]; ``total_variance`` at the forward;
+        ``forward_variance`` [per year] and ``forward_vol`` [per √year] at the forward since the previous
+        expiry (the first: since now), NaN with ``CALENDAR`` if negative; ``status``. Without dim ``expiry``:
+        ``slope_90d_30d``, the point at 90 minus 30 days, and ``ratio_7d_30d``, at 7 over 30 days, NaN if a
+        tenor is beyond the last expiry.
     """
     surface = whole_surface(surface)
     require_points([point], "point")
@@ -484,14 +484,14 @@ def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.
 
 
 def _since(t: xr.DataArray, w: xr.DataArray) -> xr.Dataset:
-    """Return the forward variance at each expiry since the one before it that has a slice."""
+    """Return the forward variance at each expiry since the previous one that has a slice."""
     before = applied(_last, t, w, core=[["expiry"]] * 2, out=[["expiry"]] * 2, types=[np.float64] * 2)
     forward = _between(before[1], w, before[0], t)
     return forward.rename(variance="forward_variance", vol="forward_vol")
 
 
 def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
-    """Return the time and total variance of the expiry before each one; 0 and 0 before the first."""
+    """Return the time and total variance of the previous expiry; 0 and 0 before the first."""
     t, w = np.broadcast_arrays(t, w)
     at = previous(t, np.isfinite(w))
     last = [np.where(at < 0, 0.0, np.take_along_axis(part, np.maximum(at, 0), -1)) for part in (t, w)]
@@ -499,7 +499,7 @@ def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
 
 
 def _plain(value: Any, argument: str) -> xr.DataArray:
-    """Return a time without a coordinate of its own, so that two of them line up by position."""
+    """Return a time without its own coordinate, so that two times align by position."""
     if isinstance(value, xr.DataArray):
         return value
     return bare(value, "maturity", argument).drop_vars("maturity", errors="ignore")
