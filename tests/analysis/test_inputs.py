@@ -73,7 +73,7 @@ def test_draws_seeds_and_sides_that_cannot_be_are_refused() -> None:
         seed_of(-1)
     assert seed_of(7) == 7
     assert seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1)) != seed_of(None)
-    with pytest.raises(ValueError, match="side 'calls'"):
+    with pytest.raises(ValueError, match="got 'calls'"):
         dd.analysis.black76.price(100.0, 100.0, 0.5, 0.5, "calls")
 
 
