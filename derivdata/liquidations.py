@@ -73,18 +73,20 @@ _EVENTS = msgspec.json.Decoder(list[_Event])
 
 @typed
 def events(
-    *,
+    symbols: str | Sequence[str] | None = None,
     since: times.Instant | None = None,
+    *,
     limit: int | None = None,
     min_usd: float | None = None,
     venues: str | Sequence[str] | None = None,
-    symbols: str | Sequence[str] | None = None,
     exclude_symbols: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the latest liquidation orders, or all orders since a time.
 
     Parameters
     ----------
+    symbols
+        Assets, ``["BTC", "ETH"]``; None requests all of them, without those in `exclude_symbols`.
     since
         Only orders after this time, or after a lookback such as ``"2h"``.
     limit
@@ -94,8 +96,10 @@ def events(
     min_usd
         Smallest value [USD]. The service ignores it together with `since`, so each page is filtered here, and
         further pages are requested until the window is complete or `limit` orders are left.
-    venues, symbols, exclude_symbols
-        Venues and assets; `symbols` and `exclude_symbols` exclude each other.
+    venues
+        Venues; None requests all of them.
+    exclude_symbols
+        Assets to leave out; not together with `symbols`.
 
     Returns
     -------

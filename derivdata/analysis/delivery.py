@@ -9,7 +9,12 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import risk_neutral
-from derivdata.analysis.panels import require_columns, require_numbers, require_variables
+from derivdata.analysis.panels import (
+    require_columns,
+    require_numbers,
+    require_unit_if_stated,
+    require_variables,
+)
 from derivdata.support.arguments import typed
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_instants
@@ -134,7 +139,7 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     Raises
     ------
     ValueError
-        An interval is not between 0 and 1.
+        An interval is not between 0 and 1, or `probability` states another unit than 1.
 
     Examples
     --------
@@ -145,6 +150,7 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
     from scipy import stats  # slow import that only the test needs
 
     require_numbers(probability, "probability")
+    require_unit_if_stated(probability, "probability", "1", "fraction")
     if not all(0.0 < each < 1.0 for each in intervals):
         raise ValueError("intervals must be above 0 and below 1")
     values = probability.to_numpy()

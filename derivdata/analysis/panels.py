@@ -290,6 +290,13 @@ def require_share(share: Any, *dims: str) -> xr.DataArray:
     return fractions
 
 
+def require_unit_if_stated(data: xr.DataArray, name: str, *units: str) -> None:
+    """Raise if an array states a unit other than these; a unit need not be stated."""
+    unit = unit_of(data, name)
+    if unit not in (None, *units):
+        raise ValueError(f"{name} is in {unit!r} where {units[0]!r} is needed: convert it with dd.units")
+
+
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
     """Raise for negative amounts; lazy arrays are not read."""
     if data.chunks is None and bool((data < 0.0).any()):

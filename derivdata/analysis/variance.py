@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from derivdata.analysis import smile
 from derivdata.analysis.labelling import applied, elementwise, in_chunks, with_units
-from derivdata.analysis.panels import along, require_decimal_volatility, require_numbers, require_variables
+from derivdata.analysis.panels import (
+    along,
+    require_decimal_volatility,
+    require_numbers,
+    require_unit_if_stated,
+    require_variables,
+    unit_of,
+)
 from derivdata.analysis.smile.quotes import over_strike, strips, tails
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.clock import Clock, read_times
@@ -19,10 +26,32 @@ from derivdata.analysis.surface.maturity import neighbours, take
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats
 from derivdata.support.times import length
-from derivdata.units import HOURS_PER_YEAR
+from derivdata.units import (
+    APR_UNIT,
+    APY_UNIT,
+    BPS_UNIT,
+    HOUR_UNIT,
+    HOURS_PER_YEAR,
+    NATIVE_UNIT,
+    PERCENT_UNIT,
+    RATE_UNIT,
+    VOLATILITY_SPELLINGS,
+)
 
 __all__ = ["cboe", "model_free", "volatility_index"]
 __dir__ = __all__.copy
+
+_NOT_PRICES = {
+    RATE_UNIT,
+    NATIVE_UNIT,
+    BPS_UNIT,
+    HOUR_UNIT,
+    APR_UNIT,
+    APY_UNIT,
+    PERCENT_UNIT,
+    *VOLATILITY_SPELLINGS,
+}
+"""Units of rates, times and volatilities, which no quote has."""
 
 
 _YEAR = HOURS_PER_YEAR / 24.0
@@ -370,7 +399,7 @@ def cboe(
     Raises
     ------
     ValueError
-        A dimension or side is missing.
+        A dimension or side is missing; quotes state different units, or the unit of a rate or a volatility.
 
     Notes
     -----
@@ -378,6 +407,12 @@ def cboe(
     outwards, without those that have no bid, and none after two consecutive ones without a bid; at ``K₀`` the
     mean of both. Since 2025 an option without an ask is omitted too.
     """
+    named = {"bid": bid, "ask": ask} | ({} if price is None else {"price": price})
+    stated = {name: unit for name, data in named.items() if (unit := unit_of(data, name)) is not None}
+    for name, unit in stated.items():
+        require_unit_if_stated(named[name], name, next(iter(stated.values())))
+        if unit in _NOT_PRICES:
+            raise ValueError(f"{name} is in {unit!r}, expected prices in the currency of the strikes")
     quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
     quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
     core = ["strike", "side"]

@@ -30,6 +30,10 @@ _REASONS = {
     "end": (GREY, "end of the data"),
 }
 _MAX_ROWS = 40
+_LINE = 9.5
+"""Height of a line in a bar [points]."""
+_NAMED = 2
+"""Positions that are named at either end."""
 
 
 @figure_function
@@ -53,8 +57,10 @@ def backtest(
         ``"attribution"``: funding and price P&L next to fees and slippage, cumulative [USD], costs downwards.
         ``"positions"``: when each symbol was held on which venues, and its P&L after costs [USD], in total
         and by position; a row per symbol, at most the 40 that were held longest.
-        ``"trades"``: P&L of each position after costs [bps] by days held, coloured by reason of exit.
-        ``"turnover"``: notional traded [USD] by day, week or month, so that there are at most 40 bars.
+        ``"trades"``: P&L of each position after costs [bps] by days held, coloured by reason of exit, with
+        the names of the two best and the two worst.
+        ``"turnover"``: notional traded [USD] by day, week or month, so that there are at most 40 bars; below
+        it fees and slippage [USD].
         ``"capacity"``: P&L [USD] by size of a leg, before and after slippage, with the most profitable size;
         below it the net P&L per leg's notional [bps]. Sizes at which the books fill only part of the trades
         are marked; sizes without fills are omitted.
@@ -108,6 +114,10 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     ax, _ = style.rows(ax, [f"{symbol}\n{net[symbol]:+,.0f} USD" for symbol in symbols], 0.4)
     times = result["time"].to_numpy()
     span = (times[-1] - times[0]) / np.timedelta64(1, "D")
+    named = False
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    lines = int(0.6 * 0.7 * 72.0 * figure.get_figheight() / len(symbols) / _LINE)
     for sign, color, words in ((1, _GAIN, "earned its costs"), (-1, _LOSS, "did not")):
         positions = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
         if positions.empty:
@@ -118,12 +128,10 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         ax.barh(place, width, left=start, height=0.7, color=color, edgecolor=style.paper(), label=words)
         bar_width = 0.72 * style.cell_width(ax) * positions["days"] / span  # [points]
         for row, at, points in zip(positions.itertuples(), place, bar_width, strict=True):
-            net_usd = f"{row.net_usd:+,.0f}"
-            # The longest text that fits into the bar: a letter is about 4.4 points wide.
-            texts = (f"{row.long} / {row.short}  {net_usd}", net_usd)
-            fitting = next((text for text in texts if 4.4 * len(text) < points), "")
+            fitting = _text_that_fits(row, points, lines)
             middle = naive_utc(row.entry) + (row.exit - row.entry) / 2
             ax.text(middle, at, fitting, ha="center", va="center", fontsize=7.5, color="#fcfcfc")
+            named = named or " /" in fitting
     ax.set_xlim(times[0], times[-1])
     share = float(held.sum() / span / result.sizes["symbol"])
     more = f", the {len(symbols)} longest held shown" if len(held) > len(symbols) else ""
@@ -131,8 +139,25 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     title += f": net {net.sum():+,.0f} USD"
     style.dress(ax, title=title, grid="x")
     style.utc_axis(ax)
-    style.legend(ax, "above", title="long / short venue, net of costs [USD]")
+    style.legend(ax, "above", title=f"{'long / short venue, ' if named else ''}net of costs [USD]")
     return finish(ax, table.drop(columns="days"), result, source=source)
+
+
+def _text_that_fits(row: Any, width: float, lines: int) -> str:
+    """Return venues and P&L of a position in the fewest lines that fit into a bar [points], else the P&L."""
+    net = f"{row.net_usd:+,.0f}"
+    texts = (
+        f"{row.long} / {row.short}  {net}",
+        f"{row.long} / {row.short}\n{net}",
+        f"{row.long} /\n{row.short}\n{net}",
+        net,
+    )
+    for text in texts:
+        written = text.split("\n")
+        # A letter is about 4.4 points wide.
+        if 4.4 * max(map(len, written)) < width and len(written) <= max(lines, 1):
+            return text
+    return ""
 
 
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -146,12 +171,25 @@ def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             look: dict[str, Any] = {"ms": 5, "color": color, "alpha": 0.9, "mec": "none", "label": words}
             ax.plot(days[of_reason], net[of_reason], "o", **look)
     ax.axhline(0, color=GREY, lw=1.0)
+    _name_extremes(ax, table, days, net)
     title = f"{int((net > 0).sum())} of {len(table)} positions earned more than they cost"
     title += f"; median {net.median():+.1f} bps"
-    style.dress(ax, title=title, x="time held [days]", y="net of costs [bps of one leg's notional]")
+    style.dress(ax, title=title, x="time held [days]", y="net of costs [bps of one leg]")
     ax.set_xlim(left=0)
-    style.legend(ax)
+    style.legend(ax, "above")
     return finish(ax, table.assign(net_bps=net), result, source=source)
+
+
+def _name_extremes(ax: Axes, table: pd.DataFrame, days: pd.Series, net: pd.Series) -> None:
+    """Write symbol and venues at the most and the least profitable positions."""
+    highest = net.nlargest(_NAMED).index
+    for place in highest.union(net.nsmallest(_NAMED).index):
+        row = table.loc[place]
+        is_late = days[place] > 0.55 * days.max()
+        look: dict[str, Any] = {"fontsize": 7.5, "textcoords": "offset points", "va": "center"}
+        look |= {"xytext": (-6 if is_late else 6, 0), "ha": "right" if is_late else "left"}
+        name = f"{row['symbol']} {row['long']} / {row['short']}"
+        ax.annotate(name, (days[place], net[place]), **look)
 
 
 def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -183,8 +221,9 @@ def _attribution(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
 
 def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     _require(result)
-    ax = style.axes(ax)
+    upper, lower = style.strips(ax, 2.0, 1.0)
     traded = result["traded_usd"].sum("symbol").to_series()
+    spent = (result["fees_usd"] + result["slippage_usd"]).sum("symbol").to_series()
     days = (traded.index[-1] - traded.index[0]) / pd.Timedelta(1, "D")
     if days <= 40:
         step, words = "D", "day"
@@ -194,15 +233,21 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
         step, words = "MS", "month"
     options = {} if step == "D" else {"label": "left", "closed": "left"}
     sums = traded.resample(step, **options).sum()
+    costs_by_step = spent.resample(step, **options).sum()
     width = pd.Timedelta({"D": 1, "W-MON": 7, "MS": 28}[step] * 0.85, "D")
-    style.bars(ax, sums.index, sums, width, centred=False, color=PALETTE[0])
+    for strip, values, color in ((upper, sums, PALETTE[0]), (lower, costs_by_step, PALETTE[1])):
+        style.bars(strip, values.index, values, width, centred=False, color=color)
+        strip.axhline(0, color=GREY, lw=0.8)
+    upper.set_xlim(sums.index[0], traded.index[-1])
     total = float(traded.sum())
-    cost = float(result["fees_usd"].sum() + result["slippage_usd"].sum())
+    cost = float(spent.sum())
     costs = f"; {1e4 * cost / total:.2g} bps of it are costs" if total > 0.0 else ""
     title = f"Traded {float(result['turnover']):.3g} times the capital a year{costs}"
-    style.dress(ax, title=title, y=f"notional traded a {words} [USD]", form="number", grid="y")
-    style.utc_axis(ax)
-    return finish(ax, {"time": sums.index, "traded_usd": sums.to_numpy()}, result, source=source)
+    style.dress(upper, title=title, y=f"traded a {words}\n[USD]", form="number", grid="y")
+    style.dress(lower, y="costs\n[USD]", form="number", grid="y")
+    style.utc_axis(lower)
+    table = {"time": sums.index, "traded_usd": sums.to_numpy(), "costs_usd": costs_by_step.to_numpy()}
+    return finish(upper, table, result, source=source, lowest=lower)
 
 
 def _capacity(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
@@ -341,5 +386,6 @@ def pnl_attribution(
     unit = {"usd": "USD", "coin": "coins"}[currency]
     title = f"P&L {written[-1]} {unit}; the largest term is {names[most]} ({written[most]})"
     style.dress(ax, title=title, x={"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency], grid="x")
+    style.write(ax.xaxis, "number")
     table = {"term": [*names, "P&L"], "start": starts, f"amount_{currency}": widths}
     return finish(ax, table, attribution, source=source)

@@ -14,7 +14,7 @@ from derivdata.analysis.funding.carry_forecast import of_what
 from derivdata.analysis.panels import require_variables
 from derivdata.plot import style
 from derivdata.plot.frames import Rates, Size, Source, figure_function, finish
-from derivdata.plot.style import GREY, PALETTE, SEQUENTIAL
+from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.arrays import Floats
 from derivdata.support.text import did_you_mean
 from derivdata.tables.frames import require_columns
@@ -46,7 +46,7 @@ def carry(
     kind
         ``"pairs"``: one row per pair, highest net mean first. A ring is the mean before costs, a dot the mean
         after costs with the interval of outcomes, all as simple APR of one leg's notional over the holding
-        time. The colour is the probability that the outcome exceeds the costs.
+        time. The percentage at the right is the probability that the outcome exceeds the costs.
         ``"hold"``: one pair at several holding times: the mean after costs with the interval of outcomes, the
         mean before costs, and the holding time at which the mean after costs rises above zero.
     source, ax, figsize
@@ -55,8 +55,9 @@ def carry(
     Returns
     -------
     Axes
-        Title, legend and label state the outcomes: funding only, or funding and prices for forecasts with
-        `prices`. Pairs without a forecast (NaN) are omitted.
+        Title and label state the outcomes: funding only, or funding and prices for forecasts with `prices`.
+        By holding time, intervals far beyond the means end in arrowheads with their values. Pairs without a
+        forecast (NaN) are omitted.
 
     Raises
     ------
@@ -86,23 +87,29 @@ def carry(
 
 
 def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
-    ax, place = style.rows(ax, list(rows["name"]), 0.3)
-    ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
-    ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
-    ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], ms=6, label="gross")
-    chance = 100.0 * rows["probability_net_positive"]
-    dots = ax.scatter(
-        rows["net_apr"], place, s=42, c=chance, cmap=SEQUENTIAL, vmin=0.0, vmax=100.0, ec=GREY, lw=0.6,
-        zorder=4, label=f"net of costs, {of}",
-    )  # fmt: skip
-    style.colorbar(ax, dots, "probability to exceed the costs [%]")
+    symbols = list(rows["symbol"].unique()) if "symbol" in rows else []
+    of_one = f" {symbols[0]}" if len(symbols) == 1 else ""
+    names = rows["name"].str.removeprefix(f"{of_one.strip()} ") if of_one else rows["name"]
+    ax, place = style.rows(ax, list(names), 0.3)
+    ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.6, label=f"{share} of outcomes")
+    ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], mew=1.5, ms=6.5, label="before costs")
+    ax.plot(rows["net_apr"], place, "o", color=PALETTE[1], ms=6.5, label="after costs")
+    beside: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+    look: dict[str, Any] = {"fontsize": 8, "va": "center", "annotation_clip": False}
+    for row, chance in zip(place, rows["probability_net_positive"], strict=True):
+        ax.annotate(style.share(chance), (1.0, row), (4, 0), **beside, **look)
     ax.axvline(0, color=GREY, lw=1.0)
     holds = rows["hold_hours"].unique()
-    subject = f"pairs held {holds[0] / 24:.3g} days" if len(holds) == 1 else "pairs"
+    held = f" held {holds[0] / 24:.3g} days" if len(holds) == 1 else ""
     clear = int((rows["net_bps"] > 0).sum())
-    title = f"{clear} of {len(rows)} {subject} are forecast to clear their costs, {of}"
-    words = f"simple APR of one leg's notional [% per year], {of}; bar: {share} of outcomes"
-    style.dress(ax, title=title, x=words, y="long / short venue", grid="x")
+    title = f"{clear} of {len(rows)}{of_one} pairs{held} are forecast to clear their costs, {of}"
+    style.dress(
+        ax,
+        title=title,
+        x=f"simple APR of one leg [% per year], {of}; right: P(> 0)",
+        y="long / short venue",
+        grid="x",
+    )
     style.write(ax.xaxis, "percent")
     style.legend(ax, "above")
     return ax
@@ -114,16 +121,17 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax = style.axes(ax)
     days = rows["hold_hours"].to_numpy() / 24.0
     net = rows["net_bps"].to_numpy()
-    label = f"net of costs, {of}; bar: {share} of outcomes"
-    ax.vlines(days, rows["net_low_bps"], rows["net_high_bps"], color=GREY, lw=3.0, alpha=0.45)
+    low, high = rows["net_low_bps"].to_numpy(), rows["net_high_bps"].to_numpy()
+    ax.vlines(days, low, high, color=GREY, lw=3.0, label=f"{share} of outcomes")
     # Means between two holding times are linear in days. On the log axis they are curves, drawn as such, so
     # that the line crosses zero where `breakeven_days` says.
     between = np.union1d(days, np.geomspace(days[0], days[-1], _CURVE_POINTS))
     gross = np.interp(between, days, rows["gross_bps"])
     ax.plot(between, gross, color=PALETTE[1], lw=1.2, ls="--", label="before costs")
     ax.plot(between, np.interp(between, days, net), color=PALETTE[0], lw=1.8)
-    ax.plot(days, net, "o", color=PALETTE[0], ms=6, label=label)
+    ax.plot(days, net, "o", color=PALETTE[0], ms=6, label="after costs")
     ax.axhline(0, color=GREY, lw=1.0)
+    _limit_to_means(ax, days, low, high, np.r_[0.0, gross, net])
     for day, value in zip(days, net, strict=True):
         look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "va": "center"}
         ax.annotate(f"{value:+.1f}", (day, value), (7, -7), color=style.ink(), **look)
@@ -132,15 +140,31 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     paid = f"not paid within {days[-1]:.3g} days"
     if np.isfinite(even):
         paid = f"paid after {even:.3g} days" if even > days[0] else f"paid within {even:.3g} days"
-        ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are {paid}")
+        ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=paid)
     title = f"{rows['name'].iloc[0]} (long / short): costs of {cost:.3g} bps are {paid}, {of}"
-    style.dress(ax, title=title, x="holding time [days]", y=f"carry, {of}\n[bps of one leg's notional]")
+    style.dress(ax, title=title, x="holding time [days], log scale", y=f"carry, {of}\n[bps of one leg]")
     ax.set_xscale("log")
     ax.set_xlim(days[0] / 1.35, days[-1] * 1.5)
     ax.set_xticks(days, [f"{day:.3g}" for day in days])
     ax.minorticks_off()
     style.legend(ax, "above")
     return ax
+
+
+def _limit_to_means(ax: Axes, days: Floats, low: Floats, high: Floats, means: Floats) -> None:
+    """Limit the axes to the means and as much again on both sides; write the ends of longer bars there."""
+    span = float(np.ptp(means))
+    bottom = max(float(np.min(low)), float(np.min(means)) - span)
+    top = min(float(np.max(high)), float(np.max(means)) + span)
+    margin = 0.08 * (top - bottom)
+    ax.set_ylim(bottom - margin, top + margin)
+    for end, edge, shift in ((high, 1.0, -9), (low, 0.0, 9)):
+        style.mark_clipped(ax, days, end)
+        outside = end > top + margin if edge else end < bottom - margin
+        for day, value in zip(days[outside], end[outside], strict=True):
+            look: dict[str, Any] = {"fontsize": 8, "color": style.ink(), "ha": "left", "va": "center"}
+            where: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points"}
+            ax.annotate(f"{value:+.0f}", (day, edge), (5, shift), **where, **look)
 
 
 def breakeven_days(days: Floats, net: Floats) -> float:

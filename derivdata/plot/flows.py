@@ -69,7 +69,8 @@ def positioning(
     -------
     Axes
         A lane per venue, with a logarithmic scale on which 2 is as far from 1 as ½; below them, the funding
-        rate. Labels have the newest ratio, its percentile among earlier ratios, and its change.
+        rate. Labels have the newest ratio and, if the figure is wide, its percentile among earlier ratios and
+        its change. The title states the rank correlation of the median ratio and the funding rate.
 
     Raises
     ------
@@ -94,25 +95,26 @@ def positioning(
     upper, *others = (
         style.strips(ax, *heights, size=size, gap=0.06) if rate is not None else [style.axes(ax, size=size)]
     )
+    narrow = style.is_narrow(upper)  # a lane has space for one line
     labels = []
     for venue in venues:
         history = ratios.sel(exchange=venue).dropna("time")
         rank = float(places.sel(exchange=venue, time=history["time"][-1]))
         relative_change = moved[venue].loc[history["time"].values[-1]]
-        words = [f"{venue} {style.number(float(history[-1]))}"]
-        if not np.isnan(rank):
+        words = [f"{venue} {float(history[-1]):.2f}"]
+        if not np.isnan(rank) and not narrow:
             words.append(f"percentile {100 * rank:.0f}")
-        if not np.isnan(relative_change):
+        if not np.isnan(relative_change) and not narrow:
             words.append(f"{100 * relative_change:+.0f} % in {_written(change)}")
         labels.append("\n".join(words))
     logs = np.log(ratio)
     limits = lane_limits(logs.to_numpy(dtype=np.float64), min_range=0.1, base=0.0)
-    marks = {0.0: "1", **_ratio_mark(limits)}
+    marks = {0.0: "1", **_ratio_marks(limits, 1 if narrow else 2)}
     draw_lanes(upper, logs, labels, limits, base=0.0, marks=marks, signed=False)
     newest = ratio.ffill().iloc[-1]
     most = str(np.log(newest).abs().idxmax())
-    title = f"{symbol}: on {most} {style.number(newest[most])} longs stand against one short"
-    style.dress(upper, title=title, y="venue, latest long / short [1]", grid="x")
+    title = f"{symbol}: {newest[most]:.2f} longs per short on {most}"
+    style.dress(upper, title=title, y="longs per short [1]", grid="x")
     strip = [upper, *others]
     table = long_table(ratio, "time", "exchange", "long_short_ratio")
     table["change"] = table.set_index(["time", "exchange"]).index.map(moved.stack())
@@ -121,22 +123,28 @@ def positioning(
         median = median.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
         strip[1].plot(median["time"], median, color=PALETTE[0], lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
-        style.dress(strip[1], y="funding\n[bps per 8 h]", form="number")
+        joint = ratio.median(axis=1).corr(median.to_series().reindex(ratio.index), method="spearman")
+        if not np.isnan(joint):
+            title += f"; rank correlation of ratio and funding {joint:+.2f}"
+            style.dress(upper, title=title, grid="x")
+        style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")
         table["rate_bps_8h"] = table["time"].map(median.to_series())
     style.utc_axis(strip[-1])
     return finish(strip[0], table, data, funding, source=source, lowest=strip[-1])
 
 
-def _ratio_mark(limits: tuple[float, float]) -> dict[float, str]:
-    """Return a ratio to label on the side of 1 with more space in the lanes, by its logarithm."""
+def _ratio_marks(limits: tuple[float, float], count: int) -> dict[float, str]:
+    """Return one or two ratios to label, on the side of 1 with more space in the lanes, by logarithm."""
     low, high = limits
     candidates = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
     reach = high if high >= -low else -low
     fitting = [value for value in candidates if np.log(value) <= 0.98 * reach]
     if not fitting:
         return {}
-    value = fitting[-1] if high >= -low else 1.0 / fitting[-1]
-    return {float(np.log(value)): style.number(value)}
+    # The furthest, and one near the middle of the logarithmic scale.
+    middle = min(fitting, key=lambda value: abs(np.log(value) - np.log(fitting[-1]) / 2.0))
+    values = [value if high >= -low else 1.0 / value for value in (fitting[-1], middle)[:count]]
+    return {float(np.log(value)): style.number(value) for value in values}
 
 
 def _length(text: str | pd.Timedelta, stamps: Array, name: str) -> tuple[pd.Timedelta, pd.Timedelta]:

@@ -251,9 +251,9 @@ def _mark_outside(
     Return the number of values outside.
     """
     total = 0
-    for beyond, edge, marker, furthest in (
-        (values > limits[1], edges[1], "^", np.nanargmax),
-        (values < limits[0], edges[0], "v", np.nanargmin),
+    for beyond, edge, marker, furthest, inwards in (
+        (values > limits[1], edges[1], "^", np.nanargmax, "top"),
+        (values < limits[0], edges[0], "v", np.nanargmin, "bottom"),
     ):
         if not beyond.any():
             continue
@@ -261,8 +261,8 @@ def _mark_outside(
         ax.plot(x[first], np.full(int(first.sum()), edge), marker, color=style.ink(), ms=4, label="_clipped")
         place = int(furthest(values))
         is_late = place > 0.8 * len(values)
-        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": "center"}
-        look |= {"xytext": (-5 if is_late else 5, 0), "ha": "right" if is_late else "left"}
+        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "va": inwards}
+        look |= {"xytext": (-6 if is_late else 6, 0), "ha": "right" if is_late else "left"}
         ax.annotate(f"{values[place]:+.3g}", (x[place], edge), **look)
         total += int(beyond.sum())
     return total

@@ -38,7 +38,8 @@ _COLUMNS = 400
 USUAL_BPS = 1.0
 """The fixed part of most venues' rate: 0.01 % per 8 hours."""
 _LINE = 8.0
-"""Height of the name of a row [points]."""
+_SMALL_LINE = 6.2
+"""Height of the name of a row [points], and in letters of 6 points."""
 _NEAR = 0.05
 _KINDS = {"CEX": "Centralised venues", "DEX": "Decentralised venues", "OTHER": "Other venues"}
 
@@ -113,10 +114,11 @@ def funding_history(
         return frames.plotly_figure([strip], title, table, data, source=source, legend=unit)
     ax = style.axes(ax, size=(8.0, lane_height(len(drawn_venues))))
     usual = cells.median(axis=1) if has_others else None
-    labels = [f"{venue}\n{means[venue]:+.2f}" for venue in drawn_venues]
+    separator = " " if style.is_narrow(ax) else "\n"  # lanes of narrow figures are one line high
+    labels = [f"{venue}{separator}{means[venue]:+.2f}" for venue in drawn_venues]
     marks = lane_marks(limits, 0.0)
     outside = draw_lanes(ax, lines, labels, limits, base=0.0, marks=marks, usual=usual)
-    style.dress(ax, title=title, y="venue, mean rate [bps per 8 h]", grid="x")
+    style.dress(ax, title=title, y="mean rate [bps per 8 h]", grid="x")
     key = [f"means over {_written(hours)}"]
     if usual is not None:
         key.append(f"dotted: median of {len(means)} venues")
@@ -226,13 +228,21 @@ def funding_heatmap(
     style.dress(ax, title=title, y="venue", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     _thin_names(ax)
-    lack = "\ngrey: no rate" if finite.size < cells[list(means.index)].size else ""
+    style.note(ax, _colour_key(centre, has_gaps=finite.size < cells[list(means.index)].size))
     ends = ("neither", "min", "max", "both")
-    beyond = ends[bool(finite.min() < centre - reach) + 2 * bool(finite.max() > centre + reach)]
-    usual = f"\nwhite: {centre:+g}" if centre else ""
-    style.colorbar(ax, drawn, _RATE + usual + lack.replace("\n", ", " if usual else "\n"), extend=beyond)
+    beyond = ends[bool(np.min(finite) < centre - reach) + 2 * bool(np.max(finite) > centre + reach)]
+    scale = style.colorbar(ax, drawn, _RATE, extend=beyond)
+    if abs(centre) < reach:
+        scale.axhline(0.0, color="#222222", lw=1.2)  # longs pay above it, shorts below
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
+
+
+def _colour_key(centre: float, *, has_gaps: bool) -> str:
+    """Describe the colours of the heat map."""
+    level = f"the usual {centre:+g} bp" if centre else "0"
+    key = f"orange: above {level}; white: {level}; purple: below it"
+    return f"{key}; grey: no rate" if has_gaps else key
 
 
 def _thin_names(ax: Axes) -> None:
@@ -241,7 +251,11 @@ def _thin_names(ax: Axes) -> None:
     assert figure is not None
     height = 72.0 * ax.get_position().height * figure.get_figheight()
     places = ax.get_yticks()
-    step = 1 + int(len(places) * _LINE // height)
+    line = _LINE
+    if len(places) * line > height:
+        line = _SMALL_LINE
+        ax.tick_params(axis="y", labelsize=6)
+    step = 1 + int(len(places) * line // height)
     if step > 1:
         names = [label.get_text() for label in ax.get_yticklabels()]
         ax.set_yticks(places[::-1][::step], names[::-1][::step])

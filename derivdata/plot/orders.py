@@ -23,7 +23,13 @@ _SIDES = (("long", LONG), ("short", SHORT))
 _SHIFTS = dict(zip(_SIDES, (-0.16, 0.16), strict=True))
 _PRICE = "price\n[USD]"
 _LARGEST = 160.0
+_SMALLEST = 5.0
+"""Areas of the largest and of the smallest dot [square points]."""
+_MANY = 500
+"""Dots from which on small ones are smaller and paler, because they overlap."""
 _SIZES = (1e4, 1e5, 1e6, 1e7)
+_FLATTENS = 3.0
+"""A bar that is this many times as high as the next is cut."""
 _STEPS = ((1.0, 1), (3.0, 5), *((170.0 * hours, 60 * hours) for hours in (1, 2, 4, 8, 12)))
 """Maximum length of the window [h] and step of the bars [minutes], for at most 170 bars."""
 
@@ -102,7 +108,8 @@ def liquidations(
         strips = [strip._replace(height=share) for strip, share in zip(strips, heights, strict=True)]
         size: Any = {"height": 1.2 * height, "range": limits}
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
-    *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=0.08)
+    gap = 0.12 if _is_low(ax) else 0.08  # a legend needs a line between two axes
+    *upper, raster, bars, seen = style.strips(ax, *heights, size=(8.0, height), gap=gap)
     _raster(raster, dots)
     style.dress(raster, title="" if upper else title, y="venue")
     if raster.get_legend_handles_labels()[0]:
@@ -115,6 +122,7 @@ def liquidations(
     for (_, color), (name, value) in zip(_SIDES, sums[0].items(), strict=True):
         style.bars(bars, value.index, value, sums[1], centred=False, color=color, label=name)
     bars.axhline(0, color=GREY, lw=0.8)
+    _cut_largest(bars, sums)
     style.dress(bars, y=sums[2], form="size")
     style.legend(bars, "above")
     _coverage(seen, coverage)
@@ -173,7 +181,8 @@ def _dots(events: pd.DataFrame, top: int) -> tuple[list[str], pd.DataFrame]:
     venue = ordered["exchange"].astype(str)
     dots = ordered[["side", "value_usd"]].assign(time=_times(ordered), venue=venue)
     dots["row"] = venue.map(place).fillna(len(names) - 1).astype(np.float64)
-    dots["area"] = _LARGEST * np.sqrt(ordered["value_usd"] / largest)
+    smallest = _SMALLEST if len(events) < _MANY else _SMALLEST / 3.0
+    dots["area"] = np.maximum(_LARGEST * np.sqrt(ordered["value_usd"] / largest), smallest)
     return names, dots
 
 
@@ -182,7 +191,8 @@ def _raster(ax: Axes, dots: pd.DataFrame) -> None:
     for (side, color), shift in _SHIFTS.items():
         of_side = dots[dots["side"] == side]
         where = of_side["time"].to_numpy(), of_side["row"] + shift, of_side["area"]
-        ax.scatter(*where, color=color, alpha=0.55, lw=0, rasterized=True)
+        alpha = 0.8 if len(dots) < _MANY else 0.55
+        ax.scatter(*where, color=color, alpha=alpha, lw=0, rasterized=True)
     largest = float(dots["value_usd"].max()) if len(dots) else 1.0
     for value in [size for size in _SIZES if size <= largest][-3:]:
         label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
@@ -202,6 +212,30 @@ def _sums(events: pd.DataFrame, hours: float) -> tuple[dict[str, pd.Series], np.
         sums[f"{side}s: {value.sum():,.1f} M USD"] = sign * value
     per = unit if count == 1 else f"{count} {unit}s"
     return sums, step, f"per {per}\n[million USD]"
+
+
+def _is_low(ax: Axes | None) -> bool:
+    """Return whether the figure of given axes is under 5 inches high."""
+    figure = None if ax is None else ax.get_figure(root=True)
+    return figure is not None and figure.get_figheight() < 5.0
+
+
+def _cut_largest(ax: Axes, sums: tuple[dict[str, pd.Series], np.timedelta64, str]) -> None:
+    """End the axis at twice the second highest bar if one would flatten the others; write its value."""
+    values = pd.concat(list(sums[0].values()))
+    if len(values) < 2:
+        return
+    largest, *others = values.abs().sort_values(ascending=False)
+    if largest < _FLATTENS * others[0]:
+        return
+    low, high = ax.get_ylim()
+    value = values.iloc[int(np.argmax(values.abs()))]
+    end = 2.0 * others[0]
+    ax.set_ylim(low if value > 0.0 else -end, end if value > 0.0 else high)
+    time = values.index[int(np.argmax(values.abs()))] + sums[1]
+    words = f"{'▲' if value > 0.0 else '▼'} {style.number(abs(value))}"
+    look: dict[str, Any] = {"fontsize": 8, "va": "top" if value > 0.0 else "bottom", "ha": "left"}
+    ax.annotate(words, (time, np.copysign(end, value)), (3, 0), textcoords="offset points", **look)
 
 
 def _raster_of(names: list[str], dots: pd.DataFrame) -> frames.Strip:

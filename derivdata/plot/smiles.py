@@ -39,7 +39,7 @@ _DENSITY_POINTS = 241
 _DENSITY_REACH = 3.5  # standard deviations
 _DENSITY_DAYS = (7.0, 30.0, 90.0, 180.0)
 _MIN_DELTA = 0.02
-_SHOWN_DELTA = 0.04
+_SHOWN_DELTA = 0.05
 _ARBITRAGE = "#d62728"
 _DELTAS = {0.1: "10P", 0.25: "25P", 0.5: "50", 0.75: "25C", 0.9: "10C"}
 """Labels of the axis of delta, at one minus the call's delta."""
@@ -79,12 +79,13 @@ def smile(
     -------
     Axes
         Volatility over the forward delta of the option out of the money: puts at the left, the forward in
-        the middle, calls at the right, from 4 delta on. Above stand the strikes of the middle expiry at these
+        the middle, calls at the right, from 5 delta on. Above stand the strikes of the middle expiry at these
         deltas. Quotes below 2 delta without a bid are faded. The title gives volatility at the forward, risk
         reversal and butterfly at 25 delta [points] of the middle expiry. Red parts of a fit hold a butterfly
         arbitrage: Durrleman's g is below zero there; ``dd.plot.data(ax)`` has g and log-moneyness. Bars span
         bid and ask where the quotes have them. The legend says by how much the fit of a surface misses the
-        quotes at the money, with a star where that is more than half their spread.
+        quotes at the money, with a star where that is more than half their spread; a narrow figure has no
+        space for it.
 
     Raises
     ------
@@ -111,17 +112,22 @@ def smile(
     chosen = listed[chosen_expiries(listed, expiries, limit)]
     table = _table(points, curve, past, chosen)
     ax = style.axes(ax)
+    # A narrow figure has no space for the errors of the fit.
+    errors = None if style.is_narrow(ax) else curve
     for place, expiry in enumerate(chosen):
         rows = table[table["expiry"] == expiry]
-        _one(ax, rows, _label(shown, curve, expiry), style.look(place)["color"], alone=curve is None)
+        _one(ax, rows, _label(shown, errors, expiry), style.look(place)["color"], alone=curve is None)
     title = f"{name_of(shown)}: {_finding(curve, chosen)}{_arbitrage(table)}"
-    style.dress(ax, title=title, y="implied volatility [% annualised]", form="percent")
+    style.dress(ax, title=title, y="implied volatility [% a year]", form="percent")
     _delta_axis(ax, table)
     if past is not None:
         label = f"fit of {instant_of(past):%Y-%m-%d %H:%M}"
         ax.plot([], [], ls="--", color=GREY, lw=1.2, label=label)
-    has_errors = curve is not None and "atm_error_vol" in curve
+    if table["iv_bid"].notna().any():
+        ax.plot([], [], "|", ms=9, color=GREY, label="bid to ask")
+    has_errors = errors is not None and "atm_error_vol" in errors
     words = "expiry, fit − quote\nat the money [points]" if has_errors else "expiry"
+    words = "" if style.is_narrow(ax) else words
     _strikes_on_top(ax, shown, table, chosen)
     style.legend(ax, "right", title=words, lift=24.0)  # above the strikes where the figure is narrow
     kept = table.drop(columns="traded").dropna(axis=1, how="all")
@@ -131,7 +137,7 @@ def smile(
 def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     """Label the axis of delta, and set the limits to traded quotes and fits."""
     inside = table[table["traded"] | (table["kind"] != "quote")]
-    inside = inside[inside["delta"].between(_MIN_DELTA, 1.0 - _MIN_DELTA)]
+    inside = inside[inside["delta"].between(_SHOWN_DELTA, 1.0 - _SHOWN_DELTA)]
     inside = table if inside.empty else inside
     levels = inside[["iv", "iv_bid", "iv_ask"]].to_numpy(dtype=np.float64)
     low = np.nanmin(levels)
@@ -145,7 +151,7 @@ def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     }
     ax.set_xticks(list(shown), list(shown.values()))
     ax.axvline(0.5, color=GREY, lw=0.8, ls=":")
-    ax.set_xlabel("delta of the option out of the money: puts (P), calls (C) [% of the forward]")
+    ax.set_xlabel("delta [%]: puts (P), calls (C)")
 
 
 def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd.DatetimeIndex) -> None:

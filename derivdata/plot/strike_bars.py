@@ -192,13 +192,19 @@ def _gamma(
 
 
 def _name_largest(ax: Axes, values: pd.Series, tops: pd.Series) -> None:
-    """Write the strike above the three largest bars."""
-    ground = {"facecolor": style.paper(), "edgecolor": "none", "pad": 2.5}  # covers the line of the price
-    for strike in values.abs().nlargest(3).index:
-        above: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "bbox": ground}
-        above |= {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 7.5}
+    """Write the strike above the three largest bars, in a narrow figure above the largest."""
+    narrow = style.is_narrow(ax)
+    ground = {"facecolor": style.paper(), "edgecolor": "none", "pad": 1.0}  # covers the line of the price
+    for strike in values.abs().nlargest(1 if narrow else 3).index:
+        above: dict[str, Any] = {
+            "rotation": 0 if narrow else 90,
+            "ha": "center",
+            "va": "bottom",
+            "bbox": ground,
+        }
+        above |= {"xytext": (0, 3), "textcoords": "offset points", "fontsize": 8}
         ax.annotate(style.number(strike), (strike, tops[strike]), **above)
-    ax.margins(y=0.45)  # space for seven letters in a small figure
+    ax.margins(y=0.15 if narrow else 0.45)  # space for seven rotated letters in a low figure
 
 
 def _one_chain(result: xr.Dataset, dims: tuple[str, ...]) -> xr.Dataset:
@@ -232,8 +238,9 @@ def _stack(ax: Axes, rows: pd.DataFrame, width: float, symbol: str) -> pd.DataFr
             look: dict[str, Any] = {"label": f"{name}s: {style.number(float(coins.sum()))} {symbol}"}
             if len(groups) > 1:
                 total = style.number(float(of_group["open_interest"].sum()))
-                shade = 0.35 if group in others else 1.0 - 0.16 * number
-                look = {"alpha": shade, "label": "_puts" if side else f"{group}: {total}"}
+                # The side is up or down, so the colour is free for the expiry.
+                color = GREY if group in others else PALETTE[number]
+                look["label"] = "_puts" if side else f"{group}: {total}"
             # Only positions with coins; without any, all positions, so that the legend has the group.
             at = (coins > 0.0) == (coins > 0.0).any()
             below = sign * bottoms[side][at]

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.panels import require_times
+from derivdata.analysis.panels import require_times, require_unit_if_stated
 from derivdata.support.arrays import Array
 from derivdata.support.text import warn_caller
 from derivdata.tables.panels import panel, provenance
+from derivdata.units import RATE_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,6 +190,23 @@ def cell_width(ax: Axes) -> float:
     return 72.0 * float(figure.get_figwidth()) / (grid.ncols if grid is not None else 1)
 
 
+def text_width(ax: Axes) -> float:
+    """Return the width for text above the axes [points]: the cell without labels and names of rows."""
+    from matplotlib.ticker import FixedFormatter
+
+    width = 0.78 * cell_width(ax)
+    form = ax.yaxis.get_major_formatter()
+    if isinstance(form, FixedFormatter):
+        longest = max((len(line) for name in form.seq for line in name.split("\n")), default=0)
+        width -= max(4.7 * longest - 0.1 * cell_width(ax), 0.0)
+    return width
+
+
+def is_narrow(ax: Axes) -> bool:
+    """Return whether the axes' cell is about as wide as a phone."""
+    return cell_width(ax) < _NARROW
+
+
 def dress(
     ax: Axes,
     *,
@@ -201,7 +219,7 @@ def dress(
     """Style axes: wrapped title at the left, labels, format of the y values, and a faint grid."""
     width = cell_width(ax)
     size = _title_size(width)
-    fitting = int(0.78 * width / (0.55 * size))  # a letter is about 0.55 of the font's size wide
+    fitting = int(text_width(ax) / (0.55 * size))  # a letter is about 0.55 of the font's size wide
     lines = title_lines(title, min(_TITLE, max(fitting, 20)))
     ax.set_title("\n".join(lines), loc="left", fontsize=size)
     if x:
@@ -210,8 +228,10 @@ def dress(
         ax.set_ylabel(y)
     if form is not None:
         write(ax.yaxis, form)
-    if width < _NARROW:
+    if is_narrow(ax):
         _thin_ticks(ax)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.label.set_size(8.5)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_axisbelow(True)
@@ -256,14 +276,14 @@ def utc_axis(ax: Axes) -> None:
     """Format short dates, with the zone in the axis label. Days include the month, as there may be two."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    is_narrow = cell_width(ax) < _NARROW
-    locator = AutoDateLocator(minticks=2 if is_narrow else 3, maxticks=5 if is_narrow else 8)
+    narrow = is_narrow(ax)
+    locator = AutoDateLocator(minticks=2 if narrow else 3, maxticks=5 if narrow else 8)
     form = ConciseDateFormatter(locator)
     form.formats[2] = form.zero_formats[2] = form.zero_formats[3] = "%d %b"
     form.offset_formats[2] = "%Y"
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(form)
-    ax.set_xlabel("time [UTC]")
+    ax.set_xlabel("time [UTC]", fontsize=8.5 if narrow else None)
 
 
 def legend(
@@ -280,7 +300,7 @@ def legend(
         where = "above"
         names = [name.replace("\n", " ") for name in names]
         options["title"] = options.get("title", "").replace("\n", " ") or None
-        options |= {"ncols": _columns_that_fit(names, 0.8 * width), "columnspacing": 1.0}
+        options |= {"ncols": _columns_that_fit(names, text_width(ax)), "columnspacing": 1.0}
     places: dict[str, dict[str, Any]] = {
         "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
@@ -304,7 +324,7 @@ def note(ax: Axes, words: str) -> None:
     """Write a line in small letters between the title and the axes."""
     if words:
         title = ax.get_title(loc="left")
-        fitting = max(int(0.8 * cell_width(ax) / 4.4), 20)
+        fitting = max(int(text_width(ax) / 4.9), 20)
         lines: list[str] = []
         for paragraph in words.split("\n"):
             lines += textwrap.wrap(paragraph, fitting) or [""]
@@ -397,8 +417,12 @@ def stated(*data: Any, source: Any = None) -> tuple[str, str]:
 
 
 def panel_of(data: pd.DataFrame | xr.DataArray, column: str) -> xr.DataArray:
-    """Return a panel unchanged, or the panel of a table's column."""
-    return data if isinstance(data, xr.DataArray) else panel(data, column)
+    """Return a panel unchanged, or the panel of a table's column; raise for rates in another unit."""
+    if not isinstance(data, xr.DataArray):
+        return panel(data, column)
+    if column == "rate_bps_8h":  # the unit that the axes state
+        require_unit_if_stated(data, "data", RATE_UNIT)
+    return data
 
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:

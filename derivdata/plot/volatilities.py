@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import surface, variance
-from derivdata.analysis.panels import require_variables
+from derivdata.analysis.panels import require_unit_if_stated, require_variables
 from derivdata.plot import frames, style
 from derivdata.plot.fits import (
     EXPIRY,
@@ -30,6 +30,7 @@ from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_columns, require_instants
+from derivdata.units import PERCENT_UNIT, VOLATILITY_SPELLINGS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,6 +121,7 @@ def _two_lines(
             others = [f"{dim}=..." for dim in getattr(line, "dims", ()) if dim != "time"]
             fix = f": select with {name}.sel({', '.join(others)})" if others else ""
             raise ValueError(f"{name} must be an array with one dim, time, and a value{fix}")
+        require_unit_if_stated(line, name, *VOLATILITY_SPELLINGS, PERCENT_UNIT)
     ax = style.axes(ax)
     above, below = xr.align(implied, realised, join="inner")
     # The lines may have different times: interpolate, so that the shading follows both drawn lines.
@@ -180,6 +182,9 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     middle = len(days) // 2
     words = _rank(latest[middle], values[:, middle], quantiles)
     title = f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}"
+    level = (implied or {}).get(float(days[middle]))
+    if level is not None:
+        title += f"; implied {100 * level:.1f} %"
     y = "volatility [% annualised]"
     style.dress(ax, title=title, x="window, time to expiry [days]", y=y, form="percent")
     style.legend(ax, "right")
@@ -221,10 +226,10 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     style.dress(upper, title=title, y="volatility\n[% annualised]", form="percent")
     style.legend(upper, "above")
     lower.axhline(0, color=GREY, lw=0.8)
-    strokes = " (dotted)" if len(points) > 2 else ""
-    named = [_SKEWS[name] for name in points[1:]]
-    words = named[0] if len(named) == 1 else f"{named[0]},\n{named[1]}{strokes}"
-    style.dress(lower, y=f"{words}\n25Δ [points]", form="number")
+    for name, stroke in zip(points[1:], ("-", ":"), strict=False):
+        lower.plot([], [], ls=stroke, lw=1.2, color=GREY, label=_SKEWS[name])
+    style.dress(lower, y="25Δ [points]", form="number")
+    style.legend(lower, ncols=2)
     style.utc_axis(lower)
     return finish(upper, table, history, source=source, lowest=lower)
 
@@ -294,8 +299,8 @@ def term_structure(
     Returns
     -------
     Axes, or a plotly Figure
-        For volatility the upper axes. The limits of the lower axes include all bounds, up to twice the
-        highest volatility; an arrowhead marks a bar that ends outside.
+        For volatility the upper axes. The lower axes end a tenth above the highest volatility; an arrowhead
+        marks a bound above them.
 
     Raises
     ------
@@ -324,7 +329,7 @@ def term_structure(
     ends = [f"{100 * atm[place]:.1f} % on {dates[place]:%Y-%m-%d}" for place in finite[[0, -1]]]
     title = f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}"
     index = _index(free)
-    y = ("volatility\n[% annualised]", "model-free\n[% annualised]")
+    y = ("volatility\n[% a year]", "model-free\n[% a year]")
     levels = table[table.columns.intersection(["atm", "forward_vol", "atm_before"])].stack()
     centre = (levels.max() + levels.min()) / 2
     reach = 1.1 * (levels.max() - levels.min()) / 2
@@ -342,7 +347,8 @@ def term_structure(
         upper = frames.Strip(lines, y[0], 2.0, _PERCENT | {"range": limits})
         lower = frames.Strip(marks, y[1], 1.3, _PERCENT | {"range": _limits(model_free, low, high)})
         return _interactive([upper, lower], title, table, data, source=source, height=6.2)
-    above, below = style.strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # space for a legend between them
+    ax = style.axes(ax, size=(8.0, 5.5))
+    above, below = style.strips(ax, 2.0, 1.3, gap=0.26 if style.is_narrow(ax) else 0.13)  # for a legend
     above.hlines(vol, _starts(tenors), tenors, color=GREY, lw=1.6, label=_FORWARD)
     if before is not None:
         above.plot(past["days"], past["iv"], "o--", ms=3.5, lw=1.1, color=PALETTE[4], label=earlier)
@@ -454,12 +460,12 @@ def _index(free: xr.Dataset) -> dict[str, float]:
 
 
 def _limits(vol: Any, low: Any, high: Any) -> tuple[float, float] | None:
-    """Return limits that include all bounds, up to twice the highest volatility."""
+    """Return limits that include all volatilities, and bounds up to a tenth above the highest of them."""
     if not np.isfinite(vol).any():
         return None
-    top = min(np.nanmax(np.r_[vol, high]), 2.0 * np.nanmax(vol))
+    top = min(np.nanmax(np.r_[vol, high]), 1.1 * np.nanmax(vol))
     bottom = np.nanmin(np.r_[vol, low])
-    margin = max(0.08 * (top - bottom), 0.01)
+    margin = max(0.08 * (top - bottom), 0.005)
     return bottom - margin, top + margin
 
 

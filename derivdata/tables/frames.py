@@ -49,7 +49,10 @@ def require_columns(
             raise ValueError(f"{argument} has the column {name!r} more than once")
     for name in numbers:
         if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
-            raise ValueError(f"{argument} must have numbers in the column {name!r}, got {frame[name].dtype}")
+            raise ValueError(
+                f"{argument} must have numbers in the column {name!r}, got {frame[name].dtype}; convert a "
+                "table that was read from text with dd.tables.TABLES[name].conform(table)"
+            )
     if frame.empty:
         return
     for name in others:

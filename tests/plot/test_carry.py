@@ -18,7 +18,9 @@ def test_pairs_are_drawn_and_those_without_a_forecast_left_out() -> None:
     unknown["net_bps"] = np.nan
     ax = plot.carry([known, unknown])
     assert len(ax.get_yticklabels()) == 1
-    assert "90 % of outcomes" in ax.get_xlabel()
+    assert "90 % of outcomes" in [text.get_text() for text in ax.get_legend().get_texts()]
+    chance = f"{100 * float(known['probability_net_positive']):.0f} %"
+    assert ax.texts[0].get_text() == chance
     with pytest.raises(ValueError, match="no pair has a forecast"):
         plot.carry(unknown)
 
@@ -30,18 +32,25 @@ def test_carry_by_hold_is_of_one_pair_at_several_holding_times() -> None:
             plot.carry(wrong, "hold")
 
 
+def test_an_interval_far_beyond_the_means_ends_at_the_edge_with_its_value() -> None:
+    curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d")]
+    curve[1]["net_high_bps"] = 5000.0
+    ax = plot.carry(curve, "hold")
+    assert ax.get_ylim()[1] < 1000.0
+    assert "+5000" in [text.get_text() for text in ax.texts]
+
+
 def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
     for prices, of in ((False, "funding only"), (True, "funding and prices")):
         curve = [made.carry("low", "high", hold, prices=prices) for hold in ("1d", "7d")]
         figures = [plot.carry(curve), plot.carry(curve, "hold")]
         assert all(" ".join(ax.get_title(loc="left").split()).endswith(of) for ax in figures)
         legends = [{t.get_text() for t in ax.get_legend().get_texts()} for ax in figures]
-        assert f"net of costs, {of}" in legends[0]
-        assert f"net of costs, {of}; bar: 90 % of outcomes" in legends[1]
+        assert all({"90 % of outcomes", "before costs", "after costs"} <= legend for legend in legends)
         labels = [figures[0].get_xlabel(), figures[1].get_ylabel()]
         assert [" ".join(label.split()) for label in labels] == [
-            f"simple APR of one leg's notional [% per year], {of}; bar: 90 % of outcomes",
-            f"carry, {of} [bps of one leg's notional]",
+            f"simple APR of one leg [% per year], {of}; right: P(> 0)",
+            f"carry, {of} [bps of one leg]",
         ]
     mixed = [made.carry("low", "high", "1d"), made.carry("low", "high", "7d", prices=True)]
     with pytest.raises(ValueError, match="pass prices= to all of them, or to none"):

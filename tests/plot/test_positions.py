@@ -194,3 +194,25 @@ def test_sums_of_liquidations_are_drawn_and_other_tables_refused() -> None:
         dd.plot.liquidations(sums.drop(columns=["long_usd", "short_usd"]))
     with pytest.raises(ValueError, match="events has no column 'symbol'"):
         dd.plot.liquidations(sums.drop(columns="symbol"))
+
+
+def test_a_bar_that_would_flatten_the_others_is_cut_with_its_value() -> None:
+    """Every order of an hour is worth a million; one of the next hour is worth a hundred."""
+    events = made.liquidated()
+    huge = events.iloc[[-1]].assign(value_usd=1e8, time=events["time"].max() + pd.Timedelta(1, "h"))
+    ax = plot.liquidations(pd.concat([events, huge], ignore_index=True), source=events)
+    [bars] = [axes for axes in ax.figure.axes[0].child_axes if axes.get_ylabel().startswith("per ")]
+    low, high = bars.get_ylim()
+    assert max(-low, high) < 50.0
+    assert any(text.get_text()[2:] == "100" for text in bars.texts)
+
+
+def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
+    result = made.backtested()
+    table = plot.data(plot.backtest(result, "turnover"))
+    costs = float(result["fees_usd"].sum() + result["slippage_usd"].sum())
+    assert table["costs_usd"].sum() == pytest.approx(costs)
+    ax = plot.backtest(result, "trades")
+    best = plot.data(ax).sort_values("net_bps").iloc[-1]
+    names = [text.get_text() for text in ax.texts]
+    assert f"{best['symbol']} {best['long']} / {best['short']}" in names

@@ -287,7 +287,8 @@ def _draw_issues(
         start += length
     for row, issue in enumerate(counts.index):
         example = findings.loc[findings["issue"] == issue, "series"].value_counts().index[0]
-        ax.text(start[row], row, f"  {start[row]:.0f}: {example}", va="center", fontsize=8)
+        words = f"{start[row]:.0f}: {example}"
+        ax.annotate(words, (start[row], row), (4, 0), va="center", fontsize=8, textcoords="offset points")
     ax.set_xlim(0, 1.9 * max(np.max(start), 1.0))
     total = len(set(findings["series"]))
     title = f"{total} pairs of symbol and venue with a finding"

@@ -151,12 +151,13 @@ def _forecast(
             main = funding.forecast_carry(rates, legs, hold=_HOLD, prices=marks, **options)
         except ValueError as problem:  # another coin under the same ticker
             doubt = str(problem)
-    has_forecast = [main is not None and _has_forecast(main, row) for row in rows]
+    has_forecast = [False] * len(rows) if main is None else _have_forecasts(main, rows)
     if main is None or not all(has_forecast):
         funding_only = funding.forecast_carry(rates, legs, hold=_HOLD, **options)
-        if main is None or has_forecast != [_has_forecast(funding_only, row) for row in rows]:
+        have_funding = _have_forecasts(funding_only, rows)
+        if main is None or has_forecast != have_funding:
             main = funding_only
-            has_forecast = [_has_forecast(funding_only, row) for row in rows]
+            has_forecast = have_funding
             table = None
     if table is not None and not doubt:
         options |= {"prices": marks}
@@ -168,24 +169,28 @@ def _forecast(
         ]
     # 4. Collect the forecasts by pair.
     pairs = []
-    for symbol, long, short, spread, favour in rows:
-        of_pair = [_forecast_of(forecast, symbol, long, short) for forecast in forecasts]
+    places = _places(main, rows)
+    for (symbol, long, short, spread, favour), place in zip(rows, places, strict=True):
+        of_pair = [forecast.isel(place) for forecast in forecasts]
         curve = [forecast for forecast in of_pair if np.isfinite(float(forecast["net_bps"]))]
         curve.sort(key=lambda forecast: float(forecast["hold_hours"]))
         pairs.append(Pair(symbol, long, short, spread, favour, of_pair[0], curve))
     return pairs, doubt
 
 
-def _has_forecast(forecasts: xr.Dataset, row: tuple[Any, ...]) -> bool:
-    """Return whether the pair of a row has a forecast after costs."""
-    return bool(_forecast_of(forecasts, *row[:3])["net_bps"].notnull())
+def _have_forecasts(forecasts: xr.Dataset, rows: list[tuple[Any, ...]]) -> list[bool]:
+    """Return whether the pair of each row has a forecast after costs."""
+    net = forecasts["net_bps"].transpose("symbol", "pair").to_numpy()
+    return [bool(np.isfinite(net[place["symbol"], place["pair"]])) for place in _places(forecasts, rows)]
 
 
-def _forecast_of(forecasts: xr.Dataset, symbol: str, long: str, short: str) -> xr.Dataset:
-    """Return the forecast of one pair."""
-    of_symbol = forecasts.sel(symbol=symbol)
-    place = np.flatnonzero((of_symbol["long"] == long) & (of_symbol["short"] == short))[0]
-    return of_symbol.isel(pair=int(place))
+def _places(forecasts: xr.Dataset, rows: list[tuple[Any, ...]]) -> list[dict[str, int]]:
+    """Return the positions of the pair of each row."""
+    symbols = forecasts["symbol"].to_numpy().tolist()
+    longs = forecasts["long"].to_numpy().tolist()
+    shorts = forecasts["short"].to_numpy().tolist()
+    pairs = {legs: place for place, legs in enumerate(zip(longs, shorts, strict=True))}
+    return [{"symbol": symbols.index(symbol), "pair": pairs[long, short]} for symbol, long, short, *_ in rows]
 
 
 def _forecast_note(section: Section, past: Rates, forecasts: list[xr.Dataset], *, doubt: str) -> None:
@@ -286,7 +291,7 @@ def _draw_pairs(forecasts: list[xr.Dataset], *, ax: Axes, source: Any) -> Axes:
     low = [_apr(forecast, "net_low") for forecast in forecasts]
     high = [_apr(forecast, "net_high") for forecast in forecasts]
     ax.hlines(place, low, high, color=style.GREY, lw=2.2, alpha=0.6)
-    ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], ms=6, label="before costs")
+    ax.plot(gross, place, "o", mfc="none", mec=style.PALETTE[0], mew=1.5, ms=6, label="before costs")
     ax.plot(net, place, "o", color=style.PALETTE[1], ms=6, label="after costs; bar: 90 % of outcomes")
     ax.axvline(0, color=style.GREY, lw=1.0)
     title = f"Best forecasts of the widest pairs (long / short), {_DAYS} days"

@@ -171,7 +171,9 @@ def _draw_gains(changes: pd.DataFrame, *, all_holdings: list[Holdings], ax: Axes
         is_sure = bool(shown["sure"].iloc[row])
         style.bars(ax, [row], [change], 0.66, horizontal=True, **gain_look(np.array([change]), is_sure))
         side = "left" if change >= 0 else "right"
-        ax.text(change, row, f" {change:+.2f}{'*' if is_sure else ''} ", va="center", ha=side, fontsize=8)
+        words = f"{change:+.2f}{'*' if is_sure else ''}"
+        shift = (4 if side == "left" else -4, 0)
+        ax.annotate(words, (change, row), shift, va="center", ha=side, fontsize=8, textcoords="offset points")
     ax.axvline(0, color=style.GREY, lw=1.0)
     reach = float(shown["change"].abs().max())
     low = min(float(shown["change"].min()), 0.0)

@@ -178,7 +178,7 @@ def _draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
             label = f"{level.symbol} {name} {last:.1f} %"
             ax.plot(line["time"].values, line.values, color=color, ls=stroke, lw=1.3, label=label)
     title = f"30-day ATM and {levels[0].days:.3g}-day realised volatility"
-    style.dress(ax, title=title, y="[% annualised]", form="percent")
+    style.dress(ax, title=title, y="volatility\n[% annualised]", form="percent")
     style.legend(ax, "above")
     style.utc_axis(ax)
     style.footer(ax, *(level.table for level in levels), source=source)
