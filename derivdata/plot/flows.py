@@ -123,8 +123,9 @@ def positioning(
         median = median.sel(time=slice(ratios["time"][0], ratios["time"][-1]))
         strip[1].plot(median["time"], median, color=PALETTE[0], lw=1.2)
         strip[1].axhline(0.0, color=GREY, lw=0.8)
-        joint = ratio.median(axis=1).corr(median.to_series().reindex(ratio.index), method="spearman")
-        if not np.isnan(joint):
+        both = pd.concat([ratio.median(axis=1), median.to_series().reindex(ratio.index)], axis=1).dropna()
+        if (both.nunique() > 1).all():
+            joint = both.corr(method="spearman").iloc[0, 1]
             title += f"; rank correlation of ratio and funding {joint:+.2f}"
             style.dress(upper, title=title, grid="x")
         style.dress(strip[1], y="funding\n[bps / 8 h]", form="number")

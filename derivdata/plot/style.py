@@ -192,12 +192,12 @@ def cell_width(ax: Axes) -> float:
 
 def text_width(ax: Axes) -> float:
     """Return the width for text above the axes [points]: the cell without labels and names of rows."""
-    from matplotlib.ticker import FixedFormatter
+    from matplotlib.ticker import FixedLocator
 
     width = 0.78 * cell_width(ax)
-    form = ax.yaxis.get_major_formatter()
-    if isinstance(form, FixedFormatter):
-        longest = max((len(line) for name in form.seq for line in name.split("\n")), default=0)
+    if is_narrow(ax) and isinstance(ax.yaxis.get_major_locator(), FixedLocator):
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        longest = max((len(line) for name in names for line in name.split("\n")), default=0)
         width -= max(4.7 * longest - 0.1 * cell_width(ax), 0.0)
     return width
 
