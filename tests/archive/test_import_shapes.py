@@ -472,3 +472,15 @@ def test_a_file_named_by_a_dated_future_is_asked_about(tmp_path: Path) -> None:
     with pytest.raises(Unclear, match="may be that of a dated future, BTCUSDT_260327"):
         _import(tmp_path, "binance_BTCUSDT_260327_1h.csv", rows)
     assert _import(tmp_path, "binance_BTCUSDT_260301.csv", rows).written == 1
+
+
+def test_a_fraction_among_volatilities_in_percent_is_rejected(tmp_path: Path) -> None:
+    cells = {60_000: 52.0, 65_000: 0.51, 70_000: 50.5, 75_000: 53.0, 80_000: 180.0}
+    lines = [f"2026-03-01T00:00:00Z,BTC-27MAR26-{strike}-C,{iv},67000" for strike, iv in cells.items()]
+    counts = _import(
+        tmp_path,
+        "deribit_iv.csv",
+        "\n".join(["timestamp,instrument_name,mark_iv,underlying_price", *lines]) + "\n",
+    )
+    assert (counts.written, counts.rejected) == (4, 1)
+    assert "iv=0.0051, and the median of its chain is 0.52: one is in percent" in str(counts.first_rejected)

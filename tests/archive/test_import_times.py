@@ -159,3 +159,20 @@ def test_an_hour_that_is_missing_as_clocks_are_set_forward_asks_for_the_zone(tmp
     stored, _ = taken(tmp_path, hours, "Europe/London")
     assert stored == [f"2026-03-29T0{hour}:00:00" for hour in range(5)]
     assert taken(tmp_path / "utc", hours, "UTC")[1].written == 5
+
+
+def test_an_hour_twice_where_clocks_are_set_back_asks_for_the_zone(tmp_path: Path) -> None:
+    """Berlin, 2025-10-26: 02:00 comes twice, at 00:00 and 01:00 UTC."""
+    local = pd.date_range("2025-10-25 22:00", "2025-10-26 03:00", freq="1h", tz="UTC").tz_convert(
+        "Europe/Berlin"
+    )
+    lines = [f"{time:%d.%m.%Y %H:%M},BTC,{8e9 + place}" for place, time in enumerate(local)]
+    path = tmp_path / "okx_berlin.csv"
+    path.write_text("\n".join(["time,symbol,oi_usd", *lines]) + "\n")
+    with pytest.raises(
+        ArchiveError, match="have the hour of 2025-10-26 02:00 twice, when clocks are set back"
+    ):
+        import_files(None, path, tmp_path / "to")
+    assert import_files(None, path, tmp_path / "to", tz="Europe/Berlin").written == 6
+    rows = open_archive(tmp_path / "to").read("oi_history", *EVER)
+    assert rows["oi_usd"].tolist() == [8e9 + place for place in range(6)]

@@ -186,7 +186,7 @@ _OTHER_TIME = re.compile(
 )
 """Words of times that are not those of a row, or those at which a collector had it."""
 _NOT_A_RATE = re.compile(
-    r"total|count|updates|time|interval|sum|cumul|predict|next|estimat|forecast|indicative|prev|lag|"
+    r"total|count|updates|time|interval|sum|cumul|pred|theor|expected|next|estimat|forecast|indicative|prev|lag|"
     r"change|delta|diff|spread|z.?score|std",
     re.I,
 )

@@ -319,6 +319,8 @@ class BestQuotes:
 _HOUR_US = 3_600_000_000
 _SAME_PAYMENT_US = _HOUR_US // 2
 _MOST_MEDIAN_IV = 10.0
+_HUNDRED_TIMES = (30.0, 300.0)
+"""Ratios of volatilities of one chain of which one is percent; a smile alone has smaller ones."""
 _HIDDEN = r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]"
 
 
@@ -433,14 +435,22 @@ def _unsorted_books(rows: pd.DataFrame) -> dict[int, str]:
 
 
 def _in_percent(table: Table, rows: pd.DataFrame) -> dict[int, str]:
-    """Find chains whose median volatility is above 1,000 %."""
+    """Find chains whose median volatility is above 1,000 %, and rows a hundred times off that of their chain."""
     keys = [name for name in ("symbol", "exchange", "time") if name in table.key]
     group = rows.groupby(keys, sort=False, observed=True)["iv"]
     median: Array = group.transform("median").to_numpy()
     wrong = np.flatnonzero(median > _MOST_MEDIAN_IV)
-    return {
+    reasons = {
         row: f"the median volatility of its chain is {median[row]:.4g}: percent, not decimal (--unit percent)"
         for row in wrong.tolist()
+    }
+    values = rows["iv"].to_numpy(dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.abs(np.log(values / median))
+    is_mixed = (apart > np.log(_HUNDRED_TIMES[0])) & (apart < np.log(_HUNDRED_TIMES[1]))
+    return reasons | {
+        row: f"iv={values[row]:.4g}, and the median of its chain is {median[row]:.4g}: one is in percent"
+        for row in np.flatnonzero(is_mixed).tolist()
     }
 
 
@@ -480,16 +490,19 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
     """Ask for the zone of times that were taken as UTC where they show another clock.
 
     Rows each 2 to 12 hours lie at multiples of their step since midnight UTC: payments and candles of all
-    venues but BitMEX and KuCoin do. Rows each hour or less jump by an hour where clocks are set forward.
+    venues but BitMEX and KuCoin do. Rows each hour or less jump by an hour where clocks are set forward, and
+    have an hour twice where they are set back.
     """
     if not {"symbol", "exchange", "time"} <= {*frame.columns}:
         return
     for (venue, symbol), stamps in frame.groupby(["exchange", "symbol"], observed=True)["time"]:
-        stamps = np.unique(stamps.astype("datetime64[us, UTC]").astype("int64").to_numpy())
+        instants = stamps.astype("datetime64[us, UTC]").astype("int64").to_numpy()
+        stamps, counts = np.unique(instants, return_counts=True)
         if len(stamps) < 2:
             continue
         step = int(np.median(np.diff(stamps)))
-        evidence = _jump(stamps, step) or _off_schedule(stamps, step, str(venue))
+        evidence = _jump(stamps, step) or _repeat(stamps, counts, step)
+        evidence = evidence or _off_schedule(stamps, step, str(venue))
         if evidence:
             raise ArchiveError(
                 f"the times of {symbol} on {venue} state no zone, and are not UTC: {evidence}. Say the zone "
@@ -512,6 +525,23 @@ def _off_schedule(stamps: Array, step: int, venue: str) -> str:
     return f"{int(wrong.sum())} rows, first {first:%Y-%m-%d %H:%M}, are not at a multiple of {hours} hours"
 
 
+_SUNDAY = 6
+
+
+def _repeat(stamps: Array, counts: Array, step: int) -> str:
+    """Return the hour that a file has twice where clocks are set back; empty where it has none."""
+    is_twice = counts == 2
+    if step > 1.1 * _HOUR or not is_twice.any() or is_twice.mean() > 0.5:
+        return ""
+    for stamp in stamps[is_twice].tolist():
+        at = pd.Timestamp(stamp, unit="us")
+        is_autumn = at.month == 10 or (at.month in (4, 11) and at.day <= 7)
+        hour = stamps // _HOUR == stamp // _HOUR
+        if is_autumn and at.weekday() == _SUNDAY and at.hour <= 3 and is_twice[hour].all():
+            return f"they have the hour of {at:%Y-%m-%d %H:%M} twice, when clocks are set back"
+    return ""
+
+
 def _jump(stamps: Array, step: int) -> str:
     """Return the hour that a file lacks where clocks are set forward; empty where it lacks none."""
     if step > 1.1 * _HOUR:
@@ -519,7 +549,7 @@ def _jump(stamps: Array, step: int) -> str:
     gaps = np.diff(stamps)
     for place in np.flatnonzero(np.abs(gaps - step - _HOUR) < 60_000_000).tolist():
         after = pd.Timestamp(int(stamps[place + 1]), unit="us")
-        is_spring = after.month == 3 and after.weekday() == 6 and after.day >= 8
-        if is_spring and 1 <= after.hour <= 4:
+        is_spring = (after.month == 3 and after.day >= 8) or (after.month == 10 and after.day <= 7)
+        if is_spring and after.weekday() == _SUNDAY and 1 <= after.hour <= 4:
             return f"they jump to {after:%Y-%m-%d %H:%M}, when clocks are set forward"
     return ""
