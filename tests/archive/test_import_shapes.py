@@ -484,3 +484,25 @@ def test_a_fraction_among_volatilities_in_percent_is_rejected(tmp_path: Path) ->
     )
     assert (counts.written, counts.rejected) == (4, 1)
     assert "iv=0.0051, and the median of its chain is 0.52: one is in percent" in str(counts.first_rejected)
+
+
+@pytest.mark.parametrize("name", ["ETHBTC", "BTC/EUR", "KRW-BTC", "SOL_ETH", "BTCTRY"])
+def test_pairs_that_are_not_quoted_in_usd_are_rejected(tmp_path: Path, name: str) -> None:
+    rows = f"time,exchange,symbol,last\n{_START},binance,{name},0.03\n"
+    with pytest.raises(ArchiveError, match=f"symbol='{name}' is not quoted in USD: omit it"):
+        _import(tmp_path, "prices.csv", rows)
+
+
+def test_prices_of_a_file_with_another_currency_in_its_name_are_asked_about(tmp_path: Path) -> None:
+    rows = f"time,open,high,low,close\n{_START},61000,61100,60900,61050\n"
+    with pytest.raises(Unclear, match="its name has EUR, so that its prices may not be in USD"):
+        _import(tmp_path, "kraken_BTC_EUR.csv", rows)
+
+
+def test_rates_with_the_start_and_the_end_of_a_period_are_asked_about(tmp_path: Path) -> None:
+    lines = [f"{stamp},{stamp + 28_800},BTC,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    rows = "\n".join(["period_start,period_end,symbol,funding_rate", *lines]) + "\n"
+    with pytest.raises(Unclear, match="pass --map time=period_end if each was paid at the end"):
+        _import(tmp_path, "okx.csv", rows)
+    _import(tmp_path, "okx.csv", rows, map={"time": "period_end"})
+    assert _rows(tmp_path, "funding_settlements")["time"].iloc[0] == pd.Timestamp("2026-03-01T08:00Z")

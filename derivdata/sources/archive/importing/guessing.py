@@ -17,6 +17,7 @@ from derivdata.sources.archive.importing.finishing import ADJUST, amount_of
 from derivdata.sources.archive.importing.guessed_tables import guessed_table, own_table
 from derivdata.sources.archive.importing.instants import instants
 from derivdata.sources.archive.importing.market_names import (
+    CURRENCIES,
     market_of,
     meaning_of,
     names_by_meaning,
@@ -448,6 +449,7 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
     has = {*stated, *head.columns}
     unit = given.unit
     if "rate_bps_8h" in columns and "rate" in found and "rate_bps_8h" not in has:
+        _refuse_two_ends(source, head, mapped)
         mapped["rate_bps_8h"] = found["rate"]
         unit = unit or unit_of_rates(source, head, found["rate"])
     if table == "oi_history" and "oi_usd" not in {*mapped, *has} and "oi_coins" in found:
@@ -476,6 +478,26 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
     return make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
+
+
+_OF_STARTS = re.compile(r"start|begin|from")
+
+
+def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
+    """Ask for the time of rates that have the start and the end of a period: payments are at either."""
+    start = mapped.get("time", "")
+    ends = [name for name, values in head.columns.items() if _is_end(name) and _has_times(values)]
+    if _OF_STARTS.search(plain_name(start)) and len(ends) == 1:
+        raise Unclear(
+            f"{source}: its rates have the start and the end of their period: pass --map time={ends[0]} if "
+            f"each was paid at the end, or --map time={start}",
+            "--map",
+            [f"time={ends[0]}", f"time={start}"],
+        )
+
+
+def _is_end(name: str) -> bool:
+    return re.search(r"end(?!ing)|until|(?<![a-z])to(?![a-z])", name, re.IGNORECASE) is not None
 
 
 _AMOUNTS_OF_FILLS = ("quantity", "filled_quantity", "value_usd")
@@ -600,11 +622,26 @@ def _path_words(
 ) -> dict[str, str]:
     """Return venue and symbol as names of the file and its folders state them, where nothing else does."""
     have = {*mapped, *stated, *head.columns}
+    if "price_usd" in columns and "symbol" not in stated:
+        _refuse_other_currency(source)
     if "symbol" in columns and not {"symbol", "instrument_name"} & have and "instrument_name" not in columns:
         _refuse_dated_name(source, head, mapped)
     return {
         name: word for name, word in names_in_path(source).items() if name in columns and name not in have
     }
+
+
+def _refuse_other_currency(source: Source) -> None:
+    """Ask whether prices are in USD where the name of their file has another currency."""
+    words = re.split(r"[^A-Z]+", source.name.rsplit("/", 1)[-1].upper())
+    other = sorted(CURRENCIES & {*words})
+    if other:
+        raise Unclear(
+            f"{source}: its name has {other[0]}, so that its prices may not be in USD: omit it, or state the "
+            "symbol with --set symbol=BTC if they are",
+            "--set",
+            ["symbol=BTC"],
+        )
 
 
 _DATED_NAME = re.compile(

@@ -131,6 +131,8 @@ def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, reject
     for place, market in enumerate(markets):
         if words.texts[place].lower() in _TOTALS:
             reasons[place] = f"symbol={market.name!r} is a total of several markets: omit it"
+        elif market.kind == "cross":
+            reasons[place] = f"symbol={market.name!r} is not quoted in USD: omit it"
         elif market.kind == "unknown":
             reasons[place] = (
                 f"symbol={market.name!r} is not a known name of a market: say which symbol it is with "

@@ -81,6 +81,16 @@ _VENUE_CODES = {
 KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS})
 
 
+_COINS = frozenset("BTC ETH SOL XRP BNB DOGE ADA AVAX LTC BCH".split())
+"""Coins that a word of a file's name states alone; other coins need their quote currency."""
+CURRENCIES = frozenset("EUR GBP JPY KRW TRY BRL AUD CAD CHF CNY INR RUB IDR MXN ZAR".split())
+"""Currencies other than USD in which venues quote coins."""
+_OTHER_QUOTES = "|".join(sorted(CURRENCIES | {"BTC", "ETH", "BNB"}))
+_CROSS = re.compile(
+    rf"(?:{'|'.join(sorted(_COINS))})(?:{_OTHER_QUOTES})|[A-Z0-9]{{2,10}}[-_/](?:{_OTHER_QUOTES})|"
+    rf"(?:{'|'.join(sorted(CURRENCIES))})[-_/][A-Z0-9]{{2,10}}"
+)
+"""``ETHBTC``, ``BTC/EUR``, ``KRW-BTC``: pairs whose prices are not in USD."""
 _COINS_BY_NAME = {
     spelling: symbol
     for word, symbol in (
@@ -99,7 +109,7 @@ class Market(NamedTuple):
     symbol: str
     name: str
     venue: str = ""
-    kind: str = "perpetual"  # or "future", "option", "spot", "symbol", "unknown"
+    kind: str = "perpetual"  # or "future", "option", "spot", "symbol", "cross", "unknown"
     expiry: int | None = None  # [µs]
     strike: float | None = None
     side: str = ""
@@ -113,6 +123,8 @@ def market_of(name: str) -> Market:
     found = _vendor(text) or _option(text) or _dated(text) or _cme(text)
     if found is not None:
         return found
+    if _CROSS.fullmatch(text):
+        return Market(text, text, kind="cross")
     plain = contract(_MARGIN_WORDS.sub("", text))
     is_plain = re.fullmatch(r"[\w$][\w$.]*|[\w-]+:[\w$.-]+", plain.symbol) is not None
     is_unknown = not is_plain or re.search(r"\d{6}", plain.symbol) is not None
@@ -259,8 +271,6 @@ def made_name(symbol: str, expiry: int, strike: float, side: str) -> str:
 
 _WORD = re.compile(r"[^A-Za-z0-9]+")
 _FOLDERS = 4
-_COINS = frozenset("BTC ETH SOL XRP BNB DOGE ADA AVAX LTC BCH".split())
-"""Coins that a word of a file's name states alone; other coins need their quote currency."""
 
 
 def names_in_path(source: Source) -> dict[str, str]:
@@ -272,7 +282,7 @@ def names_in_path(source: Source) -> dict[str, str]:
     stem = parts[-1].split(".")[0]
     pairs = re.findall(r"[A-Z0-9]{2,}[-_]?(?:USDT|USDC|USD)(?![A-Z])", stem)
     symbols = {contract(pair.replace("_", "-")).symbol for pair in pairs}
-    if not symbols:
+    if not symbols and not CURRENCIES & {*_WORD.split(stem.upper())}:
         names = {_COINS_BY_NAME.get(word, word.upper()) for word in _WORD.split(stem)}
         symbols = {word for word in names if word in _COINS}
     named = {"exchange": venues, "symbol": symbols}

@@ -435,7 +435,7 @@ def _unsorted_books(rows: pd.DataFrame) -> dict[int, str]:
 
 
 def _in_percent(table: Table, rows: pd.DataFrame) -> dict[int, str]:
-    """Find chains whose median volatility is above 1,000 %, and rows a hundred times off that of their chain."""
+    """Find chains whose median volatility is above 1,000 %, and rows a hundred times off it."""
     keys = [name for name in ("symbol", "exchange", "time") if name in table.key]
     group = rows.groupby(keys, sort=False, observed=True)["iv"]
     median: Array = group.transform("median").to_numpy()
