@@ -182,8 +182,10 @@ class _Columns:
 
 def _names(frame: pd.DataFrame) -> Any:
     """Return the series of each row in words."""
-    pairs = zip(frame["symbol"].astype(str), frame["exchange"].astype(str), strict=True)
-    return np.array([f"{symbol} on {exchange}" for symbol, exchange in pairs], dtype=object)
+    symbols, symbol_words = pd.factorize(frame["symbol"])
+    venues, venue_words = pd.factorize(frame["exchange"])
+    words = [f"{symbol} on {venue}" for symbol in symbol_words for venue in venue_words]
+    return np.array(words, dtype=object)[symbols * len(venue_words) + venues]
 
 
 def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool = False) -> CompletedPayments:
