@@ -361,7 +361,7 @@ def _unit_by_size(sizes: Array, median: float) -> str | None:
 
 
 _IN_USD = re.compile(
-    r"(interest|(?<![a-z])(oi|in|value|notional))[-_ (\[]*usd(?![a-z])|^usd(?![a-z])|notional|"
+    r"(interest|(?<![a-z])(oi|in|value|notional|history))[-_ (\[]*usd(?![a-z])|^usd(?![a-z])|notional|"
     r"dollars?(?![a-z])",
     re.I,
 )

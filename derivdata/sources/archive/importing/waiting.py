@@ -470,7 +470,8 @@ def _scaled_strikes(rows: pd.DataFrame) -> dict[int, str]:
     if "underlying_price" in rows.columns:
         price: Array = chains["underlying_price"].transform("median").to_numpy(dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            wrong |= np.abs(np.log(strike / price)) > np.log(_MOST_FROM_UNDERLYING)
+            is_far = np.abs(np.log(strike / price)) > np.log(_MOST_FROM_UNDERLYING)
+        wrong = np.where(price > 0, is_far, wrong)
     return {
         row: f"the median strike of its chain is {strike[row]:.4g}, far from the price: strikes are scaled, "
         "such as in thousands"
