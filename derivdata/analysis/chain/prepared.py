@@ -71,7 +71,7 @@ class Quoted(NamedTuple):
     @property
     def known(self) -> bool:
         """Tell whether any option has a price."""
-        return any(bool(part.notna().any()) for part in (self.bid, self.ask, self.mark))
+        return any(bool(price.notna().any()) for price in (self.bid, self.ask, self.mark))
 
     @property
     def mid(self) -> pd.Series:
@@ -190,13 +190,13 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
     if isinstance(unit, str) or (unit is None and is_cleaned(frame)):
         return iv / 100.0 if unit == "percent" else iv
     if unit is not None:
-        for name, each in unit.items():
-            if each not in ("decimal", "percent"):
-                raise ValueError(f"iv_unit of {name!r} must be 'decimal' or 'percent', got {each!r}")
-        percent = [name for name, each in unit.items() if each == "percent"]
+        for name, word in unit.items():
+            if word not in ("decimal", "percent"):
+                raise ValueError(f"iv_unit of {name!r} must be 'decimal' or 'percent', got {word!r}")
+        percent = [name for name, word in unit.items() if word == "percent"]
         venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
-        if strange := sorted(set(unit) - venues):
-            raise ValueError(f"iv_unit names {', '.join(strange)}, which the chain does not have")
+        if absent := sorted(set(unit) - venues):
+            raise ValueError(f"iv_unit names {', '.join(absent)}, which the chain does not have")
         iv = iv.mask(frame["exchange"].isin(percent), iv / 100.0) if venues else iv
     venue = [name for name in ("symbol", "exchange") if name in frame]
     # Each venue separately, so that percentages of one are not hidden among the others.
@@ -286,7 +286,7 @@ def quoted(frame: pd.DataFrame) -> Quoted:
             "columns of the currency that the option is paid in"
         )
     bid, ask, mark = (
-        each.mask(coin, other) for each, other in zip(prices["usd"], prices["coin"], strict=True)
+        in_usd.mask(coin, in_coin) for in_usd, in_coin in zip(prices["usd"], prices["coin"], strict=True)
     )
     return Quoted(bid, ask, mark, coin)
 
@@ -326,10 +326,10 @@ def implied(
         rate = np.broadcast_to(-np.log(np.asarray(discount, dtype=np.float64)) / years, years.shape)
         for coin in (False, True):
             rows = np.flatnonzero(inverse == coin)
-            own = [part[rows] for part in (value, f, strike, years, side, rate)]
             if rows.size:
-                precision = (epsilon_in(own[0]), 0.0)
-                iv[rows], _ = kernels.implied_volatility(*own, inverse=coin, precision=precision)
+                arguments = [values[rows] for values in (value, f, strike, years, side, rate)]
+                precision = (epsilon_in(value[rows]), 0.0)
+                iv[rows], _ = kernels.implied_volatility(*arguments, inverse=coin, precision=precision)
     return iv
 
 

@@ -133,15 +133,15 @@ def _surface(
         listed = listed._replace(rows=listed.rows.assign(status=listed.rows["status"] | flags(listed)))
     if given is not None:
         given = by_listed_expiry(given, listed.rows, "given")
-    parts = []
-    for part in _passes(options):
-        quotes = smiles_of(part, attrs, given=of_expiries(given, part.rows), spot=spot)
-        parts.append(_fitted(quotes, method=method, weights=weights, loss=loss, moved=moved))
-    if len(parts) == 1:
-        surface = parts[0]
+    surfaces = []
+    for chains in _passes(options):
+        quotes = smiles_of(chains, attrs, given=of_expiries(given, chains.rows), spot=spot)
+        surfaces.append(_fitted(quotes, method=method, weights=weights, loss=loss, moved=moved))
+    if len(surfaces) == 1:
+        surface = surfaces[0]
     else:
-        alike = [_with_dims(part, parts) for part in parts]
-        surface = xr.concat(alike, "time", data_vars="all", join="outer", combine_attrs="override")
+        aligned = [_with_dims(fit, surfaces) for fit in surfaces]
+        surface = xr.concat(aligned, "time", data_vars="all", join="outer", combine_attrs="override")
         surface = _filled(surface.sortby("time"))
     return _with_forwards(_with_lost_expiries(surface, listed.rows), listed, given, spot)
 
@@ -206,21 +206,22 @@ def _fitted(
     return surface.assign_attrs({name: value for name, value in quotes.attrs.items() if name == "provenance"})
 
 
-def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
-    """Return a part with every dim of the other parts; in a part with one label it is a scalar."""
+def _with_dims(surface: xr.Dataset, surfaces: list[xr.Dataset]) -> xr.Dataset:
+    """Return a surface with every dim that any of several has; a single label is a scalar until then."""
     for dim, scalar in {"symbol": "symbol", "exchange": "exchange", "time": "as_of"}.items():
-        if dim not in part.dims and any(dim in other.dims for other in parts):
-            label = part[scalar].to_numpy()[()]
-            part = part.drop_vars(scalar).expand_dims({dim: [label]})
-    return part
+        if dim not in surface.dims and any(dim in other.dims for other in surfaces):
+            label = surface[scalar].to_numpy()[()]
+            surface = surface.drop_vars(scalar).expand_dims({dim: [label]})
+    return surface
 
 
 def _filled(surface: xr.Dataset) -> xr.Dataset:
-    """Fill the labels added by an outer join: no fit, and only the bit for missing input."""
+    """Fill the places that an outer join added: no fit, with the status ``BAD_INPUT``."""
     empty = surface["method"].isnull()
     types = {"status": np.int32, "method": np.int8, "n": np.int32, "nfev": np.int32}
     for name, kind in types.items():
-        filled = surface[name].where(~empty, int(Status.BAD_INPUT) if name == "status" else 0)
+        value = int(Status.BAD_INPUT) if name == "status" else 0
+        filled = surface[name].where(~empty, value)
         surface[name] = filled.astype(kind).assign_attrs(surface[name].attrs)
     return filled_bumps(surface)
 
@@ -231,28 +232,39 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
     listed = listed.dropna(subset=["expiry"])
     if listed.empty:
         return surface
-    bits = {"near": Status.NEAR_EXPIRY, "crossed": Status.CROSSED}
-    all_are = {name: (listed["status"].to_numpy() & np.int32(bit)) != 0 for name, bit in bits.items()}
+    # 1. For each expiry: the time that is left, and whether all options are too near or have crossed quotes.
+    flagged = listed["status"].to_numpy()
     labels = {name: plain(listed[name]) for name in (*dims, "expiry")}
-    rows = pd.DataFrame(labels | all_are | {"t": listed["year_fraction"].to_numpy()})
-    groups = rows.groupby([*dims, "expiry"], sort=True)
+    columns = {
+        "t": listed["year_fraction"].to_numpy(),
+        "near": (flagged & np.int32(Status.NEAR_EXPIRY)) != 0,
+        "crossed": (flagged & np.int32(Status.CROSSED)) != 0,
+    }
+    groups = pd.DataFrame(labels | columns).groupby([*dims, "expiry"], sort=True)
     table = groups.agg({"t": "min", "near": "all", "crossed": "all"}).to_xarray()
+
+    # 2. The expiries of the chain and of the fit under one label.
     table = table.reindex({dim: surface[dim] for dim in dims})
     expiries = np.union1d(table["expiry"], surface["expiry"])
-    there = xr.ones_like(surface["method"], dtype=bool).reindex(expiry=expiries, fill_value=False)
+    is_fitted = xr.ones_like(surface["method"], dtype=bool).reindex(expiry=expiries, fill_value=False)
     surface = _filled(surface.reindex(expiry=expiries))
     table = table.reindex(expiry=expiries)
+
+    # 3. The reason. A place that was in the fit keeps its status, unless that only says that it had no quote.
+    is_live = table["t"] > 0.0
     reason = where(table["t"] <= 0.0, Status.EXPIRED, Status.BAD_INPUT)
-    reason = where(table["crossed"].astype(bool) & (table["t"] > 0.0), Status.CROSSED, reason)
-    reason = where(table["near"].astype(bool) & (table["t"] > 0.0), Status.NEAR_EXPIRY, reason)
-    # A place in the fit keeps its status, unless its only bit is missing input.
-    unused = (surface["method"] == 0) & (~there | (surface["status"] == np.int32(Status.BAD_INPUT)))
-    lost = (unused & table["t"].notnull()).transpose(*surface["status"].dims)
-    status = surface["status"].where(~lost, reason.transpose(*surface["status"].dims)).astype(np.int32)
-    t = surface["year_fraction"]
-    once = table["t"].max([dim for dim in table["t"].dims if dim != "expiry"])
-    t = t.fillna(table["t"]).transpose(*surface["status"].dims) if t.ndim > 1 else t.fillna(once)
+    reason = where(table["crossed"].astype(bool) & is_live, Status.CROSSED, reason)
+    reason = where(table["near"].astype(bool) & is_live, Status.NEAR_EXPIRY, reason)
+    order = surface["status"].dims
+    is_empty = (surface["method"] == 0) & (~is_fitted | (surface["status"] == np.int32(Status.BAD_INPUT)))
+    is_lost = (is_empty & table["t"].notnull()).transpose(*order)
+    status = surface["status"].where(~is_lost, reason.transpose(*order)).astype(np.int32)
     surface["status"] = status.assign_attrs(surface["status"].attrs)
+
+    # 4. The time to expiry of the added places.
+    t = surface["year_fraction"]
+    left = table["t"] if t.ndim > 1 else table["t"].max(dims)
+    t = t.fillna(left).transpose(*(dim for dim in order if dim in t.dims))
     return surface.assign_coords(year_fraction=t.assign_attrs(surface["year_fraction"].attrs))
 
 
