@@ -12,7 +12,7 @@ from benchmarks.functions import inputs
 from benchmarks.functions.inputs import SIZE, archive, history, rates, table
 from benchmarks.functions.question import Question
 from derivdata import bundle, units
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 
 __all__ = ["QUESTIONS"]
 

@@ -17,8 +17,8 @@ from pyarrow.feather import write_feather
 import derivdata as dd
 from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, faster, growth, stated, within
+from derivdata.sources import Query
 from derivdata.sources.archive import Archive
-from derivdata.sources.query import Query
 
 __all__ = ["ROWS", "funding_rows"]
 

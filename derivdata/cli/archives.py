@@ -137,7 +137,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 
 def _audit(arguments: argparse.Namespace) -> None:
     from derivdata.sources import archive
-    from derivdata.sources.archive.stored_faults import stored_faults
+    from derivdata.sources.archive.archive import stored_faults
 
     opened = archive.open_archive(arguments.archive, create=False)
     faults = stored_faults(opened, repair=arguments.repair)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from derivdata.errors import ArchiveError
+from derivdata.sources import Query
 from derivdata.sources.archive import Archive, engine, open_archive
-from derivdata.sources.query import Query
 from tests.archive.rates import EVER, START, interest
 from tests.reliability.promises import count
 

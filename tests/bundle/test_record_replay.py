@@ -293,7 +293,7 @@ def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path
 def test_replay_says_whether_it_repeats_to_the_bit(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout = "derivdata.client.bundle.layout"
+    layout = "derivdata.client.bundle"
     monkeypatch.setattr(f"{layout}.blas", lambda: "OpenBLAS Haswell")
     with bundle.record(path):
         fetched()
@@ -414,7 +414,7 @@ def test_info_lists_requests_times_sizes_and_source(service: Service, path: Path
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor's kernels")
 def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
-    code = "from derivdata.client.bundle.layout import blas; print(blas())"
+    code = "from derivdata.client.bundle import blas; print(blas())"
     environment = {**os.environ, "OPENBLAS_CORETYPE": "Nehalem"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert run.stdout.strip() in ("OpenBLAS Nehalem", "unknown"), "unknown: numpy of another builder"

@@ -17,10 +17,10 @@ import requests
 
 import derivdata as dd
 from derivdata.errors import ArchiveError, DataNotice, NetworkError, NotConnected, NotFound
+from derivdata.sources import Query
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import read_through, session
 from derivdata.sources.collect.collector import Collector
-from derivdata.sources.query import Query
 from derivdata.sources.service import server
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS

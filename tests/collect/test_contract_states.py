@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from derivdata.sources import Query
 from derivdata.sources.archive import open_archive
 from derivdata.sources.collect.collector import Collector
 from derivdata.sources.collect.contracts import PaymentSpacing
@@ -20,7 +21,6 @@ from derivdata.sources.collect.read_through import ReadThrough
 from derivdata.sources.collect.reporting import status
 from derivdata.sources.collect.session import VenueSession
 from derivdata.sources.collect.state import VenueState
-from derivdata.sources.query import Query
 from derivdata.sources.venues.record_types import Instrument, State
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times

@@ -18,9 +18,9 @@ import pytest
 
 from derivdata import tables
 from derivdata.errors import ArchiveError
+from derivdata.sources import Query
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.archive.ledger import LedgerEntry
-from derivdata.sources.query import Query
 from derivdata.tables.schema import Kind, Table
 from tests.archive.rates import EVER, rates, said, say
 from tests.reliability.conftest import Measured

@@ -7,8 +7,7 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 from derivdata.analysis import black76
-from derivdata.sources import sample
-from derivdata.sources.query import Query
+from derivdata.sources import Query, sample
 from derivdata.sources.sample import paths
 from derivdata.sources.sample.universe import symbols
 from derivdata.sources.service.answers.options import at_the_money

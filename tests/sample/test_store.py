@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.sources import sample
-from derivdata.sources.query import Query
+from derivdata.sources import Query, sample
 from derivdata.sources.service.data.store import Store
 from derivdata.tables import TABLES, VENUES
 from derivdata.tables.contracts import contract

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import tables
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 
 
 class MemoryStore:

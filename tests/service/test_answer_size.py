@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from derivdata.client.transport.settings import Limits
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.sample.store import Sample
 from derivdata.sources.service.answers import encoding
 from tests.service.conftest import Caller, serving

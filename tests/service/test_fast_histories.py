@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from derivdata import open_archive, tables
-from derivdata.sources import sample
-from derivdata.sources.query import Query
+from derivdata.sources import Query, sample
 from derivdata.sources.service.answers.options import at_hours, at_the_money
 from tests.service import slow_answers
 

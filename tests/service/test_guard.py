@@ -18,8 +18,7 @@ import pytest
 import requests
 from starlette.types import Receive, Scope, Send
 
-from derivdata.sources import service
-from derivdata.sources.query import Query
+from derivdata.sources import Query, service
 from derivdata.sources.service import server
 from derivdata.sources.service.http.responses import UnsentBodies
 from tests.service import market

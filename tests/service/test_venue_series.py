@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derivdata import tables
-from derivdata.sources import sample
+from derivdata.sources import Query, sample
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.query import Query
 from derivdata.sources.service.data.market import by_rows, by_sums, totals
 from derivdata.sources.service.data.view import StoredColumn, View
 from derivdata.sources.service.data.windows import resolve

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.sources import sample
-from derivdata.sources.query import Query
+from derivdata.sources import Query, sample
 from derivdata.sources.service.data.market import totals
 from derivdata.sources.service.data.store import Cancelled
 from derivdata.sources.service.data.view import Series, StoredColumn, View

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from derivdata.sources import service
-from derivdata.sources.query import Query
+from derivdata.sources import Query, service
 from derivdata.sources.service.data.store import Cancelled, check
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller

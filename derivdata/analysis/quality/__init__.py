@@ -1,6 +1,409 @@
 """Check a table for gaps, duplicates, frozen values, clamps, changes of scale and outliers."""
 
-from derivdata.analysis.quality.report import quality
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata.analysis.quality.peers import (
+    compare,
+    lag_to_twin,
+    median_of_others,
+    octaves_to_others,
+    rows_of_other_symbols,
+)
+from derivdata.analysis.quality.points import (
+    Batch,
+    Block,
+    Columns,
+    Points,
+    answered_windows,
+    blocks,
+    collect_points,
+    columns_of,
+    completeness,
+    count_not_requested,
+    numbered_series,
+    row_quantile,
+    steps_in_force,
+    value_figures,
+)
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array, Floats, Indices
+from derivdata.tables.frames import PRICES_AGREE, require_columns, require_zone
+from derivdata.tables.panels import value_column
 
 __all__ = ["quality"]
 __dir__ = __all__.copy
+
+_NO_BUCKETS = ("raw", "unstated")
+_LEAST_VENUES = 3
+_LEAST_SHARED = 10  # steps that two venues share, from which their prices are compared
+_NEVER = np.iinfo(np.int64).min  # NaT
+_LATE = 60_000_000  # µs by which the stamp of a row may come after its step
+_COUNTS = (
+    "expected present missing gaps duplicates conflicts repeated_pages frozen stale session_closed padded "
+    "interval_changes "
+    "off_schedule nulls outliers other_symbol"
+).split()
+_FLAGS = ("clamped", "clamped_end", "wrong_interval", "open_last_bucket", "sign_change")
+_TIMES = ("start", "end", "scale_change_at")
+_COLUMNS = (
+    "start end step_hours expected present missing not_requested gaps longest_gap_hours duplicates conflicts "
+    "repeated_pages frozen stale session_closed padded at_low_share at_high_share clamped clamped_end "
+    "interval_changes "
+    "stated_hours wrong_interval off_schedule open_last_bucket nulls outliers spikes scale_change "
+    "scale_change_at sign_change peer_scale peer_sign peer_lag other_symbol"
+).split()
+
+
+@typed
+def quality(
+    table: pd.DataFrame,
+    *,
+    column: str | None = None,
+    start: times.Instant | None = None,
+    end: times.Instant | None = None,
+    outlier: float = 12.0,
+    requests: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Check each symbol and venue of a table for missing, duplicate and suspicious rows.
+
+    Parameters
+    ----------
+    table
+        A table over ``time``, or a raw frame that no table would accept, duplicates included, in the order in
+        which it came. ``symbol`` and ``exchange`` are used where they are there.
+    column
+        Column to check; by default the first known one of the table.
+    start, end
+        The requested window; by default the one in the provenance, if any.
+    outlier
+        How many robust standard deviations from the median make an outlier. A level at which a rate sits for
+        most of the time (its floor) does not narrow the deviation.
+    requests
+        The ledger of the archive that the table is from: rows of `Archive.requests` about this table.
+
+    Returns
+    -------
+    DataFrame
+        One row per symbol and venue, also per contract and ``kind`` where the table has them:
+
+        ``start``, ``end`` first and last time; ``step_hours`` usual step [h]; ``expected`` points between
+        them at the applicable steps, and if ``clamped`` in the requested window; ``present``; ``missing``;
+        ``not_requested``, missing points whose time was never requested or whose request failed, according to
+        `requests` (NaN without), so that nothing is known of them, while the others do not exist; ``gaps``
+        and ``longest_gap_hours`` [h]; ``duplicates`` (rows beyond the first at a time, for settlements within
+        a minute) and ``conflicts`` (of those, with another value); ``repeated_pages`` (runs of at least five
+        rows that repeat earlier ones in the same order); ``frozen`` longest run of one value, and ``stale``,
+        the rows of runs of at least twelve of a value that is otherwise rare in the series;
+        ``session_closed``, the rows of such runs between sessions of a stock exchange (a weekend, or at least
+        two nights, from 20:00 to 15:00 UTC); ``padded``, the rows of a run of at least 24 at the end of a
+        series that moved, as after a delisting; ``at_low_share`` and ``at_high_share``, the share of points
+        at the minimum and at the maximum, high for a capped rate; ``clamped`` and ``clamped_end``: the
+        received window is shorter than the requested one by more than two steps; ``interval_changes``;
+        ``stated_hours``, the step in the table itself (``interval_hours`` of settlements or ``resolution``;
+        NaN for none), and ``wrong_interval``: rows are more frequent than that; ``off_schedule``, rows of a
+        series of two hours or more that are not on a multiple of its step from 00:00 UTC, as after a shift of
+        time; ``open_last_bucket``: the last bucket had not ended at the time of the response; ``nulls``;
+        ``outliers``.
+
+        Against the median of at least two other venues of the symbol, over the steps that they share (NaN
+        without): ``spikes``, single points far from both neighbours and peers; ``scale_change``, the factor
+        by which the series grows relative to its peers at one time, 1 for none, at ``scale_change_at``;
+        ``sign_change``: from some time on it has the other sign; for rates and prices, ``peer_scale``, the
+        factor to its peers' size (for prices also for two venues, for both) if it is at least 5 or at most
+        1/5 (for prices at least 5 %: another coin under the same ticker), or 2 and 4 if venues are pinned to
+        their interest rate, else 1; for rates only, ``peer_sign``, −1 if its sign differs from its peers
+        throughout, else 1; ``peer_lag``, the steps by which it follows the venue with the most similar moves,
+        if detectable, else 0 (of two similar venues both have one).
+
+        Against the other symbols of its venue: ``other_symbol``, rows in runs of at least six that equal
+        those of another symbol at the same times (both have them; peers may show which is wrong).
+
+        ``attrs["summary"]`` is a one-line summary.
+
+    Raises
+    ------
+    ValueError
+        There is no ``time`` column, times have no zone, or the value column is ambiguous; `requests` has
+        several tables.
+
+    Examples
+    --------
+    >>> rates = dd.funding.history("BTC", "7d", venues=["bybit", "okx"])
+    >>> report = dd.quality(rates)
+    >>> report[["exchange", "expected", "present", "missing"]]
+      exchange  expected  present  missing
+    0    bybit       168      168        0
+    1      okx       168      168        0
+    """
+    column = column or value_column(table)
+    _check(table, column)
+    window = _requested_window(table, start, end)
+    keys = [name for name in ("symbol", "exchange", "instrument_name") if name in table.columns]
+    if "kind" in table and not column.startswith("rate"):  # mark and index, accounts and positions
+        keys.append("kind")
+    series, first = numbered_series(table, keys)
+    report = table[keys].iloc[first].reset_index(drop=True)
+    figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS}
+    for name in _TIMES:
+        figures[name] = np.full(len(first), _NEVER)
+    answered = None if requests is None else answered_windows(requests, report)
+    columns = columns_of(table, column, series)
+    place = np.full(len(table), -1, dtype=np.int32)
+    placed = 0
+    for block in blocks(series, _numbered_symbols(report)):
+        points, rows, counts = collect_points(columns, block)
+        place[rows] = np.arange(placed, placed + rows.size)
+        placed += rows.size
+        chosen = slice(block.first, block.first + block.number)
+        of_block = {name: figure[chosen] for name, figure in figures.items()}
+        for name, count in counts.items():
+            of_block[name][:] = count
+        expiries = _last_expiries(columns, block)
+        _examine(of_block, points, window, outlier, None if answered is None else answered[chosen], expiries)
+        keys_of_block = report.iloc[chosen]
+        _compare(of_block, points, keys_of_block, column)
+        if column.startswith("price"):
+            _compare_two_venues(of_block, points, keys_of_block)
+    if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
+        figures["open_last_bucket"] = np.zeros(len(first))
+    figures["other_symbol"] = rows_of_other_symbols(columns, place, figures["present"], report)
+    for name in _COLUMNS:
+        report[name] = _as_column(name, figures[name], table)
+    report.attrs["summary"] = _summary(report)
+    return report
+
+
+def _numbered_symbols(report: pd.DataFrame) -> Indices:
+    """Return the number of each series' symbol; series without symbols are all different."""
+    if "symbol" not in report.columns:
+        return np.arange(len(report))
+    symbols = report["symbol"]
+    return np.cumsum((symbols != symbols.shift()).to_numpy(dtype=bool)) - 1
+
+
+def _last_expiries(columns: Columns, block: Block) -> Floats:
+    """Return the last expiry of each series [µs], infinite without one."""
+    expiries = np.full(block.number, -np.inf)
+    if columns.expiry is not None:
+        ends = columns.expiry[block.rows]
+        known = ends != _NEVER
+        np.maximum.at(
+            expiries, columns.series[block.rows][known] - block.first, ends[known].astype(np.float64)
+        )
+    return np.where(np.isfinite(expiries), expiries, np.inf)
+
+
+def _check(table: pd.DataFrame, column: str) -> None:
+    keys = [name for name in ("symbol", "exchange") if name in table.columns]
+    require_columns(table, "table", [column], others=["time", *keys])
+    require_zone(table, "table")
+
+
+class _RequestedWindow(NamedTuple):
+    """The requested window, the time of the response, the step in the table [µs]; None: unknown."""
+
+    start: int | None
+    end: int | None
+    as_of: int | None
+    step: int | None
+
+
+def _requested_window(
+    table: pd.DataFrame, start: times.Instant | None, end: times.Instant | None
+) -> _RequestedWindow:
+    origin = table.attrs.get("provenance", {})
+    queries = [request.get("query", {}) for request in origin.get("requests", [])]
+    starts = [times.instant(query["start"], "start") for query in queries if "start" in query]
+    ends = [times.instant(query["end"], "end") for query in queries if "end" in query]
+    as_of = origin.get("as_of")
+    first = min(starts, default=None) if start is None else times.instant(start, "start")
+    last = max(ends, default=None) if end is None else times.instant(end, "end")
+    given = last if end is not None else None if as_of is None else times.instant(as_of, "as_of")
+    words = table["resolution"].unique() if "resolution" in table else []
+    step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
+    known = [None if stamp is None else times.us(stamp) for stamp in (first, last, given, step)]
+    return _RequestedWindow(*known)
+
+
+def _examine(
+    figures: dict[str, Any],
+    points: Points,
+    window: _RequestedWindow,
+    outlier: float,
+    answered: Sequence[Array] | None,
+    expiries: Floats,
+) -> None:
+    for rows, batch, stated in points.batches():
+        count = batch.there.sum(axis=1)
+        gaps, steps = steps_in_force(batch, stated)
+        first = last = np.full(len(rows), np.nan if window.step is None else float(window.step))
+        if steps.shape[1]:
+            first = steps[:, 0]
+            last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
+        begin = batch.stamps[:, 0]
+        end = batch.stamps[:, -1]
+        until = min((stamp for stamp in (window.end, window.as_of) if stamp is not None), default=None)
+        hours = np.full(len(rows), np.nan) if stated is None else row_quantile(stated, 0.5)
+        early = np.zeros(len(rows)) if window.start is None else begin - window.start
+        late = np.zeros(len(rows))
+        if until is not None and window.end is not None:
+            late = np.minimum(until, expiries[rows]) - end
+        clamped = early > 2 * first
+        clamped_end = late > 3 * last
+        beyond = np.where(clamped, np.floor(early / first), 0.0)
+        beyond += np.where(clamped_end, np.ceil(late / last) - 1.0, 0.0)
+        whole = completeness(gaps, steps, count)
+        whole["expected"] = whole["expected"] + beyond
+        whole["missing"] = whole["missing"] + beyond
+        whole["gaps"] = whole["gaps"] + clamped + clamped_end
+        for at_end, length in ((clamped, early), (clamped_end, late)):
+            longest = np.where(at_end, length / 3_600e6, 0.0)
+            whole["longest_gap_hours"] = np.maximum(whole["longest_gap_hours"], longest)
+        batch_figures = {
+            "start": begin,
+            "end": end,
+            "present": count,
+            "nulls": (batch.there & np.isnan(batch.value)).sum(axis=1),
+            **whole,
+            "not_requested": np.full(len(rows), np.nan)
+            if answered is None
+            else count_not_requested(batch.stamps, gaps, steps, [answered[row] for row in rows]),
+            **value_figures(batch.value, batch.stamps, outlier),
+            "clamped": clamped,
+            "clamped_end": clamped_end,
+            "stated_hours": hours,
+            "wrong_interval": row_quantile(steps, 0.5) < 0.55 * hours * 3_600e6,
+            "off_schedule": _off_schedule(batch, steps),
+            "open_last_bucket": np.zeros(len(rows)) if window.as_of is None else end + last > window.as_of,
+        }
+        for name, figure in batch_figures.items():
+            figures[name][rows] = figure
+
+
+def _off_schedule(batch: Batch, steps: Floats) -> Array:
+    """Count the rows that are not on their step from 00:00 UTC, for series of two hours or more."""
+    if not steps.shape[1]:
+        return np.zeros(len(steps))
+    own = np.concatenate([steps[:, :1], steps], axis=1)
+    # Some venues pay at 04:00, 12:00 and 20:00, so only rows that are not on a step of 4 hours are off.
+    late = np.mod(batch.stamps, np.where(own > 0.0, np.minimum(own, 14_400e6), 1.0))
+    return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
+
+
+def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, column: str) -> None:
+    """Compare the venues of each symbol over the step that most of them share."""
+    prices = column.startswith("price")
+    told = ("peer_scale", "peer_sign") if column.startswith("rate") else ("peer_scale",) if prices else ()
+    for name in ("spikes", "scale_change", "peer_scale", "peer_sign", "peer_lag"):
+        figures[name][:] = np.nan
+    figures["scale_change_at"][:] = _NEVER
+    if not {"symbol", "exchange"} <= set(report.columns):
+        return
+    bucket = np.full(len(report), np.nan)
+    waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
+    for rows in _markets(report):
+        if len(rows) < _LEAST_VENUES:
+            continue
+        bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6
+        if bucket[rows[0]] > 0.0:
+            first, values = points.side_by_side(rows, int(bucket[rows[0]]))
+            waiting.setdefault(values.shape[1], []).append((rows, first, values))
+    for markets in waiting.values():  # series of one width at once
+        rows = np.concatenate([part[0] for part in markets])
+        begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
+        values = np.concatenate([part[2] for part in markets])
+        others, octaves = (
+            np.concatenate([compared(part[2]) for part in markets])
+            for compared in (median_of_others, octaves_to_others)
+        )
+        days = values.shape[1] * bucket[rows] / 86_400e6
+        comparison = compare(values, others, octaves, kind=column.partition("_")[0], days=days)
+        figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
+        figures["scale_change"][rows] = comparison.scale_change
+        figures["sign_change"][rows] = comparison.sign_change
+        lags = np.concatenate([lag_to_twin(part[2]) for part in markets])
+        figures["peer_lag"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, lags)
+        at = (begin + comparison.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
+        figures["scale_change_at"][rows] = np.where(comparison.at != -1, at, _NEVER)
+        for name in told:
+            figures[name][rows] = getattr(comparison, name)
+
+
+def _markets(report: pd.DataFrame) -> list[Indices]:
+    """Return the rows of each market: the series of one symbol, contract and kind on all venues."""
+    same = [name for name in ("symbol", "instrument_name", "kind") if name in report.columns]
+    return list(report.groupby(same, observed=True).indices.values())
+
+
+def _compare_two_venues(figures: dict[str, Any], points: Points, report: pd.DataFrame) -> None:
+    """Compare prices of symbols on two venues."""
+    if not {"symbol", "exchange"} <= set(report.columns):
+        return
+    for rows in _markets(report):
+        if len(rows) == 2:
+            _compare_two_prices(figures, points, rows)
+
+
+def _compare_two_prices(figures: dict[str, Any], points: Points, rows: Indices) -> None:
+    """Give both of two venues the factor between their prices, because prices do not show which is wrong."""
+    bucket = row_quantile(figures["step_hours"][rows][None], 0.5)[0] * 3_600e6
+    if not bucket > 0.0:
+        return
+    _, values = points.side_by_side(rows, int(bucket))
+    positive = np.where(values > 0.0, values, np.nan)
+    ratio = np.log(positive[0] / positive[1])
+    if np.isfinite(ratio).sum() < _LEAST_SHARED:
+        return
+    middle = float(row_quantile(ratio[None], 0.5)[0])
+    apart = middle if abs(middle) > PRICES_AGREE else 0.0
+    figures["peer_scale"][rows] = np.exp([apart, -apart])
+
+
+def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:
+    if name in _TIMES:
+        return pd.DatetimeIndex(np.asarray(figure, dtype=np.int64).view("datetime64[us]"), tz="UTC")
+    if name in _FLAGS:
+        return figure.astype(bool)
+    return figure.astype(np.int64) if name in _COUNTS else figure
+
+
+def _summary(report: pd.DataFrame) -> str:
+    if report.empty:
+        return "no rows"
+    lacking = int(report["missing"].sum())
+    duplicates = int(report["duplicates"].sum())
+    whole = report["present"].sum() / max(report["expected"].sum(), 1)
+    words = [f"{len(report)} series, {report['present'].sum():,} points, {whole:.2%} of those expected"]
+    for number, what in (
+        (lacking, f"missing in {int(report['gaps'].sum()):,} gaps"),
+        (int(report["not_requested"].sum()), "of these never requested"),
+        (duplicates, "duplicates"),
+        (int(report["repeated_pages"].sum()), "repeated pages"),
+        (int(report["clamped"].sum()), "series clamped at their start"),
+        (int(report["clamped_end"].sum()), "series clamped at their end"),
+        (int(report["interval_changes"].sum()), "interval changes"),
+        (int(report["wrong_interval"].sum()), "series of another interval than they state"),
+        (int(report["off_schedule"].sum()), "points off their schedule"),
+        (int(report["open_last_bucket"].sum()), "open last buckets"),
+        (int(report["nulls"].sum()), "nulls"),
+        (int(report["outliers"].sum()), "outliers"),
+        (int(report["spikes"].sum()), "spikes"),
+        (int(report["stale"].sum()), "stale points"),
+        (int(report["session_closed"].sum()), "points in closed sessions"),
+        (int(report["padded"].sum()), "padded points at the end of series"),
+        (int(report["other_symbol"].sum()), "points that another symbol has too"),
+        (int((report["peer_lag"].fillna(0.0) != 0.0).sum()), "series a step before or after their like"),
+        (int(((report["scale_change"] != 1.0) & report["scale_change"].notna()).sum()), "changes of scale"),
+        (int((report["sign_change"] | (report["peer_sign"] == -1.0)).sum()), "series of the other sign"),
+        (int(((report["peer_scale"] != 1.0) & report["peer_scale"].notna()).sum()), "series out of scale"),
+    ):
+        if number:
+            words.append(f"{number:,} {what}")
+    return "; ".join(words)

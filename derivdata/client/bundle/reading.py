@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.client.bundle.layout import (
+from derivdata.client.bundle import (
     ANSWERS,
     BODY,
     BODY_BYTES,

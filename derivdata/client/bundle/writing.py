@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from derivdata.client.bundle.layout import (
+from derivdata.client.bundle import (
     ANSWERS,
     BODY_BYTES,
     FORMAT,

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
+from derivdata.sources import Query
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import scanning, schemas
 from derivdata.sources.archive.contents import ArchiveContents
@@ -20,7 +21,6 @@ from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.sources.archive.object_store import Storage
 from derivdata.sources.archive.scanning import EVER_ALL, Selection, TimeRange, micros, read_filter, time_range
 from derivdata.sources.archive.schemas import frame_of, sorting
-from derivdata.sources.query import Query
 from derivdata.support import calls, times
 from derivdata.support.calls import ARCHIVE_READ
 from derivdata.support.text import import_extra

@@ -10,6 +10,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.errors import ArchiveError, DerivdataError, NetworkError
+from derivdata.sources import Query
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import refuse_impossible
 from derivdata.sources.archive.ledger import LedgerEntry
@@ -20,7 +21,6 @@ from derivdata.sources.collect.reporting import Alerts, Minute
 from derivdata.sources.collect.session import QUARANTINE, Clock, MachineClock, Quarantine, Stopped
 from derivdata.sources.collect.sockets import VenueStream
 from derivdata.sources.collect.state import BOOKS, INSTRUMENTS
-from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 
 _WEEK = pd.Timedelta(7, "D")

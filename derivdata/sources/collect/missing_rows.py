@@ -17,10 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from derivdata import tables
+from derivdata.sources import Query
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.history_rows import PartialPage
-from derivdata.sources.query import Query
 from derivdata.sources.venues.series_checks import series_doubts
 from derivdata.support import times
 from derivdata.tables.payments import confirmed_runs, is_valid

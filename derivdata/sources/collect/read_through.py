@@ -11,6 +11,7 @@ from itertools import product
 import pandas as pd
 
 from derivdata.errors import NetworkError
+from derivdata.sources import Query
 from derivdata.sources.archive import Archive, open_archive
 from derivdata.sources.collect.bulk import CHAINS, LIQUIDATIONS
 from derivdata.sources.collect.collector import Collector
@@ -20,7 +21,6 @@ from derivdata.sources.collect.missing_rows import INCOMPLETE
 from derivdata.sources.collect.reporting import StatusLine
 from derivdata.sources.collect.session import Clock, MachineClock, data_folder
 from derivdata.sources.collect.state import BOOKS, STATE
-from derivdata.sources.query import Query
 from derivdata.sources.venues.endpoint import DATED
 from derivdata.support.forking import renew_in_child
 

@@ -22,9 +22,9 @@ import pandas as pd
 from derivdata import tables
 from derivdata.client.transport.adapter import KeylessSession, persist, refusal
 from derivdata.errors import NetworkError, VenueError
+from derivdata.sources import Query
 from derivdata.sources.archive import Archive
 from derivdata.sources.collect.session import Clock
-from derivdata.sources.query import Query
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
 from derivdata.support.text import did_you_mean, escape_controls

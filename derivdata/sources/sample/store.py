@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import feather
 
 from derivdata.client.transport.cache import AnswerFiles, Head, cache_folder
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.sample import market, onchain, option_quotes, perpetuals, universe
 from derivdata.sources.sample.noise import DAY_US, HOUR_US, NOW, SEED, START, START_DAY, instants
 from derivdata.sources.sample.option_model import (

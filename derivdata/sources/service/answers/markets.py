@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Raw
 
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.answers.perpetuals import OI, VOLUME, Measure, notices

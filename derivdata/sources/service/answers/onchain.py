@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data.store import not_found

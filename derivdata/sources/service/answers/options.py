@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import tables
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import Answers, RequestContext
 from derivdata.sources.service.data import windows

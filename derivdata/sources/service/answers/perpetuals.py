@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import tables, units
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.service.answers import encoding
 from derivdata.sources.service.answers.encoding import FREE_SYMBOLS, Answers, RequestContext
 from derivdata.sources.service.data import market

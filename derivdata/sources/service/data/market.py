@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import tables
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.view import (
     Series,

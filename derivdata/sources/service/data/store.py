@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.support import times
 from derivdata.support.text import did_you_mean, nearest_symbols
 

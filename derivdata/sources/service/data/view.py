@@ -19,7 +19,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from derivdata import tables
-from derivdata.sources.query import Query
+from derivdata.sources import Query
 from derivdata.sources.service.data import windows
 from derivdata.sources.service.data.store import Store, check, not_found, note, note_read, noted
 from derivdata.sources.service.data.windows import INSTANT, AnswerWindow, adaptive, resolve
