@@ -1,7 +1,8 @@
 """An archive: a folder of tables that is appended to, corrected and read; faults of its stored rows.
 
-Each check of stored rows is a function from an archive to findings, listed in `CHECKS`. A finding that can be repaired has a
-function that does it, by `Archive.replace`, so that each repair is a correction that can be undone.
+Each check of stored rows is a function from an archive to findings, listed in `CHECKS`. A finding that can be
+repaired has a function that does it, by `Archive.replace`, so that each repair is a correction that can be
+undone.
 """
 
 from __future__ import annotations
