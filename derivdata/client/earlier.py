@@ -29,11 +29,12 @@ _OPEN_KEY = (
 )  # fmt: skip
 """Columns that identify a row of an open table, where it has them."""
 _MOST_RESPONSES = 64
+_MOST_WINDOWS = 7
 _MOST_ROWS = 200_000
 _SETTLED_US = HOUR_US
 """How long after its time a row may change."""
 _SAME_MINUTE_US = 60_000_000
-_SAME_HISTORY = 0.001
+_SAME_HISTORY = 1e-5
 _SAME_MINUTE = {0.2: 0.1, 0.5: 0.02}
 """Relative changes of a figure within a minute, and the share of rows with it that is too large."""
 _SAME_HOUR = 3.0
@@ -54,7 +55,8 @@ class _Earlier:
     as_of_us: int
 
 
-_STORED: dict[Any, _Earlier] = {}
+_STORED: dict[Any, tuple[_Earlier, ...]] = {}
+"""Earlier responses of each query, newest last, one of each window."""
 _OWNER: list[Any] = [None]
 """The connection, replay or recording whose responses are stored."""
 
@@ -74,8 +76,11 @@ def unlike_earlier(e: CheckedAnswer) -> list[str]:
         return []
     fixed = tuple(sorted(pair for pair in e.requested.items() if pair[0] not in _WINDOW))
     identity = e.answer.request.path, "" if e.table is None else e.table.name, fixed, e.step_us
-    earlier = _STORED.pop(identity, None)
-    _STORED[identity] = _Earlier(e.columns, e.requested, e.window_us, e.as_of_us)
+    stored = _STORED.pop(identity, ())
+    earlier = _most_alike(stored, e)
+    others = [response for response in stored if response.window_us != e.window_us]
+    latest = _Earlier(e.columns, e.requested, e.window_us, e.as_of_us)
+    _STORED[identity] = (*others[-_MOST_WINDOWS:], latest)
     for oldest in [*_STORED][:-_MOST_RESPONSES]:
         _STORED.pop(oldest, None)
     if earlier is None or _are_equal(earlier.columns, e.columns):
@@ -87,6 +92,20 @@ def unlike_earlier(e: CheckedAnswer) -> list[str]:
     if e.window_us is not None and "time" in keys:
         return [*_changed_history(e, earlier, pairs, keys)]
     return [*_changed_snapshot(e, earlier, pairs, keys)]
+
+
+def _most_alike(responses: Sequence[_Earlier], e: CheckedAnswer) -> _Earlier | None:
+    """Return the response whose window overlaps most with that of a response, the newest of equal ones."""
+    best = None
+    longest = 0
+    for response in responses:
+        overlap = 1
+        if e.window_us is not None and response.window_us is not None:
+            overlap = min(e.window_us[1], response.window_us[1]) - max(e.window_us[0], response.window_us[0])
+        if overlap > 0 and overlap >= longest:
+            best = response
+            longest = overlap
+    return best
 
 
 def _are_equal(first: dict[str, Any], second: dict[str, Any]) -> bool:
