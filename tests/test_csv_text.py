@@ -14,7 +14,23 @@ from derivdata.sources.archive.importing import readers
 from derivdata.sources.archive.importing.opening import Source
 from derivdata.support.files import csv_text, original_cell
 
-CELLS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "''-x", "'plain", "BTC", "", "a=b"]
+CELLS = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "'=1",
+    "''-x",
+    "\n=1",
+    "\uff1d1",
+    "\uff0b1",
+    "\uff201",
+    "'plain",
+    "BTC",
+    "",
+    "a=b",
+]
 
 
 def test_texts_that_begin_like_formulas_are_marked_as_text() -> None:
@@ -22,7 +38,7 @@ def test_texts_that_begin_like_formulas_are_marked_as_text() -> None:
     rows = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
     assert rows[0] == ["'=name", "side", "rate"]
     for cell, (text, category, number) in zip(CELLS, rows[1:], strict=True):
-        marked = cell.lstrip("'")[:1] in ("=", "+", "-", "@", "\t", "\r") and cell != ""
+        marked = cell.lstrip("'")[:1] in tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
         assert text == category == (f"'{cell}" if marked else cell)
         assert number == "-1.5"
         assert original_cell(text) == cell

@@ -94,8 +94,10 @@ def package_digest(*names: str) -> str:
     return digest.hexdigest()
 
 
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_NEUTRAL = re.compile(r"'+[=+\-@\t\r]")
+_SIGNS = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""First characters of formulas, by OWASP's page on CSV injection: also their full-width forms."""
+_FORMULA = re.compile(f"'*[{_SIGNS}]")
+_NEUTRAL = re.compile(f"'+[{_SIGNS}]")
 
 
 def csv_text(frame: pd.DataFrame, *, formulas: bool = False) -> str:
@@ -114,7 +116,7 @@ def original_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of text as it was before `csv_text` marked some texts."""
     if not pc.any(pc.starts_with(column, "'")).as_py():
         return column
-    return pc.replace_substring_regex(column, r"^'('*[=+\-@\t\r])", r"\1")
+    return pc.replace_substring_regex(column, f"^'('*[{_SIGNS}])", r"\1")
 
 
 def _neutral(frame: pd.DataFrame) -> pd.DataFrame:
