@@ -231,7 +231,7 @@ def dress(
     if is_narrow(ax):
         _thin_ticks(ax)
         for axis in (ax.xaxis, ax.yaxis):
-            axis.label.set_size(8.5)
+            axis.label.set_fontsize(8.5)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_axisbelow(True)
