@@ -23,7 +23,7 @@ from derivdata.support.text import html_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
 _IMAGE_DPI = 140
 """Dots an inch of embedded images."""
@@ -81,9 +81,9 @@ def draw_panels(panels: Sequence[Panel]) -> list[Drawn]:
 def _draw(panel: Panel, name: str) -> Drawn:
     from matplotlib.backends.backend_mixed import MixedModeRenderer
     from matplotlib.backends.backend_svg import RendererSVG
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
-    figure = Figure(figsize=panel.size)
+    figure = Canvas(figsize=panel.size)
     ax = figure.add_subplot()
     panel.draw(ax=ax)
     source, url = _take_footer(ax)
@@ -113,7 +113,7 @@ def _take_footer(ax: Axes) -> tuple[str, str]:
     return "", ""
 
 
-def _fit(figure: Figure, ax: Axes, renderer: Any) -> None:
+def _fit(figure: Canvas, ax: Axes, renderer: Any) -> None:
     """Move the axes so that all labels are inside the figure. One pass is enough, as sizes are in points."""
     width, height = (72.0 * float(side) for side in figure.get_size_inches())
     ax.set_position((0.14, 0.16, 0.74, 0.66))
