@@ -212,6 +212,9 @@ def persist(
 _RESETS = ("X-Bapi-Limit-Reset-Timestamp", "X-Gate-RateLimit-Reset-Timestamp")
 """Headers with the time at which a limit ends: in ms (Bybit's v5 pages), in s (Gate's v4 pages)."""
 _LEFT = "gw-ratelimit-reset"  # remaining time in ms (KuCoin, as clients read it)
+_WINDOW = re.compile(r";\s*t=(\d{1,6})\b")
+"""Remaining time in s of a ``RateLimit`` header (draft-ietf-httpapi-ratelimit-headers), which Pacifica sends:
+``"credits";r=150;t=20`` in a public client's test of 2026-09."""
 _UNTIL = re.compile(r"(?:until|after)\D{0,20}(\d{13})\b")
 """End of a ban in ms, in the texts of Binance ("IP banned until") and of BingX ("will be unblocked after",
 code 100410, 2024-09)."""
@@ -228,11 +231,15 @@ def stated_wait(reply: KeylessReply) -> float | None:
     left = headers.get(_LEFT, "")
     if left.isdecimal():
         return int(left) / 1000
+    window = _WINDOW.search(headers.get("RateLimit", ""))
+    if window is not None:
+        return float(window[1])
     # 3. The end of a limit or a ban, in s or ms, by the server's clock.
     date = http_date(headers.get("Date"))
     now = (machine_now() if date is None else date).timestamp()
     text = reply.body[:_REJECTION_BYTES].decode(errors="replace")
-    stamps = [headers.get(name, "") for name in _RESETS] + _UNTIL.findall(text)
+    # A Retry-After that is neither seconds nor a date may be the end of the pause, in s or ms
+    stamps = [headers.get(name, "") for name in ("Retry-After", *_RESETS)] + _UNTIL.findall(text)
     waits = []
     for stamp in stamps:
         if stamp.isdecimal():
