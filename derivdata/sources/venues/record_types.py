@@ -9,6 +9,7 @@ is checked. `derivdata.client.relations` has those of the API.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -131,7 +132,15 @@ def from_columns(kind: type[_N], *columns: Iterable[Any]) -> list[_N]:
 
     Histories are long: this calls no Python code for each row, as ``kind._make`` does.
     """
-    return list(map(partial(tuple.__new__, kind), zip(*columns, strict=False)))
+    make = partial(tuple.__new__, kind)
+    # New tuples start a collection of garbage each 700 rows, which finds none: 40 % of the time of a page
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return list(map(make, zip(*columns, strict=False)))
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class OiPoint(NamedTuple):
