@@ -101,7 +101,7 @@ _COUNTED = re.compile(
 
 
 def _wide(e: CheckedAnswer) -> Collection[str]:
-    """Return the names of columns that are named after a symbol."""
+    """Return the names of columns that are symbols."""
     symbols = e.stated.get("symbols")
     return symbols if isinstance(symbols, list) else ()
 

@@ -178,7 +178,7 @@ _WORDS = {
 
 
 def _verdict(status: int, is_free_of_butterfly: bool, is_free_of_calendar: bool) -> str:
-    """Describe one expiry."""
+    """Return a description of one expiry."""
     words = [_WORDS.get(bit, str(bit.name).lower().replace("_", " ")) for bit in Status if status & bit]
     if "too few strikes" not in words or Status.FALLBACK_USED & status:
         for kind, is_free in (("butterfly", is_free_of_butterfly), ("calendar", is_free_of_calendar)):

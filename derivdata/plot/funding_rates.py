@@ -279,7 +279,7 @@ def _kind(venue: str) -> str:
 
 
 def _ends(means: pd.Series) -> str:
-    """Describe the venues with the highest and the lowest mean rate."""
+    """Return a description of the venues with the highest and the lowest mean rate."""
     top, bottom = (f"({means.iloc[place]:+.2f})" for place in (0, -1))
     if len(means) == 1:
         return f"{means.index[0]} pays {top}"

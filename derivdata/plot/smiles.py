@@ -176,7 +176,7 @@ def _strikes_on_top(ax: Axes, shown: xr.Dataset, table: pd.DataFrame, chosen: pd
 
 
 def _arbitrage(table: pd.DataFrame) -> str:
-    """Describe whether a fitted smile has butterfly arbitrage."""
+    """Return a description of a fitted smile's butterfly arbitrage."""
     g = table["g"].dropna()
     if g.empty:
         return ""
@@ -222,7 +222,7 @@ def _table(
 
 
 def _finding(curve: xr.Dataset | None, chosen: pd.DatetimeIndex) -> str:
-    """Describe ATM volatility, risk reversal and butterfly of the middle expiry."""
+    """Return a description of ATM volatility, risk reversal and butterfly of the middle expiry."""
     expiry = chosen[len(chosen) // 2]
     if curve is None or "forward" not in curve.coords or expiry not in curve.indexes["expiry"]:
         return "implied volatility by expiry"

@@ -341,7 +341,7 @@ def note(ax: Axes, words: str) -> None:
 
 
 def _columns_that_fit(names: Sequence[str], width: float) -> int:
-    """Return how many columns of a legend fit into a width [points], at most three."""
+    """Return the number of legend columns that fit into a width [points], at most three."""
     fitting = 1
     for columns in range(2, min(3, len(names)) + 1):
         # matplotlib fills columns in the same way as array_split.

@@ -116,7 +116,7 @@ def surface(
         names = np.tile([label.replace("\n", " ") for label in labels], (_ACROSS, 1))
         place = {"x": columns, "y": spread, "customdata": names, "colorscale": SEQUENTIAL}
         strip = frames.Strip([frames.plotly_heat_map(100 * iv, unit, hover, **place)], y)
-        few = apart(columns, len(expiries) / 4)  # as many as a narrow screen has room for
+        few = apart(columns, len(expiries) / 4)  # maximum on a narrow screen
         ticks: Any = {"tickvals": few, "ticktext": [frames.plotly_text(labels[place]) for place in few]}
         return frames.plotly_figure([strip], title, table, data, source=source, label=x, **ticks)
     ax = style.axes(ax)
@@ -155,7 +155,7 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
 
 
 def _levels(fit: xr.Dataset, tenors: Array) -> str:
-    """Describe ATM volatility and 25-delta risk reversals of a near and of the last expiry."""
+    """Return a description of ATM volatility and 25-delta risk reversals of a near and of the last expiry."""
     points = points_at_expiries(fit, ("atm", "rr25"))
     atm, reversal = (100.0 * np.asarray(points[name]) for name in ("atm", "rr25"))
     near = int(np.argmin(np.abs(np.log(tenors / _NEAR_DAYS))))
@@ -185,7 +185,7 @@ def venue_difference(
         A fit of ``dd.analysis.surface`` with dim ``exchange``, or the tables ``options_snapshot`` of one
         symbol on several venues in one frame, to which surfaces are fitted first.
     reference
-        The venue that the others are compared with.
+        Reference venue.
     tenors
         Times to expiry.
     source, ax, figsize
@@ -302,7 +302,7 @@ def card(data: xr.Dataset) -> Card:
     Raises
     ------
     TypeError
-        `data` is neither a fit nor a surface.
+        `data` is not a fit or a surface.
     ValueError
         `data` is of several chains.
     """
@@ -341,7 +341,7 @@ def _of_fit(fit: xr.Dataset) -> Card:
 
 
 def _errors(fit: xr.Dataset) -> dict[str, str]:
-    """Describe the errors of the fit at the money and over all quotes."""
+    """Return a description of the errors of the fit at the money and over all quotes."""
     names = {"error at the money": "atm_error_vol", "error of all quotes": "rmse_vol"}
     facts = {}
     for words, name in names.items():

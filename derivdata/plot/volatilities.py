@@ -194,7 +194,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
 
 
 def _rank(value: float, levels: Array, quantiles: Array) -> str:
-    """Describe the rank of a value among quantiles."""
+    """Return a description of the rank of a value among quantiles."""
     if value < levels[0]:
         return f"below {100 * (1.0 - quantiles[0]):.0f} % of its past"
     rank = np.interp(value, levels, quantiles)
@@ -235,7 +235,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
 
 
 def _finding(table: pd.DataFrame, index: str) -> str:
-    """Describe the last index, its change over the window, and the sign of the skew."""
+    """Return a description of the last index, its change over the window, and the sign of the skew."""
     rows = table[["time", "strip_index"]].dropna()
     words = "no index: no two expiries lie around it"
     if len(rows):

@@ -221,7 +221,7 @@ code 100410, 2024-09)."""
 
 
 def stated_wait(reply: KeylessReply) -> float | None:
-    """Return the wait that a response states in its headers or its text [s]; None if it states none."""
+    """Return the wait in a response's headers or text [s]; None without one."""
     # 1. Retry-After.
     headers = reply.headers
     wait = retry_after(headers.get("Retry-After"), headers.get("Date"))

@@ -1,4 +1,4 @@
-"""Payments before they are stored: one row each at its hour, with the interval that all known rows tell.
+"""Payments ready to be stored: one row each at its hour, with the interval from all known rows.
 
 Every path into an archive runs through `complete_payments`, so that the same payments give the same rows. The
 intervals of stored rows that rest on spacing change with the rows that arrive later: these changes are
@@ -43,12 +43,12 @@ Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
 
 
 class CompletedPayments(NamedTuple):
-    """New payments ready to be stored, those that are stored already, and stored rows that change."""
+    """New payments to store, the number already stored, and stored rows that change."""
 
     fresh: pd.DataFrame
     present: int
     conflicts: list[str]
-    """One text for each row that contradicts another row or a stored one; it is left out."""
+    """One text for each omitted row that contradicts another row or a stored one."""
     completed: pd.DataFrame
     """Stored rows whose interval was not known and now is."""
     changed: pd.DataFrame
@@ -56,20 +56,20 @@ class CompletedPayments(NamedTuple):
     notices: list[str]
     """One text for each stored payment that a new row has under another stated interval."""
     added: pd.DataFrame
-    """Stored rows of which new ones have more payments: those after a halt, or the one of the same hour."""
+    """Stored rows to which new payments are added: after a halt, or in the same hour."""
     replaced: pd.DataFrame
     """Stored payments after a halt that are now in rows of `added` at another time."""
 
 
 class _Statements(NamedTuple):
-    """Stored rows with an interval from spacing, and new rows of the same payments that state one."""
+    """Stored rows whose interval comes from spacing, and new rows of the same payments with an interval."""
 
     rows: Indices
     new_rows: Indices
 
 
 class _Amendments(NamedTuple):
-    """Stored rows that get more payments: their places, and what they pay with them."""
+    """Stored rows with additional payments: their places, and the new amounts."""
 
     rows: Indices
     native: Floats
@@ -104,7 +104,7 @@ class _Assigned(NamedTuple):
 
     hours: Floats
     is_anchor: Bools
-    """The interval is stated, or the row's own gap confirms it."""
+    """Whether the interval is given, or confirmed by the row's own gap."""
 
 
 class WrongIntervals(NamedTuple):
@@ -143,14 +143,14 @@ class _Columns:
 
     @property
     def value(self) -> Floats:
-        """The payment, or for rows without an interval the fraction per hour, to compare rows by."""
+        """Return the payment, or for rows without an interval the fraction per hour, to compare rows."""
         return np.asarray(np.where(np.isnan(self.paid), self.rate / 8.0 / BPS, self.paid))
 
     def updated(self, rows: Indices, interval: Floats, source: Any) -> pd.DataFrame:
         """Return some rows with intervals and what follows from them.
 
-        What a rate per 8 hours pays is missing where only spacing tells the interval: other rows may change
-        it, and the rate would then follow from a payment that was never stated.
+        The payment of a rate per 8 hours is missing if only spacing gives the interval: other rows may change
+        it, and the rate would then follow from a payment that was never stored.
         """
         hours = interval * self.count[rows]
         native = self.native[rows]
@@ -181,7 +181,7 @@ class _Columns:
 
 
 def _names(frame: pd.DataFrame) -> Any:
-    """Return the series of each row in words."""
+    """Return the series of each row as text."""
     symbols, symbol_words = pd.factorize(frame["symbol"])
     venues, venue_words = pd.factorize(frame["exchange"])
     words = [f"{symbol} on {venue}" for symbol in symbol_words for venue in venue_words]
@@ -189,13 +189,13 @@ def _names(frame: pd.DataFrame) -> Any:
 
 
 def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool = False) -> CompletedPayments:
-    """Return conformed new rows as they are to be stored, and what they change in stored rows.
+    """Return conformed new rows ready to store, and their changes of stored rows.
 
-    An interval that spacing tells follows from all rows of the series, so that the order in which rows
-    arrive does not matter. `read` returns the stored rows of some symbols in a window.
+    An interval from spacing follows from all rows of the series, so the order in which rows arrive does not
+    matter. `read` returns the stored rows of some symbols in a window.
 
-    An interval of the new rows that was derived from spacing is kept only with `keeps_intervals`, for
-    tables that were made from longer series, and where the rows of the archive do not tell it.
+    An interval of the new rows that was derived from spacing is used only with `keeps_intervals`, for tables
+    made from longer series, and if the rows of the archive do not determine it.
     """
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
@@ -220,7 +220,7 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     source = np.where(is_stated & pd.isna(new.source[fresh]), "row", new.source[fresh])
     source = np.where(is_stated, source, "spacing")
     derived = assigned.hours[size:]
-    # Only a longer series tells the intervals before the first and after the last known one.
+    # Only a longer series determines the intervals before the first and after the last known one.
     is_edge = _is_edge(series, times, assigned.is_anchor)
     if keeps_intervals:
         is_untold = np.isnan(derived) | is_edge[size:]
@@ -258,11 +258,11 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
 
 
 def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
-    """Return the stored rows that new ones may change, and which of them these rows decide.
+    """Return the stored rows that new ones may change, and a mask of the rows that this context decides.
 
-    Intervals between two payments whose interval is stated or confirmed follow from the rows between them.
-    So a month of rows on both sides is enough if it has such a payment on both sides of the new ones. Where
-    it has none, all rows of that side are read.
+    Intervals between two payments with a given or confirmed interval follow from the rows between them. A
+    month of rows on both sides is therefore enough if it has such a payment on both sides of the new ones.
+    Otherwise all rows of that side are read.
     """
     symbols = list(new.frame["symbol"].astype(object).unique())
     first = pd.Timestamp(int(new.times.min()), unit="us", tz="UTC") - _REACH
@@ -294,7 +294,7 @@ def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
 def _nearest_anchors(
     stored: _Columns, names: Any, starts: Indices, ends: Indices, *, is_before: bool
 ) -> tuple[Any, Indices]:
-    """Return the series without a known interval on one side of their new rows, and a time of each that has.
+    """Return series without a known interval on one side of their new rows, and nearest times of others.
 
     `starts` and `ends` are the first and the last new time of each series.
     """
@@ -351,7 +351,7 @@ def _merged(new: _Columns, conflicts: list[str]) -> _Columns:
 
 
 def _summed(columns: _Columns, merged: Payments) -> _Columns:
-    """Return rows that are the sums of others."""
+    """Return rows that are sums of other rows."""
     rows = merged.rows
     is_summed = merged.counts != columns.count[rows]
     hours = np.where(is_summed, columns.interval[rows] * merged.counts, columns.hours[rows])
@@ -369,10 +369,10 @@ def _summed(columns: _Columns, merged: Payments) -> _Columns:
 
 
 def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
-    """Add up payments of a halt that is cut between stored and new rows, each side for itself.
+    """Add up payments of a halt that spans stored and new rows, on each side separately.
 
-    Payments after a halt that come minutes after the hour are one row at the next hour. Where a file has one
-    of them only, it has its own stamp.
+    Payments after a halt that come minutes after the hour are one row at the next hour. In a file with only
+    one of them, it has its own timestamp.
     """
     every = np.arange(len(stored.names))
     frames = []
@@ -401,7 +401,7 @@ def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
 
 
 def _is_of_next_hour(union: pd.DataFrame) -> pd.Series:
-    """Return which payments at an hour belong to a halt whose row has the next one.
+    """Return a mask of payments at an hour that belong to a halt with a row at the next hour.
 
     The late payments of a halt may begin within a minute of the hour. One side has the first of them, at that
     hour, and the other side all of them or the rest: several payments at the next hour, or after several at
@@ -452,15 +452,15 @@ def _compared(
     late: Collection[int],
     conflicts: list[str],
 ) -> _Comparison:
-    """Return which new payments are stored, and the stored rows that get more payments or an interval.
+    """Return the new payments that are stored, and the stored rows that get more payments or an interval.
 
     `late` are stored rows of payments that came minutes after the hour, and `conflicts` gets a text for each
-    new payment that is stored with another rate. Where both rows state an interval and
-    these differ, the payment must be the same, since an equal rate would be another payment.
+    new payment that is stored with another rate. If both rows have an interval and these differ, the payments
+    are compared, because an equal rate would be another payment.
 
-    Files may end and begin in the middle of a halt. Rows that together have the payments that are due are
-    added up. Of two rows that begin with the halt, and where one has all that are due, the row with more
-    payments has those of the other. Where neither is certain, the new row is a contradiction.
+    Files may end and begin in the middle of a halt. Rows that together have all payments due are added up. If
+    two rows begin with the halt, and one has all payments due, the row with more payments includes those of
+    the other. If neither is certain, the new row is a contradiction.
     """
     old_times = payment_time(stored.times)
     keys = pd.DataFrame({"series": old_series, "time": old_times})
@@ -528,7 +528,7 @@ def _compared(
 
 
 def _interval_text(stored: _Columns, row: int, hours: float) -> str:
-    """Return the notice about a stored payment that another row has under another interval."""
+    """Return the notice about a stored payment that another row has with another interval."""
     time = np.datetime_as_string(np.datetime64(int(stored.times[row]), "us"), unit="m")
     return (
         f"the payment of {stored.names[row]} at {time}Z is stored with an interval of "
@@ -548,10 +548,10 @@ def _interval_at(time: int, times: Indices, intervals: Floats) -> float:
 def _payments_of_both(
     before: int, count: int, own: Indices, added: Indices, time: int, interval: float
 ) -> int:
-    """Return how many payments two rows of one time are together, 0 where it is not certain.
+    """Return the number of payments of two rows at one time together, 0 if uncertain.
 
-    `own` and `added` are the times [µs] of the series' stored and new rows. A side with the payment before
-    has all payments of the halt up to some stamp, another one may begin in the middle of it.
+    `own` and `added` are the times [µs] of the series' stored and new rows. A side with the previous payment
+    has all payments of the halt up to some time; the other one may begin in the middle of it.
     """
     earlier = [int(np.max(times[times < time], initial=-1)) for times in (own, added)]
     last = max(earlier)
@@ -584,7 +584,7 @@ def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _A
 
 
 def _is_edge(series: Indices, times: Indices, is_anchor: Bools) -> Bools:
-    """Return which rows are before the first or after the last row of their series with a known interval."""
+    """Return a mask of rows before the first or after the last row of their series with a known interval."""
     size = int(np.max(series, initial=-1)) + 1
     first = np.full(size, np.iinfo(np.int64).max)
     last = np.full(size, np.iinfo(np.int64).min)
@@ -594,6 +594,6 @@ def _is_edge(series: Indices, times: Indices, is_anchor: Bools) -> Bools:
 
 
 def _usual_hours(exchange: str) -> float:
-    """Return the interval of all contracts of a venue, NaN where contracts differ."""
+    """Return the interval of all contracts of a venue, NaN if contracts differ."""
     venue = VENUES.get(exchange)
     return 1.0 if venue is not None and venue.hourly and venue.is_inverse_hourly else np.nan

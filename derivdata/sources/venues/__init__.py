@@ -1,9 +1,9 @@
 """Requests to the venues' keyless public APIs, and conversion of their bodies to tables.
 
-Everything here is pure: no connection is opened and no clock is read. `derivdata.sources.collect` asks the
-venues; this package says what to ask (`endpoints`) and reads what they answer (`read`), also a body that was
-recorded years ago. Each venue is a file. A body that is not as expected is one error that says where; an
-error that a venue sends with HTTP 200 is an error, and never an empty table.
+Everything here is pure: no connection is opened and no clock is read. `derivdata.sources.collect` requests
+the venues; this package has the requests (`endpoints`) and reads the responses (`read`), including old
+recordings. Each venue is a file. An unexpected body is one error with its place; an error that a venue sends
+with HTTP 200 is an error, never an empty table.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ __dir__ = __all__.copy
 
 @typed
 def endpoints() -> pd.DataFrame:
-    """Return what each venue can be asked without a key, one row per endpoint or channel.
+    """Return the keyless requests of each venue, one row per endpoint or channel.
 
     Returns
     -------
     DataFrame
         ``exchange``, ``what`` (funding, settlements, oi, chain, ...), ``method`` (GET, POST, or WS),
-        ``path_or_channel``, ``tables`` (those that a body fills, joined by spaces), ``confirmed`` (False
-        where the specification could not confirm it), ``verified_on`` (missing: no one has compared it with
-        a live answer from this machine yet) and ``note``.
+        ``path_or_channel``, ``tables`` (tables that a body fills, joined by spaces), ``confirmed`` (False if
+        the specification could not be confirmed), ``verified_on`` (missing: not yet compared with a live
+        response on this machine) and ``note``.
 
     Examples
     --------
@@ -95,14 +95,14 @@ def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | No
     Raises
     ------
     ValueError
-        `venues` names a venue that is not known, or `day` is no instant.
+        `venues` has an unknown venue, or `day` is not a date.
 
     Notes
     -----
     For ``maintenance=`` of `derivdata.analysis.backtest.carry` and `derivdata.analysis.funding.portfolio`.
-    Venues change tiers without notice. The tiers of OKX, KuCoin and Bitget for BTC are all that the venue
-    has; those of Gate and of ETH on OKX end below the venue's last. Not included is auto-deleveraging: a
-    venue may close a profitable leg when its insurance fund cannot take over liquidated positions.
+    Venues change tiers without notice. The tiers of OKX, KuCoin and Bitget for BTC are complete; those of
+    Gate and of ETH on OKX end below the venue's last. Not included is auto-deleveraging: a venue may close a
+    profitable leg when its insurance fund cannot take over liquidated positions.
 
     Examples
     --------
@@ -121,38 +121,36 @@ def margin_tiers(venues: Sequence[str] | None = None, *, day: times.Instant | No
 
 @typed
 def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
-    """Return what is known of the venues' funding intervals, caps, floors, fees and contracts, with sources.
+    """Return facts of the venues: funding intervals, caps, floors, fees and contracts, with sources.
 
     Parameters
     ----------
     venues
         Slugs or other names of venues; None takes all.
     day
-        The day in question: of each fact, the newest that is not later. None returns all of them, also
-        those that a newer one has replaced.
+        Date for which the newest earlier fact is returned. None returns all facts, including replaced ones.
 
     Returns
     -------
     DataFrame
-        ``exchange``; ``symbol`` (empty: all of the venue's); ``fact``: ``interval_hours``,
-        ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval), ``maker_fee_bps``,
-        ``taker_fee_bps`` (of futures), ``option_taker_fee_bps`` and ``option_fee_cap`` (the most that it is
-        of an option's price), ``option_delivery_fee_bps`` (of options that are delivered in the money) and
+        ``exchange``; ``symbol`` (empty: all symbols of the venue); ``fact``: ``interval_hours``,
+        ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval), ``maker_fee_bps``, ``taker_fee_bps``
+        (of futures), ``option_taker_fee_bps`` and ``option_fee_cap`` (maximum as a share of an option's
+        price), ``option_delivery_fee_bps`` (of options that are delivered in the money) and
         ``daily_option_delivery_fee_bps`` (of those that do not expire on a Friday),
-        ``option_averaging_minutes`` and ``future_averaging_minutes`` (over how long before expiry the
-        settlement price is averaged), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse
-        contract is of), ``multiplier`` (coins of one unit of a symbol such as 1000PEPE),
-        ``rate_period_hours`` (for how long a stated rate is quoted, where it is not the interval),
-        ``rate_scale`` (the fraction that one unit of a stated rate is), ``open_interest_sides`` (1 or 2);
-        ``value`` and ``unit``; ``as_of``, the day on which it was so; ``nature``: ``recorded`` (an answer of
-        the venue), ``sample`` (one that a client's source quotes), ``documentation``; ``source``, where it
-        can be read; ``confirmed`` (False where one source alone says so, or two contradict each other). A
-        value without a source that can be read is absent.
+        ``option_averaging_minutes`` and ``future_averaging_minutes`` (length before expiry over which the
+        settlement price is averaged), ``contract_coin`` or ``contract_usd`` (size of a linear or an inverse
+        contract), ``multiplier`` (coins per unit of a symbol such as 1000PEPE), ``rate_period_hours`` (quoted
+        period of a rate, if it is not the interval), ``rate_scale`` (the fraction of one unit of a rate),
+        ``open_interest_sides`` (1 or 2); ``value`` and ``unit``; ``as_of``, the date of the value;
+        ``nature``: ``recorded`` (a response of the venue), ``sample`` (quoted in a client's source),
+        ``documentation``; ``source``, its reference; ``confirmed`` (False with only one source, or if two
+        contradict each other). Values without an accessible source are absent.
 
     Raises
     ------
     ValueError
-        `venues` names a venue of which nothing is known, or `day` is no instant.
+        `venues` has a venue without facts, or `day` is not a date.
 
     Examples
     --------
@@ -190,27 +188,27 @@ def read(
     context: Mapping[str, Any] | None = None,
     by: Literal["symbol", "coin"] = "symbol",
 ) -> dict[str, pd.DataFrame]:
-    """Read the body that a venue answered with as the tables that it fills.
+    """Read the body of a venue's response as the tables that it fills.
 
     Parameters
     ----------
     venue
         The venue's slug or another of its names, such as ``"htx"`` for ``"huobi"``. A HIP-3 dex of
-        Hyperliquid that the API knows as a venue has a slug of its own, such as ``"tradexyz"``, and its
-        symbols are coins; contracts of other dexes have the symbol ``dex:COIN`` on ``"hyperliquid"``.
+        Hyperliquid that the API knows as a venue has its own slug, such as ``"tradexyz"``, and its symbols
+        are coins; contracts of other dexes have the symbol ``dex:COIN`` on ``"hyperliquid"``.
     request
         The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
         name it: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
         ``"allLiquidation.BTCUSDT"``. ``"any"`` only looks whether the body is an error.
     body
-        The answer, or a frame of a WebSocket, or a JSON array of frames.
+        The response, or a frame of a WebSocket, or a JSON array of frames.
     at
         When it arrived: the time of rows whose body has none.
     context
-        Frames of other answers: ``instruments``, ``intervals``, ``prices_history`` or
+        Frames of other responses: ``instruments``, ``intervals``, ``prices_history`` or
         ``markets_symbol_exchanges`` as this function returns them, or single values ``interval_hours``,
         ``contract_size`` (coins of a contract; USD of an inverse one), ``mark_price`` and ``instrument``.
-        What cannot be known without them is missing.
+        Values that depend on missing ones are missing.
     by
         ``"symbol"`` gives open interest of one contract for each symbol, as the API does. ``"coin"`` gives
         the sum of ``oi_history`` over all perpetuals of each coin in the body, in any currency and multiple;
@@ -220,13 +218,13 @@ def read(
     Returns
     -------
     dict of DataFrame
-        Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals``
-        where the body tells them, ``oi_bars`` where it has the open interest of steps, and ``funding_rates``
-        where it states the settlement that a rate is for: ``rate_kind`` is ``settled``, ``next`` (the running
-        rate of the coming settlement) or ``predicted``, and ``settlement_time`` that settlement. A row or a
-        figure that contradicts another is left out, with a `DataNotice`. Rows that are doubtful next to
-        others of their series (missing, off their step, in another unit, unchanged, above the venue's cap)
-        stay, and a `DataNotice` names the first.
+        Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals`` if
+        the body has them, ``oi_bars`` if it has the open interest of steps, and ``funding_rates`` if it has
+        the settlement of a rate: ``rate_kind`` is ``settled``, ``next`` (the running rate of the coming
+        settlement) or ``predicted``, and ``settlement_time`` that settlement. A row or a value that
+        contradicts another is omitted, with a `DataNotice`. Rows that are doubtful next to others of their
+        series (missing, off their step, in another unit, unchanged, above the venue's cap) are returned, and
+        a `DataNotice` names the first.
 
     Raises
     ------
@@ -235,7 +233,7 @@ def read(
     SchemaError
         The body is not as expected, or is in another unit; the message says where.
     ValueError
-        There is no such venue, path or channel.
+        The venue, path or channel does not exist.
 
     Examples
     --------
@@ -305,7 +303,7 @@ def records(
 
 
 def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
-    """Read a body; refuse one whose contracts are all of the margin that another path of the venue is for."""
+    """Read a body; raise if all of its contracts have the margin of another path of the venue."""
     _require_channel(endpoint, reading)
     rows = reading.finish(endpoint.read(reading), is_pushed=endpoint.method == "WS")
     margin = _margin_at(reading.exchange, endpoint.path)
@@ -321,7 +319,7 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
 
 
 def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
-    """Refuse a frame of another channel, or a response that states another method, than it is read as.
+    """Raise for a frame of another channel, or a response with another method than expected.
 
     A frame is not the response of a request either: bars of last prices are pushed in the layout of marks.
     """
@@ -332,7 +330,7 @@ def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
     if is_request and f'"{place.rpartition(".")[2]}"'.encode() not in reading.body:
         return
     for channel in dict.fromkeys(reading.pushed(str | None, place, None)):
-        if channel in (None, "subscribe"):  # the latter states no request
+        if channel in (None, "subscribe"):  # the latter has no request
             continue
         if is_request:
             reading.fail(f"expected the response of a request, got a frame of the channel {channel!r}")
@@ -343,7 +341,7 @@ def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
 
 @lru_cache(maxsize=4096)
 def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
-    """Return whether a channel is an endpoint's, or another of its venue's that has the same frames."""
+    """Return whether a channel is an endpoint's, or another one of its venue with the same frames."""
     # Lighter writes the first "/" of a channel as ":", and Kraken sends the first trades as trade_snapshot
     name = channel.replace(":", "/").removesuffix("_snapshot")
     if name.startswith("incremental_"):  # Deribit's begins with a whole ticker, and names no interval
@@ -357,7 +355,7 @@ def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _margin_at(venue: str, path: str) -> str:
-    """Return the margin of the contracts that a path is for, "any" where requests of it differ in that."""
+    """Return the margin of the contracts of a path, "any" if its requests differ in that."""
     margins = {endpoint.margin for endpoint in VENUES[venue].endpoints if endpoint.path == path}
     return margins.pop() if len(margins) == 1 else "any"
 
@@ -370,7 +368,7 @@ def _opened(
     at: times.Instant | None = None,
     context: Mapping[str, Any] | Context | None = None,
 ) -> tuple[VenueEndpoint | None, Reading]:
-    """Return the endpoint that a body answers, and the body ready to be read; an error is raised."""
+    """Return the endpoint of a body, and the body ready to be read; raise for an error response."""
     venue = venue_of(venue)
     if venue not in VENUES:
         raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}{did_you_mean(venue, VENUES)}")
@@ -381,7 +379,7 @@ def _opened(
         venue,
         place,
         params,
-        # A lone surrogate is no UTF-8 either way: the reader of JSON refuses it by its place.
+        # A lone surrogate is not valid UTF-8: the JSON reader rejects it with its place.
         body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body),
         at=None if at is None else times.us(times.instant(at, "at")),
         context=context if isinstance(context, Context) else Context(context, venue),
@@ -392,7 +390,7 @@ def _opened(
 
 
 def _parsed(request: str) -> tuple[str, dict[str, str]]:
-    """Return the path or channel and its parameters; a part that is still ``{name}`` counts as not given."""
+    """Return the path or channel and its parameters; a remaining ``{name}`` counts as missing."""
     place, _, query = re.sub(r"^(https?|wss?)://[^/]+", "", request).partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     return place, {name: value for name, value in pairs if not re.fullmatch(r"\{\w+\}", value)}
@@ -419,7 +417,7 @@ def _endpoint_of(
 
 @lru_cache(maxsize=512)  # a history is many bodies of one path
 def _endpoints_at(venue: str, place: str) -> list[tuple[VenueEndpoint, dict[str, str]]]:
-    """Return the endpoints of a path, with the ``{name}`` parts that it fills in."""
+    """Return the endpoints of a path, with its ``{name}`` parts."""
     found = []
     for endpoint in VENUES[venue].endpoints:
         short = place.removeprefix(_parsed(endpoint.host or VENUES[venue].host)[0])

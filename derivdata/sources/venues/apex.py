@@ -1,4 +1,4 @@
-"""ApeX Omni: one answer has every ticker; rates are fractions per hour, open interest is coins.
+"""ApeX Omni: one response has every ticker; rates are fractions per hour, open interest is in coins.
 
 Tickers and books name a contract BTCUSDT, its history BTC-USDT.
 """

@@ -1,4 +1,4 @@
-"""Backpack: rates, marks, open interest (coins) and 24 hours come in bulk, each in an answer of its own."""
+"""Backpack: rates, marks, open interest (coins) and 24 hours come in bulk, in separate responses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _market(reading: Reading, row: Listed[str | float, str, str]) -> Instrument 
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read payments, the newest first; the running interval, whose end is to come, is none."""
+    """Read payments, the newest first; the running interval, which has not ended, is excluded."""
     rows = reading.rows(_PAID)
     names = [row.name for row in rows]
     times = [f"{str(row.time).removesuffix('Z')}Z" for row in rows]  # written without a zone

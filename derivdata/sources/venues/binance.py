@@ -3,7 +3,7 @@
 The rate called ``lastFundingRate`` is the running estimate for ``nextFundingTime``. Coin-margined contracts
 count in contracts of 100 USD (BTC) or 10 USD (others). ``closeTime`` of a ticker is the last trade's.
 
-Options of Binance: chains, trades, and the prices that they were exercised at.
+Options of Binance: chains, trades, and exercise prices.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
                 continue
             hours = None
             if item.perpetual and row.next_payment:
-                # fundingInfo lists only what was adjusted
+                # fundingInfo lists only adjusted contracts
                 default = _DEFAULT_HOURS if reading.context.lists_intervals(item) else None
                 times = reading.ms(row.time), reading.ms(row.next_payment)
                 hours = reading.current_interval(item, *times, default)
@@ -199,12 +199,12 @@ def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
 
 
 MARKED = (*RATE_TABLES, "prices_history")
-"""Tables that the stream of marks fills; volumes and last prices come with the tickers alone."""
+"""Tables of the stream of marks; volumes and last prices come only with the tickers."""
 mark_frames = partial(premium_index, pushed=True)
 
 
 def _is_shadow(reading: Reading, quote: str) -> bool:
-    """Whether a contract is one of Aster's in USD, which have no market of their own: rate and interest 0."""
+    """Return whether a contract is one of Aster's in USD without a market: rate and interest 0."""
     return reading.exchange == "aster" and quote == "USD"
 
 
@@ -305,7 +305,7 @@ _CONTRACT = spelled(
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument:
-    """Return a contract; a perpetual one that is going to be delisted has a day of delivery too."""
+    """Return a contract; a perpetual that will be delisted has a day of delivery too."""
     inverse = coin_margined(row.name)
     perpetual = row.kind in _RESTING
     if inverse and row.usd is None:
@@ -347,7 +347,7 @@ class _Frame(Wire):
 
 
 def force_orders(reading: Reading) -> Records:
-    """Read forced orders: one that sells closes a long; `z` is what was filled in all, `l` the last fill."""
+    """Read forced orders: a sell closes a long; `z` is the total filled quantity, `l` the last fill."""
     records = Records()
     for frame in reading.frames(_Frame):
         with reading.row():
@@ -429,7 +429,7 @@ _OF_PAIR = {"long": "longPosition", "short": "shortPosition"}
 
 
 def _ratios(path: str, kind: str) -> tuple[VenueEndpoint, VenueEndpoint]:
-    """Return the requests of one ratio, at the instant of its stamp, of linear and inverse ones."""
+    """Return the requests of one ratio, at its timestamp, for linear and inverse contracts."""
     of_pair = {**_SIDED, **(_OF_PAIR if kind == "top_positions" else {})}
     always = {"params": {"period": "5m"}, "paging": _OI_HISTORY, "pool": "data"}
     read = partial(positioning, path="", kind=kind, ends=False)
@@ -451,7 +451,7 @@ _TAKEN = spelled(
 
 
 def _of_market(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ...]:
-    """Return the requests that the linear and the inverse market have alike."""
+    """Return the requests that the linear and the inverse market share."""
     return (
         of("instruments", f"{base}/exchangeInfo", exchange_info, lists=True),
         of("intervals", f"{base}/fundingInfo", funding_info, pool="funding"),
@@ -473,7 +473,7 @@ def _of_market(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ..
 
 
 def _candles(of: partial[VenueEndpoint], base: str) -> tuple[VenueEndpoint, ...]:
-    """Return the requests for prices of a market; of a dated future the mark with the index next to it."""
+    """Return the requests for prices of a market; for a dated future the mark with the index next to it."""
     candles_of = partial(
         of, "prices", read=klines, params={"interval": "1h"}, paging=Paging(limit=1500), weight=10,
         confirmed=False,

@@ -1,7 +1,7 @@
-"""BingX: perpetual swaps in USDT and USDC, whose open interest is stated in USD, one contract a request.
+"""BingX: perpetual swaps in USDT and USDC, with open interest in USD, one contract per request.
 
-``nextFundingTime`` is an instant and ``updateTime`` that of the last payment, whatever the venue's page says.
-Coin-margined swaps are not read: each has a twin in USDT, which would represent it.
+``nextFundingTime`` is a timestamp and ``updateTime`` the time of the last payment, contrary to the venue's
+page. Coin-margined swaps are not read: each has an equivalent in USDT, which is used.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _REASONS = {"429": "limit", "30007": "limit", "40725": "busy", "40015": "busy", 
 def _named(name: str) -> Instrument:
     """Return the contract of a name: BTCUSDT, BTCPERP (USDC), BTCUSD (coin-margined), dated ones with _.
 
-    v3 writes coin-margined ones as BTCUSD_CM (typed-bitget 0.6.0, 2026-10).
+    v3 has coin-margined ones as BTCUSD_CM (typed-bitget 0.6.0, 2026-10).
     """
     if name.endswith("PERP"):
         return Instrument(name, name.removesuffix("PERP"), "USDC", 1.0)
@@ -73,7 +73,7 @@ class _Current(Wire):
     symbol: str
     fundingRate: str
     fundingRateInterval: str | None = None
-    fundingTime: Stamp | None = None  # of a payment, which is the row of another answer
+    fundingTime: Stamp | None = None  # of a payment, which is a row of another response
     lastPr: str | None = None  # of a ticker of v2, lastPrice of v3
     lastPrice: str | None = None
     maxFundingRate: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -101,7 +101,7 @@ def current_rates(reading: Reading) -> Records:
 _PAID = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="fundingTime")
 _PAID_V3 = spelled(Paid[str, str], name="symbol", rate="fundingRate", time="fundingRateTimestamp")
 _CLOSED = spelled(Closed[str, str], name="symbol", side="side", price="price", amount="amount", time="ts")
-_LONGS = {"buy": "long", "sell": "short"}  # the side of the position; the price is about that of bankruptcy
+_LONGS = {"buy": "long", "sell": "short"}  # the side of the position; the price is near that of bankruptcy
 _BOOK = spelled(Book[tuple[float | str, float | str], str], bids="bids", asks="asks", time="ts")
 
 
@@ -154,7 +154,7 @@ def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
             "instruments", f"{_V2}/contracts", contracts(_CONTRACT, "data", _contract), params=always,
             lists=True,
         ),
-        # First of the two that are polled: its rate is next to its own interval, so none is ever stale.
+        # Polled first: its rate comes with its interval, so neither is stale.
         of("funding", f"{_V2}/current-fund-rate", current_rates, tables=RATE_TABLES, params=always, every=60),
         of(
             "funding", f"{_V2}/tickers", states(_TICKER, "data", _named),

@@ -1,10 +1,10 @@
 """BitMEX, which closed on 2026-09-23: its bodies are read for archives, and it is not requested by default.
 
-One answer has every contract.
+One response has every contract.
 
-Contracts are 1 USD (inverse), a power of ten of a coin (linear), or pay in a third coin (quanto, whose value
-is stated in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar. Its
-list of liquidations is not read: it has orders at work, without an instant or a fill.
+Contracts are 1 USD (inverse), a power of ten of a coin (linear), or pay in a third coin (quanto, with a value
+in that coin). ``XBt`` is a hundred-millionth of a bitcoin, ``USDt`` a millionth of a dollar. Its list of
+liquidations is not read: it has open orders, without a time or a fill.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of XBTUSD or XBTUSDT; how much one contract is only the list tells."""
+    """Return the contract of XBTUSD or XBTUSDT; only the list has the contract size."""
     plain = contract(name)
     return Instrument(
         name,
@@ -139,7 +139,7 @@ def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | 
 
 class _Paid(Paid[float, str], kw_only=True):
     daily: float | None = None  # the rate of 24 hours
-    state: str | None = None  # of an instrument, which is the row of another answer
+    state: str | None = None  # of an instrument, which is a row of another response
 
 
 _PAID = spelled(

@@ -71,7 +71,7 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        """An error comes with HTTP 200; that of a subscription has another shape."""
+        """Return the fault of a body: errors have HTTP 200; errors of subscriptions have another shape."""
         if self.success is False:
             return "subscription", self.ret_msg
         return None if self.retCode in (None, 0) else (self.retCode, self.retMsg)
@@ -142,7 +142,7 @@ _PUSHED_OPTION = spelled(
 
 
 def ticker_frames(reading: Reading) -> Records:
-    """Read tickers of the stream: whole ones, and deltas, which tell only what changed; or of options."""
+    """Read tickers of the stream: complete ones, and deltas with changed fields only; or of options."""
     for kind in reading.pushed(str, "type"):
         reading.word(kind, {"snapshot": True, "delta": False})
     are_options = all(_OPTION_NAME.fullmatch(row.symbol) for row in reading.pushed(_Named, "data"))
@@ -161,11 +161,11 @@ def ticker_frames(reading: Reading) -> Records:
 
 
 def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
-    """Return the state of a contract, which has no rate where it is dated; none of one before its listing."""
+    """Return the state of a contract, without a rate for a dated one; empty before its listing."""
     item = reading.instrument(row.name, _named)
     if row.stage:
         return []
-    # A frame that tells only what changed has neither of the two fields: the name of a future has its date
+    # A delta frame has neither of the two fields: the name of a future has its date
     is_dated = not item.perpetual or row.rate == "" or row.due in ("", "0")
     amount = _one_side(reading, row.both, row.one)
     mark = reading.number(row.mark)
@@ -185,13 +185,13 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     if not is_dated and row.due:
         figures["next_payment"] = reading.ms(row.due)
     state = reading.state(item, row, hours, time=time, **figures)
-    expiry = state.instrument.expiry if is_dated else None  # a perpetual one that ends has a delivery too
+    expiry = state.instrument.expiry if is_dated else None  # a perpetual that ends has a delivery too
     perpetual = item.perpetual and state.instrument.perpetual and not is_dated
     return [state._replace(instrument=item._replace(perpetual=perpetual, expiry=expiry))]
 
 
 def _one_side(reading: Reading, both: str | None, one: str | None) -> float | None:
-    """Return what `singleOpenInterest` says, else half of both sides; they differ by a rounding at most."""
+    """Return `singleOpenInterest`, else half of both sides; they differ at most by rounding."""
     whole = reading.number(both)
     single = reading.number(one)
     if whole is None:
@@ -249,7 +249,7 @@ _CONTRACT = spelled(
 
 
 def _contract(reading: Reading, row: Listed[str | float, str, str]) -> Instrument:
-    """Return a contract; a perpetual one that is going to be delisted has a time of delivery too."""
+    """Return a contract; a perpetual that will be delisted has a time of delivery too."""
     perpetual = reading.word(row.kind, _KINDS)
     item = reading.contract(
         row,

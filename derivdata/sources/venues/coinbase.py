@@ -1,4 +1,4 @@
-"""Coinbase: spot pairs in USD, a market without perpetuals; an hour without a trade is no candle."""
+"""Coinbase: spot pairs in USD, without perpetuals; an hour without a trade has no candle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PRODUCT = spelled(
 
 
 def _product(reading: Reading, row: Listed[str, str, str]) -> Instrument | None:
-    """Return a pair in USD: one in USDC is the same book, and others trade little."""
+    """Return a pair in USD: one in USDC has the same book, and others trade little."""
     return reading.contract(row, active=row.status == "online") if row.quote == "USD" else None
 
 

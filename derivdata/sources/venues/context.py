@@ -26,7 +26,7 @@ INSTRUMENTS = replace(
     | {"position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it.")},
     order=("exchange", "position"),
 )
-"""The list of a venue as one body tells it."""
+"""The list of a venue in one body."""
 INTERVALS = Table(
     name="intervals",
     key=("exchange", "instrument_name"),
@@ -84,7 +84,7 @@ def instruments(items: list[Instrument], exchange: str) -> dict[str, Any]:
 
 
 def intervals(records: Records) -> dict[str, Any]:
-    """Return the columns of `INTERVALS`; what a list states is before what a rate does."""
+    """Return the columns of `INTERVALS`; a list takes precedence over a rate."""
     stated = {s.instrument.name: (s.instrument, s.settle_h) for s in records.states if s.settle_h is not None}
     stated |= {i.instrument.name: (i.instrument, i.hours) for i in records.intervals}
     return {
@@ -139,7 +139,7 @@ _NO_ROWS = pd.DataFrame()
 
 
 class Context:
-    """The context from other answers of the venue about its contracts: frames of `read`, or single values.
+    """Context from other responses of the venue about its contracts: frames of `read`, or single values.
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ class Context:
         Frames ``instruments``, ``intervals``, ``prices_history`` or ``markets_symbol_exchanges``; for a body
         about one contract also the values ``interval_hours``, ``contract_size`` (coins, USD of an inverse
         contract), ``mark_price`` [USD] and ``instrument`` (the venue's name of the contract).
-        ``margins_without_intervals`` are those of whose contracts the intervals are not known.
-        Other names are ignored, so that the result of `read` can be given unchanged.
+        ``margins_without_intervals`` are margins whose contracts have unknown intervals. Other names are
+        ignored, so that the result of `read` can be passed unchanged.
     exchange
         Only rows of this venue count.
     """
@@ -180,7 +180,7 @@ class Context:
         return self._lists_intervals and not {margin, "any"} & {*self._unlisted}
 
     def mark(self, symbol: str, time: int | None) -> float | None:
-        """Return the mark price nearest to an instant [µs], None where none is of the same minute."""
+        """Return the mark price nearest to a time [µs], None without one in the same minute."""
         if time is None:
             return None
         minute = time // _SAME_US
@@ -222,7 +222,7 @@ def _instrument(row: Mapping[str, Any]) -> Instrument:
 
 
 def _hours(frame: pd.DataFrame) -> dict[str, float]:
-    """Return the intervals by the venue's names, or by symbols in a frame without these."""
+    """Return the intervals by the venue's names, or by symbols in a frame without names."""
     key = "instrument_name" if "instrument_name" in frame else "symbol"
     if key not in frame or "interval_hours" not in frame:
         return {}

@@ -19,13 +19,13 @@ _PERPETUAL = "-PERP"
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTCUSD-PERP; other names are of spot pairs, indexes or dated futures."""
+    """Return the contract of BTCUSD-PERP; other names are spot pairs, indexes or dated futures."""
     plain = contract(name.removesuffix(_PERPETUAL))
     return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=name.endswith(_PERPETUAL))
 
 
 def _contract(reading: Reading, row: Listed[str | float, int, bool]) -> Instrument | None:
-    """Return a contract; spot pairs are none."""
+    """Return a contract; None for a spot pair."""
     if row.kind not in ("PERPETUAL_SWAP", "FUTURE"):
         return None
     return reading.contract(
@@ -65,7 +65,7 @@ def _values(reading: Reading) -> tuple[Instrument, list[_Value]]:
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read the hourly rate of the running block of four hours; its stamp is that of the block."""
+    """Read the hourly rate of the running block of four hours, with the block's timestamp."""
     item, rows = _values(reading)
     return Records(states=[State(item, None, reading.required(row.v), 1.0, 1.0) for row in rows[-1:]])
 

@@ -1,7 +1,7 @@
 """Deribit v2: perpetuals and options.
 
-Open interest and sizes of inverse futures are USD, of linear futures and options coins. ``interest_1h`` is
-what was paid in an hour; ``interest_8h`` overlaps eightfold. Volatilities are in percent.
+Open interest and sizes of inverse futures are in USD, of linear futures and options in coins. ``interest_1h``
+is the payment of an hour; ``interest_8h`` overlaps eightfold. Volatilities are in percent.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def _named(name: str) -> Instrument:
 
 
 def _item(reading: Reading, name: str) -> Instrument:
-    """Return a contract for amounts that the venue states in USD or coins, never in contracts.
+    """Return a contract for amounts in USD or coins, which the venue never has in contracts.
 
-    ``contract_size`` of the instrument list is a step of orders (10 USD of BTC-PERPETUAL) and no factor here.
+    ``contract_size`` of the instrument list is a step of orders (10 USD of BTC-PERPETUAL), not a factor.
     """
     return reading.instrument(name, _named)._replace(size=1.0)
 
@@ -92,7 +92,7 @@ def option_summaries(reading: Reading) -> Records:
 
 
 def _options(reading: Reading, rows: list[Greeks[float, int]]) -> Records:
-    """Return options; refuse those whose median volatility is below 3 % or above 1,000 %."""
+    """Return options; raise if their median volatility is below 3 % or above 1,000 %."""
     options = []
     for row in rows:
         with reading.row():
@@ -121,7 +121,7 @@ class _Head(Wire):
 
 
 def _tickers(rows: Callable[..., Any], path: str, reading: Reading) -> Records:
-    """Return what tickers say: of futures, or of options with greeks."""
+    """Return the rows of tickers: of futures, or of options with greeks."""
     if all(row.instrument_name.endswith(("-C", "-P")) for row in rows(_Head, path)):
         return _options(reading, rows(_OPTION_TICKER, path))
     return _futures(reading, rows(_TICKER, path))
@@ -151,7 +151,7 @@ class _Paid(Wire):
 
 
 def funding_history(reading: Reading) -> Records:
-    """Read what was paid in each hour, and the index price at its end."""
+    """Read the payment of each hour, and the index price at its end."""
     item = reading.instrument(reading.asked("instrument_name"), _named)
     rows = reading.rows(_Paid, "result")
     stamps = reading.instants([row.timestamp for row in rows], "ms")
@@ -166,7 +166,7 @@ def funding_history(reading: Reading) -> Records:
 
 
 def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
-    """Refuse payments of an hour that do not add up to those of 8 hours next to them."""
+    """Raise for hourly payments that do not add up to the 8-hour ones next to them."""
     some = sorted(rows[:_MOST_SUMS], key=lambda row: row.timestamp)
     stamps = [int(row.timestamp) for row in some]
     until = [0.0, *accumulate(row.interest_1h for row in some)]
@@ -203,7 +203,7 @@ def trades(reading: Reading) -> Records:
 
 
 def trade_frames(reading: Reading) -> Records:
-    """Read liquidations among the trades of the stream, whose rows are those of the requests."""
+    """Read liquidations among the trades of the stream, whose rows equal those of the requests."""
     return _liquidated(reading, reading.pushed(_Trade, "params.data"))
 
 
@@ -286,9 +286,9 @@ _CONTRACT = spelled(
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument | None:
-    """Return a future or an option; ``contract_size`` of a reversed future is USD.
+    """Return a future or an option; ``contract_size`` of a reversed future is in USD.
 
-    Bodies of before 2022 do not say which futures are reversed: those that settle in their own coin.
+    Bodies before 2022 do not mark reversed futures: these settle in their own coin.
     """
     if row.kind not in ("future", "option"):
         return None

@@ -37,7 +37,7 @@ def _named(name: str) -> Instrument:
 
 
 class _Slim(Wire):
-    """What tells a perpetual, which has a rate, from an option."""
+    """Fields that distinguish a perpetual, which has a rate, from an option."""
 
     f: str | None
     option_pricing: dict[str, str] | None

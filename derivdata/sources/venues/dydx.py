@@ -39,7 +39,7 @@ class _Fault(Wire):
 
 
 def _path(reading: Reading, path: str) -> str:
-    """Return where something stands: some recordings wrap it in ``{"requestId", "status", "result"}``."""
+    """Return the path of a field: some recordings wrap it in ``{"requestId", "status", "result"}``."""
     wrapped = reading.part(str | None, "requestId", None) is not None
     return f"result.{path}".rstrip(".") if wrapped else path
 
@@ -72,7 +72,7 @@ class _Oracle(Wire):
 
 
 class _Changes(Wire):
-    """The markets that the stream begins with, and what changed of some: the figures that it tells."""
+    """Initial markets of the stream, and later changes with the changed fields."""
 
     markets: dict[str, _Market] = msgspec.field(default_factory=dict)
     trading: dict[str, _Market] = msgspec.field(default_factory=dict)

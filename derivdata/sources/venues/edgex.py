@@ -1,8 +1,8 @@
 """EdgeX, its second generation (contracts such as BTCUSDC); the first, in USD, trades no more.
 
 The running rate is ``forecastFundingRate``, which tickers call ``fundingRate``; next to it ``fundingRate`` is
-that of the last payment. All numbers are text, and contracts are named by numbers, which only the list of
-contracts tells the coins of.
+the rate of the last payment. All numbers are text, and contracts are named by numbers, whose coins are only
+in the list of contracts.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _PAID = spelled(
 
 
 def funding_page(reading: Reading) -> Records:
-    """Read what was settled, the newest first; other rows are a minute's estimates."""
+    """Read settled rates, the newest first; other rows are estimates of a minute."""
     rows = [row for row in reading.rows(_PAID, "data.dataList") if row.is_paid is not False]
     stated = ((row.name, row.time, row.rate, row.hours) for row in rows)
     records = reading.payments(stated, _named, per_hour=60.0)

@@ -48,7 +48,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "intervals": (),
     "dexes": (),
 }
-"""Tables that a body usually gives by what it tells, next to ``instruments`` and ``intervals``."""
+"""Usual tables of a body by its content, next to ``instruments`` and ``intervals``."""
 
 
 _BY_WHAT = ("",)
@@ -58,40 +58,40 @@ _BY_WHAT = ("",)
 class Paging:
     """How a history is walked."""
 
-    # Pages follow by time, by a cursor that the answer gives, or by a page number
+    # Pages follow by time, by a cursor in the response, or by a page number
     by: Literal["time", "cursor", "page"] = "time"
-    # The newest rows come first, or the newest are given where there are more than `limit`
+    # The newest rows come first, or the newest are returned if there are more than `limit`
     descending: bool = False
     start: str = "startTime"  # parameters of the window; empty where the venue has none
     end: str = "endTime"
     unit: Literal["ms", "s", "ns", "iso"] = "ms"
-    limit: int = 0  # rows of a page at most, and the parameter that asks for them
+    limit: int = 0  # maximum rows of a page, and its parameter
     limit_name: str = "limit"
     cursor: str = ""  # parameter of the cursor or the page number
     span_hours: float | None = None  # longest window of one request
     reach_days: float | None = None  # how far back it goes, or is walked; None is the listing
-    # Rows of the instant `end` itself are left out: the next page then starts one unit later, so that rows
-    # which share an instant are not lost where a page ends
+    # Rows at the time `end` itself are excluded: the next page then starts one unit later, so that rows which
+    # share a time are not lost at the end of a page
     exclusive: bool = False
-    # The first page of each span is all that is taken of it: of a series with a row every second
+    # Only the first page of each span is read, for a series with a row every second
     thinned: bool = False
 
 
 @dataclass(frozen=True)
 class VenueEndpoint:
-    """One request that a venue answers without a key, or one channel."""
+    """One request without a key, or one channel."""
 
     exchange: str
-    what: str  # what it tells, a name in `_TABLES`
-    # ``{name}`` represents a part that the request fills in; of ``?name=value`` a request must have the same
-    # value, of ``?name`` any
+    what: str  # content, a name in `_TABLES`
+    # ``{name}`` is a part that the request fills in; for ``?name=value`` a request must have the same value,
+    # for ``?name`` any
     path: str
     read: Callable[[Reading], Records] = field(compare=False)
     tables: tuple[str, ...] = _BY_WHAT
     method: Literal["GET", "POST", "WS"] = "GET"  # WS: the path is a channel
     params: Mapping[str, str] = field(default_factory=dict, compare=False)  # that are always sent
-    symbol: str = ""  # parameter that names the contract; empty where one answer has all
-    paging: Paging | None = None  # None where one answer has all
+    symbol: str = ""  # parameter with the contract; empty if one response has all
+    paging: Paging | None = None  # None if one response has all
     # How `symbol` writes the name of a contract, or its ``{symbol}``, ``{base}``, ``{quote}`` or ``{pair}``
     names: str = "{}"
     host: str = ""  # address that differs from the venue's
@@ -101,17 +101,17 @@ class VenueEndpoint:
     quote: str = ""  # currency in which these contracts are quoted; "" is any
     lists: bool = False  # it is where the venue's contracts are listed from
     every: float | None = None  # seconds between polls; None where it is not polled
-    each: tuple[str, ...] = ()  # values of `symbol` that one poll asks for, one request each
-    # Parameter that names a dex: polls also request the dexes that the venue lists and that are no venues of
-    # their own, a fifth of them each minute
+    each: tuple[str, ...] = ()  # values of `symbol` in one poll, one request each
+    # Parameter with a dex: polls also request the listed dexes that are not venues, a fifth of them each
+    # minute
     dex: str = ""
-    batch: int = 0  # contracts that one request may name, joined by commas, where a poll asks for all
+    batch: int = 0  # maximum number of contracts per request, joined by commas, if a poll requests all
     repeats: bool = False  # `symbol` is sent once for each contract of a batch, and not joined by commas
-    # Of a state that takes a request for each contract, how many are asked for, those with the most volume
-    # of 24 hours; 0 is all
+    # For a state with one request per contract, the number of requested contracts, by volume of 24 hours; 0
+    # is all
     largest: int = 0
     expiry: str = ""  # parameter that names an expiry as YYMMDD: one request for each of the chain
-    # Of a history in coins, the request for the marks of the same instants, which value it
+    # For a history in coins, the request for the marks of the same times, which give its value
     marks: VenueEndpoint | None = field(default=None, compare=False)
     confirmed: bool = True  # False: the specification could not confirm it; not collected until checked
     note: str = ""  # what else a user should know, for the table of endpoints
@@ -147,7 +147,7 @@ class VenueEndpoint:
 
     @cached_property
     def fixed(self) -> dict[str, str]:
-        """Parameters that tell this endpoint from others of the same path; "" is any value."""
+        """Return the parameters that identify this endpoint among those of its path; "" is any value."""
         return dict(parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
 
     @cached_property
@@ -176,16 +176,17 @@ class Stream:
     # Returns the connections that cover some contracts, given their names and the time [s], which some venues
     # want in the message
     connections: Callable[[Sequence[str], int], list[Socket]]
-    marker: bytes  # what every frame with data holds; others answer a subscription or a ping
-    # Returns what a frame without data must be answered with
+    marker: bytes  # content of every frame with data; other frames answer a subscription or a ping
+    # Returns the required reply to a frame without data
     answer: Callable[[bytes], str | None] = lambda _: None
-    # A venue is collected by one path, since stream and requests do not name the same row alike: by this one?
+    # A venue is collected by one path, because stream and requests identify rows differently. Whether it is
+    # this one
     is_default: bool = True
 
 
 @dataclass(frozen=True)
 class Venue:
-    """A venue: where it answers, how often it may be asked, and what its errors look like."""
+    """A venue: its addresses, rate limits and errors."""
 
     exchange: str
     host: str
@@ -196,8 +197,8 @@ class Venue:
     # The same of limits that the venue counts apart, by the name in `VenueEndpoint.pool`
     pools: Mapping[str, float] = field(default_factory=dict, compare=False)
     socket: str = ""
-    # Where a frame states its channel, as a path of names; empty if frames do not. Where it is "method", each
-    # response states its request
+    # Path of the field with a frame's channel; empty if frames have none. With "method", each response has
+    # its request
     channel_at: str = ""
     # Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping
     ping: tuple[str, float] = ("", 20.0)
@@ -304,7 +305,7 @@ def _numbered(paging: Paging, start: int, end: int) -> Generator[dict[str, str],
 
 
 def _is_full(paging: Paging, page: Records) -> bool:
-    """Whether a page has as many rows as it may have: there are more, so that it cannot be the last."""
+    """Return whether a page has the maximum number of rows and therefore may not be the last."""
     return 0 < paging.limit <= len(page.times)
 
 

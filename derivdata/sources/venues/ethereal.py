@@ -1,7 +1,7 @@
 """Ethereal: the list of products has the last payment's rate and open interest of both sides, in coins.
 
-The running rate is projected in an answer of its own, and prices are in another; both name products by their
-ids, which only the list of products tells the coins of. Rates are fractions per hour.
+The running rate is projected in a separate response, and prices are in another; both name products by their
+ids, whose coins are only in the list of products. Rates are fractions per hour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Extended: one answer has every market, with a rate of the hour and open interest in USD and in coins.
+"""Extended: one response has every market, with an hourly rate and open interest in USD and in coins.
 
 ``nextFundingRate`` is a timestamp, that of the next payment. Spot markets are in the same list, with a mark
 of 0.
@@ -70,7 +70,7 @@ def markets(reading: Reading) -> Records:
     records = Records()
     for row in reading.rows(_MARKET, "data"):
         with reading.row():
-            if row.kind != "PERPETUAL" and not row.next_payment:  # older answers state no type
+            if row.kind != "PERPETUAL" and not row.next_payment:  # older responses have no type
                 continue
             item = Instrument(
                 row.name,

@@ -44,7 +44,7 @@ class _Fault(RefusedBody):
 
     @property
     def fault(self) -> Fault:
-        """Of an answer its label, of a frame its error."""
+        """Return the fault of a body: the label of a response, the error of a frame."""
         return super().fault if self.label is None else (self.label, self.message)
 
 
@@ -110,7 +110,7 @@ def contracts(reading: Reading) -> Records:
 class _Ticker(Figures[str, int]):
     both: _SIZE | None = None  # sides of open interest
     size: str | None = None
-    seconds: int = 0  # between payments, which frames tell
+    seconds: int = 0  # between payments, from frames
 
 
 class _PushedTicker(_Ticker, kw_only=True):
@@ -131,7 +131,7 @@ class _Sent(Wire):
 
 
 def tickers(reading: Reading, *, pushed: bool = False) -> Records:
-    """Read 24 hours and open interest, which counts both sides here; frames tell rates too."""
+    """Read 24 hours and open interest, which counts both sides here; frames also have rates."""
     records = Records()
     for row, time in _pushed_tickers(reading) if pushed else ((row, None) for row in reading.rows(_TICKER)):
         with reading.row():
@@ -151,7 +151,7 @@ def tickers(reading: Reading, *, pushed: bool = False) -> Records:
 
 
 def _pushed_tickers(reading: Reading) -> Iterator[tuple[Any, int | None]]:
-    """Return the rows of frames, each with the frame's instant where a row has none of its own.
+    """Yield the rows of frames, each with the frame's time if the row has none.
 
     Frames have `time` in seconds, and since 2023 `time_ms` too.
     """
@@ -326,7 +326,7 @@ def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
 
 
 _LEVEL = spelled(Level[_SIZE], price="p", size="s")
-# Sizes are contracts; the instant is in seconds with a fraction
+# Sizes are contracts; the time is in seconds with a fraction
 _BOOK = spelled(
     Book[_LEVEL, float], bids="bids", asks="asks", time="update",  # type: ignore[valid-type]
 )  # fmt: skip
@@ -380,7 +380,7 @@ ENDPOINTS = (
 
 
 def _connections(_: Sequence[str], now: int) -> list[Socket]:
-    """Return a connection for each settle currency, of all its contracts."""
+    """Return a connection for each settle currency, with all its contracts."""
     subscription = {
         "time": now,
         "channel": "futures.public_liquidates",

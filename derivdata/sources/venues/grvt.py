@@ -1,4 +1,4 @@
-"""GRVT: one contract a request; rates are percentage points of the interval, and instants nanoseconds.
+"""GRVT: one contract per request; rates are percentage points of the interval, and times nanoseconds.
 
 The venue's page says percentage points, and so do three clients; one client divides by a million instead. The
 bodies decide: BTC's ``0.0037`` of 2025-12-03 would be 37 bps as a fraction and a 27,000th of a basis point in

@@ -1,9 +1,9 @@
 """HTX (slug huobi): linear and inverse swaps.
 
-The venue's pages say "sum of both buy and sell sides" of open interest, its value, and the volume and
-turnover of 24 hours: each is halved here, so that it counts as every other venue's does.
-``amount`` of a liquidation is coins in v3 and the stream, and contracts in v5, where it equals ``volume``.
-The list of linear contracts tells their intervals; of inverse ones two polls around a payment do.
+The venue's pages say "sum of both buy and sell sides" for open interest, its value, and the volume and
+turnover of 24 hours: each is halved here for comparison with other venues. ``amount`` of a liquidation is in
+coins in v3 and the stream, and in contracts in v5, where it equals ``volume``. The list of linear contracts
+has their intervals; for inverse ones they follow from two polls around a payment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        """An answer with ``"status": "error"``, a ``code`` other than 200 (v5), or a refused topic."""
+        """Return the fault of a body: ``"status": "error"``, a ``code`` other than 200 (v5), or a topic."""
         refused = self.op != "" and self.dashed_code not in (None, 0)
         if self.status != "error" and self.code in (None, 200) and not refused:
             return None
@@ -63,7 +63,7 @@ class _Rate(Wire):
     funding_time: Stamp | None
     next_funding_time: Stamp | None = None
     estimated_rate: str | None = None
-    id: str | None = None  # of a payment of v5, which is the row of another answer
+    id: str | None = None  # of a payment of v5, which is a row of another response
 
 
 class _Rates(Wire):
@@ -74,7 +74,7 @@ class _Rates(Wire):
 def funding_rates(reading: Reading) -> Records:
     """Read running rates; dated contracts have none, and a payment in the past marks a delisted one.
 
-    Only v5, which is asked for some contracts, tells the payment after the next, and so the interval.
+    Only v5, which is requested for some contracts, has the payment after the next, and so the interval.
     """
     body = reading.decode(_Rates)
     time = reading.at if body.ts is None else reading.ms(body.ts)
@@ -104,7 +104,7 @@ def funding_rates(reading: Reading) -> Records:
 
 
 class _Paid(Paid[str, str], kw_only=True):
-    upcoming: Stamp | None = None  # of a running rate, which is the row of another answer
+    upcoming: Stamp | None = None  # of a running rate, which is a row of another response
 
 
 _PAID = spelled(
@@ -113,7 +113,7 @@ _PAID = spelled(
 
 
 def funding_history(path: str, reading: Reading) -> Records:
-    """Read payments at a path of the body; refuse running rates, which are of a payment to come."""
+    """Read payments at a path of the body; raise for running rates, which belong to a coming payment."""
     stated = reading.part(Stamp | None, "ts", None)
     now = reading.at if stated is None else reading.ms(stated)
     for row in reading.rows(_PAID, path, or_null=True):
@@ -325,7 +325,7 @@ def mark_klines(reading: Reading) -> Records:
 
 
 def _of_margin(base: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
-    """Return the requests that linear and inverse swaps have alike, below their own paths."""
+    """Return the requests that linear and inverse swaps share, below their own paths."""
     of = partial(_endpoint, margin=margin)
     return (
         of(
@@ -409,7 +409,7 @@ class _Ping(Wire):
 
 
 def _answer(frame: bytes) -> str | None:
-    """Return the pong to a ping, which the venue wants with the same number."""
+    """Return the pong to a ping, with the same number."""
     ping = DECODERS[_Ping].decode(frame)
     if ping.op == "ping":
         return msgspec.json.encode({"op": "pong", "ts": ping.ts}).decode()

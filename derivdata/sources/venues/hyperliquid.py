@@ -1,7 +1,7 @@
 """Hyperliquid, and its HIP-3 dexes.
 
-A dex that the API knows as a venue has a slug of its own, and its symbols are coins. Contracts of any other
-dex are contracts of hyperliquid whose symbols are ``dex:COIN``.
+A dex that the API knows as a venue has its own slug, and its symbols are coins. Contracts of any other dex
+are contracts of hyperliquid whose symbols are ``dex:COIN``.
 
 The rate is hourly: a decimal of 0.0000125 is 1 bps in 8 hours. Until June 2023 it was paid every 8 hours and
 quoted for them. Contexts are joined to names by position. There is no history of open interest and no public
@@ -39,18 +39,18 @@ def _dex_of(name: str) -> str:
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name: of a dex that is a venue of its own, the symbol is the coin."""
+    """Return the contract of a name: for a dex that is a venue, the symbol is the coin."""
     return Instrument(name, hip3_contract("hyperliquid", name)[1], "USD", 1.0)
 
 
 def venue_of_request(venue: str, params: Mapping[str, str]) -> str:
-    """Return the slug of the dex that a request to Hyperliquid names, if the API knows it as a venue."""
+    """Return the slug of the dex in a request to Hyperliquid, if the API knows it as a venue."""
     dex = params.get("dex") or _dex_of(params.get("coin", ""))
     return hip3_contract(venue, f"{dex}:")[0] if venue == "hyperliquid" and dex else venue
 
 
 def _require_dex(reading: Reading, names: Iterable[str], *, is_of_one_dex: bool = True) -> None:
-    """Refuse a body with names of another dex than the request or the venue is of.
+    """Raise for a body with names of another dex than the request or the venue.
 
     A body of Hyperliquid that is not `is_of_one_dex` may have contracts of any dex that is not a venue.
     """
@@ -90,7 +90,7 @@ _CONTEXT = spelled(
 
 
 def _states(reading: Reading, pairs: Sequence[tuple[str, _Context]]) -> list[State]:
-    """Return the states of the coins that trade; delisted ones stay with a frozen rate."""
+    """Return the states of traded coins; delisted ones have a frozen rate."""
     pairs = [(name, row) for name, row in pairs if row.mean is not None]
     _check_means(reading, [row for _, row in pairs])
     states = []
@@ -105,9 +105,9 @@ def _states(reading: Reading, pairs: Sequence[tuple[str, _Context]]) -> list[Sta
 
 
 def _check_means(reading: Reading, rows: list[_Context]) -> None:
-    """Refuse contexts whose mean price of the day is not of the order of the mark, for the median coin.
+    """Raise if the mean price of the day has another order of magnitude than the mark, in the median.
 
-    A single coin may well lose nine tenths in a day.
+    A single coin may lose nine tenths in a day.
     """
     logs = []
     for row in rows:
@@ -139,8 +139,8 @@ _OF_DEX: Any = tuple[str, many(_CONTEXT)]  # type: ignore[misc]
 def all_contexts(reading: Reading) -> Records:
     """Read a frame without names: they are the context's instruments of each dex, in their order.
 
-    Without them the first two of the venue's own book, BTC and ETH, are all that is known. Dexes that are
-    venues of their own are left to these.
+    Without them only the first two of the venue's own book, BTC and ETH, are known. Dexes that are venues are
+    excluded.
     """
     listed: dict[str, list[str]] = {}
     for name in reading.context.instruments or ("BTC", "ETH"):
@@ -175,8 +175,8 @@ class _Dex(Wire):
 def dexes(reading: Reading) -> Records:
     """Read the names of the dexes that others deploy; the first entry is null, the venue's own book.
 
-    A dex that is taken for a venue of the API must have a full name like the venue's slug. Layout:
-    @nktkas/hyperliquid 0.28.0, PerpDexsResponse.
+    A dex that is a venue of the API must have a full name like the venue's slug. Layout: @nktkas/hyperliquid
+    0.28.0, PerpDexsResponse.
     """
     listed = [dex for dex in reading.decode(list[_Dex | None]) if dex is not None]
     for dex in listed:
@@ -216,9 +216,9 @@ _PREDICTED_VENUES = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hype
 def predicted_fundings(reading: Reading) -> Records:
     """Read predicted rates of several venues, and the intervals that it names of Binance, a cross-check.
 
-    A body of 2026-09 names as the venue's own settlement the start of the running hour: a settlement that is
-    not after the body is left out, and of the venue itself it is the next whole hour. Older bodies state no
-    interval: the venue's own rate is then that of an hour, and rates of other venues are left out.
+    In bodies of 2026-09 the venue's own settlement is the start of the running hour: a settlement that is not
+    after the body is omitted, and for the venue itself it is the next whole hour. Older bodies have no
+    interval: the venue's own rate is then hourly, and rates of other venues are omitted.
     """
     records = Records()
     rows = reading.decode(list[tuple[str, list[tuple[str, _Predicted | None]]]])
@@ -270,7 +270,7 @@ def book(reading: Reading) -> Records:
 def _requests(
     of: partial[VenueEndpoint], params: Mapping[str, str], dex: str = ""
 ) -> tuple[VenueEndpoint, ...]:
-    """Return the requests that the venue's own book and those of its dexes have alike.
+    """Return the requests that the venue's own book and those of its dexes share.
 
     `dex` is the parameter by which polls name the other dexes.
     """

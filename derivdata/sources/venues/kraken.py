@@ -38,7 +38,7 @@ from derivdata.sources.venues.wire import (
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
 _REASONS = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}
 _SMALLEST = 1e-9
-"""Rates below it, of a millionth of a percent, are not compared: few digits of them are left."""
+"""Rates below it, a millionth of a percent, are not compared because few digits remain."""
 _TYPES = {"flexible_futures": False, "futures_vanilla": False, "futures_inverse": True}
 
 
@@ -49,7 +49,7 @@ class _Fault(Wire):
     @property
     def fault(self) -> Fault:
         """An error comes with HTTP 200."""
-        if isinstance(self.error, list):  # of spot prices, and empty where there is none
+        if isinstance(self.error, list):  # of spot prices, empty if missing
             return (self.error[0], self.error[0]) if self.error else None
         return (self.error, self.error) if self.result == "error" else None
 
@@ -57,7 +57,7 @@ class _Fault(Wire):
 def _named(name: str) -> Instrument:
     """Return the contract of PF_XBTUSD (linear, coins) or PI_XBTUSD (inverse, USD); others are dated.
 
-    Bodies of 2021 write names in lower case (JKorf/Kraken.Net, FuturesExchangeData/GetSymbolsAsync.txt).
+    Bodies of 2021 have names in lower case (JKorf/Kraken.Net, FuturesExchangeData/GetSymbolsAsync.txt).
     """
     name = name.upper()
     kind, pair, *_ = (*name.split("_"), "")
@@ -76,7 +76,7 @@ _TICKER_FIELDS = {
     "contracts": "openInterest", "traded": "vol24h", "volume_usd": "volumeQuote", "rate": "fundingRate",
     "change_pct": "change24h", "suspended": "suspended",
 }  # fmt: skip
-_TICKER = spelled(_Ticker, **_TICKER_FIELDS)  # the list has indices, which have a last price alone
+_TICKER = spelled(_Ticker, **_TICKER_FIELDS)  # the list has indices, which only have a last price
 _ONE_TICKER = spelled(_Ticker, required=("mark",), **_TICKER_FIELDS)
 
 
@@ -144,7 +144,7 @@ class _Contract(Listed[float, str, bool]):
 
 
 def _contract(reading: Reading, row: _Contract) -> Instrument | None:
-    """Return a contract of a list; FI_ and FF_ are dated, other types are no futures."""
+    """Return a contract of a list; FI_ and FF_ are dated, other types are not futures."""
     if row.kind not in _TYPES:
         return None
     item = _named(row.name)
@@ -180,7 +180,7 @@ _PUSHED_TRADE = spelled(
 
 
 def trade_frames(reading: Reading) -> Records:
-    """Read liquidations among the trades of the stream, and the newest that it begins with."""
+    """Read liquidations among the trades of the stream, including its initial snapshot."""
     rows: list[Closed[float, int]] = []
     for frame in map(bytes, reading.frames(msgspec.Raw)):
         path = "trades" if b'"trade_snapshot"' in frame else ""
@@ -237,7 +237,7 @@ def taker_volume(reading: Reading) -> Records:
 def _sides(
     reading: Reading, records: Records, long: list[Any], short: list[Any]
 ) -> Iterator[tuple[Instrument, int, str, Any, Any]]:
-    """Yield contract, start and length of each step, and its two figures; the starts go to the records."""
+    """Yield contract, start and length of each step, and its two values; add the starts to the records."""
     item = reading.instrument(reading.asked("symbol"), _named)
     resolution = reading.resolution("interval")
     stamps = reading.part(list[float], "result.timestamp")

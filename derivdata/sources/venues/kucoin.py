@@ -1,6 +1,7 @@
 """KuCoin Futures: sizes are contracts of ``multiplier`` coins; a negative multiplier marks inverse ones.
 
-``nextFundingRateTime`` is what remains, in milliseconds, and no instant; ``timePoint`` is a coming payment.
+``nextFundingRateTime`` is the remaining time, in milliseconds, not a timestamp; ``timePoint`` is a coming
+payment.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _Contract(Figures[float, int], kw_only=True):
     is_inverse: bool
     open_interest: str | None = None
     rate_symbol: str | None = None
-    announced: int | None = None  # the interval [ms] to come, and the one in force
+    announced: int | None = None  # the next interval [ms], and the current one
     current: int | None = None
     stage: str = ""
     listed: int | None = None
@@ -132,7 +133,7 @@ def current_rates(reading: Reading) -> Records:
             if rate is not None:
                 records.rates.append(StatedRate(item, "next", rate, due, None, hours, hours))
             if row.predictedValue is not None:
-                # The body does not state the settlement that the prediction is for.
+                # The body does not have the settlement of the prediction.
                 records.rates.append(
                     StatedRate(item, "predicted", row.predictedValue, None, None, hours, hours)
                 )
@@ -188,7 +189,7 @@ def _of_prices(name: str) -> Instrument:
 
 _LEVEL = tuple[str | float, float]
 _BOOK = spelled(Book[_LEVEL, int], name="symbol", bids="bids", asks="asks", time="ts")
-book = books(_BOOK, "data", _named, per=1_000_000)  # whose instants are in nanoseconds
+book = books(_BOOK, "data", _named, per=1_000_000)  # with times in nanoseconds
 
 _UA = "https://api.kucoin.com/api/ua/v1"
 _MARK = "-mark-price"

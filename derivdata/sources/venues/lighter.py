@@ -36,7 +36,7 @@ class _Fault(NumberedBody):
 
 
 def _of_market(reading: Reading, market: str) -> Instrument:
-    """Return the contract of a market's number, which only the list of contracts tells."""
+    """Return the contract of a market's number, which is only in the list of contracts."""
     for item in reading.context.instruments.values():
         if item.name.partition(":")[0] == market:
             return item
@@ -131,7 +131,7 @@ def fundings(reading: Reading) -> Records:
 
 
 def _signed_by_row(reading: Reading, rows: list[_Paid]) -> tuple[list[_Paid], list[float]]:
-    """Return the rows whose rate can be read, and their rates."""
+    """Return the rows with a readable rate, and their rates."""
     signed = []
     for row in rows:
         with reading.row():
@@ -143,7 +143,7 @@ _SIGNS = {"long": 1.0 / _PERCENT, "short": -1.0 / _PERCENT}
 
 
 def _signed(reading: Reading, rows: list[_Paid]) -> list[float]:
-    """Return rates as fractions, positive where longs pay."""
+    """Return rates as fractions, positive if longs pay."""
     rates = reading.numbers([row.rate for row in rows])
     if min(rates, default=0.0) < 0:
         reading.fail(f"a rate of {min(rates):g}, which is known to have no sign")

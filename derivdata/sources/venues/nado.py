@@ -1,7 +1,7 @@
-"""Nado: the archive's contracts are one answer; its rate is of 24 hours and paid each hour.
+"""Nado: the archive's contracts are one response; its rate covers 24 hours and is paid each hour.
 
-Snapshots of the market have the hourly rates that were paid and open interest of the past, in USD, both times
-1e18. A snapshot's stamp is that of the last transaction before the end of its hour.
+Snapshots of the market have past hourly payments and open interest, in USD, both times 1e18. A snapshot's
+timestamp is that of the last transaction before the end of its hour.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _PRODUCT = "market_snapshots.product_ids[]"
 
 
 def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snapshot]]]:
-    """Return the contract that was asked for, its number, and the snapshots with their stamps."""
+    """Return the requested contract, its number, and the snapshots with their timestamps."""
     number = reading.asked(_PRODUCT).partition(":")[0]
     listed = reading.context.instruments.values()
     item = next((one for one in listed if one.name.partition(":")[0] == number), None)
@@ -138,6 +138,6 @@ VENUE = Venue(
     "https://archive.prod.nado.xyz",
     ENDPOINTS,
     refusal(_Fault, {1000: "limit", 1015: "limit"}.get),
-    budget=9.0,  # a quarter of 2,400 a minute, less what one request may exceed it by
+    budget=9.0,  # a quarter of 2,400 a minute, minus the maximum excess of one request
     hourly=True,
 )

@@ -61,7 +61,7 @@ _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
 def _named(name: str) -> Instrument:
     """Return the contract of an id such as BTC-USDT-SWAP or BTC-USD-241227; those in USD are inverse.
 
-    BTC-USD_UM_XPERP-310404 is linear, and a perpetual: it pays funding until a far day on which it ends.
+    BTC-USD_UM_XPERP-310404 is linear, and a perpetual: it pays funding until a distant end date.
     """
     parts = name.split("-")
     family = parts[1] if len(parts) > 1 else ""
@@ -88,15 +88,15 @@ class _Funding(Wire):
     nextFundingRate: str | None = None
     prevFundingTime: Stamp | None = None
     settFundingRate: str | None = None
-    realizedRate: str | None = None  # of payments alone
+    realizedRate: str | None = None  # of payments only
     settState: str | None = None
 
 
 def funding_rates(reading: Reading) -> Records:
     """Read running rates, also of the stream; the interval is the time between the next two payments.
 
-    The answer about all contracts has X-Perps among the swaps. They are left out there: a coin has the rate
-    of its swap. A request or a frame that names an X-Perp gives its rate.
+    The response about all contracts has X-Perps among the swaps. They are omitted there: a coin has the rate
+    of its swap. A request or a frame that names an X-Perp has its rate.
     """
     records = Records()
     is_of_all = reading.params.get("instId", "ANY") == "ANY" and reading.place != _RATE_CHANNEL
@@ -119,7 +119,7 @@ def _stated_rates(
 ) -> list[StatedRate]:
     """Return the rate of the coming settlement, of the one after it, and of the last one.
 
-    While a settlement is under way (``settState`` is ``processing``), ``settFundingRate`` is of that one.
+    While a settlement is in progress (``settState`` is ``processing``), ``settFundingRate`` belongs to it.
     """
     rates: list[tuple[str, str | None, Stamp | None]] = [
         ("next", row.fundingRate, row.fundingTime),
@@ -135,7 +135,7 @@ def _stated_rates(
 
 
 def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int | None) -> float | None:
-    """Return the hours between the next two payments, else those of another answer that agrees."""
+    """Return the hours between the next two payments, else those of another response that agrees."""
     if not row.fundingTime:
         return None
     payment = reading.ms(row.fundingTime)
@@ -175,7 +175,7 @@ _OI = spelled(Figures[str, str], name="instId", time="ts", oi_usd="oiUsd", coins
 
 
 def open_interest_history(reading: Reading) -> Records:
-    """Read open interest of the past: rows of instant, contracts, coins and USD."""
+    """Read past open interest: rows of time, contracts, coins and USD."""
     item = reading.instrument(reading.asked("instId"), _named)
     resolution = reading.resolution("period")
     records = Records()
@@ -199,7 +199,7 @@ class _Index(Wire):
 
 
 def indices(reading: Reading) -> Records:
-    """Read index prices, those of the swaps that are listed: an index has the name of its pair."""
+    """Read index prices of the listed swaps: an index has the name of its pair."""
     listed = reading.context.instruments
     records = Records()
     for row in reading.rows(_Index, "data"):
@@ -291,7 +291,7 @@ class _Liquidated(Wire):
 
 
 def liquidations(reading: Reading) -> Records:
-    """Read liquidations; in net mode only ``side`` tells, the order: sell closes a long."""
+    """Read liquidations; in net mode only ``side`` shows the order: sell closes a long."""
     records = Records()
     for frame in reading.frames(Data[list[_Liquidated]]):
         for group in frame.data:
@@ -315,7 +315,7 @@ def liquidations(reading: Reading) -> Records:
 
 
 def _is_in_coin(name: str) -> bool:
-    """Whether an option of a name such as BTC-USD-240329-32000-C is priced and settled in its coin."""
+    """Return whether an option of a name such as BTC-USD-240329-32000-C is priced and settled in its coin."""
     return name.split("-")[1] == "USD"
 
 
@@ -359,7 +359,7 @@ def taken(reading: Reading) -> Records:
 
 
 def _ratio(kind: str) -> Reader:
-    """Read a ratio of long over short of one contract, a row an hour."""
+    """Return a reader of a long/short ratio of one contract, a row per hour."""
 
     def read(reading: Reading) -> Records:
         item = reading.instrument(reading.asked("instId"), _named)
@@ -420,8 +420,8 @@ _EXERCISED = {"exercised": True, "expired_otm": False}
 def exercise_prices(reading: Reading) -> Records:
     """Read the prices at which options of a family were exercised or expired, the newest first.
 
-    The documentation's example has a ``px`` of 0.016, which no index of BTC was. A price on the wrong side of
-    a strike is refused, so that a payoff in coin cannot pass for the price of the index.
+    The documentation's example has a ``px`` of 0.016, which is not an index price of BTC. A price on the
+    wrong side of a strike raises, so that a payoff in coin is not read as the price of the index.
     """
     records = Records()
     for group in reading.rows(_DeliveredGroup, "data"):

@@ -1,4 +1,4 @@
-"""Pacifica: one answer has the rates, marks and open interest of every market; a second lists the markets.
+"""Pacifica: one response has the rates, marks and open interest of every market; a second lists the markets.
 
 ``funding`` is the rate of the payment that was made, ``next_funding`` the estimate for the next one, which is
 the running rate here. Both are fractions per hour.
@@ -75,7 +75,7 @@ def prices(reading: Reading) -> Records:
 
 
 class _Paid(Paid[str, int], kw_only=True):
-    oracle: str  # a row of /info has rate and time too, and is no payment
+    oracle: str  # a row of /info has rate and time too, but is not a payment
 
 
 _PAID = spelled(_Paid, rate="funding_rate", time="created_at", oracle="oracle_price")

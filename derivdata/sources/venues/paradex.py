@@ -51,7 +51,7 @@ _SUMMARY = spelled(
 
 
 def _summed(path: str, *, pushed: bool = False) -> Reader:
-    """Read rates, open interest, prices and volume of perpetuals, whose rates accrue without payments."""
+    """Return a reader of rates, open interest, prices and volume of perpetuals with continuous funding."""
 
     def read(reading: Reading) -> Records:
         records = states(_SUMMARY, path, _named, pushed=pushed)(reading)
@@ -62,7 +62,7 @@ def _summed(path: str, *, pushed: bool = False) -> Reader:
 
 
 def _contract(reading: Reading, row: Listed[str | float, int, str]) -> Instrument:
-    """Return a contract of the list; its interval is the period that rates are quoted for."""
+    """Return a contract of the list; its interval is the quoted period of rates."""
     return reading.contract(row, perpetual=row.kind == "PERP")
 
 

@@ -1,7 +1,6 @@
 """Phemex: perpetuals in USDT and USDC; ``openInterestRv`` is coins, though ``Rv`` marks values elsewhere.
 
-Coin-margined contracts come in scaled numbers, and are not read: each has a twin in USDT, which would stand
-for it.
+Coin-margined contracts have scaled numbers, and are not read: each has an equivalent in USDT, which is used.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PRODUCT = spelled(
     status="status", stage="perpProductSubType", hours="fundingInterval", listed="listTime", tick="tickSize",
     step="qtyStepSize",
 )  # fmt: skip
-# `timestamp` is when a row last changed, and not that of the answer
+# `timestamp` is the time of the row's last change, not of the response
 _TICKER = spelled(
     Figures[str, int], name="symbol", mark="markRp", index_price="indexRp", last="lastRp", opened="openRp",
     rate="fundingRateRr", contracts="openInterestRv", volume_usd="turnoverRv",
@@ -58,7 +57,7 @@ def _of_rate(name: str) -> Instrument:
     return _named(name.removeprefix(".").removesuffix("FR8H"))
 
 
-# 30 levels a side, of coins; the instant is in nanoseconds
+# 30 levels a side, in coins; the time is in nanoseconds
 _BOOK = spelled(
     Book[tuple[str, str], int], name="symbol", time="timestamp", bids="orderbook_p.bids",
     asks="orderbook_p.asks",
@@ -94,6 +93,6 @@ VENUE = Venue(
     "https://api.phemex.com",
     ENDPOINTS,
     refusal(NumberedBody, {10500: "busy", 11115: "limit"}.get),
-    budget=1.25,  # 300 a minute where the venue says it
+    budget=1.25,  # 300 a minute according to the venue
     terms="Excludes 45 places, among them the United States and the United Kingdom.",
 )

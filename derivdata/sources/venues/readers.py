@@ -1,7 +1,7 @@
 """Readers of bodies that most venues send alike, and of their terms of margin and borrowing.
 
-A `path` is of names in the body, such as ``result.list``; `named` reads the venue's names of contracts; `by`
-are parameters that name the contract where the rows do not; `unit` is how instants are written.
+A `path` has names in the body, such as ``result.list``; `named` parses the venue's names of contracts; `by`
+are parameters with the contract if the rows lack it; `unit` is the format of times.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def states(
     """Read the state of contracts that trade, one row each.
 
     `hours` is the interval of all, else the row's own, `per_hour` of which are an hour, else that of another
-    answer. `stamp` is where the answer's own instant stands.
+    response. `stamp` is the path of the response's own time.
     """
 
     def read(reading: Reading) -> Records:
@@ -115,7 +115,7 @@ def payments(
 def options(
     shape: type[Greeks[Any, Any]], path: str, *, is_in_coin: Callable[[str], bool] | None = None
 ) -> Reader:
-    """Read options, one row each; `is_in_coin` tells by a name whether its prices are in coin."""
+    """Return a reader of options, one row each; `is_in_coin` returns whether its prices are in coin."""
 
     def read(reading: Reading) -> Records:
         in_coin = is_in_coin or (lambda _: False)
@@ -138,9 +138,9 @@ def option_trades(
     is_block: bool = False,
     more: str = "",
 ) -> Reader:
-    """Read trades of options; `coins` are those of one contract, and what is at `more` names the next page.
+    """Return a reader of option trades; `coins` is the contract size, and `more` the path of the next page.
 
-    Sides are ``buy`` and ``sell``, or 1 and -1. A volatility of 0 is none.
+    Sides are ``buy`` and ``sell``, or 1 and -1. A volatility of 0 is missing.
     """
 
     def read(reading: Reading) -> Records:
@@ -182,7 +182,7 @@ def positioning(
     ends: bool = True,
     cursor: str = "",
 ) -> Reader:
-    """Read long against short; `step` names the period, at whose end they are known if it `ends`."""
+    """Return a reader of long/short data; `step` names the period, which is known at its end if it `ends`."""
 
     def read(reading: Reading) -> Records:
         records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
@@ -220,15 +220,15 @@ def taken(
 
 
 _OF_CANDLE = 5
-"""Columns of a candle at least: its instant, open, high, low and close."""
+"""Minimum columns of a candle: its time, open, high, low and close."""
 
 
 def candles(
     path: str, named: Named, kind: str, *, by: str, step: str, unit: Unit = "ms", opened: int = 1
 ) -> Reader:
-    """Read prices at the start of each candle, a row of its instant and, at the place `opened`, its open.
+    """Return a reader of candles with the price at their start, at index `opened`.
 
-    A spot pair is that of a contract (the context's), and its price that of 1000 coins where this is.
+    A spot pair belongs to a contract (the context's), and its price is for 1000 coins if the contract's is.
     """
     row: Any = Annotated[list[Any], msgspec.Meta(min_length=_OF_CANDLE)]
 
@@ -251,7 +251,7 @@ def candles(
 def books(
     shape: type[Book[Any, Any]], path: str, named: Named, *, by: str = "", unit: Unit = "ms", per: int = 1
 ) -> Reader:
-    """Read books; `per` of the venue's instants are one of `unit`."""
+    """Return a reader of books; `per` of the venue's time units are one of `unit`."""
 
     def read(reading: Reading) -> Records:
         records = Records()
@@ -278,7 +278,7 @@ def closed(
     cursor: str = "",
     pushed: bool = False,
 ) -> Reader:
-    """Read liquidations; `longs` says which side of the position each word of the venue means.
+    """Return a reader of liquidations; `longs` maps the venue's words to the side of the position.
 
     `only` is the word of a trade that is a liquidation. The price is the order's, or the fill's where it is
     `filled`.
@@ -342,7 +342,7 @@ def contracts(
     per_hour: float = 1.0,
     cursor: str = "",
 ) -> Reader:
-    """Read a list of contracts, with their intervals where it has them; `parse` leaves out what is none."""
+    """Return a reader of contracts, with intervals if available; `parse` returns None for other rows."""
 
     def read(reading: Reading) -> Records:
         records = Records(cursor=reading.part(str | None, cursor, None) or None if cursor else None)
@@ -455,7 +455,7 @@ def kucoin_tiers(name_of: Named) -> Callable[[Reading], Records]:
 
 
 def bitget_tiers(name_of: Named) -> Callable[[Reading], Records]:
-    """Return a reader of Bitget's tiers of contracts in USDT; it states no initial margin."""
+    """Return a reader of Bitget's tiers of contracts in USDT, which lack the initial margin."""
 
     def read(reading: Reading) -> Records:
         records = Records()
@@ -519,7 +519,7 @@ class _BybitLevel(Wire):
 
 
 def okx_loans(reading: Reading) -> Records:
-    """Read OKX's basic rates, which are those of a day."""
+    """Read OKX's basic rates, which are daily."""
     records = Records()
     for group in reading.part(list[_OkxLoans], "data"):
         for row in group.basic:
@@ -531,7 +531,7 @@ def okx_loans(reading: Reading) -> Records:
 
 
 def bybit_loans(reading: Reading) -> Records:
-    """Read Bybit's rates, which are those of an hour, of accounts without a tier and coins that it lends."""
+    """Read Bybit's rates, which are hourly, for accounts without a tier and coins that it lends."""
     records = Records()
     for level in reading.part(list[_BybitLevel], "result.vipCoinList"):
         if level.vipLevel != _NO_TIER:

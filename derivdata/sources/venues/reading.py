@@ -1,4 +1,4 @@
-"""One body about to be read: the request, its time, and the context from other answers."""
+"""Read one body: the request, its time, and the context from other responses."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ _HOUR_US = 3_600_000_000
 
 
 def named(name: str) -> Instrument:
-    """Return what a contract's name alone says, by the dictionary of `derivdata.tables.contract`."""
+    """Parse a contract's name by the dictionary of `derivdata.tables.contract`."""
     plain = contract(name)
     return Instrument(name, plain.symbol, plain.quote, perpetual=bool(plain.quote))
 
 
 def _whole_minute(us: int) -> int:
-    """Return the minute at or after an instant: a venue writes 07:59:59 for an expiry at 08:00."""
+    """Return the minute at or after a time: a venue has 07:59:59 for an expiry at 08:00."""
     return -(-us // _MINUTE_US) * _MINUTE_US
 
 
@@ -100,7 +100,7 @@ class _Guard:
         self._problems = problems
 
     def __enter__(self) -> None:
-        """Nothing to begin."""
+        """Return self."""
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> bool:
         if isinstance(problem, SchemaError):
@@ -112,8 +112,8 @@ class _Guard:
 class Reading(wire.Body):
     """One body with all that is needed to read it; adapters get nothing else.
 
-    It knows what was asked, the `place` (path or channel) with its parameters and the values of the `parts`
-    in ``{}``; when it arrived (`at` [µs], None where it is not known); and the context from other answers.
+    It has the request, the `place` (path or channel) with its parameters and the values of the `parts` in
+    ``{}``; its time of arrival (`at` [µs], None if unknown); and the context from other responses.
     """
 
     def __init__(
@@ -142,14 +142,14 @@ class Reading(wire.Body):
         self._undecoded = list[SchemaError]()
 
     def part(self, kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
-        """Decode what is at a path of names in the body."""
+        """Decode the value at a path of names in the body."""
         return leaf(self.decode(placed(kind, path, default)))
 
     def rows(self, kind: type[T], path: str = "", *, or_null: bool = False) -> list[T]:
-        """Decode the rows at a path of names in the body, or the only one that is there.
+        """Decode the rows at a path of names in the body, or a single row.
 
-        Some venues write null for a part of a history that has no rows. A row of another shape is left out:
-        `finish` has the last word.
+        Some venues send null for a part of a history without rows. A row of another shape is omitted:
+        `finish` decides.
         """
         try:
             found = self.part(kind | many(kind) | None if or_null else kind | many(kind), path)
@@ -174,7 +174,7 @@ class Reading(wire.Body):
         return found
 
     def _require_figures(self, kind: type[T], rows: Collection[T]) -> None:
-        """Refuse rows of which none has a field that is read here, not even null: those of another answer."""
+        """Raise if no row has any of the fields read here, not even null: they belong to another response."""
         fields = getattr(kind, OPTIONAL, ())
         if not rows or not fields:
             return
@@ -185,7 +185,7 @@ class Reading(wire.Body):
             self.fail(f"expected rows with some of {names}, got none: this answers another request")
 
     def _decodable(self, kind: type[T], body: bytes, path: str, problem: SchemaError) -> list[T]:
-        """Decode the rows at a path one by one; raise `problem` where none has the shape."""
+        """Decode the rows at a path one by one; raise `problem` if none has the shape."""
         try:
             raws = leaf(wire.decode(body, placed(many(msgspec.Raw), path), self.where))
         except SchemaError:
@@ -197,7 +197,7 @@ class Reading(wire.Body):
         return found
 
     def _decoded(self, kind: type[T], raw: msgspec.Raw, place: str) -> T | None:
-        """Decode one row; None where it has another shape, which is noted."""
+        """Decode one row; None for another shape, which is noted."""
         self._encoded += 1
         try:
             return wire.decode(bytes(raw), kind, f"{self.where} {place}")
@@ -206,7 +206,7 @@ class Reading(wire.Body):
             return None
 
     def pushed_each(self, kind: Any, path: str = "", default: Any = msgspec.NODEFAULT) -> list[list[Any]]:
-        """Decode what is at a path in one WebSocket frame or an array of them: the rows of each."""
+        """Decode the rows at a path in one WebSocket frame or an array of them, by frame."""
         is_row = path and isinstance(kind, type) and issubclass(kind, msgspec.Struct)
         shape = placed(kind | many(kind) if is_row else kind, path, default)
         try:
@@ -218,7 +218,7 @@ class Reading(wire.Body):
         return [rows if isinstance(rows, list) else [rows] for rows in frames]
 
     def _frame(self, kind: Any, shape: Any, body: bytes, path: str, problem: SchemaError) -> Any:
-        """Decode the rows of one frame, one by one where they do not all have the shape."""
+        """Decode the rows of one frame, one by one if they do not all have the shape."""
         try:
             return leaf(wire.decode(body, shape, self.where))
         except SchemaError:
@@ -234,10 +234,10 @@ class Reading(wire.Body):
         return self._guard
 
     def finish(self, records: Records, *, is_pushed: bool = False) -> Records:
-        """Return what was read, with the reasons why some rows are left out.
+        """Return the rows read, with the reasons for omitted ones.
 
-        Raises `SchemaError`: more than half of the rows failed, so that it is not the rows that are odd, but
-        the answer; or an answer that is not `is_pushed` in frames tells twice of a contract.
+        Raises `SchemaError`: more than half of the rows failed, which suggests another response; or a
+        response that is not `is_pushed` in frames has a contract twice.
         """
         for problems, count in ((self._undecoded, self._encoded), (self._odd, self._rows)):
             if 2 * len(problems) > count:
@@ -254,7 +254,7 @@ class Reading(wire.Body):
         return records
 
     def _require_one_row_an_instant(self, records: Records) -> None:
-        """Refuse a history that has two rows of one series and time with different figures."""
+        """Raise for a history with two rows of one series and time with different values."""
         for kind, key_of in _SERIES_KEYS.items():
             rows: list[Any] = getattr(records, kind)
             if len({row.time for row in rows}) == len(rows):
@@ -268,7 +268,7 @@ class Reading(wire.Body):
                     self.fail(f"{name} has two rows of {time}Z with different figures: which is right?")
 
     def _leave_out_contradictions(self, records: Records, kind: str) -> None:
-        """Leave out figures that cannot be; raise where they are those of more than half of the rows."""
+        """Drop impossible values; raise if more than half of the rows have them."""
         rows = getattr(records, kind)
         if not rows:
             return
@@ -287,14 +287,14 @@ class Reading(wire.Body):
             records.left_out += texts
 
     def require_snapshot(self, kind: str) -> None:
-        """Refuse a frame that is not whole: a change says only what changed."""
+        """Raise for a frame that is not complete: a delta only has changed fields."""
         if kind != "snapshot":
             self.fail(f"{kind}: it says only what changed, and only snapshots can be read alone")
 
     def asked(self, *names: str) -> str:
         """Return the first of these parts or parameters that the request has, else the context's instrument.
 
-        Raises `SchemaError`: none is given: the body does not say which contract it is about.
+        Raises `SchemaError`: the body does not name its contract.
         """
         for name in names:
             value = self.parts.get(name) or self.params.get(name)
@@ -310,7 +310,7 @@ class Reading(wire.Body):
     def instrument(self, name: str, parse: Callable[[str], Instrument] = named) -> Instrument:
         """Return the contract of a name: from the instrument list, else as `parse` reads the name.
 
-        The context's ``contract_size`` fills in a size that neither knows.
+        The context's ``contract_size`` fills in a size that neither has.
         """
         item = self._instruments.get(name)
         if item is None:
@@ -321,19 +321,19 @@ class Reading(wire.Body):
         return item
 
     def interval(self, item: Instrument) -> float | None:
-        """Return the hours between payments from another answer, None where none has them."""
+        """Return the hours between payments from another response, None without one."""
         intervals = self.context.intervals
         return intervals.get(item.name) or intervals.get(item.symbol) or self.context.interval_hours
 
     def current_interval(
         self, item: Instrument, time: int, next_payment: int, default: float | None = None
     ) -> float | None:
-        """Return the hours between payments from another answer if the next payment agrees with them.
+        """Return the hours between payments from another response if the next payment agrees with them.
 
-        That answer may be older than a change of the interval. Venues pay at multiples of the interval since
-        00:00 UTC, so the next payment is at such a multiple and no longer than an interval away. Where it is
-        not, the interval is the only usual one (1, 2, 4 or 8 hours) that agrees, else the only valid one,
-        else not known (None).
+        That response may be older than a change of the interval. Venues pay at multiples of the interval
+        since 00:00 UTC, so the next payment is at such a multiple and at most an interval away. Otherwise the
+        interval is the only usual one (1, 2, 4 or 8 hours) that agrees, else the only valid one, else unknown
+        (None).
         """
         hours = self.interval(item)
         hours = default if hours is None else hours
@@ -349,7 +349,7 @@ class Reading(wire.Body):
         return possible[0] if len(possible) == 1 else None
 
     def mark(self, item: Instrument, time: int | None) -> float | None:
-        """Return the mark price of the same minute from another answer, else the given one."""
+        """Return the mark price of the same minute from another response, else the given one."""
         price = self.context.mark(item.symbol, self.at if time is None else time)
         return price if price is not None else self.context.mark_price
 
@@ -360,22 +360,23 @@ class Reading(wire.Body):
         return step if step in times.RESOLUTIONS else "unstated"
 
     def has_ended(self, stamp: int, resolution: str) -> bool:
-        """Return whether the step that begins at an instant was over when the body came."""
+        """Return whether the step that begins at a time was over when the body came."""
         step = times.RESOLUTIONS.get(resolution)
         return self.at is None or step is None or stamp + times.us(step) <= self.at
 
     def positioning(
         self, item: Instrument, stamp: int, row: Sided[Any, Any], kind: str, resolution: str, *, ends: bool
     ) -> list[Positioning]:
-        """Return long against short at an instant, or at the end of a period that is over."""
+        """Return long/short data at a time, or at the end of a finished period."""
         long = self.number(row.long)
         short = self.number(row.short)
         ratio = self.number(row.ratio)
         if long is not None and short == 0:  # no ratio: a contract that was just listed
             return []
-        if long is not None and short:  # numbers, or shares, which need not add up to 1: some hold both
+        # numbers, or shares, which need not add up to 1: some accounts hold both
+        if long is not None and short:
             whole = long + short if long + short > 1.5 else 1.0
-            # Shares are rounded to four decimals, of which few are left of a small one
+            # Shares are rounded to four decimals, of which few remain for a small one
             rounding = 0.02 + 1e-4 / max(min(long, short), 1e-4)
             self.require_close(long / short, ratio, rounding, "the two sides and their ratio")
             long, short, ratio = long / whole, short / whole, long / short
@@ -398,7 +399,7 @@ class Reading(wire.Body):
         return [Taken(item, start, buy, sell, resolution)] if self.has_ended(start, resolution) else []
 
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
-        """Return the meaning of a venue's word; others are refused."""
+        """Return the meaning of a venue's word; raise for others."""
         if value not in meanings:
             self.fail(f"{value!r} is not one of {', '.join(map(repr, meanings))}")
         return meanings[value]
@@ -469,7 +470,7 @@ class Reading(wire.Body):
         return records
 
     def _stated_hours(self, stated: Any, per_hour: float) -> float | None:
-        """Return the interval [h] that a row of a payment states; 0 means not stated.
+        """Return the interval [h] of a payment's row; 0 means missing.
 
         BitMEX writes it as the time that it ends if it starts on 2000-01-01: ``2000-01-01T08:00:00.000Z`` is
         8 hours.
@@ -490,7 +491,7 @@ class Reading(wire.Body):
     def prices(
         self, rows: Iterable[tuple[float | str, wire.NUMBER]], item: Instrument, kind: str, resolution: str
     ) -> Records:
-        """Return prices of one contract from rows of instant [ms] and price."""
+        """Return prices of one contract from rows of time [ms] and price."""
         past = []
         for time, price in rows:
             with self.row():
@@ -498,7 +499,7 @@ class Reading(wire.Body):
         return Records(prices=past, times=[row.time for row in past])
 
     def opening(self, opened: wire.NUMBER, high: wire.NUMBER, low: wire.NUMBER) -> float:
-        """Return the open of a candle; refuse one outside of the candle's low and high."""
+        """Return the open of a candle; raise if it is outside the candle's low and high."""
         price = self.required(opened)
         most = self.required(high)
         least = self.required(low)
@@ -516,7 +517,7 @@ class Reading(wire.Body):
         unit: str = "ms",
         **other: Any,
     ) -> State:
-        """Return what a row says of a contract, open interest at the mark; `other` is before that."""
+        """Return the state of a contract from a row, open interest at the mark; `other` takes precedence."""
         number = self.number
         to_us = getattr(self, unit)
         mark = number(row.mark)
@@ -554,7 +555,7 @@ class Reading(wire.Body):
         return state._replace(**other) if other else state
 
     def contract(self, row: Listed[Any, Any, Any], *, unit: str = "ms", **known: Any) -> Instrument:
-        """Return the contract of a row of a list; what is `known` is before what the row says."""
+        """Return the contract of a row of a list; `known` takes precedence over the row."""
         item = Instrument(
             row.name,
             row.symbol,
@@ -570,7 +571,7 @@ class Reading(wire.Body):
         return item
 
     def day(self, value: Any, unit: str = "ms") -> int | None:
-        """Return an instant of a list, None for 0, -1, and the far future that some write for never.
+        """Return a time of a list, None for 0, -1, and the distant future that some venues use for never.
 
         Text may be ISO 8601, also without its zone, UTC, and a day such as 20201021.
         """
@@ -583,7 +584,7 @@ class Reading(wire.Body):
     def quoted(
         self, row: Greeks[Any, Any], *, name: str = "", in_coin: bool = False, percent: float = 1.0
     ) -> Option:
-        """Return an option of a row; a volatility, bid, ask or underlying of 0 is none, and one of -1."""
+        """Return an option of a row; a volatility, bid, ask or underlying of 0 or -1 is missing."""
         number = self.number
         iv, bid, ask = (number(value) or None for value in (row.iv, row.bid, row.ask))
         names = ("delta", "gamma", "vega", "theta", "rho", "interest_rate")
@@ -646,8 +647,8 @@ class Reading(wire.Body):
     ) -> OrderBook:
         """Return a book from rows of price and size, the best first; equal prices `of_orders` are added up.
 
-        Raises `SchemaError`: some levels are text and others numbers; a level stands twice; or the best bid
-        is above the best ask: the sides are not what they are taken for.
+        Raises `SchemaError`: some levels are text and others numbers; a level is duplicated; or the best bid
+        is above the best ask, so the sides are wrong.
         """
         pairs = [
             [astuple(row) if isinstance(row, msgspec.Struct) else row for row in side]

@@ -3,8 +3,8 @@
 An adapter turns a body into records; `tabulation.frames` turns records into tables. Instants are microseconds
 since 1970 (UTC), None where the body has none. A number that the venue does not give is None, never 0.
 
-A relation names figures of a record, and what finds that they cannot be. Where a figure is missing, nothing
-is checked. `derivdata.client.relations` has those of the API.
+A relation has values of a record, and a function that detects impossible ones. Missing values are not
+checked. `derivdata.client.relations` has the relations of the API.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Instrument(NamedTuple):
     inverse: bool = False
     perpetual: bool = True
     active: bool = True
-    # `strike` [USD] of an option, `expiry` [µs] of an option or a dated future, where a list tells them
+    # `strike` [USD] of an option, `expiry` [µs] of an option or a dated future, if a list has them
     strike: float | None = None
     expiry: int | None = None
-    # `listed`, `delisted` [µs], `tick` of prices and `step` of sizes, where a list tells them
+    # `listed`, `delisted` [µs], `tick` of prices and `step` of sizes, if a list has them
     listed: int | None = None
     delisted: int | None = None
     tick: float | None = None
@@ -45,12 +45,12 @@ class Instrument(NamedTuple):
 
     @property
     def is_dated(self) -> bool:
-        """Whether it is a future with an expiry that is known."""
+        """Return whether it is a future with a known expiry."""
         return not self.perpetual and self.expiry is not None and self.strike is None
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """Priority of the contract among those of one symbol, the lowest first."""
+        """Return the priority of the contract among those of one symbol, the lowest first."""
         quote = QUOTES.index(self.quote) if self.quote in QUOTES else len(QUOTES)
         return not self.perpetual, quote, self.inverse
 
@@ -72,7 +72,7 @@ class Instrument(NamedTuple):
 
 
 class State(NamedTuple):
-    """Present state of one contract in one answer.
+    """Current state of one contract in one response.
 
     `rate` is quoted for `period_h` hours and paid every `settle_h` hours; `next_payment` [µs] is when.
     """
@@ -110,8 +110,8 @@ class Payment(NamedTuple):
 class StatedRate(NamedTuple):
     """A funding rate with the settlement [µs] that it is for, and its kind, settled, next or predicted.
 
-    The rate is quoted for `period_h` hours and paid every `settle_h` hours, None where the body does not
-    state them. `venue` is the slug of another venue that the rate is of.
+    The rate is quoted for `period_h` hours and paid every `settle_h` hours, None if missing in the body.
+    `venue` is the slug of another venue with this rate.
     """
 
     instrument: Instrument
@@ -144,7 +144,7 @@ def from_columns(kind: type[_N], *columns: Iterable[Any]) -> list[_N]:
 
 
 class OiPoint(NamedTuple):
-    """Open interest of a contract at an instant of the past."""
+    """Open interest of a contract at a past time."""
 
     instrument: Instrument
     time: int
@@ -188,7 +188,7 @@ class MarginTier(NamedTuple):
 
 
 class Positioning(NamedTuple):
-    """Long against short accounts or positions; `time` is the instant of the state, or a period's end."""
+    """Long against short accounts or positions; `time` is the time of the state, or a period's end."""
 
     instrument: Instrument
     time: int
@@ -220,7 +220,7 @@ class Price(NamedTuple):
 
 
 class Liquidation(NamedTuple):
-    """One fill of a liquidated position; `side` is that of the position, quantities are coins."""
+    """One fill of a liquidated position; `side` is the side of the position, quantities are in coins."""
 
     instrument: Instrument
     time: int
@@ -250,7 +250,7 @@ class Liquidation(NamedTuple):
     ) -> Liquidation:
         """Return a liquidation of an amount in the venue's unit, valued at the fill's or the order's price.
 
-        `ordered` is what the order was for where the venue tells it; `value_usd` the venue's own figure.
+        `ordered` is the quantity of the order if the venue has it; `value_usd` the venue's own value.
         """
         price = fill_price or order_price
         coins = item.coins(amount, price)
@@ -270,7 +270,7 @@ class Liquidation(NamedTuple):
 
 
 class OrderBook(NamedTuple):
-    """Order book of one contract: (price, coins) from the best price on; coins None where not known."""
+    """Order book of one contract: (price, coins) from the best price on; coins None if unknown."""
 
     instrument: Instrument
     time: int | None
@@ -290,7 +290,7 @@ class Quotes(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One option in one answer."""
+    """One option in one response."""
 
     name: str
     symbol: str
@@ -312,7 +312,7 @@ class Option(NamedTuple):
 
 
 class Traded(NamedTuple):
-    """One trade of an option; the price is in coin where `option.quotes` says so, the size in coins."""
+    """One trade of an option; the price is in coin if `option.quotes` says so, the size in coins."""
 
     option: Option
     trade_id: str
@@ -323,7 +323,7 @@ class Traded(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """The price at which what expires at an instant is settled.
+    """Settlement price of the contracts that expire at a time.
 
     `contract` is the kind of contract and the quote currency of its index, such as ``option:USD``.
     """
@@ -374,19 +374,19 @@ class Records:
     indices: list[IndexPoint] = field(default_factory=list)
     dexes: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
-    """Raw stamps of all rows of a page, also of those that are no rows of ours: where to go on from."""
+    """Raw timestamps of all rows of a page, also of unused ones: the place at which to continue."""
     left_out: list[str] = field(default_factory=list)
-    """Why rows are left out that fail their own checks: a figure that contradicts another one, say."""
+    """Reasons for omitted rows that fail their own checks, such as contradictory values."""
     withheld: Records | None = None
-    """Rows as they were told that lost figures for that."""
+    """Original rows that lost values for that reason."""
     cursor: str | None = None
-    """What the venue wants back to give the next page."""
+    """Token for the next page."""
 
     def merged(self) -> Records:
-        """Return the same with one state of each contract and one row of each option, of several answers.
+        """Return the same with one state of each contract and one row of each option, from several responses.
 
-        What an answer lacks comes from the next that has it; the first stamp is that of the state. A chain
-        takes its newest stamp, so that it is one instant.
+        Missing values of a response come from the next one that has them; the first timestamp is that of the
+        state. A chain has its newest timestamp, so that it has a single time.
         """
         states: dict[str, State] = {}
         for state in self.states:
@@ -407,7 +407,7 @@ class Records:
         return replace(self, states=[*states.values()], options=chain)
 
     def add_past(self, row: Payment | OiPoint | Price | Liquidation) -> None:
-        """Add a row of a history, and its stamp to those of the page."""
+        """Add a row of a history, and its timestamp to those of the page."""
         self.times.append(row.time)
         past = {Payment: self.payments, OiPoint: self.oi, Price: self.prices, Liquidation: self.liquidations}
         past[type(row)].append(row)  # type: ignore[attr-defined]
@@ -425,7 +425,7 @@ _LISTS = [member.name for member in fields(Records) if member.default_factory is
 
 
 def filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
-    """Return the members of a record, those that are missing from another."""
+    """Return the members of a record, with missing ones from another."""
     return [a if a is not None else b for a, b in zip(first, second, strict=True)]
 
 
@@ -436,7 +436,7 @@ _LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
 
 
 def _far(factor: float) -> Callable[[float, float], bool]:
-    """Return what finds a figure that is `factor` times another one of the same kind, or that part of it."""
+    """Return a function that detects values that differ by `factor` from another one of the same kind."""
     return lambda a, b: a > 0 < b and not b / factor <= a <= b * factor
 
 
@@ -445,12 +445,12 @@ def _is_negative(value: float) -> bool:
 
 
 def _is_no_price(item: Instrument, price: float) -> bool:
-    """Return whether a price is above all that BTC or ETH may have in USD."""
+    """Return whether a price is above the maximum of BTC or ETH in USD."""
     return item.quote in QUOTES and price > _LARGEST_PRICES.get(item.symbol, math.inf)
 
 
 def _implies_no_price(item: Instrument, usd: float, coins: float) -> bool:
-    """Return whether open interest in USD is not that in coins at a price that the coin may have."""
+    """Return whether open interest in USD and in coins implies an impossible price of the coin."""
     return usd > 0 < coins and _is_no_price(item, usd / coins)
 
 
@@ -530,7 +530,7 @@ _LEAST_LARGE_PRICE = min(_LARGEST_PRICES.values())
 
 
 def _are_usual_prices(rows: Sequence[Any]) -> bool:
-    """Return whether no price of a history can break a relation: histories are long."""
+    """Return whether no price of a history can break a relation, because histories are long."""
     prices: list[float] = [row.price for row in rows]
     return min(prices) >= 0.0 and max(prices) <= _LEAST_LARGE_PRICE
 
@@ -544,7 +544,7 @@ def _are_usual_amounts(rows: Sequence[Any]) -> bool:
 _USUAL: dict[type, Callable[[Sequence[Any]], bool]] = {Price: _are_usual_prices, OiPoint: _are_usual_amounts}
 _NO_QUOTES = Quotes(in_coin=False)
 _NAMING = ("instrument", "side", "time", "quotes.in_coin", "option.side", "option.quotes.in_coin")
-"""What identifies a row or its unit, and is no figure."""
+"""Fields that identify a row or its unit."""
 
 
 def contradictions(rows: Sequence[Any]) -> dict[int, list[str]]:
@@ -564,7 +564,7 @@ def contradictions(rows: Sequence[Any]) -> dict[int, list[str]]:
 
 
 def without(row: Any, names: Sequence[str]) -> Any | None:
-    """Return a row without some figures; None: it is no row without them."""
+    """Return a row without some values; None if it is invalid without them."""
     if not isinstance(row, State | Option):
         return None
     figures: dict[str, Any] = {name.partition(".")[0]: None for name in names}
@@ -572,7 +572,7 @@ def without(row: Any, names: Sequence[str]) -> Any | None:
 
 
 def told(row: Any, names: Sequence[str]) -> str:
-    """Return what a row says, for a message."""
+    """Return the values of a row for a message."""
     named = getattr(row, "instrument", getattr(row, "option", row))
     name = named.name if hasattr(named, "name") else named.symbol
     return f"{name}: " + " and ".join(f"{n} {attrgetter(n)(row):g}" for n in dict.fromkeys(names))

@@ -1,12 +1,12 @@
 """The venues, each from its own file, with their streams and a summary of what each publishes.
 
-Streams begin with the whole state of each contract; frames of bybit, dydx and edgex then tell only what
-changed. Addresses and messages are those of the venues' public pages; none was verified live.
+Streams begin with the complete state of each contract; frames of bybit, dydx and edgex then have changed
+fields only. Addresses and messages come from the venues' public pages; none was verified live.
 
-Cadence, history and limits follow from the endpoints. The units and the completeness are facts of the venues
-that no endpoint states: they are written here once, from the venues' documentation. Bodies with
-sources and dates confirm the units of rates, payments, liquidations, options and open interest, except the
-open interest of aster and phemex (docs/development/evidence.md; a test holds this).
+Cadence, history and limits follow from the endpoints. Units and completeness are facts of the venues that no
+endpoint has; they are listed here from the venues' documentation. Bodies with sources and dates confirm the
+units of rates, payments, liquidations, options and open interest, except the open interest of aster and
+phemex (docs/development/evidence.md; a test checks this).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _MODULES = (
 VENUES: dict[str, Venue] = {
     venue.exchange: venue for venue in (*(module.VENUE for module in _MODULES), *hyperliquid.DEX_VENUES)
 }
-"""The venues by slug, and after them the dexes of Hyperliquid, each a venue of its own."""
+"""The venues by slug, followed by the dexes of Hyperliquid that are venues."""
 
 
 _TOPICS = 100
@@ -81,10 +81,10 @@ def _of_contracts(
     largest: int = 0,
     of_connection: int = 0,
 ) -> Callable[[Sequence[str], int], list[Socket]]:
-    """Return the connections to a channel that is subscribed to by contract.
+    """Return a function for the connections to a channel that is subscribed to by contract.
 
-    A message has `topics` contracts and `largest` bytes at most, a connection `of_connection` contracts;
-    0 means unlimited.
+    A message has at most `topics` contracts and `largest` bytes, a connection `of_connection` contracts; 0
+    means unlimited.
     """
 
     def messages(names: Sequence[str]) -> list[str]:
@@ -109,7 +109,7 @@ def _parts(names: Sequence[str], size: int) -> list[Sequence[str]]:
 
 
 def _of_all(address: str, *messages: str) -> Callable[[Sequence[str], int], list[Socket]]:
-    """Return the connection to a channel that tells of every contract."""
+    """Return a function for the connection to a channel with every contract."""
     return lambda *_: [Socket(address, [*messages])]
 
 
@@ -132,7 +132,7 @@ def _okx(channel: str) -> Stream:
 
 
 def _limit(venue: str, fact: str) -> int:
-    """Return a limit of a venue's streams from its facts, 0 where none is known."""
+    """Return a limit of a venue's streams from its facts, 0 if unknown."""
     return int(fact_value(venue, fact) or 0)
 
 
@@ -318,24 +318,24 @@ _COMPLETENESS = {
 
 
 def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirmed: bool) -> pd.DataFrame:
-    """Return one row per venue and table: what a collector gets of it.
+    """Return one row per venue and table with a collector's coverage.
 
     Parameters
     ----------
     venues
         Slugs.
     verified
-        The day on which an endpoint was last compared with a live answer, by "exchange path".
+        Date of the last comparison of an endpoint with a live response, by "exchange path".
     unconfirmed
         Whether endpoints count that the specification could not confirm and no check has.
 
     Returns
     -------
     DataFrame
-        ``exchange``, ``table``, ``unit`` (as the venue states it; our tables have their own), ``cadence``,
-        ``history`` (how far back the venue answers), ``limit`` (weight per second that is spent at most, a
-        quarter of the published limit; that of requests for the past where it is another),
-        ``completeness``, and ``verified_on`` (empty: never on this machine).
+        ``exchange``, ``table``, ``unit`` (of the venue; the library's tables have their own), ``cadence``,
+        ``history`` (how far back the venue responds), ``limit`` (maximum weight per second, a quarter of the
+        published limit; with that of past requests if it differs), ``completeness``, and ``verified_on``
+        (empty: never on this machine).
     """
     rows = []
     for slug in venues:
@@ -371,7 +371,7 @@ def _row(
 
 
 def _is_listened_to(venue: Venue, endpoint: VenueEndpoint) -> bool:
-    """Return whether a collector listens to a channel; others can only be read."""
+    """Return whether a collector subscribes to a channel; others can only be read."""
     stream = venue.stream
     return stream is not None and stream.is_default and endpoint.path == stream.channel
 
@@ -387,7 +387,7 @@ def _history_limit(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
 
 
 def _of_one(endpoints: Sequence[VenueEndpoint]) -> str:
-    """Return how complete a state is that takes a request for each contract; "" of other states."""
+    """Return the completeness of a state with one request per contract; "" for other states."""
     largest = [endpoint.largest for endpoint in endpoints if endpoint.is_of_one]
     if not largest:
         return ""

@@ -76,7 +76,7 @@ _EDGE_STEPS = 2.0
 _CAP_SLACK = 1.05
 _CAP_DAYS = pd.Timedelta(365, "D")
 _OTHER_REGIME = 2.0
-"""How many times its cap a venue may have paid when the cap was stated years before or after."""
+"""Factor by which a venue may have exceeded a cap that was published years before or after."""
 
 
 def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
@@ -268,7 +268,7 @@ def _shown(rows: pd.DataFrame, place: int) -> str:
 
 
 def _off_hour(rows: pd.DataFrame) -> Iterator[str]:
-    """Find payments of which three in a row are not at a whole hour; a single one may be late."""
+    """Yield payments of which three in a row are not at a whole hour; a single one may be late."""
     for series in _series(PAYMENTS, rows):
         stamps = _stamps(series)
         is_off = payment_time(stamps) % HOUR_US != 0
@@ -282,7 +282,7 @@ def _off_hour(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _zeros(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Find zeros between rows that are not zero."""
+    """Yield zeros between rows that are not zero."""
     held = np.flatnonzero(values > 0)
     if not held.size:
         return
@@ -293,7 +293,7 @@ def _zeros(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Itera
 
 
 def _outliers(label: str, values: NDArray[np.float64]) -> Iterator[str]:
-    """Find a row 20 times the rows before and after it, or that part of both."""
+    """Yield rows that differ by a factor of 20 from the rows before and after them."""
     before = values[:-2]
     value = values[1:-1]
     after = values[2:]
@@ -307,10 +307,10 @@ def _outliers(label: str, values: NDArray[np.float64]) -> Iterator[str]:
 
 
 def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Find levels that are of two sizes with nothing between them: contracts or units that were mixed.
+    """Yield levels of two sizes with nothing between them: mixed contracts or units.
 
-    A market may move as far once. So one step counts by the factor of a unit or above 1,000 only, and any two
-    sizes count where rows go back and forth between them.
+    A market may move as far once. So one step counts only by the factor of a unit or above 1,000, and any two
+    sizes count if rows alternate between them.
     """
     places = np.flatnonzero(values > 0)
     logs = np.log(values[places])
@@ -339,7 +339,7 @@ def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> I
 def _still(
     label: str, exchange: str, table: str, rows: pd.DataFrame, values: NDArray[np.float64]
 ) -> Iterator[str]:
-    """Find zeros, and a value that repeats, between other values or in all rows of a day and more."""
+    """Yield zeros, and a repeated value, between other values or in all rows of at least a day."""
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     counts = np.diff(np.append(starts, values.size))
     for first, count in zip(starts.tolist(), counts.tolist(), strict=True):
@@ -360,7 +360,7 @@ def _still(
 
 
 def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Find rates above the venue's own cap, and rates of large coins that stay above all recorded ones."""
+    """Yield rates above the venue's own cap, and rates of large coins that stay above all recorded ones."""
     symbol = str(rows["symbol"].iloc[0])
     native = _numbers(rows, "rate_native")
     cap = stated_cap(exchange, symbol)
@@ -386,7 +386,7 @@ def _large_rates(label: str, exchange: str, rows: pd.DataFrame, values: NDArray[
 
 
 def _repeated_rates(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
-    """Find two rates that repeat and differ by the factor of a unit or by their sign."""
+    """Yield two repeated rates that differ by the factor of a unit or by their sign."""
     hours = _numbers(rows, "interval_hours")
     for interval in np.unique(hours[np.isfinite(hours)]).tolist():
         places = np.flatnonzero(hours == interval)
@@ -401,7 +401,7 @@ def _repeated_rates(label: str, rows: pd.DataFrame, values: NDArray[np.float64])
 
 
 def _spacing(table: str, rows: pd.DataFrame) -> Iterator[str]:
-    """Find rows off the grid of their step, missing rows, and payments that contradict their intervals."""
+    """Yield rows off the grid of their step, missing rows, and payments that contradict their intervals."""
     stamps = _stamps(rows)
     symbol = rows["symbol"].iloc[0]
     if table == PAYMENTS:
@@ -430,7 +430,7 @@ def _spacing(table: str, rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbol: str) -> Iterator[str]:
-    """Find intervals that payments contradict, and payments that are missing."""
+    """Yield intervals that payments contradict, and missing payments."""
     hours = _numbers(rows, "interval_hours")
     found = contradicted(np.zeros(len(stamps), dtype=np.int64), stamps, hours)
     if found.rows.any():
@@ -453,7 +453,7 @@ def _intervals(rows: pd.DataFrame, stamps: NDArray[np.int64], symbol: str) -> It
 
 
 def _against_window(table: str, rows: pd.DataFrame, window: PageWindow) -> Iterator[str]:
-    """Find rows outside of the requested window, and a window that the rows do not fill."""
+    """Yield rows outside the requested window, and a window that the rows do not fill."""
     stamps = _stamps(rows)
     symbol = rows["symbol"].iloc[0]
     step = float(np.median(np.diff(stamps)))
@@ -482,7 +482,7 @@ def _against_window(table: str, rows: pd.DataFrame, window: PageWindow) -> Itera
 
 
 def _longer_intervals(exchange: str, rows: pd.DataFrame, usual_hours: float | None) -> Iterator[str]:
-    """Find payments that are further apart than those of all of the venue's contracts on that day."""
+    """Yield payments that are further apart than those of all of the venue's contracts on that day."""
     if usual_hours is None:
         return
     hours = _numbers(rows, "interval_hours")
@@ -498,7 +498,7 @@ def _longer_intervals(exchange: str, rows: pd.DataFrame, usual_hours: float | No
 
 
 def _stated_hours(exchange: str, time: pd.Timestamp) -> float | None:
-    """Return the interval of all contracts of a venue that was stated before a time, else the first one."""
+    """Return the interval of all contracts of a venue published before a time, else the first one."""
     stated = [
         row for row in FACTS if (row.exchange, row.symbol, row.fact) == (exchange, "", "interval_hours")
     ]
@@ -508,7 +508,7 @@ def _stated_hours(exchange: str, time: pd.Timestamp) -> float | None:
 
 
 def _unknown_last_interval(rows: pd.DataFrame) -> Iterator[str]:
-    """Find a last payment that comes before the end of the interval of the others."""
+    """Yield a last payment before the end of the interval of the others."""
     hours = _numbers(rows, "interval_hours")
     if len(hours) < _LEAST_ROWS or not np.isnan(hours[-1]) or np.isnan(hours[:-1]).any():
         return

@@ -57,11 +57,11 @@ from derivdata.tables.schema import coded, repeated
 
 _MIN_VOLATILITIES = 5
 _VOLATILITIES = 0.03, 10.0
-"""Between which the median of several lies."""
+"""Range of the median of several."""
 
 
 def _check_volatilities(values: Iterable[float | None]) -> None:
-    """Refuse volatilities whose median is in another unit."""
+    """Raise for volatilities whose median is in another unit."""
     volatilities = [value for value in values if value is not None]
     if len(volatilities) >= _MIN_VOLATILITIES:
         middle = float(np.median(volatilities))
@@ -76,7 +76,7 @@ def _told(rows: Sequence[Any], fields: str) -> dict[str, Any]:
 
 
 def _stated(stamps_us: Sequence[int | None]) -> pd.DatetimeIndex:
-    """Return timestamps [µs] as a column; a timestamp that is not stated is missing."""
+    """Return timestamps [µs] as a column, NaT if missing."""
     missing = np.iinfo(np.int64).min  # NaT
     filled = np.array([missing if stamp is None else stamp for stamp in stamps_us], dtype=np.int64)
     return pd.DatetimeIndex(filled.view("M8[us]"), tz="UTC")
@@ -117,7 +117,7 @@ def trades(rows: list[Traded]) -> dict[str, Any]:
 
 
 def deliveries(rows: list[Delivery]) -> dict[str, Any]:
-    """Return one price of each instant and contract: all options of an expiry have the same."""
+    """Return one price of each time and contract: all options of an expiry have the same."""
     prices: dict[tuple[str, str, int], float] = {}
     for row in rows:
         earlier = prices.setdefault((row.symbol, row.contract, row.time), row.price)
@@ -138,7 +138,7 @@ def indices(rows: list[IndexPoint]) -> dict[str, Any]:
     return _told(rows, "symbol index_pct resolution") | {"time": stamps([row.time for row in rows], None)}
 
 
-_MANY = 20  # contracts from which the median of a batch tells a unit
+_MANY = 20  # minimum number of contracts for the median of a batch to determine a unit
 _MEDIAN_BPS = 50.0
 _MEDIAN_BPS_OF_FEW = 300.0
 _IMPOSSIBLE = 1.0
@@ -216,7 +216,7 @@ def frames(
 
 
 def _one_chain(exchange: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the chain of rows that have timestamps of their own."""
+    """Return the chain of rows with individual timestamps."""
     try:
         return snapshots(rows).reset_index(drop=True)
     except ValueError as problem:
@@ -244,7 +244,7 @@ def _contracts(rows: Iterable[_OfContract]) -> dict[int, Instrument]:
 
 
 def _funding(states: list[State], at: int | None) -> dict[str, Any]:
-    """Return sampled rates; a rate whose period no answer has named yet is left out."""
+    """Return sampled rates; a rate with a still unknown period is omitted."""
     rows = preferred(filter(_has_rate, states))
     rates = np.array([row.rate for row in rows], dtype=np.float64)
     period = np.array([row.period_h for row in rows], dtype=np.float64)
@@ -255,12 +255,12 @@ def _funding(states: list[State], at: int | None) -> dict[str, Any]:
 
 
 def _has_rate(state: State) -> bool:
-    """Whether a rate is of a known period; none is longer than a day, so that such a one is another unit."""
+    """Return whether a rate has a known period of at most a day; a longer one has another unit."""
     return state.rate is not None and state.period_h is not None and 0 < state.period_h <= _LONGEST_HOURS
 
 
 def _check_marks(states: list[State]) -> None:
-    """Refuse prices whose median mark is not near the index or the last trade: it is in another unit."""
+    """Raise for prices whose median mark is not near the index or the last trade, as in another unit."""
     pairs = ((s.mark, s.index_price or s.last) for s in states)
     ratios = [mark / beside for mark, beside in pairs if mark and beside]
     if len(ratios) >= _SEVERAL and not 1 / _NEAR < np.median(ratios) < _NEAR:
@@ -271,7 +271,7 @@ def _check_marks(states: list[State]) -> None:
 
 
 def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
-    """Refuse a batch in another unit: no venue's median contract pays 50 bps in 8 hours, nor a few 300."""
+    """Raise for a batch in another unit: no venue's median contract pays 50 bps in 8 hours, or a few 300."""
     most = _MEDIAN_BPS if contracts >= _MANY else _MEDIAN_BPS_OF_FEW
     if contracts > 1 and np.median(np.abs(bps)) > most:
         raise SchemaError(
@@ -284,7 +284,7 @@ def _check_rates(rates: Any, bps: Any, contracts: int, whose: str = "") -> None:
 
 
 def _check_payments(symbol: str, times: Any) -> None:
-    """Refuse a payment that is not at the time of payments, next to the middle of those before and after.
+    """Raise for a payment off the time of payments, by the middle of those before and after.
 
     Times are ascending [µs], without duplicates.
     """
@@ -397,9 +397,9 @@ def _margin_tiers(tiers: list[MarginTier], at: int | None) -> dict[str, Any]:
 
 
 def _of_coins(rows: Iterable[Any]) -> list[Any]:
-    """Add up the open interest of all perpetuals of each coin at each time, whatever their quote or multiple.
+    """Return the sum of open interest of all perpetuals of each coin at each time, over quotes and multiples.
 
-    A coin of which one contract has no open interest has no sum.
+    A coin with a contract without open interest has no sum.
     """
     groups: dict[tuple[str, int | None], list[Any]] = {}
     for row in rows:
@@ -437,9 +437,9 @@ def _price(state: State) -> float | None:
 
 
 def _futures(records: Records, at: int | None) -> dict[str, Any]:
-    """Return dated futures that still run; what has no index takes that of another of coin and quote.
+    """Return live dated futures; a missing index comes from another one of the same coin and quote.
 
-    Of the past it takes the index of the mark's instant.
+    For past rows it uses the index at the mark's time.
     """
     states = records.states
     _check_marks(states)
@@ -502,7 +502,7 @@ def _taken(rows: list[Taken]) -> dict[str, Any]:
 
 
 def _columns(rows: Sequence[Any], at: int | None = None, /, **fields: str) -> dict[str, Any]:
-    """Return symbol and instant of rows, and by column a field of each, such as ``instrument.quote``."""
+    """Return symbol and time of rows, and by column a field of each, such as ``instrument.quote``."""
     found = {column: [*map(attrgetter(field), rows)] for column, field in fields.items()}
     symbols = [row.instrument.symbol for row in rows]
     return {"symbol": symbols, "time": stamps([row.time or None for row in rows], at), **found}
@@ -540,7 +540,7 @@ def _books(records: Records, at: int | None) -> dict[str, Any]:
 
 
 def _depths(records: Records, at: int | None) -> dict[str, Any]:
-    """Return the value within some distances of the mid price; a side that ends before one is missing."""
+    """Return the value within some distances of the mid price; missing for a side that ends earlier."""
     rows = []
     for book in records.books:
         if not book.bids or not book.asks:

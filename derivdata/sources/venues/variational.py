@@ -1,8 +1,8 @@
-"""Variational Omni: one answer has every listing; its rate is a fraction per year, without published history.
+"""Variational Omni: one response has every listing; its rate is a fraction per year, without history.
 
-A listing of BTC with ``0.1095`` pays 0.01 % in 8 hours, and so does one that pays each hour: the figure is
-annual whatever the interval is. Each trade has the venue's own pool as its counterparty, so that the listing
-states the customers' long and short positions apart: open interest is their sum, in USD.
+A listing of BTC with ``0.1095`` pays 0.01 % in 8 hours, and so does an hourly one: the rate is annual for
+every interval. Each trade has the venue's own pool as its counterparty, so the listing has the customers'
+long and short positions separately: open interest is their sum, in USD.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bodies of venues, decoded strictly: numbers, instants, and the shapes of rows and of errors.
 
-The fields of rows have our names; a venue says how it spells them.
+The fields of rows have the library's names; a venue maps them to its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUMBER = str | float | None
 """A number that the venue sends as text or as a number, or leaves out."""
 
 Stamp = int | float | str
-"""An instant, as a number or as text: venues change between the two, and some use both."""
+"""A time, as a number or as text: venues change between the two, and some use both."""
 
 _FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000  # 2014 and 2100
 _FIRST_MS = 1e11  # above any number of seconds of this millennium, below the milliseconds of 2014
@@ -41,7 +41,7 @@ class Wire(msgspec.Struct, gc=False):
 
 
 class Data(Wire, Generic[T]):
-    """Envelope ``{"data": ...}`` of an answer; the fields next to it are the venue's own codes."""
+    """Envelope ``{"data": ...}`` of a response; the fields next to it are the venue's own codes."""
 
     data: T
 
@@ -64,7 +64,7 @@ def decode(body: bytes, kind: Any, where: str) -> Any:
 
 
 class Body:
-    """A body, and how messages name it: decoding, and numbers and instants that are checked."""
+    """A body and its name in messages: decoding, and checked numbers and times."""
 
     def __init__(self, body: bytes, where: str) -> None:
         self.body = body
@@ -92,7 +92,7 @@ class Body:
     def number(self, value: NUMBER) -> float | None:
         """Return a number from text or a number; None, empty text and N/A are missing.
 
-        Raises `SchemaError`: it is no finite number.
+        Raises `SchemaError`: it is not a finite number.
         """
         if value in (None, "", "N/A"):
             return None
@@ -117,7 +117,7 @@ class Body:
             result = math.nan
         if math.isfinite(result):
             return result
-        self.number(value)  # which says what is wrong with any other value
+        self.number(value)  # which reports any other value
         return self.fail("a number is missing")
 
     def numbers(self, values: Sequence[NUMBER]) -> list[float]:
@@ -132,7 +132,7 @@ class Body:
         return list(map(self.required, values))
 
     def instants(self, values: Sequence[Stamp], unit: str) -> list[int]:
-        """Return microseconds from instants, written as the method `unit` reads them; of many."""
+        """Return microseconds from many times, in the format of the method `unit`."""
         kinds = {*map(type, values)}
         if unit == "seconds_or_ms" and kinds == {int}:
             are_ms = {value >= _FIRST_MS for value in values}  # type: ignore[operator]
@@ -152,7 +152,7 @@ class Body:
         return list(map(getattr(self, unit), values))
 
     def _plausible(self, us: int, value: object) -> int:
-        """Refuse instants before 2014 and after 2100: seconds taken for milliseconds, or the like."""
+        """Raise for times before 2014 and after 2100, as for seconds read as milliseconds."""
         if not _FIRST_US <= us < _LAST_US:
             self.fail(f"{value!r} is no instant of 2014 to 2100 in the unit that the venue uses")
         return us
@@ -180,7 +180,7 @@ class Body:
         return self._plausible(round(self.required(value) * 1000) * 1000, value)
 
     def seconds_or_ms(self, value: Stamp) -> int:
-        """Return microseconds from seconds or milliseconds, told apart by their size."""
+        """Return microseconds from seconds or milliseconds, distinguished by their size."""
         return self.ms(value) if self.required(value) >= _FIRST_MS else self.seconds(value)
 
     def iso(self, value: Stamp) -> int:
@@ -205,34 +205,34 @@ class Body:
         *,
         step: float = 0.0,
     ) -> None:
-        """Refuse two figures of one quantity that differ by more than a relative `tolerance`.
+        """Raise for two values of one quantity that differ by more than a relative `tolerance`.
 
         `step` is the last digit to which the venue rounds or cuts one of them: a difference up to it is
         accepted too. Where either is missing or 0, nothing is checked.
         """
         if not first or not second:
             return
-        # A difference of exactly one step has digits of its own as a float
+        # A difference of exactly one step is not exact as a float
         allowed = max(tolerance * max(abs(first), abs(second)), step * (1 + 1e-6))
         if abs(first - second) > allowed:
             self.fail(f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")
 
 
 def plain_digits(value: Any) -> Any:
-    """Return a number or its text; refuse text that only Python takes for a number, such as ``1_0``."""
+    """Return a number or its text; raise for text that only Python accepts as a number, such as ``1_0``."""
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError(f"{value!r} is not a number in digits")
     return value
 
 
 def _are_plain(values: Sequence[Any]) -> bool:
-    """Return whether no text among values is one that only Python takes for a number; see `plain_digits`."""
+    """Return whether no text among values is a number only to Python; see `plain_digits`."""
     text = "".join([value for value in values if type(value) is str])
     return text.isascii() and "_" not in text
 
 
 def _iso_instants(values: Sequence[str]) -> list[int]:
-    """Return microseconds from ISO 8601 text with a zone; nothing where some is not of that kind."""
+    """Return microseconds from ISO 8601 text with a zone; empty if some text has another format."""
     texts = [value[:-1] for value in values if value[-1:] == "Z"]
     try:
         if len(texts) == len(values) and {*map(len, texts)} <= _LENGTHS_OF_ISO:
@@ -248,9 +248,9 @@ def _iso_instants(values: Sequence[str]) -> list[int]:
 
 
 def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
-    """Return the instants [µs] of rows as a column; of those that have none, that of arrival.
+    """Return the times [µs] of rows as a column; rows without one get the time of arrival.
 
-    Raises `SchemaError`: there is none either.
+    Raises `SchemaError`: there is no time of arrival either.
     """
     filled = [at if time is None else time for time in times]
     if any(time is None for time in filled):
@@ -274,11 +274,11 @@ def expiry_in(name: str) -> int | None:
 
 
 N = TypeVar("N")  # how a venue writes numbers: str, float, or either
-S = TypeVar("S")  # how it writes instants
+S = TypeVar("S")  # format of times
 
 
 class Figures(Wire, Generic[N, S]):
-    """What a row says of one contract now."""
+    """Current values of one contract in a row."""
 
     name: str
     time: S
@@ -302,7 +302,7 @@ class Figures(Wire, Generic[N, S]):
 
 
 class Greeks(Wire, Generic[N, S]):
-    """What a row says of one option now."""
+    """Current values of one option in a row."""
 
     name: str
     time: S
@@ -361,7 +361,7 @@ class Bargain(Wire, Generic[N, S, T]):
 
 
 class Sided(Wire, Generic[N, S]):
-    """What is long and what is short at an instant or in a period: shares, numbers, or only their ratio."""
+    """Long and short at a time or in a period: shares, numbers, or only their ratio."""
 
     time: S
     name: str
@@ -394,7 +394,7 @@ class Listed(Wire, Generic[N, S, T]):
     kind: str
     symbol: str = ""
     quote: str = ""
-    stage: str = ""  # what tells a contract that does not trade freely yet
+    stage: str = ""  # marks a contract that does not trade freely yet
     shown: bool = True
     size: N | None = None
     hours: N | None = None
@@ -413,23 +413,23 @@ _WIDE: dict[Any, Any] = {
     **dict.fromkeys((int, str, float, int | str), Stamp),
     **dict.fromkeys((int | None, str | None, float | None, int | str | None), Stamp | None),
 }
-"""Instants are read from text and from numbers, whichever a venue is known to send."""
+"""Times are read from text and from numbers, regardless of what a venue is known to send."""
 
 
 OPTIONAL = "__optional__"
 """Attribute of a shape that `spelled` makes: our and the venue's name of each field with a default, and that.
 
-Only shapes have it whose other fields, such as a name and a time, are those of rows of most answers.
+Only shapes whose other fields, such as a name and a time, occur in rows of most responses have it.
 """
 _UNTELLING = ("name", "time", "status", "kind")
 
 
 def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> type[T]:
-    """Return a shape with the venue's names of its fields; what the venue does not tell is None.
+    """Return a shape with the venue's names of its fields; fields that the venue lacks are None.
 
-    A name such as ``filters.price.tickSize`` is a path, and two of our names may be one of the venue's.
-    A row must have the fields that are `required`, though they may be null there: rows of other answers of
-    the venue that share the rest do not pass for rows of this kind.
+    A name such as ``filters.price.tickSize`` is a path, and two of our names may be one of the venue's. A row
+    must have the fields that are `required`, although they may be null: rows of other responses of the venue
+    that share the rest are not accepted.
     """
     fields = list[Any]()
     others = dict[str, Any]()
@@ -437,7 +437,7 @@ def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> ty
     for field in msgspec.structs.fields(shape):  # type: ignore[arg-type]
         head, _, rest = names.get(field.name, "").partition(".")
         kind = _WIDE.get(field.type, field.type) if field.name in _STAMPS else field.type
-        kind = kind if field.required else kind | None  # venues send null for what they have nothing about
+        kind = kind if field.required else kind | None  # venues send null for missing values
         if not head:
             others[field.name] = None if field.required else field.default
         elif rest or head in wire.values():
@@ -459,7 +459,7 @@ def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> ty
 
 
 def _at(kind: Any, ours: str, path: str, row: Any) -> Any:
-    """Return what is at a path of a field; in a list of objects a name is one of an object's values."""
+    """Return the value at a path of a field; in a list of objects a name is one of an object's values."""
     value = getattr(row, ours)
     for name in path.split(".") if path else ():
         if isinstance(value, list):
@@ -483,7 +483,7 @@ def keyed(kind: Any) -> Any:
 
 
 def leaf(value: Any) -> Any:
-    """Return what is at the end of a path, of which `placed` is the shape."""
+    """Return the value at the end of a path, of which `placed` is the shape."""
     while isinstance(value, Part):
         value = value.value  # type: ignore[attr-defined]
     return value
@@ -500,7 +500,7 @@ def placed(kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
 
 
 Fault = tuple[str | int | None, str] | None
-"""Code and message of an error; None where there is none."""
+"""Code and message of an error; None without one."""
 
 
 class _MayFail(Protocol):
@@ -578,7 +578,7 @@ def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Cal
     """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
 
     In `kind`, the shape of an error, every field is optional, so that each object of the venue fits;
-    `reason_of` returns `VenueError.reason` by code, or None for a refusal.
+    `reason_of` returns `VenueError.reason` by code, or None for a rejected request.
     """
 
     def refuse(reading: Body) -> None:

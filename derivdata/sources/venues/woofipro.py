@@ -1,4 +1,4 @@
-"""Orderly Network, whose order book WOOFi Pro and other front ends share: bulk answers of all contracts.
+"""Orderly Network, whose order book WOOFi Pro and other front ends share: bulk responses of all contracts.
 
 Rates are fractions of the interval, which runs from the last payment to the next. Open interest is coins.
 """
@@ -88,7 +88,7 @@ _FUTURES = spelled(
 
 
 def futures(reading: Reading) -> Records:
-    """Read open interest in coins at the mark, prices and volume; the rates are those of another answer."""
+    """Read open interest in coins at the mark, prices and volume; the rates are in another response."""
     time = reading.part(int | None, "timestamp", None)
     at = None if time is None else reading.ms(time)
     records = Records()

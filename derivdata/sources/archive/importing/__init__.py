@@ -1,4 +1,4 @@
-"""Recorded files into an archive: what they are is recognised, checked, shown, and then stored."""
+"""Import recorded files into an archive: recognise, check, show and store their rows."""
 
 from derivdata.sources.archive.importing.importer import import_files
 from derivdata.sources.archive.importing.outcome import Imported, Unclear

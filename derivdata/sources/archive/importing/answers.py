@@ -35,7 +35,7 @@ _LINEAR = re.compile(rb'"[A-Z0-9]+[-_]?(USDT|USDC)')
 
 
 class Answer(NamedTuple):
-    """A response that an adapter reads: the venue, the path, its tables, and what it left out."""
+    """A response that an adapter reads: the venue, the path, its tables, and omitted rows."""
 
     venue: str
     path: str
@@ -91,7 +91,7 @@ _FIRST_ROWS = 50
 
 
 def _stated_venues(body: bytes) -> frozenset[str]:
-    """Return the venues that the rows of a body name; empty where they name none.
+    """Return the venues in the rows of a body; empty without any.
 
     Messages of tardis-machine, which name their venue, have the fields of BitMEX's payments.
     """
@@ -109,7 +109,7 @@ def _stated_venues(body: bytes) -> frozenset[str]:
 
 
 def _rows_of_line(line: bytes) -> list[Any]:
-    """Return the records in one line; a line that is not JSON has none."""
+    """Return the records in one line; empty for a line that is not JSON."""
     try:
         return records_of(msgspec.json.decode(line)).rows
     except (msgspec.DecodeError, ArchiveError):
@@ -121,7 +121,7 @@ _MOST_UNNAMED = 6
 
 
 def _is_unnamed(body: bytes) -> bool:
-    """Return whether the rows of a response are short lists, whose values have no names."""
+    """Return whether the rows of a response are short lists of unnamed values."""
     try:
         rows = records_of(msgspec.json.decode(body)).rows
     except (msgspec.DecodeError, ArchiveError):
@@ -155,7 +155,7 @@ _SPELLINGS = (
 
 
 def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Answer]:
-    """Return the reading of a response of one contract, of which the caller or the path states the coin."""
+    """Return the reading of a response about one contract, whose coin comes from the caller or the path."""
     coin = given.set.get("symbol", names_in_path(source).get("symbol"))
     if coin is None or not coin.isalnum():
         return []
@@ -201,10 +201,10 @@ _WORDS_OF_MARKETS = {
 
 
 def _of_market(source: Source, answers: list[Answer], body: bytes, given: Given) -> list[Answer]:
-    """Return the first reading of each venue that is of the prices that the file or the caller names.
+    """Return the first reading of each venue with the kind of prices in the file name or the options.
 
-    Candles have the same fields for trades, the mark price, the index and spot markets. Those with names are
-    read by these where nothing says which prices they are.
+    Candles have the same fields for trades, the mark price, the index and spot markets. Candles with field
+    names are read by their names if no kind of price is given.
     """
     are_priced = [bool({"prices_history", "prices_spot"} & answer.tables.keys()) for answer in answers]
     priced = [answer for answer, is_priced in zip(answers, are_priced, strict=True) if is_priced]
@@ -226,7 +226,7 @@ def _of_market(source: Source, answers: list[Answer], body: bytes, given: Given)
 
 
 def _firsts(answers: list[Answer]) -> list[Answer]:
-    """Return the first answer of each venue."""
+    """Return the first response of each venue."""
     return [*{answer.venue: answer for answer in reversed(answers)}.values()][::-1]
 
 
@@ -257,7 +257,7 @@ def _is_of_candles(body: bytes) -> bool:
 
 
 def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer]:
-    """Return the readings of the kind of positions that the caller or the file's name says, or ask.
+    """Return the readings with the kind of positions from the options or the file name, or raise a question.
 
     Responses about accounts, top accounts and top positions have the same fields.
     """
@@ -287,13 +287,13 @@ def _of_kind(source: Source, answers: list[Answer], given: Given) -> list[Answer
 
 
 def _is_other_margin(endpoint: VenueEndpoint, body: bytes) -> bool:
-    """Return whether an endpoint is about contracts of the other margin than the names in a response."""
+    """Return whether an endpoint is for contracts of another margin than the names in a response."""
     is_inverse = _INVERSE.search(body) is not None and _LINEAR.search(body) is None
     return endpoint.margin == ("linear" if is_inverse else "inverse")
 
 
 def _is_other(endpoint: VenueEndpoint, body: bytes) -> bool:
-    """Return whether a response states another value of what the endpoint's request fixes."""
+    """Return whether a response has another value of a fixed parameter of the endpoint's request."""
     for name, value in endpoint.fixed.items():
         stated = re.search(rb'"%b":\s*"([^"]*)"' % name.encode(), body)
         if stated is not None and value and stated[1].decode() != value:
@@ -302,7 +302,7 @@ def _is_other(endpoint: VenueEndpoint, body: bytes) -> bool:
 
 
 def _request(endpoint: VenueEndpoint, given: Given) -> str:
-    """Return the path with the contract that the caller names, where rows do not name it."""
+    """Return the path with the caller's contract, if rows do not name it."""
     name = given.set.get("symbol")
     if name is None or not endpoint.symbol or endpoint.symbol.startswith("{"):
         return endpoint.path
@@ -342,7 +342,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
 
 
 def _contract_size(venue: str, fills: pd.DataFrame, body: bytes, given: Given) -> float | None:
-    """Return the coins of a contract of the one symbol of a response; None where the facts do not know it."""
+    """Return the coins per contract of the one symbol of a response; None if the facts do not have it."""
     symbols = fills["symbol"].unique()
     is_linear = _LINEAR.search(body) is not None and _INVERSE.search(body) is None
     if "contract_size" in given.set or len(symbols) != 1 or not is_linear:
@@ -369,7 +369,7 @@ def _read_or_pages(venue: str, request: str, body: bytes, given: Given) -> Answe
 
 
 def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer | None:
-    """Read a response a line, or a list of responses, as one."""
+    """Read one response per line, or a list of responses, as one response."""
     answers = []
     for page in _pages(body):
         answer = _read(venue, request, page, given)
@@ -386,7 +386,7 @@ def _read_pages(venue: str, request: str, body: bytes, given: Given) -> Answer |
 
 
 def _pages(body: bytes) -> Iterator[bytes]:
-    """Yield the responses of a file with one to a line, or of a list of them."""
+    """Yield the responses of a file with one per line, or of a list of them."""
     lines = [line for line in body.splitlines() if line.strip()]
     if len(lines) > 1 and all(line.strip()[:1] in b"{[" and line.strip()[-1:] in b"}]" for line in lines):
         yield from lines

@@ -18,7 +18,7 @@ from derivdata.sources.archive.importing.market_names import market_of, meaning_
 from derivdata.tables.contracts import VENUES, venue_slug
 
 _DEPTH = 6
-"""How deep the rows of an answer may lie."""
+"""Maximum depth of the rows of a response."""
 _MORE = (
     "has_more",
     "hasMore",
@@ -29,7 +29,7 @@ _MORE = (
     "cursor",
     "next",
 )
-"""Fields of an answer that say that other pages follow."""
+"""Fields of a response that indicate further pages."""
 _HEADERS = ("columns", "meta", "fields", "headers")
 _ROWS = ("data", "values", "rows", "dataset")
 """Names under which databases write columns, and rows as lists: pandas, ClickHouse, InfluxDB, QuestDB."""
@@ -40,7 +40,7 @@ _KEY_OF_TIME = re.compile(r"\d{4}-\d{2}-\d{2}.*|\d{10}|\d{13}")
 
 @dataclass
 class Records:
-    """Columns of some records, the number of each, and those that are not records with the reason."""
+    """Columns of records, their numbers, and non-records with the reason."""
 
     columns: dict[str, pa.ChunkedArray]
     numbers: Sequence[int]
@@ -76,7 +76,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _lines(lines: Iterator[bytes], rows: int) -> Iterator[Records]:
-    """Read one record to a line, or one answer with its rows to a line."""
+    """Read one record per line, or one response with its rows per line."""
     waiting: list[Any] = []
     numbers: list[int] = []
     notices: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class _Found:
 def records_of(body: Any, *, is_line: bool = False) -> _Found:
     """Return the records in a body: fields next to their list become a column of each.
 
-    Of several lists the longest of records counts. An object without a list is one record.
+    Of several lists the longest list of records counts. An object without a list is one record.
     """
     if isinstance(body, list):
         if is_line and body and not any(isinstance(row, dict | list) for row in body):
@@ -128,7 +128,7 @@ def records_of(body: Any, *, is_line: bool = False) -> _Found:
         return _Found([_plain(body)])
     fields, rows = place
     if len(rows) > 1 or _have_times(rows):
-        # The figures of a response, and the time where rows have their own, are not those of its rows.
+        # The top-level values of a response, and its time if rows have their own, do not apply to its rows.
         kept = (*_OF_ALL_ROWS, "time") if _are_apart(rows) and not _have_times(rows) else _OF_ALL_ROWS
         fields = {name: value for name, value in fields.items() if meaning_of(name) in kept}
     notices = [f"the answer says that more pages follow ({name})" for name in _MORE if _says_more(body, name)]
@@ -140,7 +140,7 @@ def _have_times(rows: list[Any]) -> bool:
 
 
 def _are_apart(rows: list[Any]) -> bool:
-    """Return whether rows may be of one time: each is of another market or venue."""
+    """Return whether rows may be of one time, because each has another market or venue."""
     if not all(isinstance(row, dict) for row in rows):
         return False
     names = [name for name in rows[0] if meaning_of(name) in ("symbol", "instrument_name", "exchange")]
@@ -151,7 +151,7 @@ _OF_ALL_ROWS = (
     None, "symbol", "exchange", "interval_hours", "instrument_name", "expiry", "strike", "side",
     "underlying_price",
 )  # fmt: skip
-"""Meanings of fields next to a list that are those of each of its rows."""
+"""Meanings of fields next to a list that apply to each of its rows."""
 _BOOK_SIDES = (("bids", "bid"), ("asks", "ask"))
 
 
@@ -177,7 +177,7 @@ def _book(body: dict[str, Any], fields: dict[str, Any] | None = None) -> list[An
 
 
 def refuse_error(body: dict[str, Any]) -> None:
-    """Refuse an answer that is an error: it has a code and a message, and nothing else."""
+    """Raise for a response that is an error: it has a code and a message, and nothing else."""
     message = next(
         (body[name] for name in ("msg", "message", "error", "err", "ret_msg") if body.get(name)), None
     )
@@ -288,7 +288,7 @@ def _transposed(body: dict[str, Any]) -> list[Any]:
 
 
 def _name_of_keys(body: dict[str, Any]) -> str:
-    """Return the name of the column of an object's keys: what they all are."""
+    """Return a name for the column of an object's keys, by their common kind."""
     if all(_KEY_OF_TIME.fullmatch(key) for key in body):
         return "time"
     if all(venue_slug(key) in VENUES for key in body):
@@ -314,11 +314,11 @@ def _below(
 _STATUS = frozenset(
     "code msg message retCode retMsg success status jsonrpc id usIn usOut usDiff testnet time".split()
 )
-"""Fields of an answer that say how it went, and nothing of its rows."""
+"""Fields of a response about its status, not its rows."""
 
 
 def _alike(values: Sequence[dict[str, Any]]) -> bool:
-    """Return whether objects are records of one kind: they share most of their fields."""
+    """Return whether objects are records of one kind, with mostly common fields."""
     first = {*values[0]}
     shared = first.intersection(*values)
     return len(first) > 1 and 2 * len(shared) >= len(first)
@@ -329,9 +329,9 @@ def _is_of_records(value: Any) -> bool:
 
 
 def _flat(rows: Sequence[Any]) -> list[Any]:
-    """Return rows with the fields of objects in them next to their own, ``greeks.delta``.
+    """Return rows with nested fields next to their own, ``greeks.delta``.
 
-    A record with one list of records, such as a symbol with its history, becomes a row of each of these.
+    A record with one list of records, such as a symbol with its history, becomes one row per list item.
     """
     result: list[Any] = []
     for row in rows:
@@ -357,7 +357,7 @@ def _of_series(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _history(row: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the one list of records in a record; None without one or with several."""
+    """Return the only list of records in a record; None without one or with several."""
     lists = [value for value in row.values() if isinstance(value, list) and value]
     if len(lists) != 1 or not all(isinstance(inner, dict) for inner in lists[0]):
         return None
@@ -381,7 +381,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_mongo(value: Any) -> Any:
-    """Return the value of an object such as ``{"$date": "2026-03-01T00:00:00Z"}``, as MongoDB writes them."""
+    """Return the value of an object such as ``{"$date": "2026-03-01T00:00:00Z"}``, in MongoDB's format."""
     while isinstance(value, dict) and len(value) == 1:
         value = next(iter(value.values()))
     return None if isinstance(value, dict | list) else value
@@ -394,7 +394,7 @@ def _in_chunks(found: _Found, numbers: Sequence[int], rows: int) -> Iterator[Rec
 
 
 def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ...]) -> Records:
-    """Return records as Arrow columns; a list is a record whose fields are named by their place."""
+    """Return records as Arrow columns; a list is a record whose fields are named by position."""
     records: list[dict[str, Any]] = []
     numbered: list[int] = []
     broken: list[tuple[int, str]] = []
@@ -412,7 +412,7 @@ def _columns(rows: Sequence[Any], numbers: Sequence[int], notices: tuple[str, ..
 
 
 def _column(values: list[Any]) -> pa.ChunkedArray:
-    """Return values as Arrow; where they are of several kinds, each as the text that JSON has for it."""
+    """Return values as Arrow; values of several kinds as their JSON text."""
     try:
         array = pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

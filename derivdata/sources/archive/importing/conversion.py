@@ -1,4 +1,4 @@
-"""Convert rows of a file to rows of a table; each one that does not fit is rejected with its reason.
+"""Convert rows of a file to rows of a table; rows that do not fit are rejected with a reason.
 
 A row without an ID gets a hash of the row, so that it has the same ID in every import.
 """
@@ -81,7 +81,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
 
 
 def _adjusted(frame: pd.DataFrame, plan: ImportPlan, rejections: Rejections) -> pd.DataFrame:
-    """Return rows after what their layout does to them; those to which it gives a reason are rejected."""
+    """Apply the layout's function to rows; rows that get a reason are rejected."""
     if CONTRACT in frame:
         frame = frame.astype({CONTRACT: object})
     frame = plan.adjust(frame)  # type: ignore[misc]
@@ -119,7 +119,7 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
 
 
 def _venue(text: str) -> str:
-    """Return the venue of its name, or of the name of a market that states it, ``binance-BTCUSDT-future``."""
+    """Return the venue of its name, or of a market name that includes it, ``binance-BTCUSDT-future``."""
     slug = venue_of_word(text)
     return slug if slug in KNOWN_VENUES else market_of(text).venue or slug
 
@@ -128,7 +128,7 @@ _TOTALS = ("all", "total", "aggregated", "aggregate")
 
 
 def _refuse_totals(venues: Words, rejections: Rejections) -> None:
-    """Reject rows that add up venues, which vendors list among these."""
+    """Reject rows with totals over venues, which vendors list among the venues."""
     rejections.reject(venues.is_in(_TOTALS), "exchange is a total of several venues: omit it")
 
 
@@ -182,7 +182,7 @@ _MINUTES_OF_HOUR = 60
 
 
 def _resolution(text: str) -> str:
-    """Return a step as the library writes it: ``1h`` of ``1HOUR``, ``60min`` and ``1 hour``."""
+    """Return a step in the library's format: ``1h`` for ``1HOUR``, ``60min`` and ``1 hour``."""
     word = text.strip().lower() if text.strip()[-1:] != "M" else text.strip()  # 1M is a month
     match = _STEP.fullmatch(word)
     if match is None:
@@ -235,7 +235,7 @@ _IN_PERCENT = ("rate_bps_8h", "iv", "long_share", "short_share")
 
 
 def _suffix(name: str, column: pa.ChunkedArray, plan: ImportPlan) -> str:
-    """Return ``%`` where cells of rates or volatilities end in it; the unit must then be in percent."""
+    """Return ``%`` if cells of rates or volatilities end in it; the unit must then be in percent."""
     if name not in _IN_PERCENT or not pa.types.is_string(column.type):
         return ""
     if not pc.any(pc.ends_with(pc.utf8_trim_whitespace(column), "%")).as_py():
@@ -277,10 +277,10 @@ def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict
 
 
 def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    """Reject what cannot be: figures outside the range of their column, a stamp of the future."""
+    """Reject impossible values: values outside the range of their column, and future times."""
     for name, column in plan.table.columns.items():
         values = columns.get(name)
-        # What a layout converts at last is held to its range before it is written.
+        # The result of a layout's last conversion is checked before it is written.
         if values is None or column.kind not in _NUMBERS or plan.adjust is not None:
             continue
         for wrong, why in column.outside(values):
@@ -307,7 +307,7 @@ MOST_PAID_BPS = MOST_PAID * units.BPS
 
 
 def _require(chunk: Chunk, columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    """Reject rows without a value that each row needs; a file without the column is refused."""
+    """Reject rows without a required value; raise for a file without the column."""
     for name in plan.table.columns:
         if not plan.required(name):
             continue

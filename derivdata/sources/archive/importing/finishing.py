@@ -1,4 +1,4 @@
-"""What is done to the rows of a layout at last, where names and units are not enough; layouts name it."""
+"""Final processing of a layout's rows beyond names and units; layouts refer to it by name."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
 
 
 def added_up(frame: pd.DataFrame, *, conflicts: list[str] | None = None) -> pd.DataFrame:
-    """Put payments that state their interval at their hour; those that follow a halt become one row.
+    """Set payments with an interval to their hour; payments after a halt become one row.
 
-    Files have the times some milliseconds or seconds early or late. A row that contradicts an earlier one of
-    the same payment is left out, and a text about it is added to `conflicts`; None keeps such rows.
+    Times in files are some milliseconds or seconds early or late. A row that contradicts an earlier one of
+    the same payment is omitted, and a text about it is added to `conflicts`; with None such rows are kept.
     """
     frame = frame.reset_index(drop=True)
     paid = frame["rate_bps_8h"].to_numpy(dtype=np.float64) * _intervals(frame) / 8.0
@@ -55,14 +55,14 @@ def _intervals(frame: pd.DataFrame) -> Array:
 
 
 def _counts(frame: pd.DataFrame) -> Array:
-    """Return the payments that each row adds up."""
+    """Return the number of payments in each row."""
     if "payment_count" not in frame:
         return np.ones(len(frame), dtype=np.int64)
     return np.asarray(frame["payment_count"].fillna(1).to_numpy(dtype=np.int64))
 
 
 def _merged(frame: pd.DataFrame, paid_bps: Array, conflicts: list[str] | None) -> Payments:
-    """Return one row for each payment, from what each row pays [bps]."""
+    """Return one row for each payment, from the amount of each row [bps]."""
     contract = "contract_name" if "contract_name" in frame else "symbol"
     series, names = pd.factorize(frame["exchange"].astype(str) + " " + frame[contract].astype(str))
     stamps = frame["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
@@ -83,8 +83,8 @@ def spaced(
 ) -> pd.DataFrame:
     """Take each payment's interval from the spacing of the contract's rows: the file has none.
 
-    Rates per interval came as those of 8 hours. Payments that follow a halt become one row. An interval that
-    these rows do not confirm is missing until the rows of the archive tell it. `conflicts` is as in
+    Rates per interval were read as rates per 8 hours. Payments after a halt become one row. An interval that
+    these rows do not confirm is missing until the rows of the archive determine it. `conflicts` is as in
     `added_up`.
     """
     frame = frame.reset_index(drop=True)
@@ -108,8 +108,8 @@ def spaced(
 def state_times(stamps: pd.Series, *, inverse: bool) -> pd.Series:
     """Return when the figures of one day's file of binance's metrics were so.
 
-    Rows were labelled 00:05 to 00:00 of the next day, each with its own instant. Since 2026-06-25, and for
-    coin-margined contracts always, they are labelled 00:00 to 23:55 and tell of five minutes later.
+    Rows were labelled 00:05 to 00:00 of the next day, the time of their state. Since 2026-06-25, and for
+    coin-margined contracts always, they are labelled 00:00 to 23:55 and refer to five minutes later.
     """
     first = stamps.min()
     last = stamps.max()
@@ -128,7 +128,7 @@ def _metrics(frame: pd.DataFrame) -> pd.DataFrame:
     if frame["time"].is_unique:
         return frame
     keys = [name for name in ("symbol", "time", "kind") if name in frame]
-    return frame.drop_duplicates(keys, keep="last")  # labels that stand twice: the later one counts
+    return frame.drop_duplicates(keys, keep="last")  # duplicate labels: the later one is used
 
 
 def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def _contracts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _dated(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take the coin and the expiry of dated futures from their names; nothing is traded after it."""
+    """Set coin and expiry of dated futures from their names, without rows after the expiry."""
     items = {name: binance_contract(name) for name in set(frame["contract_name"])}
     if other := next((name for name, item in items.items() if not item.is_dated), None):
         raise ArchiveError(f"{other} is not a dated future")
@@ -150,13 +150,13 @@ def _dated(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _hourly(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take of a series with a row each second the last of each hour, at the hour's end."""
+    """Return the last row of each hour of a series with a row each second, at the hour's end."""
     hour = frame["time"].dt.floor("h") + pd.Timedelta(1, "h")
     return frame.assign(time=hour).drop_duplicates(["symbol", "time"], keep="last")
 
 
 def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take what takers bought from all that was traded; the rest they sold."""
+    """Set taker buys from the file, and taker sells as the rest of the volume."""
     if frame["contract_name"].astype(str).str.contains("USD_").any():
         raise ArchiveError(
             f"turnover of {frame['contract_name'].iloc[0]} is in coins, as of all coin-margined contracts, "
@@ -167,7 +167,7 @@ def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 class _Amount(NamedTuple):
-    """What a venue's amount of a contract is: so many coins, or so many USD."""
+    """Unit of a venue's amount of a contract: coins, or USD."""
 
     size: float
     is_usd: bool
@@ -180,7 +180,7 @@ _IN_COINS = ("binance", "bybit", "hyperliquid", "aster", "bitget", "dydx")
 
 @lru_cache(maxsize=4096)
 def amount_of(exchange: str, name: str) -> _Amount | None:
-    """Return what an amount of 1 of a contract is; None where it is not known.
+    """Return the unit of an amount of 1 of a contract; None if unknown.
 
     Sizes of contracts in coins or USD are facts of `dd.venues.facts`.
     """
@@ -198,7 +198,7 @@ def amount_of(exchange: str, name: str) -> _Amount | None:
 
 
 def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple[Array, Array, pd.Series]:
-    """Return the coins and the USD of amounts, and a reason where neither is known."""
+    """Return the coins and the USD of amounts, and a reason if neither is known."""
     names = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
     pairs = names.drop_duplicates()
     known = {(e, n): amount_of(e, n) for e, n in pairs.itertuples(index=False)}
@@ -223,14 +223,14 @@ def _valued(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> tuple
 
 
 def _amounts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Value liquidations whose amounts are in each venue's own unit."""
+    """Compute values of liquidations whose amounts are in each venue's own unit."""
     price = frame["fill_price_usd"] if "fill_price_usd" in frame else frame["order_price_usd"]
     coins, usd, reasons = _valued(frame, frame["quantity"], price)
     return frame.assign(quantity=coins, filled_quantity=coins, value_usd=usd).assign(**{REASON: reasons})
 
 
 def _amounts_once(frame: pd.DataFrame) -> pd.DataFrame:
-    """Value the liquidations of binance's snapshots, in which every row stands twice."""
+    """Compute values of liquidations in binance's snapshots, which have every row twice."""
     same = [name for name in frame.columns if name != "origin"]
     valued = _amounts(frame)
     again = frame.duplicated(same).to_numpy()
@@ -242,10 +242,10 @@ _INVERSE_OF_CCXT = re.compile(r"([^/]+)/[^:]+:([^-]+)")
 
 
 def _amounts_of_ccxt(frame: pd.DataFrame) -> pd.DataFrame:
-    """Value liquidations of ccxt by contracts, their size and the price.
+    """Compute values of ccxt's liquidations from contracts, their size and the price.
 
-    A contract that settles in its own coin is of so many USD, any other one of so many coins. ``quoteValue``
-    is not used: ccxt 4.5.90 multiplies the USD of such contracts by the price on bybit and gate.
+    A contract that settles in its own coin has a size in USD, any other one in coins. ``quoteValue`` is not
+    used: ccxt 4.5.90 multiplies the USD of such contracts by the price on bybit and gate.
     """
     names = frame["contract_name"].astype(object)
     parsed = {name: _INVERSE_OF_CCXT.match(name) for name in set(names)}
@@ -261,7 +261,7 @@ def _amounts_of_ccxt(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
-    """Stamp payments that are labelled by the time of the next one: each was paid one interval before."""
+    """Correct payments that are labelled by the time of the next one: each was paid one interval before."""
     stamps = frame.sort_values(["contract_name", "time"])[["contract_name", "time"]]
     apart = stamps.groupby("contract_name", observed=True)["time"].diff()
     apart = apart.where(apart > pd.Timedelta(0))
@@ -274,13 +274,13 @@ def _paid_before(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _interest_by_venue(frame: pd.DataFrame) -> pd.DataFrame:
-    """Value open interest that is in each venue's own unit by the mark price in the same row."""
+    """Compute the value of open interest in each venue's own unit by the mark price in the same row."""
     _, usd, reasons = _valued(frame, frame["oi_usd"], frame["price"])
     return frame.assign(oi_usd=usd).assign(**{REASON: reasons})
 
 
 def _running_rates(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take the interval of running rates from the instants of the next payments that rows name."""
+    """Set the interval of running rates from the times of next payments in the rows."""
     names = frame["contract_name"]
     nexts = pd.DataFrame({"name": names, "next": frame["next_time"]}).dropna().drop_duplicates()
     nexts = nexts.sort_values(["name", "next"])
@@ -307,7 +307,7 @@ _PERCENT_MEDIAN = 5.0
 
 
 def _option_quotes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Put quotes into the columns of coin or USD, and volatilities into decimals, by venue and size."""
+    """Move quotes to the columns of coin or USD, and convert volatilities to decimals, by venue and size."""
     venue = frame["exchange"].astype(object)
     names = frame["instrument_name"].astype(object).str.upper()
     in_coin = venue.isin(["deribit", "okx"]) & ~names.str.contains("USDC|USDT")
@@ -331,8 +331,8 @@ _MOST_COINS = 20.0
 def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     """Put quotes into the columns of coin or USD where the name, or venue and size of quotes, say which.
 
-    Other quotes are left out. Quotes in USD on an underlying of 1,000 USD and more are above 20 somewhere in
-    a chain.
+    Other quotes are omitted. Quotes in USD on an underlying of at least 1,000 USD exceed 20 somewhere in a
+    chain.
     """
     venue = frame["exchange"].astype(object)
     names = frame["instrument_name"].astype(object).str.upper()
@@ -353,7 +353,7 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _amounts_of_markets(frame: pd.DataFrame) -> pd.DataFrame:
-    """Value liquidations of Coin Metrics, whose market names the venue before the contract."""
+    """Compute values of Coin Metrics' liquidations, whose market has the venue before the contract."""
     names = frame["contract_name"].str.replace(r"^[a-z0-9.]+-(.+)-future$", r"\1", regex=True)
     return _amounts(frame.assign(contract_name=names))
 
@@ -363,14 +363,14 @@ _MOST_USD = 1e8
 
 
 def _unscaled(prices: pd.Series) -> pd.Series:
-    """Return prices of DBN in USD: fixed-point numbers are of 1e-9, and the largest one is undefined."""
+    """Return prices of DBN in USD: fixed-point numbers in 1e-9, with the largest one undefined."""
     known = prices.where(prices < 9.2e18)
     scaled = known.where(known <= _MOST_USD, known / _FIXED_POINT)
     return scaled.where(scaled <= _MOST_USD)
 
 
 def _fixed_point(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take prices of DBN in USD; nothing is traded after a contract expired."""
+    """Convert prices of DBN to USD, without rows after a contract's expiry."""
     return frame.assign(price_usd=_unscaled(frame["price_usd"]), resolution="raw")
 
 
@@ -384,7 +384,7 @@ _MOST_CONTRACTS = 1e9
 
 
 def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take settlement prices of CME (type 3) with the open interest (type 9) of the same contract and day.
+    """Return settlement prices of CME (type 3) with the open interest (type 9) of the same contract and day.
 
     CME publishes open interest in contracts, some hours after the settlement price of its day.
     """
@@ -413,7 +413,7 @@ def _cme_statistics(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _running_rates_of_coinapi(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leave out the rows of other metrics: CoinAPI has one metric a row."""
+    """Drop the rows of other metrics: CoinAPI has one metric per row."""
     reasons = pd.Series(None, frame.index, dtype=object)
     is_rate = frame["metric"].astype(object) == "DERIVATIVES_FUNDING_RATE_CURRENT"
     reasons[~is_rate] = "a metric other than DERIVATIVES_FUNDING_RATE_CURRENT"
@@ -430,9 +430,9 @@ _PRICE_UNITS_OF_DRIFT = 1e6
 
 
 def _hourly_amounts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take Drift's funding of one coin [USD an hour] as a rate of its price.
+    """Convert Drift's funding of one coin [USD per hour] to a rate of its price.
 
-    Both are whole numbers, of 1e-9 and 1e-6 USD, in the program's own records and decimals in later ones.
+    Both are integers, in 1e-9 and 1e-6 USD, in the program's own records, and decimals in later ones.
     """
     amount = frame["amount"]
     price = frame["price"]
@@ -457,11 +457,11 @@ def _levels(frame: pd.DataFrame) -> pd.DataFrame:
 _OF_CONTRACTS = frozenset({"gateio", "huobi", "kucoin", "mexc", "okx"})
 """Venues whose books have sizes in contracts for futures, and in coins for spot markets."""
 _CLEAR_CONTRACTS = re.compile(r"SWAP|:|USD[TC]?M$")
-"""Names of contracts that are not those of a spot market: of OKX, ccxt and KuCoin."""
+"""Name patterns of contracts, as opposed to spot markets: of OKX, ccxt and KuCoin."""
 
 
 def _book_amount(exchange: str, name: str) -> _Amount | None:
-    """Return what a size of 1 in the book of a contract is; None where it may be a contract or a coin."""
+    """Return the unit of a size of 1 in the book of a contract; None if it may be a contract or a coin."""
     is_inverse = name.endswith(("USD", "-PERPETUAL")) or "USD_" in name
     if exchange in ("binance", "bitmex", "bybit", "deribit") and is_inverse:
         return amount_of(exchange, name)
@@ -473,7 +473,7 @@ def _book_amount(exchange: str, name: str) -> _Amount | None:
 
 
 def _book_sizes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take the sizes of a book in coins, where the venue has them in contracts."""
+    """Convert the sizes of a book to coins if the venue has them in contracts."""
     if "contract_name" not in frame:
         return frame
     pairs = pd.DataFrame({"exchange": frame["exchange"].astype(object), "name": frame["contract_name"]})
@@ -515,4 +515,4 @@ ADJUST: dict[str, Adjust] = {
     "book_sizes": _book_sizes,
     "hourly_amounts": _hourly_amounts,
 }
-"""What is done to the rows of one file, by the name that layouts use."""
+"""Functions for the rows of one file, by the name that layouts use."""

@@ -74,7 +74,7 @@ def _other_kind(name: str, head: Chunk) -> bool:
 
 
 def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> str:
-    """Return the table that a file fills, by what it has; several are a question."""
+    """Return the table that a file fills, by its columns; raise a question for several."""
     tables = _tables_of_rows(source, head, found)
     if not tables:
         if "rate" in found:
@@ -103,7 +103,7 @@ def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: 
 
 
 def _no_time(source: Source, head: Chunk, table: str) -> ArchiveError:
-    """Return the error that rows of a table have no time."""
+    """Return the error for rows of a table without a time."""
     return ArchiveError(
         f"{source}: its columns are those of {table}, and none of them is recognised as the time: name it "
         "with --map time=COLUMN, or state one time for all rows with --set time=2026-03-27T08:00:00Z; the "
@@ -151,7 +151,7 @@ _BOOK_WORDS = frozenset({"bid", "bids", "ask", "asks", "b", "a"})
 
 
 def _is_book(head: Chunk, found: Mapping[str, str]) -> bool:
-    """Return whether the sides of rows are those of an order book."""
+    """Return whether the sides of rows belong to an order book."""
     words = {text.lower() for text in encoded(head.columns[found["side"]]).texts}
     return bool(words) and words <= _BOOK_WORDS
 
@@ -161,7 +161,7 @@ _OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid ac
 
 
 def _refuse_changes(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
-    """Refuse changes of a book, which are levels that were added, changed or removed."""
+    """Raise for changes of a book, which are levels that were added, changed or removed."""
     sizes = numbers(head.columns[found["quantity"]], "size", Rejections(len(head)))
     has_names = bool(_OF_CHANGES & {plain_name(column) for column in head.columns})
     if has_names or (sizes == 0).any():
@@ -178,7 +178,7 @@ _OF_TRADES = frozenset(
 
 
 def _refuse_trades(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
-    """Ask for the table of trades, whose prices look like those of a series."""
+    """Raise a question about the table of trades, whose prices look like those of a series."""
     has_other_prices = {"mark", "index", "last"} & found.keys()
     if has_other_prices or not _OF_TRADES & {plain_name(column) for column in head.columns}:
         return
@@ -197,11 +197,11 @@ _OTHER_CANDLES = (
     (re.compile(r"premium", re.I), "premiums of a perpetual"),
     (re.compile(r"(?<![a-z])spot(?![a-z])", re.I), "prices_spot"),
 )
-"""Words of names of files whose candles are not of prices, and the table that they may be of."""
+"""Words in file names of candles of other quantities than prices, and their possible table."""
 
 
 def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
-    """Ask what candles are where the name of their file says that they are not of prices."""
+    """Raise a question about candles if the file name suggests another quantity than prices."""
     if found.get("last", "").lower() not in ("open", "close", "o", "c"):
         return
     name = source.name if "premiumIndex" in source.name else source.name.rsplit("/", 1)[-1]
@@ -294,7 +294,7 @@ _OBSERVED = frozenset(
 
 
 def _hours_apart(head: Chunk, found: Mapping[str, str], given: Given) -> float | None:
-    """Return the typical time between rows of a series; None where it is not known."""
+    """Return the typical time between rows of a series; None if unknown."""
     stamps = _stamps(head, found, given)
     series = np.zeros(len(stamps), dtype=np.int64)
     for name in ("symbol", "exchange"):
@@ -333,7 +333,7 @@ def _is_hourly(source: Source, head: Chunk, found: Mapping[str, str], given: Giv
 
 
 _HOURLY = frozenset({"aevo", "derive", "drift", "dydx", "ftx", "kraken", "vertex"})
-"""Venues that pay each hour, of those that the API does not list (their documentation, 2022 to 2026)."""
+"""Venues that pay each hour and that the API does not list (their documentation, 2022 to 2026)."""
 
 
 def _stamps(head: Chunk, found: Mapping[str, str], given: Given) -> Array:
@@ -343,7 +343,7 @@ def _stamps(head: Chunk, found: Mapping[str, str], given: Given) -> Array:
 
 
 def _typical_hours(stamps: Array, series: Array) -> float | None:
-    """Return the median time between rows of a series that lie on whole hours; None where it is not known."""
+    """Return the median time between rows of a series that are on whole hours; None if unknown."""
     order = np.lexsort((stamps, series))
     stamps = stamps[order]
     series = series[order]

@@ -70,7 +70,7 @@ _CLOSES = ("close", "closeprice", "c")
 
 
 def _take_closes(plain: Mapping[str, str], found: dict[str, str]) -> None:
-    """Take the price of the end of candles whose times are those of their ends."""
+    """Use the close of candles whose times are their ends."""
     close = next((plain[name] for name in _CLOSES if name in plain), None)
     if close is None:
         del found["last"]
@@ -79,7 +79,7 @@ def _take_closes(plain: Mapping[str, str], found: dict[str, str]) -> None:
 
 
 def _plain_columns(head: Chunk) -> dict[str, str]:
-    """Return the columns by their plain names, and by those of the last part of ``delta.coin``."""
+    """Return the columns by their normalised names, and by the last part of names such as ``delta.coin``."""
     plain = {column: column for column in head.columns if plain_name(column) == column}  # t before T
     for column in head.columns:
         plain.setdefault(plain_name(column), column)
@@ -94,7 +94,7 @@ _NAMELESS = (UNNAMED, "dt")
 
 
 def _times_first(columns: list[str], head: Chunk) -> list[str]:
-    """Return columns of times, those whose values are times first; numbers of rows are left out."""
+    """Return columns of times, those with valid times first; row numbers are excluded."""
     times = [column for column in columns if _share_of_times(head.columns[column]) >= _MOST_TIMES]
     return times + [column for column in columns if column not in times and column not in _NAMELESS]
 
@@ -103,14 +103,14 @@ _CANDLE = ("o", "h", "l", "c")
 
 
 def _take_numbers_of_candles(head: Chunk, plain: Mapping[str, str], found: dict[str, str]) -> None:
-    """Take the ids of candles as their times, if they are times, as HTX has them."""
+    """Use the ids of candles as their times if they are times, as in HTX's files."""
     is_candle = found.get("last", "").lower() in _OPENS
     if "time" not in found and is_candle and "id" in plain and _has_times(head.columns[plain["id"]]):
         found["time"] = plain["id"]
 
 
 def _take_short_candles(plain: Mapping[str, str], found: dict[str, str]) -> None:
-    """Take the open of candles whose prices have names of one letter."""
+    """Use the open of candles whose prices have names of one letter."""
     if "last" not in found and all(name in plain for name in _CANDLE):
         found["last"] = plain["o"]
         if "s" in plain:
@@ -118,7 +118,7 @@ def _take_short_candles(plain: Mapping[str, str], found: dict[str, str]) -> None
 
 
 def _near_rate(head: Chunk) -> str | None:
-    """Return the one column whose name has the words of a funding rate."""
+    """Return the only column whose name has the words of a funding rate."""
     near = [name for name in head.columns if _NEAR_RATE.search(name) and not _NOT_A_RATE.search(name)]
     return near[0] if len(near) == 1 else None
 
@@ -133,7 +133,7 @@ def _near_interest(head: Chunk) -> dict[str, str]:
 
 
 def _near_time(head: Chunk) -> str | None:
-    """Return the one column of timestamps, or else of a name with the word time and of times."""
+    """Return the only column of timestamps, or else of times whose name has the word time."""
     near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
     if not near:
         named = [name for name in head.columns if _NEAR_TIME.search(name) and not _OTHER_TIME.search(name)]
@@ -146,9 +146,10 @@ _LONGEST_SNAPSHOT = pd.Timedelta(1, "h")
 
 
 def _are_of_listings(name: str, values: pa.ChunkedArray) -> bool:
-    """Return whether times are those at which contracts were listed, and not that of their quotes.
+    """Return whether times are listing times of contracts, not times of quotes.
 
-    Deribit's ``creation_timestamp`` is the one in lists of instruments, and the other in summaries of books.
+    Deribit's ``creation_timestamp`` is the former in lists of instruments, and the latter in summaries of
+    books.
     """
     if not plain_name(name).startswith("creation"):
         return False
@@ -166,7 +167,7 @@ _MOST_TIMES = 0.5
 
 
 def _share_of_times(values: pa.ChunkedArray) -> float:
-    """Return the share of the values of a column that are times, of those that are not missing."""
+    """Return the share of times among the non-missing values of a column."""
     rejections = Rejections(len(values))
     is_time = ~instants(values, "time", rejections, tz=dt.UTC).isna()
     known = int(is_time.sum()) + int(rejections.bad.sum())
@@ -235,11 +236,11 @@ _QUANTITY_OF_NAME = (
     (re.compile(r"index.?price", re.I), "index"),
     (re.compile(r"price|(?<![a-z])close", re.I), "last"),
 )
-"""Words of the name of a file that say what the one column of numbers is."""
+"""Words in the file name that identify its only column of numbers."""
 
 
 def quantity_of(source: Source, table: str | None) -> str | None:
-    """Return what a column of the name ``value`` is, by the table or the name of the file."""
+    """Return the quantity of a column named ``value``, by the table or the file name."""
     if table is not None:
         return _QUANTITY_OF_TABLE.get(table)
     name = source.name.rsplit("/", 1)[-1]
@@ -249,11 +250,11 @@ def quantity_of(source: Source, table: str | None) -> str | None:
 _METRIC = frozenset(
     "metric metricname metrictype field variable indicator measure measurement datatype".split()
 )
-"""Names of columns that say what the value of a row is."""
+"""Names of columns with the quantity of a row."""
 
 
 def _quantity_in_rows(source: Source, head: Chunk) -> str | None:
-    """Return what the values of a table with a metric in each row are; several metrics are refused."""
+    """Return the quantity of a table with a metric in each row; raise for several metrics."""
     for column, values in head.columns.items():
         if plain_name(column) not in _METRIC:
             continue
@@ -286,7 +287,7 @@ _PERIODS = (
     (re.compile(r"8h$"), "8h"),
     (re.compile(r"(1h|hourly|perhour)$"), "hour"),
 )
-"""Ends and beginnings of a rate's name that state its period."""
+"""Prefixes and suffixes of a rate's name with its period."""
 _HOURS = {"year": 8_760.0, "day": 24.0, "8h": 8.0, "hour": 1.0}
 _MOST_PER_YEAR = (0.5, 1.5)
 """Rates of a year from which few, or many, may be percent; fractions above are rare."""
@@ -321,7 +322,7 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
 
 
 def _scale_and_period(name: str) -> tuple[str, str]:
-    """Return ``percent`` or ``bps``, and the period, that a name states; each is empty if it does not."""
+    """Return ``percent`` or ``bps``, and the period, from a name; each is empty if missing."""
     word = plain_name(name.replace("%", "pct"))
     stated = _SCALE.search(word)
     scale = "" if stated is None else "bps" if stated[0] == "bps" else "percent"
@@ -369,7 +370,7 @@ _IN_USD = re.compile(
 
 
 def unit_of_interest(source: Source, column: str) -> str:
-    """Return USD where the name of the file says so, else ask."""
+    """Return USD if the file name has it, else raise a question."""
     if _IN_USD.search(source.name.rsplit("/", 1)[-1]) is not None:
         return "usd"
     raise Unclear(
@@ -381,7 +382,7 @@ def unit_of_interest(source: Source, column: str) -> str:
 
 
 def unit_of_volatility(source: Source, head: Chunk, found: Mapping[str, str]) -> str | None:
-    """Return whether volatilities are percent, by their median: no market is at 300 %, nor at 3 %."""
+    """Return whether volatilities are percent, by their median: no market is at 300 %, or at 3 %."""
     if "iv" not in found:
         return None
     sizes = _sizes(head, found["iv"])
@@ -401,7 +402,7 @@ def unit_of_volatility(source: Source, head: Chunk, found: Mapping[str, str]) ->
 
 
 def guessed_plan(source: Source, head: Chunk, table: str | None, given: Given) -> ImportPlan:
-    """Return how a file is read whose columns have the library's names, or names that mean one thing."""
+    """Return the plan for a file with the library's column names, or unambiguous names."""
     exact = own_table(source, head, table, given)
     if exact is not None:
         return make_plan(exact, given)
@@ -442,7 +443,7 @@ def _take_stated(given: Given, head: Chunk, found: dict[str, str]) -> None:
 
 
 def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], given: Given) -> ImportPlan:
-    """Return a plan that takes each column by its name, and says units that names or sizes state."""
+    """Return a plan with each column by its name, and units from names or sizes."""
     columns = archive_table(table).columns
     stated = {*given.set, *given.map}
     mapped = _mapped(table, head, found, given)
@@ -557,7 +558,7 @@ def _words_of(name: str, head: Chunk, given: Given) -> list[str]:
 
 
 def _take_quotes(found: Mapping[str, str], mapped: dict[str, str], has: set[str]) -> dict[str, Kind]:
-    """Take quotes of which the file does not say whether they are in coins or USD; return their kinds."""
+    """Add quotes whose currency, coin or USD, is not in the file; return their kinds."""
     taken = {*mapped, *has}
     for name in _QUOTES:
         quote = name.removeprefix("raw_")
@@ -567,7 +568,7 @@ def _take_quotes(found: Mapping[str, str], mapped: dict[str, str], has: set[str]
 
 
 def _take_price(found: Mapping[str, str], mapped: dict[str, str], stated: set[str], unit: str) -> None:
-    """Take the price by which open interest in coins or contracts becomes USD."""
+    """Add the price that converts open interest in coins or contracts to USD."""
     price = found.get("mark") or found.get("index") or found.get("price_usd") or found.get("last")
     if unit in IN_COINS and price is not None and "price_usd" not in stated:
         mapped["price_usd"] = price
@@ -576,7 +577,7 @@ def _take_price(found: Mapping[str, str], mapped: dict[str, str], stated: set[st
 def _take_kind_of_price(
     source: Source, found: Mapping[str, str], mapped: dict[str, str], has: set[str]
 ) -> dict[str, str]:
-    """Take the mark, the index or the last price; return the kind where a column or the path says it."""
+    """Add the mark, index or last price; return the kind if a column or the path has it."""
     if "price_usd" in {*mapped, *has}:
         return {}
     column = next((found[name] for name in ("mark", "index", "last") if name in found), None)
@@ -588,7 +589,7 @@ def _take_kind_of_price(
 
 
 def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> None:
-    """Take the column whose words are types of options, or positions that were closed."""
+    """Add the column whose words are types of options, or closed positions."""
     columns = archive_table(table).columns
     column = ""
     if "strike" in columns:
@@ -600,7 +601,7 @@ def _take_sides(head: Chunk, table: str, mapped: dict[str, str]) -> None:
 
 
 def _plan_of_book(found: Mapping[str, str], given: Given, head: Chunk) -> ImportPlan:
-    """Return the plan of an order book; levels that it does not number are numbered from the best price."""
+    """Return the plan of an order book; levels without a number are numbered from the best price."""
     levels = {"price_usd": "price_usd", "size": "quantity", "side": "side"}
     mapped = {name: found[meaning] for name, meaning in levels.items() if meaning in found}
     whole = given._replace(map={**given.map, **{n: c for n, c in mapped.items() if n not in given.set}})
@@ -611,7 +612,7 @@ def _plan_of_book(found: Mapping[str, str], given: Given, head: Chunk) -> Import
 
 
 def _kind_in_path(source: Source) -> str:
-    """Return the kind of the candles of a file: that of the mark price or the index if its name says so."""
+    """Return the kind of the candles of a file: mark price or index if its name says so."""
     name = source.name.rsplit("/", 1)[-1].lower()
     kinds = [kind for kind in ("mark", "index") if re.search(rf"(?<![a-z]){kind}(?!et)", name)]
     return kinds[0] if len(kinds) == 1 else "last"
@@ -620,7 +621,7 @@ def _kind_in_path(source: Source) -> str:
 def _path_words(
     source: Source, head: Chunk, mapped: Mapping[str, str], columns: Any, stated: set[str]
 ) -> dict[str, str]:
-    """Return venue and symbol as names of the file and its folders state them, where nothing else does."""
+    """Return venue and symbol from the names of the file and its folders, if nothing else has them."""
     have = {*mapped, *stated, *head.columns}
     if "price_usd" in columns and "symbol" not in stated:
         _refuse_other_currency(source)
@@ -674,7 +675,7 @@ def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -
 
 
 def _options(head: Chunk, found: Mapping[str, str], mapped: dict[str, str]) -> None:
-    """Take the column of instruments as such, where its values are names of options."""
+    """Add the column of instruments if its values are names of options."""
     if "oi_coins" in found and "open_interest" not in head.columns:
         mapped["open_interest"] = found["oi_coins"]
     for meaning in ("instrument_name", "symbol"):

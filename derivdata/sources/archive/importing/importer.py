@@ -41,7 +41,7 @@ def converted_rows(task: Task) -> Iterator[tuple[Chunk, Rows]]:
 
 
 def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) -> tuple[pd.DataFrame, str]:
-    """Return the rows of a venue's file with their contracts' names, and why some are left out.
+    """Return the rows of a venue's file with their contracts' names, and the reason for omitted ones.
 
     Raises `ArchiveError`: the file cannot be read, or has no layout of the writer.
     """
@@ -65,7 +65,7 @@ def rows_of_file(path: Path, table: str, writer: str, fixed: Mapping[str, str]) 
 
 
 def _left_out(chunk: Chunk, rejections: Rejections) -> str:
-    """Return how many rows of a chunk were rejected, with line and reason of the first."""
+    """Return the number of rejected rows of a chunk, with line and reason of the first."""
     first = int(np.argmax(rejections.bad))
     (line,), _ = chunk.lines_of([first], [])
     return f", {int(rejections.bad.sum())} left out: line {line}: {rejections.reasons[first]}"
@@ -108,9 +108,9 @@ def import_files(
     Parameters
     ----------
     table
-        Name of the table that the rows are, such as ``"funding_settlements"``; None: the files say it.
+        Name of the table of the rows, such as ``"funding_settlements"``; None: recognise it from the files.
     files
-        CSV, JSON (records in a list, one per line, or inside the answer of a service), Parquet or Feather,
+        CSV, JSON (records in a list, one per line, or inside the response of a service), Parquet or Feather,
         plain or compressed (zip, gzip, bzip2, zstd, lz4): files, folders, and patterns such as
         ``"data/*.csv"``.
     to
@@ -121,30 +121,30 @@ def import_files(
     set
         Column of the table to one value for every row, ``{"exchange": "binance", "interval_hours": "8"}``.
     tz
-        Zone of instants that state none: ``"Europe/London"``, ``"UTC"``, ``"UTC+3"`` (three hours ahead).
-        Without it they are UTC, and `ArchiveError` asks for the zone where rows show another clock. Numbers
-        are seconds, ms, µs or ns since 1970, by their size.
+        Zone of times without one: ``"Europe/London"``, ``"UTC"``, ``"UTC+3"`` (three hours ahead). By default
+        they are UTC, and `ArchiveError` requests the zone if rows show another clock. Numbers are seconds,
+        ms, µs or ns since 1970, by their size.
     unit
-        What the file's funding rates are: ``"bps_8h"`` (the default); per the venue's own `interval_hours`
+        Unit of the file's funding rates: ``"bps_8h"`` (the default); per the venue's own `interval_hours`
         ``"native"`` (a fraction), ``"percent"`` or ``"bps"``; as a fraction ``"per_hour"``, ``"per_8h"``,
         ``"per_day"``, ``"per_year"``; in percent ``"percent_hour"``, ``"percent_8h"``, ``"percent_day"``,
-        ``"percent_year"``. For options what ``iv`` is: ``"decimal"`` (the default) or ``"percent"``. For open
-        interest what ``oi_usd`` is: ``"usd"`` (the default), ``"coins"``, or ``"contracts"`` of
-        `contract_size` coins (of `map` or `set`); the last two become USD by ``price_usd`` (of the file,
-        `map` or `set`), or by the newest price of the hour before each row that the archive has.
+        ``"percent_year"``. For options the unit of ``iv``: ``"decimal"`` (the default) or ``"percent"``. For
+        open interest the unit of ``oi_usd``: ``"usd"`` (the default), ``"coins"``, or ``"contracts"`` of
+        `contract_size` coins (from `map` or `set`); the last two are converted to USD by ``price_usd`` (from
+        the file, `map` or `set`), or by the newest price in the archive of the hour before each row.
     map_values
         House name to the file's words and the table's, ``{"side": {"sell": "long", "buy": "short"}}``.
     accept
-        Questions that were answered, of those that an import asks where values give a mistake away:
-        ``"unit"``, ``"interval"``, ``"schedule"``, ``"venues"``, ``"future"``; see `Archive.append`.
+        Questions to skip, which an import raises if values suggest a mistake: ``"unit"``, ``"interval"``,
+        ``"schedule"``, ``"venues"``, ``"future"``; see `Archive.append`.
     source
-        Who wrote the files, where their columns alone do not say it: ``"binance"``, ``"ccxt"``,
+        Program or venue that wrote the files, if their columns do not identify it: ``"binance"``, ``"ccxt"``,
         ``"tardis"`` ... (``derivdata import --list`` shows all). `map`, `set`, `tz`, `unit` and `map_values`
-        say what the files do not, or otherwise.
+        add to or override the files.
     dry_run
         Whether to stop before anything is written.
     show
-        Called with what was understood before anything is written.
+        Called with the interpretation of the files before anything is written.
 
     Returns
     -------
@@ -162,12 +162,12 @@ def import_files(
 
     Notes
     -----
-    Contract names become base symbols (``BTC-USDT`` is ``BTC``); of a symbol with several quote currencies
-    on a venue only the first of USDT, USD, USDC, BUSD, UST is taken, where a table has one value per
-    symbol, venue and instant: name all files of a venue in one call. Liquidations of all are taken.
-    Liquidations without an order id get one from a hash of the row; equal rows of one file stay apart.
-    A row that would make a window unreadable, such as a second payment for one hour, is rejected.
-    A local hour that the clock shows twice is the first of the two, or the second where a row repeats it.
+    Contract names become base symbols (``BTC-USDT`` is ``BTC``). If a symbol has several quote currencies on
+    a venue, only the first of USDT, USD, USDC, BUSD, UST is used for tables with one value per symbol, venue
+    and time, so name all files of a venue in one call. Liquidations of all are used. Liquidations without an
+    order id get one from a hash of the row; equal rows of one file stay separate. A row that would make a
+    window unreadable, such as a second payment for one hour, is rejected. An ambiguous local hour is the
+    first of the two, or the second if a row repeats it.
     """
     given = Given(map or {}, set or {}, tz, unit, map_values or {}, accept)
     listed = [files] if isinstance(files, str | os.PathLike) else files
@@ -188,7 +188,7 @@ def import_files(
 
 
 def _tasks(table: str | None, files: Sequence[_Path], source: str | None, given: Given) -> list[Task]:
-    """Return each file with the tables that it fills; what makes no sense is refused before one is opened."""
+    """Return each file with its tables; raise for invalid arguments before any file is opened."""
     if table is not None and source is None:
         make_plan(table, given)
     return [task for found in find_sources(files) for task in recognise(found, table, source, given)]

@@ -1,4 +1,4 @@
-"""Cells of files as UTC instants: ISO 8601, numbers since 1970, dates of spreadsheets and of other orders."""
+"""Parse cells of files as UTC times: ISO 8601, numbers since 1970, spreadsheet and other dates."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _MONTH_FIRST = re.compile(
 """``Sun, 01 Mar 2026 08:00:00 GMT``, ``Mar 01, 2026 08:00 AM``."""
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
-"""A date, hour, minute or second in digits alone: ``20240301``, ``2024030108``."""
+"""A date, hour, minute or second in digits only: ``20240301``, ``2024030108``."""
 _EARLIEST = 1_200_000_000
 _LATEST = 4_200_000_000
 _FIRST_DATE_AND_HOUR = 2_000_010_100
-"""2000-01-01 00 in digits alone: smaller numbers of ten digits are seconds since 1970."""
+"""2000-01-01 00 in digits only: smaller numbers of ten digits are seconds since 1970."""
 _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.001}
 _MISSING = np.datetime64("NaT", "us")
 _SERIAL_DAYS = (36_526.0, 62_000.0)
@@ -76,7 +76,7 @@ _LOCAL_WORDS = frozenset(
     "local lokal locale lokalzeit est edt et pst pdt pt cst cdt ct ist bst cet cest aest aedt "
     "本地 当地 現地 현지".split()
 )
-"""Words of times that are not UTC, and of a zone that the word does not say alone."""
+"""Words for times that are not UTC, of an unknown zone."""
 _LETTERS = re.compile(r"[a-z]+|[^\W\da-zA-Z_]+", re.IGNORECASE)
 
 
@@ -112,10 +112,10 @@ def instants(
     tz: dt.tzinfo | None,
     groups: Sequence[Any] | None = None,
 ) -> pd.DatetimeIndex:
-    """Return ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps as UTC instants.
+    """Return ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps as UTC times.
 
-    Rows that state no zone are of `tz`, and rejected without it. `groups` are what a row belongs to, by which
-    `_localized` tells the two hours that a clock shows twice.
+    Rows without a zone are in `tz`, and rejected without it. `groups` are the series of rows, by which
+    `_localized` distinguishes the two hours of an ambiguous local hour.
     """
     utc, naive = _read(column, name, rejections)
     if name == "expiry":  # a date needs no zone
@@ -147,7 +147,7 @@ def has_floating_times(column: pa.ChunkedArray) -> bool:
 
 
 def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[Array, Array]:
-    """Return the UTC instants of what states its zone, and local ones of what does not."""
+    """Return the UTC times of values with a zone, and local times of the others."""
     kind = column.type
     missing = np.full(len(column), _MISSING)
     if pa.types.is_timestamp(kind):
@@ -167,9 +167,9 @@ def _read(column: pa.ChunkedArray, name: str, rejections: Rejections) -> tuple[A
 
 
 def _serial_dates(column: pa.ChunkedArray) -> Array | None:
-    """Return dates that a spreadsheet stored as days; None for a column with another value.
+    """Return dates that a spreadsheet stored as days; None for a column with other values.
 
-    Days have about ten digits after the point, so times are rounded to seconds. They state no zone.
+    Days have about ten decimals, so times are rounded to seconds. They have no zone.
     """
     if not pa.types.is_string(column.type) and not pa.types.is_floating(column.type):
         return None
@@ -186,7 +186,7 @@ def _serial_dates(column: pa.ChunkedArray) -> Array | None:
 
 
 def _as_integers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
-    """Return a column as whole numbers if all of it is; expiries of few digits are dates."""
+    """Return a column as integers if all of it is; expiries of few digits are dates."""
     if not pa.types.is_string(column.type):
         return column if pa.types.is_integer(column.type) else None
     try:
@@ -198,7 +198,7 @@ def _as_integers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray | None:
 
 
 def _integers(column: pa.ChunkedArray) -> Array:
-    """Return whole numbers, 0 where missing."""
+    """Return integers, 0 for missing ones."""
     values = column.cast(pa.int64(), safe=False).fill_null(0)
     return np.asarray(values.to_numpy())
 
@@ -209,9 +209,9 @@ def _stamps(micros: pa.ChunkedArray) -> Array:
 
 
 def _whole_epochs(amounts: Array) -> Array:
-    """Return the instants of whole numbers since 1970, whose size says whether they are s, ms, µs or ns.
+    """Return the times of integers since 1970, in s, ms, µs or ns by their size.
 
-    Ten digits such as 2024030108, which as seconds are after 2033, are left to be read as a date and hour.
+    Ten digits such as 2024030108, which as seconds are after 2033, are parsed later as a date and hour.
     """
     result = np.full(len(amounts), _MISSING)
     for scale in _MICROS_PER:
@@ -248,7 +248,7 @@ _ROUNDED = re.compile(r"\d(\.\d{0,6})?e\+?1[2-8]", re.IGNORECASE)
 
 
 def _with_all_digits(text: str) -> str:
-    """Return a text, marked as rounded if a spreadsheet has rounded digits of the number away."""
+    """Return a text, marked as rounded if a spreadsheet has dropped digits of the number."""
     return f"rounded {text}" if _ROUNDED.fullmatch(text) else text
 
 
@@ -262,7 +262,7 @@ def _why_unread(value: Any) -> str:
 
 
 def _of_calendar(text: str) -> str:
-    """Return a date and hour in digits alone as ISO 8601; seconds since 1970 are before 2033-05-18."""
+    """Return a date and hour in digits only as ISO 8601; seconds since 1970 are before 2033-05-18."""
     dated = _YEAR_FIRST.fullmatch(text)
     if dated is not None:
         text = f"{dated[1]}-{int(dated[2]):02}-{int(dated[3]):02}{_clock(dated[4])}"
@@ -276,8 +276,8 @@ def _of_calendar(text: str) -> str:
 def _in_iso_order(texts: list[str]) -> list[str]:
     """Return dates such as 27.03.2026 and 3/27/2026 2:00 PM as ISO 8601.
 
-    Dates with dots have the day first. Dates with slashes have first what is above 12 in no date of the
-    file; they stay as they are, and are rejected, where both orders are possible.
+    Dates with dots have the day first. In dates with slashes, a field above 12 in any date of the file is the
+    day; if both orders are possible, they stay unchanged and are rejected.
     """
     texts = _with_whole_years([*map(_of_month_name, texts)])
     slashed = [match for match in map(_SLASHED.fullmatch, texts) if match is not None]
@@ -334,7 +334,7 @@ def _is_date(date: tuple[int, int, int], places: tuple[int, int, int]) -> bool:
 
 
 def _of_month_name(text: str) -> str:
-    """Return a date with the name of its month as ISO 8601; other texts unchanged."""
+    """Return a date with a month name as ISO 8601; other texts unchanged."""
     match = _MONTH_SECOND.fullmatch(text) or _MONTH_FIRST.fullmatch(text)
     if match is None or match["month"][:3].lower() not in _MONTHS:
         return text
@@ -343,7 +343,7 @@ def _of_month_name(text: str) -> str:
 
 
 def _clock(text: str | None) -> str:
-    """Return a time of day as ISO 8601 writes it; a text that is not one stays and is rejected later."""
+    """Return a time of day in ISO 8601; other texts stay unchanged and are rejected later."""
     if text is None:
         return ""
     match = _CLOCK.fullmatch(text.strip())
@@ -370,7 +370,7 @@ def _iso(texts: list[str], *, utc: bool) -> Array:
 
 
 def _epochs(texts: list[str]) -> Array:
-    """Instants of numbers since 1970, whose size says whether they are s, ms, µs or ns."""
+    """Return times of numbers since 1970, in s, ms, µs or ns by their size."""
     result = np.full(len(texts), _MISSING)
     whole = [int(text) if text.isdigit() else 0 for text in texts]
     amounts = np.array([float(text) for text in texts])
@@ -389,10 +389,10 @@ def _localized(
     tz: dt.tzinfo | None,
     groups: Sequence[Any] | None,
 ) -> tuple[Array, Array]:
-    """Return local times as UTC, and which of them are ambiguous as the file is in no order.
+    """Return local times as UTC, and a mask of times that are ambiguous because the file is unsorted.
 
-    Summer time ends with an hour that the clock shows twice. In a file that goes forward in time the first
-    row of such a double is of the first hour; in one that is newest first, of the second.
+    Summer time ends with a repeated hour. In an ascending file the first of two such rows is in the first
+    hour; in a descending one, in the second.
     """
     local = pd.DatetimeIndex(naive[floating])
     twice = np.asarray(local.tz_localize(tz, ambiguous="NaT", nonexistent="shift_forward").isna())

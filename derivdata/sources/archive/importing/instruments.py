@@ -60,7 +60,7 @@ def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
 
 
 def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> None:
-    """Give contracts of Hyperliquid's dexes the venue and symbol that the adapters give them."""
+    """Set venue and symbol of contracts of Hyperliquid's dexes as the adapters do."""
     venues = columns["exchange"]
     symbols = columns["symbol"]
     known = ~venues.is_missing & ~symbols.is_missing
@@ -126,7 +126,7 @@ _TOTALS = frozenset({"total", "totals", "subtotal", "grand total", "average", "m
 
 
 def _refuse_others(words: Words, markets: list[Market], plan: ImportPlan, rejections: Rejections) -> None:
-    """Reject names that are of no known pattern, and contracts that a table of perpetuals does not hold."""
+    """Reject names of unknown patterns, and contracts that a table of perpetuals does not store."""
     reasons: dict[int, str] = {}
     for place, market in enumerate(markets):
         if words.texts[place].lower() in _TOTALS:
@@ -220,7 +220,7 @@ def _from_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejection
 
 
 def _take_named_hours(columns: dict[str, Any], stamps: Array) -> None:
-    """Take the hour of expiry that a future's name gives, where the stated day is the same.
+    """Set the hour of expiry from a future's name if the day is the same.
 
     A date without a time is 08:00 UTC; contracts of CME expire at 16:00 in London.
     """
@@ -237,7 +237,7 @@ def _year(columns: dict[str, Any]) -> int | None:
 
 
 def _made_names(columns: dict[str, Any]) -> Words:
-    """Return names such as Deribit's, ``BTC-27MAR26-90000-C``, of symbol, expiry, strike and side."""
+    """Return names in Deribit's format, ``BTC-27MAR26-90000-C``, from symbol, expiry, strike and side."""
     frame = pd.DataFrame(
         {
             "symbol": columns["symbol"].strings(),
@@ -286,7 +286,7 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
 
 
 def _of_known_contracts(columns: dict[str, Any]) -> bool:
-    """Multiply open interest by the coins of a contract that are facts of the venues; False if one is not."""
+    """Multiply open interest by the coins per contract in the venues' facts; False if one is unknown."""
     if "exchange" not in columns or CONTRACT not in columns:
         return False
     venues = columns["exchange"].strings()
@@ -313,7 +313,7 @@ def _convert_volatility(columns: dict[str, Any], plan: ImportPlan) -> None:
 
 
 def _of_contracts(columns: dict[str, Any], plan: ImportPlan) -> None:
-    """Multiply amounts in contracts by the size of one."""
+    """Multiply amounts in contracts by the contract size."""
     names = ("oi_usd",) if plan.table.name == "oi_history" else ("quantity", "filled_quantity")
     for name in names:
         if name in columns:
@@ -321,7 +321,7 @@ def _of_contracts(columns: dict[str, Any], plan: ImportPlan) -> None:
 
 
 def _convert_value(columns: dict[str, Any]) -> None:
-    """Value liquidations by price × quantity where the file has no value."""
+    """Compute the value of liquidations as price × quantity if the file has none."""
     sizes = [columns[name] for name in ("filled_quantity", "quantity") if name in columns]
     prices = [columns[name] for name in ("fill_price_usd", "order_price_usd") if name in columns]
     if not sizes or not prices:
@@ -342,7 +342,7 @@ def _first_known(columns: list[Array]) -> Array:
 
 
 def _convert_ratio(columns: dict[str, Any], rejections: Rejections) -> None:
-    """Take the ratio from the shares where both are there, and else the shares from the ratio."""
+    """Compute the ratio from the shares if both exist, else the shares from the ratio."""
     nothing = np.full(len(rejections.bad), np.nan)
     long, short = (columns.get(name, nothing) for name in ("long_share", "short_share"))
     if _are_percent(long, short):
@@ -393,7 +393,7 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
 
 _PRICES = ("prices_history", "markets_symbol_exchanges")
 _OLDEST = pd.Timedelta(1, "h")
-_KINDS = ("last", "index", "mark")  # of prices at one instant the last of these is taken
+_KINDS = ("last", "index", "mark")  # of prices at one time the last of these is used
 
 
 def usd_from_coins(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
@@ -428,7 +428,7 @@ def _price_in_archive(rows: pd.DataFrame, archive: Archive) -> pd.Series:
 
 
 def _prices(rows: pd.DataFrame, archive: Archive) -> pd.DataFrame:
-    """Return the archive's prices of these symbols and times, in the order in which the last one counts."""
+    """Return the archive's prices of these symbols and times, sorted so that the last one counts."""
     first = rows["time"].min() - _OLDEST
     last = rows["time"].max() + pd.Timedelta(1, "us")
     symbols = sorted(set(rows["symbol"].astype(object)))

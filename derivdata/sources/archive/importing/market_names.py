@@ -82,7 +82,7 @@ KNOWN_VENUES = frozenset({*VENUES, *OPTIONS_ONLY, *ADAPTERS})
 
 
 _COINS = frozenset("BTC ETH SOL XRP BNB DOGE ADA AVAX LTC BCH".split())
-"""Coins that a word of a file's name states alone; other coins need their quote currency."""
+"""Coins recognised in a file name without a quote currency."""
 CURRENCIES = frozenset("EUR GBP JPY KRW TRY BRL AUD CAD CHF CNY INR RUB IDR MXN ZAR".split())
 """Currencies other than USD in which venues quote coins."""
 _OTHER_QUOTES = "|".join(sorted(CURRENCIES | {"BTC", "ETH", "BNB"}))
@@ -104,7 +104,7 @@ _COINS_BY_NAME = {
 
 
 class Market(NamedTuple):
-    """What a name says: the base symbol, and of the rest what it states."""
+    """Content of a name: the base symbol, and its other parts."""
 
     symbol: str
     name: str
@@ -118,7 +118,7 @@ class Market(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def market_of(name: str) -> Market:
-    """Return what the name of a market says; a name of no known pattern is of the kind ``unknown``."""
+    """Parse the name of a market; a name of an unknown pattern has the kind ``unknown``."""
     text = _COINS_BY_NAME.get(name.strip(), name.strip())
     found = _vendor(text) or _option(text) or _dated(text) or _cme(text)
     if found is not None:
@@ -133,7 +133,7 @@ def market_of(name: str) -> Market:
 
 
 def _vendor(text: str) -> Market | None:
-    """Read a name that states the venue, or one of a vendor's own patterns."""
+    """Parse a name with a venue, or of a vendor's own pattern."""
     if match := _COIN_METRICS.fullmatch(text):
         inner = market_of(match["name"])
         kind = "spot" if match["kind"] == "spot" else inner.kind
@@ -172,7 +172,7 @@ def _coin_api(text: str, match: re.Match[str]) -> Market:
 
 
 def _coinalyze(text: str) -> Market | None:
-    """Read a name with the code of its venue; names without ``_PERP`` are spot markets on most venues."""
+    """Parse a name with the code of its venue; names without ``_PERP`` are spot markets on most venues."""
     match = _COINALYZE.fullmatch(text)
     venue = "" if match is None else _COINALYZE_VENUES.get(match["code"], "")
     if match is None or not venue:
@@ -232,7 +232,7 @@ def _dated(text: str) -> Market | None:
 
 
 def _cme(text: str) -> Market | None:
-    """Read a dated contract of CME; its expiry needs the decade of the row."""
+    """Parse a dated contract of CME, whose expiry needs the decade of the row."""
     match = _CME.fullmatch(text)
     if match is None or match["root"] not in _CME_SYMBOLS:
         return None
@@ -242,7 +242,7 @@ def _cme(text: str) -> Market | None:
 def cme_expiry(name: str, year: int) -> int | None:
     """Return when a contract of CME expires [µs]: the last Friday of its month, 16:00 in London.
 
-    `year` is that of a row; a contract with one digit is of the ten years from it on.
+    `year` is the year of a row; a contract with one digit is in the ten years from it on.
     """
     match = _CME.fullmatch(name)
     if match is None:
@@ -258,7 +258,7 @@ def cme_expiry(name: str, year: int) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _expiry(text: str) -> int | None:
-    """Return the instant [µs] of a date in a name: ``27MAR26``, ``260327``, ``20260327``."""
+    """Return the time [µs] of a date in a name: ``27MAR26``, ``260327``, ``20260327``."""
     return None if iso_of(text) is None else times.us(expiry(text))
 
 
@@ -293,7 +293,7 @@ _PARTITION = re.compile(r"(?P<name>[a-z_]+)=(?P<value>[^=]+)", re.IGNORECASE)
 
 
 def _partitions(folders: Sequence[str]) -> dict[str, str]:
-    """Return venue and symbol of folders such as ``exchange=binance``, in which Hive and Spark store rows."""
+    """Return venue and symbol of folders such as ``exchange=binance``, the layout of Hive and Spark."""
     stated: dict[str, str] = {}
     for match in filter(None, map(_PARTITION.fullmatch, folders)):
         meaning = meaning_of(match["name"])

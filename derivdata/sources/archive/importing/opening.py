@@ -1,4 +1,4 @@
-"""Find the files of an import, and open each by what its first bytes say: compression, then format."""
+"""Find the files of an import, and open each by its first bytes: compression, then format."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The path, with that of the member."""
+        """Return the path, with that of the member."""
         return f"{self.path.as_posix()}/{self.member}" if self.member else self.path.as_posix()
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ def _members(path: Path) -> list[Source]:
 
 
 def _is_tar(path: Path) -> bool:
-    """Return whether a file is a tar, packed or not."""
+    """Return whether a file is a tar, compressed or not."""
     with path.open("rb") as file:
         try:
             stream = _unpacked(file)
@@ -154,7 +154,7 @@ def opened(source: Source) -> Iterator[tuple[Kind, IO[bytes]]]:
 
 
 def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
-    """Return a stream without its compression, which its first bytes show."""
+    """Return a decompressed stream, by its first bytes."""
     for _ in range(_DEPTH):
         head = stream.peek(_HEAD)[:_HEAD]
         codec = next((name for magic, name in _CODECS.items() if head.startswith(magic)), None)

@@ -21,7 +21,7 @@ from derivdata.tables.schema import Kind, Table
 from derivdata.tables.schema.table import arrangement
 
 Adjust = Callable[[pd.DataFrame], pd.DataFrame]
-"""What is done to the rows of a file after they have the table's names and units."""
+"""Function applied to the rows of a file with the table's names and units."""
 
 _YEAR_HOURS = 8_760.0
 RATE_UNITS: dict[str, tuple[float, float | None]] = {
@@ -55,12 +55,12 @@ _MAY_LACK = {
     "liquidations_events": "order_price_usd fill_price_usd quantity filled_quantity status fill_count",
     "liquidations_fills": "order_price_usd fill_price_usd quantity filled_quantity status",
     "options_snapshot": "iv open_interest underlying_price",
-    "positioning_history": "long_short_ratio",  # shares tell it as well
+    "positioning_history": "long_short_ratio",  # shares imply it as well
 }
 
 
 class Given(NamedTuple):
-    """What the caller says of the files: the arguments of `import_files`."""
+    """Options of the caller: the arguments of `import_files`."""
 
     map: Mapping[str, str] = {}
     set: Mapping[str, str] = {}
@@ -73,7 +73,7 @@ class Given(NamedTuple):
 
 
 class ImportPlan(NamedTuple):
-    """Plan of an import: each column's source or constant, zone, unit, replaced words, what a form adds."""
+    """Plan of an import: each column's source or constant, zone, unit, replaced words, and function."""
 
     table: Table
     sources: Mapping[str, str]
@@ -90,16 +90,16 @@ class ImportPlan(NamedTuple):
     optional: frozenset[str] = frozenset()
     makes: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
-    is_zone_assumed: bool = False  # the file states no zone, and UTC was taken
+    is_zone_assumed: bool = False  # the file has no zone, and UTC was assumed
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """Kinds of the table's columns, and of those that a layout works with."""
+        """Return kinds of the table's columns, and of a layout's additional columns."""
         return {**{name: column.kind for name, column in self.table.columns.items()}, **self.extra}
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Key columns that are made from the row where neither the file nor the caller gives them."""
+        """Return key columns that are derived from the row if neither the file nor the caller has them."""
         return tuple(name for name in _MADE if name in self.table.key and name not in self.constants)
 
     def required(self, name: str) -> bool:
@@ -144,7 +144,7 @@ class ImportPlan(NamedTuple):
         return self.defaults.get(name)
 
     def refuse_missing(self, name: str, chunk: Chunk) -> None:
-        """Refuse a file without a column that each row needs; the message shows what the file has."""
+        """Raise for a file without a required column; the message lists the file's columns."""
         advice = f"name the column with --map {name}=COLUMN"
         words = self.table.columns[name].allowed
         listed = f" ({', '.join(words)})" if words else ""
@@ -174,7 +174,7 @@ def _listed(chunk: Chunk) -> str:
 
 
 def is_of_contracts(table: Table) -> bool:
-    """Return whether a table has one row per symbol, venue and instant, so that one contract is chosen."""
+    """Return whether a table has one row per symbol, venue and time, so that one contract is selected."""
     return {*table.key} - {"kind"} == {"symbol", "exchange", "time"}
 
 
@@ -236,7 +236,7 @@ _OPPOSITES |= {second: first for first, second in _OPPOSITES.items() if first no
 
 
 def _complete_sides(words: dict[str, str], allowed: Collection[str]) -> None:
-    """Add the other word of a pair such as buy and sell, where one word alone is stated."""
+    """Add the other word of a pair such as buy and sell, if only one is given."""
     if len(words) != 1 or len(allowed) != 2:
         return
     [(word, meaning)] = words.items()

@@ -84,7 +84,7 @@ _UNREADABLE = (
 _VALUE = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?|\d{4}-\d{2}-\d{2}.*|\d{8} \d{2}:\d{2}.*", re.IGNORECASE)
 _ADDRESS = re.compile(r"(https?://|#)", re.IGNORECASE)
 _STATED_DELIMITER = re.compile(r"sep=(.)", re.IGNORECASE)
-"""A first line for Excel that states the delimiter."""
+"""A first line for Excel with the delimiter."""
 _DELIMITERS = ",;\t|"
 UNNAMED = "index"
 """Name of a column that the file leaves unnamed, as pandas does with an index."""
@@ -159,7 +159,7 @@ def _as_stored(source: Source, header: Header | None, rows: int) -> Iterator[Chu
 
 
 def _named(chunk: Chunk, header: Header | None) -> Chunk:
-    """Return a chunk of lists, whose fields have no names, with those of a known form."""
+    """Return a chunk of unnamed lists with the field names of a known form."""
     places = [str(place) for place in range(len(chunk.columns))]
     if header is not None and [*chunk.columns] == places and len(header.names) == len(places):
         chunk.columns = dict(zip(header.names, chunk.columns.values(), strict=True))
@@ -234,9 +234,9 @@ def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
 
 
 def _named_form(stream: IO[bytes], first: list[str], skipped: int, delimiter: str) -> _Form:
-    """Return the form of a file with a header of one line, or of two as pandas writes columns of two levels.
+    """Return the form of a file with a header of one line, or of two for pandas' columns of two levels.
 
-    A line of pandas follows that names the index alone.
+    pandas adds a line with the name of the index only.
     """
     raw = stream.readline()
     names = joined_header(first, _cells(raw, delimiter))
@@ -250,7 +250,7 @@ def _named_form(stream: IO[bytes], first: list[str], skipped: int, delimiter: st
 
 
 def _cells(raw: bytes, delimiter: str) -> list[str]:
-    """Return the cells of a line; a line that cannot be split has none."""
+    """Return the cells of a line; empty for a line that cannot be split."""
     try:
         return [cell.strip() for cell in next(csv.reader([raw.decode("utf-8-sig")], delimiter=delimiter), [])]
     except (UnicodeDecodeError, csv.Error):
@@ -258,7 +258,7 @@ def _cells(raw: bytes, delimiter: str) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Return the names with a number after those that stand twice."""
+    """Return the names with a number after duplicates."""
     result: list[str] = []
     for name in names:
         plain = name or UNNAMED
@@ -300,7 +300,7 @@ _LEAST_DIGITS = 10
 
 
 def _ends_in_a_number(table: pa.Table) -> bool:
-    """Return whether the last number of a file lacks digits that all other rows have."""
+    """Return whether the last number of a file has fewer digits than all other rows."""
     if len(table) < _LEAST_ROWS:
         return False
     cells = table[table.num_columns - 1].slice(max(0, len(table) - HEAD_ROWS)).to_pylist()
@@ -367,7 +367,7 @@ def _csv_lines(
 ) -> tuple[list[int], list[int]]:
     """Return the lines of the n-th rows that could be split, and of the n-th that could not.
 
-    Arrow counts no lines, so that the file is read again, as far as it must be.
+    Arrow does not count lines, so the file is read again as far as necessary.
     """
     found: dict[int, int] = {}
     found_broken: dict[int, int] = {}
@@ -390,13 +390,13 @@ def _csv_lines(
 
 
 def _widths(stream: IO[bytes], form: _Form) -> Iterator[tuple[int, int]]:
-    """Yield the line of each row, and into how many cells it is split; empty lines are skipped."""
+    """Yield the line of each row, and its number of cells; empty lines are skipped."""
     for _ in range(form.skipped):
         stream.readline()
     delimiter = form.delimiter.encode()
     line = form.skipped
     for raw in stream:
-        if b'"' in raw:  # the csv module knows which delimiters and line breaks are quoted
+        if b'"' in raw:  # the csv module handles quoted delimiters and line breaks
             rest = io.TextIOWrapper(_Joined(raw, stream), "utf-8-sig", newline="")  # type: ignore[type-var]
             reader = csv.reader(rest, delimiter=form.delimiter)
             for cells in reader:
@@ -474,7 +474,7 @@ def _arrow(stream: IO[bytes], rows: int) -> Iterator[Chunk]:
 
 
 def _seekable(stream: IO[bytes]) -> pa.NativeFile | IO[bytes]:
-    """Return what formats with a footer are read from: the file itself, or its unpacked bytes."""
+    """Return the input of formats with a footer: the file itself, or its decompressed bytes."""
     raw = getattr(stream, "raw", None)
     return stream if isinstance(raw, io.FileIO) else pa.BufferReader(stream.read())
 

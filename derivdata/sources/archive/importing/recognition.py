@@ -1,8 +1,8 @@
 """Recognise a file: a declared layout, the response of a venue, or the names of its columns.
 
-Each file of the folder ``layouts`` is a source. A layout says by which columns (and where needed by which
-file name) it is recognised, and of each table that it fills: its columns, constants, unit, and the words of
-its sides. ``docs/real-data.md`` says how to add one.
+Each file of the folder ``layouts`` is a source. A layout has the columns (and if necessary the file name) by
+which it is recognised, and for each table that it fills: its columns, constants, unit, and the words of its
+sides. ``docs/real-data.md`` explains how to add one.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ from derivdata.tables.contracts import VENUES, venue_slug
 from derivdata.tables.schema import Kind
 
 BY_SIZE = "by_size"
-"""Unit of a layout that does not know it: the size of rates or the file's name says it, or it is asked."""
+"""Unit of a layout with an unknown unit: it follows from the size of rates or the file name, or raises a
+question.
+"""
 
 
 class Reads(NamedTuple):
-    """What a file tells of one table: arguments of an import, and what is done to the rows at last."""
+    """Content of a file for one table: arguments of an import, and the final function."""
 
     table: str
     map: Mapping[str, str]
@@ -63,10 +65,10 @@ class Reads(NamedTuple):
 class Layout(NamedTuple):
     """One form of files.
 
-    `columns` are all that its files have in order, `signature` those by which it is recognised, `match` says
-    by pattern what their values look like. `file` is a pattern of the path's end; its groups are values of
-    columns. Names in the first line are not to be trusted where columns are found `by_position`. `set` and
-    `values` hold for every table. `about` is where the layout was seen, with version and date.
+    `columns` are all columns of its files in order, `signature` those by which it is recognised, `match`
+    patterns of their values. `file` is a pattern of the path's end; its groups are values of columns. With
+    `by_position`, names in the first line are unreliable and columns are found by position. `set` and
+    `values` apply to every table. `about` is the place where the layout was seen, with version and date.
     """
 
     source: str
@@ -80,11 +82,11 @@ class Layout(NamedTuple):
     values: Mapping[str, Mapping[str, str]] = {}
     match: Mapping[str, str] = {}
     exact: bool = False  # a file with other columns is of another layout
-    named_only: bool = False  # its columns are those of many files: only `--from` leads here
+    named_only: bool = False  # its columns occur in many files: it is used only with `--from`
     shared: bool = False  # other venues' files have its columns: a path that names another venue counts
     is_local: bool = False  # its times are of the clock of whoever saved the file
-    hint: str = ""  # what the path must have in it unless the table is stated
-    unless: str = ""  # what the path of another layout with these columns has in it
+    hint: str = ""  # required text of the path, unless the table is given
+    unless: str = ""  # text in the path of another layout with these columns
     about: str = ""
     sample: str = ""
     sample_name: str = ""
@@ -100,7 +102,7 @@ class Layout(NamedTuple):
         return Header(self.columns, self.by_position)
 
     def constants(self, source: Source) -> dict[str, str] | None:
-        """Return what a file's name says of all its rows; None: the file has another layout."""
+        """Return the constants in a file's name; None: the file has another layout."""
         if not self.file:
             return {}
         for name in (source.path.as_posix(), source.name):
@@ -116,7 +118,7 @@ class Layout(NamedTuple):
         return (has_hint or is_stated) and not is_other
 
     def fits(self, chunk: Chunk, source: Source) -> dict[str, str] | None:
-        """Return what the name of a file says if its first rows are of this layout, else None."""
+        """Return the constants in a file's name if its first rows have this layout, else None."""
         said = self.constants(source)
         if said is None:
             return None
@@ -212,7 +214,7 @@ def sources() -> list[str]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the mapping that a text of ``name=word`` writes down; ``_`` in a word is taken literally."""
+    """Return the mapping of a text of ``name=word``; ``_`` in a word is literal."""
     return dict(pair.split("=", 1) for pair in text.split())
 
 
@@ -242,7 +244,7 @@ def _layout(declared: dict[str, Any]) -> Layout:
 
 
 def _names(declared: str | list[str]) -> list[str]:
-    """Return names, declared in one text or, where some hold blanks, as a list."""
+    """Return names, declared in one text or, if some contain blanks, as a list."""
     return declared.split() if isinstance(declared, str) else declared
 
 
@@ -292,17 +294,17 @@ class Task(NamedTuple):
 def recognise(source: Source, table: str | None, writer: str | None, given: Given) -> list[Task]:
     """Return the tables of a file and how each is read.
 
-    `table` and `writer` (who wrote the file) are what the caller says; without them the file must say it.
+    `table` and `writer` (who wrote the file) come from the caller; without them the file must identify them.
     """
     return [with_zone(task) for task in _recognised(source, table, writer, given)]
 
 
 def with_zone(task: Task) -> Task:
-    """Return a task whose times are UTC where neither the file nor the caller states their zone.
+    """Return a task with UTC times if neither the file nor the caller has a zone.
 
     Tools that write times without a zone write UTC: pandas (`to_datetime` with a `unit`, 3.0), freqtrade's
     and QuantConnect's data files, CryptoDataDownload, and the bulk files of Binance, all seen in 2026.
-    `local_times.refuse_local_times` asks where the times contradict it.
+    `local_times.refuse_local_times` raises a question if the times contradict it.
     """
     plan = task.plan
     if task.frame is not None or plan.tz is not None:
@@ -322,7 +324,7 @@ _SOME_ZONES = ["UTC", "UTC+8", "America/New_York", "Europe/London"]
 
 
 def _stated_zone(source: Source, column: str) -> str | None:
-    """Return the zone that the name of the column of times states; ask where it says local times alone."""
+    """Return the zone in the name of the column of times; raise a question for an unspecified local time."""
     try:
         return zone_in_name(column)
     except ValueError as word:
@@ -380,7 +382,7 @@ def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
 
 
 def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given) -> Given:
-    """State the unit of rates by their size, and that of open interest by the file's name, or ask."""
+    """Set the unit of rates by their size, and of open interest by the file name, or raise a question."""
     if reads.unit != BY_SIZE or given.unit is not None:
         return given
     if reads.table == "oi_history":
@@ -409,7 +411,7 @@ def _of_answer(source: Source, table: str | None, writer: str | None, given: Giv
 def _fitting(
     source: Source, head: Chunk, table: str | None, writer: str | None
 ) -> list[tuple[Layout, dict[str, str]]]:
-    """Return the layouts that a file may be of, with what its name says, the most telling first."""
+    """Return the layouts that may match a file, with the constants of its name, the most specific first."""
     fitting = []
     for layout in layouts():
         if writer not in (None, layout.source):
@@ -429,13 +431,13 @@ def _fitting(
 
 
 def _is_of_other_venue(source: Source, layout: Layout) -> bool:
-    """Return whether the path names one venue, and that is not the layout's."""
+    """Return whether the path names one venue that is not the layout's."""
     named = names_in_path(source).get("exchange")
     return named is not None and layout.set.get("exchange", named) != named
 
 
 def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Given) -> None:
-    """Ask for the venue where rows state another one than the layout."""
+    """Raise a question about the venue if rows have another one than the layout."""
     own = layout.set.get("exchange")
     if own is None or "exchange" in {*given.set, *given.map}:
         return
@@ -456,7 +458,7 @@ def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Give
 def _one_of(
     source: Source, fitting: list[tuple[Layout, dict[str, str]]], table: str | None
 ) -> tuple[Layout, dict[str, str]]:
-    """Return the layout that tells most; several that tell the same are a question."""
+    """Return the most specific layout; raise a question for equally specific ones."""
     best = [pair for pair in fitting if pair[0].weight == fitting[0][0].weight]
     writers = list(dict.fromkeys(layout.source for layout, _ in best))
     if len(writers) > 1:
@@ -485,14 +487,14 @@ _TABLES_OF = {"rate": "funding", "oi_usd": "oi", "oi_coins": "oi", "last": "pric
 def _of_quantity(
     source: Source, fitting: list[tuple[Layout, dict[str, str]]]
 ) -> list[tuple[Layout, dict[str, str]]]:
-    """Return the layouts of the quantity that the name of a file says, or all."""
+    """Return the layouts of the quantity in the file name, or all."""
     family = _TABLES_OF.get(quantity_of(source, None) or "")
     own = [pair for pair in fitting if family and pair[0].reads[0].table.startswith(family)]
     return own or fitting
 
 
 def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> Exception:
-    """Return the error that no layout of a source fits a file, with the nearest one."""
+    """Return the error that no layout of a source matches a file, with the nearest one."""
     own = [layout for layout in layouts() if layout.source == writer]
     telling = [
         layout for layout in own if table is None or any(reads.table == table for reads in layout.reads)
@@ -519,7 +521,7 @@ def _no_layout(source: Source, head: Chunk, table: str | None, writer: str) -> E
 def _from_path(
     source: Source, layout: Layout, said: Mapping[str, str], writer: str | None, given: Given
 ) -> dict[str, str]:
-    """Return venue and symbol from the path or the stated writer, where nothing else states them."""
+    """Return venue and symbol from the path or the given writer, if nothing else has them."""
     stated = {*layout.set, *said, *given.set, *given.map, *(n for r in layout.reads for n in r.map)}
     if writer in VENUES and "exchange" not in stated:
         return {n: w for n, w in {**names_in_path(source), "exchange": writer}.items() if n not in stated}

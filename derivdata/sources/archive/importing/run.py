@@ -1,4 +1,4 @@
-"""One import in progress: rows are held, shown, checked, written and counted."""
+"""An import in progress: rows are buffered, shown, checked, written and counted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def understood(
 ) -> str:
     """Return the table, where its columns come from, units, zone, symbols, venues, span and one row.
 
-    `missing` says which rows the series of the files lack.
+    `missing` lists missing rows of the series in the files.
     """
     plan = tasks[0].plan
     layouts = list(dict.fromkeys(task.layout for task in tasks))
@@ -84,7 +84,7 @@ def _intervals(plan: ImportPlan, rows: pd.DataFrame) -> str:
 
 
 def _zone(tasks: Sequence[Task]) -> str:
-    """Return the zone of times that state none."""
+    """Return the zone of times without one."""
     if any(task.plan.is_zone_assumed for task in tasks):
         return "UTC, as the times state no zone (--tz ZONE if they are local times)"
     return str(tasks[0].plan.tz or "as the file states it")
@@ -144,7 +144,7 @@ def _row(plan: ImportPlan, row: Any) -> str:
 _FILE = 1 << 40
 """Rows of each file are numbered from a multiple of this."""
 _LEAST_REPEATED = 3
-"""Distinct rows of a file of liquidations from which equal repeats of all rows are taken as copies."""
+"""Number of distinct rows of a liquidations file from which equal repetition of all rows counts as copies."""
 _SHOWN = 20
 """Rejected rows, and contradictory payments, that are shown with their reason."""
 
@@ -183,7 +183,7 @@ class ImportRun:
         self._understood = ""
 
     def take(self, place: int, chunk: Chunk, converted: Rows) -> None:
-        """Count the rows of a chunk, and hold those that fit."""
+        """Count the rows of a chunk, and buffer valid ones."""
         start = place * _FILE + self._rows_of_file[place]
         self._rows_of_file[place] += len(chunk)
         self._starts.append((start, chunk.lines_of))
@@ -233,7 +233,7 @@ class ImportRun:
         )
 
     def _explain(self, place: int, chunk: Chunk, reasons: Mapping[int, str]) -> None:
-        """Keep the lines and reasons of the first rejected rows of a chunk."""
+        """Store the lines and reasons of the first rejected rows of a chunk."""
         left = _SHOWN - len(self._reasons)
         if left <= 0 or not (reasons or chunk.broken):
             return
@@ -245,7 +245,7 @@ class ImportRun:
         self._reasons += [(place, line, reason) for line, reason in sorted(explained)[:left]]
 
     def _reject(self, frame: pd.DataFrame, reasons: Mapping[int, str]) -> None:
-        """Count rows that were rejected after they were converted; `reasons` are by place in the frame."""
+        """Count rows rejected after conversion; `reasons` are by position in the frame."""
         self.rejected += len(reasons)
         origins = frame[ORIGIN].to_numpy()
         for row in sorted(reasons, key=lambda row: origins[row])[: _SHOWN - len(self._reasons)]:
@@ -260,7 +260,7 @@ class ImportRun:
         return RANK in frame.columns and is_of_contracts(self._plan.table)
 
     def _relieve(self) -> None:
-        """Write the rows in memory, or put them into a temporary file until all are read."""
+        """Write the rows in memory, or move them to a temporary file until all are read."""
         frame = self._waiting.take()
         if frame is None:
             return
@@ -318,7 +318,7 @@ class ImportRun:
         return frame
 
     def _name_conflicts(self, conflicts: list[str]) -> int:
-        """Count rows that contradict another one of the same payment, which are left out, and name some."""
+        """Count omitted rows that contradict another one of the same payment, and name some."""
         self.differing += len(conflicts)
         for conflict in conflicts[:_SHOWN]:
             self._notices[f"{conflict} (the first is used)"] = None
@@ -345,7 +345,7 @@ class ImportRun:
         return pd.concat(frames) if len(frames) > 1 else frames[0]
 
     def _once(self, frame: pd.DataFrame, file: int) -> pd.DataFrame:
-        """Return each row once if all rows of a file without ids occur equally often, twice or more."""
+        """Return each row once if all rows of a file without ids occur equally often, at least twice."""
         if "order_id" not in self._plan.made or "order_id" in frame:
             return frame
         columns = [name for name in frame.columns if name != ORIGIN]
@@ -360,7 +360,7 @@ class ImportRun:
         return frame[~is_again]
 
     def _of_best_quote(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Keep the rows of one contract for each symbol on each venue, where a table has one value of it."""
+        """Return the rows of one contract for each symbol and venue, for tables with one value."""
         if RANK not in frame.columns:
             return frame
         if is_of_contracts(self._plan.table):

@@ -1,6 +1,6 @@
 """Wide tables as rows: a column for each symbol or venue, headers of two lines, and a column for each level.
 
-The names of the columns alone decide, so that every chunk of a file gets the same form.
+Only the names of the columns count, so every chunk of a file gets the same form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from derivdata.sources.archive.importing.market_names import (
 from derivdata.support.arrays import Array
 
 VALUE = "value"
-"""Name of the column of the cells of a wide table, whose header does not say what they are."""
+"""Name of the column of the cells of a wide table, whose header does not name them."""
 LEVELS = "|"
 """Between the names of a header of two lines."""
 _TUPLE = re.compile(r"\('?(.*?)'?, '?(.*?)'?\)")
@@ -58,7 +58,7 @@ class WideColumn(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
-    """Return what the columns of a wide table are; None for a table of another form.
+    """Return the meanings of the columns of a wide table; None for a table of another form.
 
     Two columns or more are of markets, and one of these of a leading coin, or all of venues.
     """
@@ -129,7 +129,7 @@ def _entity(text: str) -> Entity | None:
 
 
 def is_venue(text: str) -> bool:
-    """Return whether a text is the name of a venue; digits alone are not."""
+    """Return whether a text is the name of a venue; digits only are not."""
     return not text.isdigit() and venue_of_word(text) in KNOWN_VENUES
 
 
@@ -142,7 +142,7 @@ def is_market(text: str) -> bool:
 
 
 class Reshaped(NamedTuple):
-    """Columns of a reshaped chunk, and the row of the chunk that each row comes from."""
+    """Columns of a reshaped chunk, and the original row of each row."""
 
     columns: dict[str, pa.ChunkedArray]
     rows: Array
@@ -202,7 +202,7 @@ _HOURS = frozenset(map(str, range(24)))
 def _with_hours(
     columns: Mapping[str, pa.ChunkedArray], plain: Mapping[str, str]
 ) -> Mapping[str, pa.ChunkedArray]:
-    """Return columns with a date and the hour next to it in one, ``time``; both stay."""
+    """Return columns with a date and an hour combined in ``time``; both originals remain."""
     date = columns[plain["date"]].cast(pa.string())
     hour = columns[plain["hour"]].cast(pa.string())
     hours = {cell.strip() for cell in hour.unique().to_pylist() if cell}

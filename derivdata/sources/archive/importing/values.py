@@ -1,6 +1,6 @@
 """Cells of files as numbers, words and intervals of the library, each row judged for itself.
 
-Arrow converts a column at once. Where a cell does not fit, each distinct text is looked at once.
+Arrow converts whole columns. If a cell does not fit, each distinct text is parsed once.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Rejections:
         self.reasons: dict[int, str] = {}
 
     def reject(self, rows: Any, why: str | Callable[[int], str]) -> None:
-        """Turn down some rows; `why` is the reason, or gives that of the row at a position."""
+        """Reject some rows; `why` is the reason, or a function of the row's position."""
         new = np.flatnonzero(np.asarray(rows, dtype=bool) & ~self.bad)
         self.bad[new] = True
         for place in new[:_SHOWN].tolist():
@@ -146,7 +146,7 @@ def floats(column: pa.ChunkedArray) -> Array:
 
 
 def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
-    """Return the numbers that texts represent; infinity where a text is not a number."""
+    """Return the numbers in texts; infinity for other texts."""
     if not suffix and pa.types.is_string(column.type):
         try:
             return floats(pc.cast(column, pa.float64()))
@@ -159,7 +159,7 @@ def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
 
 
 def _has_decimal_commas(texts: Sequence[str]) -> bool:
-    """Return whether commas are decimal points: a text proves it, and none has a decimal point.
+    """Return whether commas are decimal points: some text proves it, and none has a decimal point.
 
     ``1,234`` alone is a number with thousands.
     """
@@ -172,7 +172,7 @@ def _has_decimal_commas(texts: Sequence[str]) -> bool:
 
 
 def _number(text: str, suffix: str) -> float:
-    """Return the number; infinity where the text is not one."""
+    """Return the number; infinity for other text."""
     if suffix:
         text = text.lower().removesuffix(suffix).strip()
     text = text.replace(_MINUS, "-").removeprefix("$")
@@ -246,7 +246,7 @@ def _listed() -> str:
 
 
 def _hours_of(text: str) -> float:
-    """Return the hours of a text, or the number that it is; infinite where it is neither."""
+    """Return the hours of a text, or the number; infinity for other text."""
     clock = _CLOCK.fullmatch(text)
     if clock is not None:
         days = int(clock[1] or 1) - 1

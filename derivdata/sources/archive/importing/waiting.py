@@ -36,7 +36,7 @@ class Series(NamedTuple):
 
 
 def series_of(frame: pd.DataFrame, names: Sequence[str]) -> Series:
-    """Return the series of rows, which are told apart by some columns of words."""
+    """Return the series of rows, identified by some text columns."""
     codes = np.zeros(len(frame), dtype=np.int64)
     for name in names:
         values = frame[name]
@@ -51,7 +51,7 @@ def series_of(frame: pd.DataFrame, names: Sequence[str]) -> Series:
 
 
 def _without_gaps(codes: Array) -> Array:
-    """Return numbers from 0 without gaps for codes; without a hash table where codes are small."""
+    """Return consecutive numbers from 0 for codes; without a hash table for small codes."""
     most = int(codes.max(initial=0))
     if most > _MOST_CODES:
         return np.asarray(pd.factorize(codes)[0])
@@ -115,7 +115,7 @@ class MissingRows:
         return self._shown(found)
 
     def _of_grid(self, has_step: Array, step: int) -> MissingRuns:
-        """Return the missing steps of some series. Those that lack none are recognised without a sort."""
+        """Return the missing steps of some series. Complete series are recognised without a sort."""
         first = min(int(stamps.min()) for stamps in self._stamps) // step
         width = max(int(stamps.max()) for stamps in self._stamps) // step - first + 1
         if width * has_step.size <= _MOST_CELLS:
@@ -131,7 +131,7 @@ class MissingRows:
         return grid_runs(series, stamps, first * step, (first + width) * step, step)
 
     def _steps(self) -> Array:
-        """Return the step of each series [µs], 0 where it has none."""
+        """Return the step of each series [µs], 0 without one."""
         words = [word[-1] if self._has_resolution else "raw" for word in self._numbers]
         steps = np.array([_length(word) for word in words], dtype=np.int64)
         if (steps == 0).any():
@@ -170,9 +170,9 @@ def _length(resolution: Any) -> int:
 
 
 def _common_step(series: Array, stamps: Array) -> int:
-    """Return the distance [µs] between nine of ten neighbouring rows; 0 where there is none.
+    """Return the distance [µs] between nine of ten adjacent rows; 0 without one.
 
-    It must divide a day, as `grid_runs` counts steps since 1970.
+    It must divide a day, because `grid_runs` counts steps since 1970.
     """
     order = np.lexsort((stamps, series))
     gaps = np.diff(stamps[order])
@@ -186,7 +186,7 @@ def _common_step(series: Array, stamps: Array) -> int:
 
 
 def _of_payments(series: Array, stamps: Array, hours: Array) -> MissingRuns:
-    """Return the missing payments; an interval that no row states is that of the spacing."""
+    """Return the missing payments; intervals missing in the rows follow from the spacing."""
     order = np.lexsort((stamps, series))
     series = series[order].astype(np.int64)
     stamps = payment_time(stamps[order])
@@ -203,7 +203,8 @@ def _of_payments(series: Array, stamps: Array, hours: Array) -> MissingRuns:
 
 
 HOLD_ROWS = 2_000_000
-"""Rows that are held in memory before they are checked and written: columns of 16 MB, which reuse memory."""
+"""Maximum number of buffered rows before they are checked and written: columns of 16 MB, which reuse memory.
+"""
 
 
 class WaitingRows:
@@ -242,7 +243,7 @@ class WaitingRows:
         self._files.append(path)
 
     def all(self) -> Iterator[pd.DataFrame]:
-        """Yield all rows that wait, those of the temporary file first."""
+        """Yield all buffered rows, those of the temporary file first."""
         for path in self._files:
             yield pd.read_feather(path)
             path.unlink()
@@ -343,7 +344,7 @@ def unservable(table: Table, rows: pd.DataFrame, archive: Archive) -> dict[int, 
 
 
 def _hidden_words(table: Table, rows: pd.DataFrame) -> dict[int, str]:
-    """Find words with characters that a terminal obeys or does not show."""
+    """Return words with control or invisible characters, by row."""
     reasons: dict[int, str] = {}
     for name, column in table.columns.items():
         if column.kind not in (Kind.TEXT, Kind.LABEL) or name not in rows.columns:
@@ -362,7 +363,7 @@ def _hidden_words(table: Table, rows: pd.DataFrame) -> dict[int, str]:
 
 
 def _outside_range(table: Table, rows: pd.DataFrame) -> dict[int, str]:
-    """Find figures that are impossible, also those that were made of others."""
+    """Return impossible values, also computed ones, by row."""
     reasons: dict[int, str] = {}
     for name, column in table.columns.items():
         if name not in rows.columns or (column.least is None and column.most is None):
@@ -374,7 +375,7 @@ def _outside_range(table: Table, rows: pd.DataFrame) -> dict[int, str]:
 
 
 def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
-    """Find payments within half an hour of another one of their series: one payment with two timestamps.
+    """Return payments within half an hour of another one of their series, by row.
 
     A row with several payments after a halt may have another one near it, which is added to it later.
     """
@@ -421,7 +422,7 @@ def _series_and_time(rows: pd.DataFrame, first: int) -> pd.DataFrame:
 
 
 def _unsorted_books(rows: pd.DataFrame) -> dict[int, str]:
-    """Find books whose prices do not go away from the best one, level by level."""
+    """Return books whose prices are not sorted from the best one, by row."""
     keys = [name for name in ("symbol", "exchange", "time", "side") if name in rows.columns]
     book = rows.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
     order = np.lexsort((rows["level"].to_numpy(dtype=np.float64), book))
@@ -481,14 +482,16 @@ def _scaled_strikes(rows: pd.DataFrame) -> dict[int, str]:
 
 _HOUR = 3_600_000_000
 _LEAST_OFF = 3
-"""Rows off the hours of their step from which the zone is asked; late or lost rows are fewer."""
+"""Minimum number of rows off the hours of their step that suggest another zone, above that of late or lost
+rows.
+"""
 _OTHER_HOURS = {("bitmex", 8): (4,), ("kucoin", 8): (0, 4)}
 """Hours from midnight UTC at which venues have rows of so many hours: BitMEX pays at 04:00, 12:00 and 20:00,
 and so did KuCoin."""
 
 
 def refuse_local_times(frame: pd.DataFrame) -> None:
-    """Ask for the zone of times that were taken as UTC where they show another clock.
+    """Raise a question about the zone of times that were read as UTC if they show another clock.
 
     Rows each 2 to 12 hours lie at multiples of their step since midnight UTC: payments and candles of all
     venues but BitMEX and KuCoin do. Rows each hour or less jump by an hour where clocks are set forward, and
@@ -512,7 +515,7 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
 
 
 def _off_schedule(stamps: Array, step: int, venue: str) -> str:
-    """Return which rows are whole hours off the multiples of their step; empty where none are."""
+    """Return a text about rows that are whole hours off the multiples of their step; empty if none are."""
     hours = round(step / _HOUR)
     if abs(step - hours * _HOUR) > 60_000_000 or not 2 <= hours <= 12:
         return ""
@@ -544,7 +547,7 @@ def _repeat(stamps: Array, counts: Array, step: int) -> str:
 
 
 def _jump(stamps: Array, step: int) -> str:
-    """Return the hour that a file lacks where clocks are set forward; empty where it lacks none."""
+    """Return the missing hour of a file when clocks are set forward; empty if none is missing."""
     if step > 1.1 * _HOUR:
         return ""
     gaps = np.diff(stamps)
