@@ -41,6 +41,7 @@ from derivdata.tables.series_faults import (
     copied_series,
     exchanged_levels,
     frozen_runs,
+    lone_rates,
     lone_spikes,
     mirrored_rates,
     peer_changes,
@@ -182,8 +183,10 @@ def _other_subject(e: CheckedAnswer) -> Iterator[str]:
 def _other_exchange(e: CheckedAnswer) -> Iterator[str]:
     """Compare the exchanges behind assets, which responses name in three columns."""
     requested = {name.casefold() for name in e.requested_names.get("exchange", ())}
-    names = zip(*(e.columns[name] for name in ("exchange_id", "short_name", "mic")), strict=True)
-    others = {str(row[0]) for row in names if requested.isdisjoint(str(name).casefold() for name in row)}
+    others = set()
+    for names in zip(*(e.columns[name] for name in ("exchange_id", "short_name", "mic")), strict=True):
+        if requested.isdisjoint([str(name).casefold() for name in names]):
+            others.add(str(names[0]))
     if requested and others:
         listed = ", ".join(sorted(others)[:5])
         yield f"requested exchange {e.requested['exchange']!r}, the response has rows of {listed}"
@@ -519,8 +522,8 @@ def _odd_series(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
             f"{name} of {_described(e, first)} is {rows.values[fault.row]:g} in all {fault.rows} rows: "
             f"rows may be stale or missing{others}"
         )
-    for one, other in copied_series(rows.series, rows.market, rows.times, rows.values)[:1]:
-        venues = [_described(e, rows.order[row]) for row in (one, other)]
+    for pair in copied_series(rows.series, rows.market, rows.times, rows.values)[:1]:
+        venues = [_described(e, rows.order[row]) for row in pair]
         yield f"{name} of {venues[0]} and {venues[1]} is the same in all rows: one of them may be copied"
     if is_rate or name in _PRICES:
         kind = "rate" if is_rate else "price"
@@ -556,6 +559,11 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[st
                 "rows: they may be in another order"
             )
     if name == "rate_bps_8h":
+        for fault in lone_rates(rows.series, rows.values)[:1]:
+            yield (
+                f"{name} of {_described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} between "
+                f"small rates on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
+            )
         for fault in mirrored_rates(rows.series, rows.values)[:1]:
             yield (
                 f"{name} of {_described(e, rows.order[fault.row])} repeats -1 bps: the interest of the "

@@ -182,13 +182,13 @@ def _field_rules(kind: type) -> dict[str, _Rule]:
     return _rules(kind.__init__)  # type: ignore[misc]
 
 
-def _unknown_argument(function: Callable[..., Any], count: int, given: Mapping[str, Any]) -> str:
+def _unknown_argument(function: Callable[..., Any], count: int, by_keyword: Mapping[str, Any]) -> str:
     """Return the message about an unknown argument, or about too many arguments."""
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]
     by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     names = [*positional, *by_name]
-    for name in given:
+    for name in by_keyword:
         if name not in names:
             listed = f"; it takes {', '.join(names) or 'nothing'}"
             return f"{function.__name__} has no argument {name!r}{did_you_mean(name, names, listed)}"
@@ -199,9 +199,9 @@ def _unknown_argument(function: Callable[..., Any], count: int, given: Mapping[s
     return f"{message}; pass {others} by name"
 
 
-def _given_twice(function: Callable[..., Any], placed: Sequence[str], given: Mapping[str, Any]) -> str:
+def _given_twice(function: Callable[..., Any], placed: Sequence[str], by_keyword: Mapping[str, Any]) -> str:
     """Return the message about an argument that is passed both by position and by name."""
-    twice = next(name for name in placed if name in given)
+    twice = next(name for name in placed if name in by_keyword)
     code = function.__code__
     order = ", ".join(code.co_varnames[: code.co_argcount])
     return (

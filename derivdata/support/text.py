@@ -72,9 +72,9 @@ def nearest_symbols(symbol: str, listed: Iterable[str]) -> list[str]:
     return sorted(similar, key=lambda name: name[:1] != symbol[:1])[:3]
 
 
-def did_you_mean(wrong: object, known: Iterable[object], otherwise: str = "") -> str:
-    """Return the end of a message about an unknown name: the nearest known name, or `otherwise`."""
-    folded = {str(name).casefold(): str(name) for name in known}
+def did_you_mean(wrong: object, names: Iterable[object], otherwise: str = "") -> str:
+    """Return the end of a message about an unknown name: the nearest of `names`, or `otherwise`."""
+    folded = {str(name).casefold(): str(name) for name in names}
     for word in _OTHER_WORDS.get(str(wrong), ()):
         if word in folded:
             return f"; did you mean {word!r}?"

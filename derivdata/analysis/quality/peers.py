@@ -125,18 +125,18 @@ def lag_to_twin(values: Floats) -> Floats:
     moves = np.diff(values, axis=1)
     size = row_quantile(np.where(moves == 0.0, np.nan, np.abs(moves)), 0.5)[:, None]
     moves = np.clip(moves / size, -3.0, 3.0)
-    known = np.isfinite(moves)
-    moves = np.where(known, moves, 0.0)
-    known = known.astype(np.float64)
+    is_finite = np.isfinite(moves)
+    moves = np.where(is_finite, moves, 0.0)
+    weights = is_finite.astype(np.float64)
     squares = moves**2
     best = np.zeros((3, len(values)))
     own = slice(1, -1)
     for place, other in enumerate((slice(2, None), slice(1, -1), slice(0, -2))):
         products = _products(moves[:, own], moves[:, other])
-        sizes = _products(squares[:, own], known[:, other]) * _products(known[:, own], squares[:, other])
+        sizes = _products(squares[:, own], weights[:, other]) * _products(weights[:, own], squares[:, other])
         with np.errstate(divide="ignore", invalid="ignore"):
             together = products / np.sqrt(sizes)
-        few = _products(known[:, own], known[:, other]) < _TOGETHER
+        few = _products(weights[:, own], weights[:, other]) < _TOGETHER
         few |= np.eye(len(values), dtype=bool)
         best[place] = np.where(few, 0.0, np.nan_to_num(together)).max(axis=1, initial=0.0)
     return np.where(best.max(axis=0) >= _TWINS, best.argmax(axis=0) - 1.0, 0.0)
@@ -189,7 +189,8 @@ def octaves_to_others(values: Floats) -> Floats:
     whole = np.round(size)
     digits = np.round((size - whole) / _EXACT) + np.sign(values) / _EXACT
     order = np.argsort(digits * _MOST_OCTAVES + whole, axis=0, kind="stable")  # by digits, then by octave
-    exponent, ordered = (np.take_along_axis(part, order, axis=0) for part in (whole, digits))
+    exponent = np.take_along_axis(whole, order, axis=0)
+    ordered = np.take_along_axis(digits, order, axis=0)
     same = np.zeros(values.shape, dtype=np.bool_)
     same[1:] = ordered[1:] == ordered[:-1]
     place = np.arange(len(values))[:, None]
@@ -200,18 +201,17 @@ def octaves_to_others(values: Floats) -> Floats:
     other = np.minimum(middle + (middle >= place), len(values) - 1)
     apart = exponent - np.take_along_axis(exponent, other, axis=0)
     octaves = np.empty(values.shape)
-    known = (number > _PEERS) & (np.abs(apart) <= _OCTAVES)
-    np.put_along_axis(octaves, order, np.where(known, apart, np.nan), axis=0)
+    has_peers = (number > _PEERS) & (np.abs(apart) <= _OCTAVES)
+    np.put_along_axis(octaves, order, np.where(has_peers, apart, np.nan), axis=0)
     return octaves
 
 
 def _step(ratio: Floats, at: Array) -> Floats:
     """Return the increase of the median of each row from a place on, relative to before it."""
     places = np.arange(ratio.shape[1])
-    before, after = (
-        row_quantile(np.where(side, ratio, np.nan), 0.5)
-        for side in (places < at[:, None], places >= at[:, None])
-    )
+    is_before = places < at[:, None]
+    before = row_quantile(np.where(is_before, ratio, np.nan), 0.5)
+    after = row_quantile(np.where(is_before, np.nan, ratio), 0.5)
     return np.asarray(after - before)
 
 
@@ -229,17 +229,17 @@ def _change(ratio: Floats) -> tuple[Floats, Array]:
         block = ratio[:, first:stop]
         some = np.isfinite(block).sum(axis=1) >= _IN_BLOCK
         medians[:, place] = np.where(some, row_quantile(block, 0.5), np.nan)
-    known = np.isfinite(medians)
-    level = np.where(known, medians, 0.0)
+    is_finite = np.isfinite(medians)
+    level = np.where(is_finite, medians, 0.0)
     best = np.zeros(rows)
     sure = np.full(rows, _SURE)
     at = np.full(rows, -1)
     for split in range(2, number - 1):
         sides = slice(None, split), slice(split, None)
-        counts = [known[:, side].sum(axis=1) for side in sides]
+        counts = [is_finite[:, side].sum(axis=1) for side in sides]
         means = [level[:, side].sum(axis=1) / np.maximum(n, 1) for side, n in zip(sides, counts, strict=True)]
         squares = sum(
-            (known[:, side] * (level[:, side] - mean[:, None]) ** 2).sum(axis=1)
+            (is_finite[:, side] * (level[:, side] - mean[:, None]) ** 2).sum(axis=1)
             for side, mean in zip(sides, means, strict=True)
         )
         spread = np.sqrt(squares / np.maximum(counts[0] + counts[1] - 2, 1)) + _LEAST_NOISE
@@ -262,8 +262,10 @@ def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
     for row in np.flatnonzero(np.isfinite(octaves).sum(axis=1) >= 2 * _PINNED):
         before = np.cumsum(octaves[row] == _KINDS, axis=1)
         sides = before, before[:, -1:] - before
-        count, most = (np.array([of(side, axis=0) for side in sides]) for of in (np.sum, np.max))
-        first, then = (side.argmax(axis=0) for side in sides)
+        count = np.array([side.sum(axis=0) for side in sides])
+        most = np.array([np.max(side, axis=0) for side in sides])
+        first = sides[0].argmax(axis=0)
+        then = sides[1].argmax(axis=0)
         sure = ((count >= _PINNED) & (most >= 0.8 * count)).all(axis=0) & (first != then)
         if sure.any():
             best = int(np.argmax(np.where(sure, most.sum(axis=0), 0)))
@@ -294,9 +296,9 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     """
     if agreement.shape[1] < 2 * _LEAST:  # no step at all where no series has a value
         return np.zeros(len(agreement), dtype=np.bool_)
-    known = np.isfinite(agreement)
+    is_finite = np.isfinite(agreement)
     total = np.nancumsum(agreement, axis=1)
-    number = np.cumsum(known, axis=1)
+    number = np.cumsum(is_finite, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         before = total / number
         after = (total[:, -1:] - total) / (number[:, -1:] - number)
@@ -310,15 +312,19 @@ def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -
     sides = np.where(
         np.arange(agreement.shape[1]) <= at[:, None], before[rows, at][:, None], after[rows, at][:, None]
     )
-    noise = np.where(known, agreement - sides, 0.0)
+    noise = np.where(is_finite, agreement - sides, 0.0)
     variance = (noise**2).sum(axis=1) / np.maximum(number[:, -1], 1)
     together = (noise[:, 1:] * noise[:, :-1]).sum(axis=1) / np.maximum(number[:, -1], 1)
     slope = np.clip(together / np.maximum(variance, 1e-12), 0.0, 0.99)
     error = np.sqrt(variance * (1.0 + slope) / (1.0 - slope)) + 1e-12
     opposed = np.where(sides < 0.0, 1.0, np.nan)  # the side on which the signs differ
-    own, other = (part - row_quantile(part, 0.5)[:, None] for part in (values * opposed, peers * opposed))
-    against = np.nansum(np.sign(own) * np.sign(other), axis=1) < 0.0
+    against = np.nansum(_side(values * opposed) * _side(peers * opposed), axis=1) < 0.0
     return np.asarray((apart[rows, at] / error > _SURE_OF_SIGN) & against)
+
+
+def _side(values: Floats) -> Floats:
+    """Return 1 for a value above the median of its row, −1 below, 0 at it."""
+    return np.asarray(np.sign(values - row_quantile(values, 0.5)[:, None]))
 
 
 def _spikes(values: Floats, apart: Floats) -> Array:
@@ -396,7 +402,7 @@ def _same_rows(
     The first has a row for each of them: ``match``, equal for rows that are the same, ``owner``, ``value``
     and ``place``. The last is over the places of points.
     """
-    parts: list[pd.DataFrame] = []
+    shared: list[pd.DataFrame] = []
     values: list[pd.DataFrame] = []
     is_alike = np.zeros(place.size, dtype=bool)
     matches = 0
@@ -427,13 +433,13 @@ def _same_rows(
         if sum(len(counted) for counted in values) > _MOST_COUNTED:
             values = [_counted(values)]
         is_alike[frame["place"].to_numpy()[size > _ALIKE]] = True
-        parts.append(frame[size <= _ALIKE])
-    return pd.concat(parts, ignore_index=True), _counted(values), is_alike
+        shared.append(frame[size <= _ALIKE])
+    return pd.concat(shared, ignore_index=True), _counted(values), is_alike
 
 
-def _counted(parts: list[pd.DataFrame]) -> pd.DataFrame:
+def _counted(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """Return the number of rows of each series and value."""
-    rows = pd.concat(parts, ignore_index=True)
+    rows = pd.concat(frames, ignore_index=True)
     return rows.groupby(["owner", "value"], as_index=False)["rows"].sum()
 
 

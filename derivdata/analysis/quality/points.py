@@ -310,10 +310,10 @@ def numbered_series(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Numbers, 
     first = np.full(number, -1, dtype=np.intp)
     starts = range(0, len(table), _CHUNK)
     for start in reversed(starts):  # the last assignment of a series wins, so the rows are assigned backwards
-        part = series[start : start + _CHUNK][::-1]
-        rows = np.arange(start + part.size - 1, start - 1, -1)
-        kept = part >= 0
-        first[part[kept]] = rows[kept]
+        chunk = series[start : start + _CHUNK][::-1]
+        rows = np.arange(start + chunk.size - 1, start - 1, -1)
+        is_numbered = chunk >= 0
+        first[chunk[is_numbered]] = rows[is_numbered]
     few = number <= np.iinfo(np.int16).max
     return series.astype(np.int16, copy=False) if few else series, first
 
@@ -339,8 +339,8 @@ def _renumbered(series: Any, combinations: int) -> tuple[Numbers, int]:
     place = np.cumsum(occurs, dtype=np.int32) - 1
     place[-1] = -1
     for start in range(0, series.size, _CHUNK):
-        part = series[start : start + _CHUNK]
-        part[:] = place[np.maximum(part, -1)]
+        chunk = series[start : start + _CHUNK]
+        chunk[:] = place[np.maximum(chunk, -1)]
     return series.astype(np.int32, copy=False), int(occurs.sum())
 
 
@@ -356,8 +356,8 @@ def blocks(series: Numbers, groups: Indices) -> Iterator[Block]:
     """
     size = np.zeros(groups.size, dtype=np.int64)
     for start in range(0, series.size, _CHUNK):
-        part = series[start : start + _CHUNK]
-        size += np.bincount(part[part >= 0], minlength=groups.size)
+        chunk = series[start : start + _CHUNK]
+        size += np.bincount(chunk[chunk >= 0], minlength=groups.size)
     most = max(_BLOCK_ROWS, series.size // _MOST_BLOCKS)
     begins = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), groups.size)
     first = 0
@@ -523,9 +523,9 @@ def count_not_requested(stamps: Array, gaps: Floats, steps: Floats, windows: Seq
     """Count the missing rows of each series outside its windows."""
     counts = np.zeros(len(stamps))
     for row, answered in enumerate(windows):
-        known = np.isfinite(gaps[row])
+        is_gap = np.isfinite(gaps[row])
         lacking = np.zeros(gaps.shape[1], dtype=np.int64)
-        lacking[known] = np.maximum(np.round(gaps[row][known] / steps[row][known]) - 1.0, 0.0)
+        lacking[is_gap] = np.maximum(np.round(gaps[row][is_gap] / steps[row][is_gap]) - 1.0, 0.0)
         holes = np.flatnonzero(lacking)
         number = np.concatenate([np.arange(1, lacking[hole] + 1) for hole in holes] or [np.zeros(0)])
         hole = np.repeat(holes, lacking[holes])

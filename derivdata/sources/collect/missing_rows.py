@@ -21,7 +21,7 @@ from derivdata.sources import Query
 from derivdata.sources.archive import Archive
 from derivdata.sources.archive.ledger import LedgerEntry
 from derivdata.sources.collect.history_rows import PartialPage
-from derivdata.sources.venues.series_checks import series_doubts
+from derivdata.sources.venues.series_checks import LEVELS, STEADY, series_doubts
 from derivdata.support import times
 from derivdata.tables.payments import confirmed_runs, is_valid
 
@@ -265,7 +265,38 @@ def doubts(
     if table == _PAYMENTS:
         ordered = rows.sort_values("time")
         texts += _unlike_peers(archive, exchange, ordered)
+    elif table in STEADY:
+        texts += _unlike_stored(archive, exchange, table, rows.sort_values("time"))
     return [f"{exchange} {table} {rows['symbol'].iloc[0]}: {text}" for text in texts]
+
+
+_STORED_SPAN = pd.Timedelta(1, "D")
+_STORED_ROWS = 12
+_STORED_FACTOR = {"oi_history": 3.0, "prices_history": 1.3}
+"""Factor by which a day's last and first rows of one series may differ."""
+
+
+def _unlike_stored(archive: Archive, exchange: str, table: str, rows: pd.DataFrame) -> list[str]:
+    """Return a doubt about levels of another size than the rows that the archive has of the day before."""
+    if exchange not in archive.exchanges(table):
+        return []
+    name = LEVELS[table]
+    symbol = str(rows["symbol"].iloc[0])
+    start = rows["time"].iloc[0]
+    stored = archive.read(table, start - _STORED_SPAN, start, symbols=[symbol], venues=[exchange])
+    keys = [key for key in ("kind", "quote") if key in rows]
+    for key in keys:
+        stored = stored[(stored[key] == rows[key].iloc[0]).to_numpy(dtype=bool)]
+        rows = rows[(rows[key] == rows[key].iloc[0]).to_numpy(dtype=bool)]
+    before = float(stored.sort_values("time")[name].tail(_STORED_ROWS).median())
+    now = float(rows[name].head(_STORED_ROWS).median())
+    factor = _STORED_FACTOR[table]
+    if len(stored) < _LEAST_ROWS or not (before > 0 and now > 0) or before / factor <= now <= before * factor:
+        return []
+    return [
+        f"{name} is {now:.4g} from {_shown(rows, 0)} on and was {before:.4g} in the stored rows before: "
+        "another unit, or the market moved by as much in a day"
+    ]
 
 
 def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[str]:

@@ -30,7 +30,7 @@ from derivdata.tables.history_rows import (
     step_text,
 )
 from derivdata.tables.payments import HOUR_US, contradicted, payment_time
-from derivdata.tables.series_faults import repeated_pair
+from derivdata.tables.series_faults import lone_rates, mirrored_rates, repeated_pair, scattered_levels
 from derivdata.tables.venue_facts import FACTS, fact_value
 
 PAYMENTS = "funding_settlements"
@@ -138,6 +138,7 @@ def series_doubts(
         label = f"{name} of {series['symbol'].iloc[0]}"
         values = _numbers(series, name)
         yield from _still(label, exchange, table, series, values)
+        yield from _disorder(label, table, series, values)
         if table == "oi_history" and (middle := float(series[name].median())) > _MOST_OI_USD:
             yield f"{label} is {middle:.4g}, by the median row: no venue has had as much"
         if table == PAYMENTS:
@@ -334,6 +335,22 @@ def _two_sizes(label: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> I
             f"{label} is of two sizes, a factor of {np.exp(change):.4g} apart: the first change is on "
             f"{_shown(rows, first)}, to {values[first]:g}; expected one unit"
         )
+
+
+def _disorder(label: str, table: str, rows: pd.DataFrame, values: NDArray[np.float64]) -> Iterator[str]:
+    """Find levels in random order, lone rates and the interest of the venues' formula with the other sign."""
+    alone = np.zeros(values.size, dtype=np.int64)
+    if table in STEADY and scattered_levels(alone, values):
+        yield f"{label} jumps from row to row in {values.size} rows: they may be in another order"
+    if table != PAYMENTS:
+        return
+    for fault in lone_rates(alone, values):
+        yield (
+            f"{label} is {values[fault.row]:g} between small rates on {_shown(rows, fault.row)}, as are "
+            f"{fault.rows - 1} others"
+        )
+    if mirrored_rates(alone, values):
+        yield f"{label} repeats -1 bps, and the interest of the venues' formula is +1: expected that sign"
 
 
 def _still(
