@@ -69,8 +69,8 @@ def merge_late_stamps(
     )
     merged = merged.rename(due="time").assign_coords(time=labels).transpose(*panel.dims)
     return tuple(
-        part.rename(old.name).drop_attrs().assign_attrs(old.attrs)
-        for part, old in zip(merged.values(), arrays, strict=True)
+        new.rename(old.name).drop_attrs().assign_attrs(old.attrs)
+        for new, old in zip(merged.values(), arrays, strict=True)
     )
 
 
@@ -163,22 +163,23 @@ def newest_due(panel: xr.DataArray) -> xr.DataArray:
     due = scheduled(panel["time"].to_numpy())
     labels, starts = np.unique(due, return_index=True)
     units = {"newest": str(panel.attrs.get("units", ""))}
-    found = figures_of(_newest, panel, units=units, into={"due": labels.size}, starts=starts)["newest"]
-    found = found.rename(due="time").assign_coords(time=labels).transpose(*panel.dims)
-    return found.rename(panel.name).assign_attrs(panel.attrs)
+    newest = figures_of(_newest, panel, units=units, into={"due": labels.size}, starts=starts)["newest"]
+    newest = newest.rename(due="time").assign_coords(time=labels).transpose(*panel.dims)
+    return newest.rename(panel.name).assign_attrs(panel.attrs)
 
 
 def _newest(values: Floats, *, starts: Indices) -> Floats:
     ends = np.append(starts[1:], values.shape[-1]) - 1
     last = last_valid(~np.isnan(values))[..., ends]
-    found = np.take_along_axis(values, np.maximum(last, 0), axis=-1)
-    return np.where(last >= starts, found, np.nan)
+    newest = np.take_along_axis(values, np.maximum(last, 0), axis=-1)
+    return np.where(last >= starts, newest, np.nan)
 
 
 def _carried(rates: Floats, interval: Floats, *, since: Floats) -> Floats:
     last = last_valid(np.isfinite(rates))
     at = np.maximum(last, 0)
-    value, lasts = (np.take_along_axis(part, at, axis=-1) for part in (rates, interval))
+    value = np.take_along_axis(rates, at, axis=-1)
+    lasts = np.take_along_axis(interval, at, axis=-1)
     held = (last >= 0) & ((since - since[at] < lasts - _ROUNDING) | (last == np.arange(since.size)))
     return np.where(held, value, np.nan)
 
@@ -225,7 +226,7 @@ def _names(panel: xr.DataArray) -> list[str]:
         for dim in map(str, panel.dims)
         if dim != "time"
     ]
-    return [" on ".join(filter(None, each)) or "a series" for each in itertools.product(*labels)]
+    return [" on ".join(filter(None, words)) or "a series" for words in itertools.product(*labels)]
 
 
 def _without_overlap(
@@ -316,8 +317,8 @@ def _merged(
     first = np.minimum.reduceat(rows, starts, axis=-1)
     none = np.full((*rates.shape[:-1], 1), np.nan)
     merged = [
-        np.take_along_axis(np.concatenate([part, none], axis=-1), first, axis=-1)
-        for part in (rates, *companions)
+        np.take_along_axis(np.concatenate([values, none], axis=-1), first, axis=-1)
+        for values in (rates, *companions)
     ]
     return tuple(merged) if companions else merged[0]
 

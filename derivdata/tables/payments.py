@@ -146,8 +146,8 @@ def assign_intervals(
     hours[leads] = np.where(np.isnan(hours[leads]), hours[leads + 1], hours[leads])
     is_open = np.add.reduceat(np.isnan(hours), bounds[:-1]) > 0
     for first, end in zip(bounds[:-1][is_open].tolist(), bounds[1:][is_open].tolist(), strict=True):
-        part = slice(first, end)
-        hours[part] = _filled(gaps[part], anchors[part], float(listed[end - 1]))
+        own = slice(first, end)
+        hours[own] = _filled(gaps[own], anchors[own], float(listed[end - 1]))
     return AssignedIntervals(hours, has_statement | confirmed)
 
 
@@ -242,10 +242,10 @@ def _filled(
     places = np.flatnonzero(np.isfinite(anchors))
     if not places.size:
         return _without_anchor(gaps, listed, candidates, confirm)
-    known = np.concatenate([[-1], places, [len(gaps)]])
-    for place in np.flatnonzero(np.diff(known) > 1).tolist():
-        first = int(known[place])
-        last = int(known[place + 1])
+    bounds = np.concatenate([[-1], places, [len(gaps)]])
+    for place in np.flatnonzero(np.diff(bounds) > 1).tolist():
+        first = int(bounds[place])
+        last = int(bounds[place + 1])
         before = anchors[first] if first >= 0 else np.nan
         after = anchors[last] if last < len(gaps) else listed
         hours[first + 1 : last] = _between(gaps[first + 1 : last], float(before), float(after))
@@ -258,15 +258,15 @@ def _without_anchor(
     gaps: NDArray[np.float64], listed: float, candidates: Sequence[float], confirm: int
 ) -> NDArray[np.float64]:
     """Return the hours of a short series: from the list, or from enough equal gaps among multiples."""
-    known = gaps[1:]
+    between = gaps[1:]
     if np.isfinite(listed):
         # A longer gap has missing or late payments; only a shorter one contradicts the list.
         hours = np.where(_is_multiple(gaps, listed) | (gaps > listed), listed, np.nan)
         hours[0] = listed if len(gaps) == 1 else hours[1]
         return hours
-    step = float(np.min(known, initial=np.inf))
-    is_step = step in candidates and np.count_nonzero(known == step) >= confirm
-    if is_step and _is_multiple(known, step).all():
+    step = float(np.min(between, initial=np.inf))
+    is_step = step in candidates and np.count_nonzero(between == step) >= confirm
+    if is_step and _is_multiple(between, step).all():
         return np.full(len(gaps), step)
     return np.full(len(gaps), np.nan)
 
@@ -419,14 +419,14 @@ def merge_payments(
     hours = hours.copy()
     native = native.copy()
     count = count.copy()
-    found: list[str] = []
+    contradictions: list[str] = []
     for place in groups.several:
         first, end = groups.bounds(place)
         is_kept[first:end] = False
         rows = catch_ups.get(place)
         if rows is None:
-            kept = groups.kept(place, names, found, keep_conflicts=keep_conflicts)
-            is_kept[kept] = True
+            own = groups.separate_payments(place, names, contradictions, keep_conflicts=keep_conflicts)
+            is_kept[own] = True
             continue
         is_kept[rows[0]] = True
         hours[rows[0]] = bins[end - 1] * HOUR_US
@@ -441,9 +441,9 @@ def merge_payments(
     count[firsts] += count[followers]
     is_kept[followers] = False
     if conflicts is not None:
-        conflicts += found
-    elif found and not keep_conflicts:
-        raise SchemaError(found[0])
+        conflicts += contradictions
+    elif contradictions and not keep_conflicts:
+        raise SchemaError(contradictions[0])
     return Payments(order[is_kept], hours[is_kept], native[is_kept], count[is_kept])
 
 
@@ -451,8 +451,8 @@ def _payments_of_the_hour(
     rows: _Integers, series: _Integers, hours: _Integers, is_kept: Bools
 ) -> NDArray[np.intp]:
     """Return for each catch-up row the payment that follows at the same hour; -1 for none."""
-    kept = np.append(np.flatnonzero(is_kept), -1)
-    following = kept[np.searchsorted(kept[:-1], rows, side="right")]
+    places = np.append(np.flatnonzero(is_kept), -1)
+    following = places[np.searchsorted(places[:-1], rows, side="right")]
     is_same = (series[following] == series[rows]) & (hours[following] == hours[rows]) & (following > rows)
     return np.where(is_same, following, -1)
 
@@ -483,7 +483,9 @@ class _Groups:
         """Return the first row of a group, and the one after its last."""
         return int(self._starts[place]), int(self._ends[place])
 
-    def kept(self, place: int, names: Any, found: list[str], *, keep_conflicts: bool) -> list[int]:
+    def separate_payments(
+        self, place: int, names: Any, conflicts: list[str], *, keep_conflicts: bool
+    ) -> list[int]:
         """Return the rows of a group that are separate payments, and add texts about contradictions."""
         stamps = self._stamps
         native = self._native
@@ -495,7 +497,7 @@ class _Groups:
                 last = row
             elif not _is_same(native[row], native[last]):
                 name = names[self._series[row]]
-                found.append(conflict_text(name, stamps[last], native[last], stamps[row], native[row]))
+                conflicts.append(conflict_text(name, stamps[last], native[last], stamps[row], native[row]))
                 rows += [row] * keep_conflicts
         return rows
 
@@ -507,21 +509,21 @@ class _Groups:
         timestamp are excluded, because timestamps after a halt differ. The first rows of a series may be of a
         halt that began before them.
         """
-        found: dict[int, list[int]] = {}
+        after_gap: dict[int, list[int]] = {}
         at_start: dict[int, list[int]] = {}
         with_duplicates = set[int]()
         for place in self.several:
             rows = self._distinct(place)
             gap, step = self._gap_and_step(place)
             if len(rows) > 1 and gap >= _LEAST_HALT * step and len(rows) <= round(gap / step):
-                found[place] = rows
+                after_gap[place] = rows
             elif gap == 0.0 and self._is_cut_halt(rows):
                 at_start[place] = rows
             else:
                 with_duplicates.add(int(self._series[self._starts[place]]))
         result = {
             place: rows
-            for place, rows in found.items()
+            for place, rows in after_gap.items()
             if self._series[rows[0]] not in with_duplicates
             or not is_same_rate(self._native[rows], self._native[rows[0]]).all()
         }

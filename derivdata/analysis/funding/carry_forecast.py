@@ -158,8 +158,8 @@ def forecast_pairs(
         bounds = widened(amounts[series], floor[series], cap[series])
         for column, period in enumerate(map(int, at)):
             within = pair_bounds(*bounds, period, plan.hold, long, short)
-            found = _of_pairs(walks, period, known[:, period], long, short, cost, level, within)
-            results[(slice(None), *series, slice(None), column)] = found
+            figures = _of_pairs(walks, period, known[:, period], long, short, cost, level, within)
+            results[(slice(None), *series, slice(None), column)] = figures
     return *results[:-1], results[-1].astype(np.int32)
 
 
@@ -173,28 +173,41 @@ def _of_pairs(
     level: float,
     bounds: tuple[Floats, Floats],
 ) -> Floats:
-    found = [pair_distribution(walk, at) for walk in walks]
-    lacking = [each[-1] < DECISIONS for each in found]
-    unknown = np.isnan(found[0][0][long, short])
-    parts = walks[0].parts if len(walks[0].parts) > 1 else ()
-    expected = found[0][0], *(part.pair_expectations(at) for part in parts)
-    few = (lacking * len(expected))[: len(expected)]
-    means = [np.where(one, np.nan, each[long, short]) for one, each in zip(few, expected, strict=True)]
-    alone = min(1, len(parts))  # index of funding only, to which the bounds apply
-    moved = np.clip(means[alone], *bounds) - means[alone]
-    means[: alone + 1] = [mean + moved for mean in means[: alone + 1]]
+    """Return the figures of each pair and its status (figure, pair) at one period.
+
+    `walks` are of all that a pair earns, and with the intervals of its components of funding and of prices
+    alone. `known` counts the known periods of each venue, and `bounds` are of funding.
+    """
+    distributions = [pair_distribution(walk, at) for walk in walks]
+    total = distributions[0]
+    components = walks[0].parts if len(walks[0].parts) > 1 else ()
+    expected = [total.expected, *(component.pair_expectations(at) for component in components)]
+    # A component without a walk has the decisions of the total.
+    has_few = [distribution.decisions < DECISIONS for distribution in distributions]
+    has_few += has_few * (len(expected) - len(has_few))
+    means = []
+    for mean, is_unknown in zip(expected, has_few, strict=True):
+        means.append(np.where(is_unknown, np.nan, mean[long, short]))
+
+    # The published caps bound funding, and by it the total.
+    funding = min(1, len(components))
+    moved = np.clip(means[funding], *bounds) - means[funding]
+    means[: funding + 1] = [mean + moved for mean in means[: funding + 1]]
     ends = []
-    for place, (_, scale, errors, weight, _) in enumerate(found):
+    for place, distribution in enumerate(distributions):
         paid = 0.0 if place else cost
-        of_part = outcome_figures(means[place], scale[long, short], errors, weight, paid, level)
-        ends.append(_within(bounds, paid, *of_part) if place == alone else of_part)
+        scale = distribution.scale[long, short]
+        outcome = outcome_figures(means[place], scale, distribution.errors, distribution.weight, paid, level)
+        ends.append(_within(bounds, paid, *outcome) if place == funding else outcome)
+
     low, middle, high, above = ends[0]
     realised = walks[0].outcomes[short, at] - walks[0].outcomes[long, at] - cost
     worth = np.full(realised.shape, walks[0].worth[at])
     short_history = np.minimum(known[long], known[short]) < walks[0].plan.least
     unsure = FundingStatus.FEW_DECISIONS if worth.size and worth[0] < _WORTH else 0
-    status = np.where(few[0] | short_history, FundingStatus.TOO_FEW, unsure)
-    status = status | np.where(unknown & ~short_history, FundingStatus.GAP, 0)
+    status = np.where(has_few[0] | short_history, FundingStatus.TOO_FEW, unsure)
+    is_gap = np.isnan(total.expected[long, short]) & ~short_history
+    status = status | np.where(is_gap, FundingStatus.GAP, 0)
     has_no_interval = np.isfinite(means[0]) & np.isnan(low)
     status = status | np.where(has_no_interval, FundingStatus.CANNOT_TELL, 0)
     figures = [means[0] - cost, middle, low, high, means[0], above, realised, worth, *means[1:]]

@@ -102,30 +102,44 @@ def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     return Walk(parts, outcomes, worth, usual, own, columns, scale, past, long, short, plan)
 
 
-def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
-    """Return the ingredients of the outcomes' distributions at a period.
+class PairDistribution(NamedTuple):
+    """What the distributions of the outcomes of pairs are made of, at one period."""
 
-    A pair whose own outcomes span less than a holding time has no size and no interval. The inputs are the
-    mean outcome of each ordered pair (long, short) before cost and the size of its error [bps]; sorted past
-    errors with cumulative weights; and the number of past decisions. Errors of a pair with a negative
-    forecast count reversed, of one with a zero forecast half in each direction. The size is multiplied by the
-    ratio of Student's t to the normal distribution at 5 %, because few decisions determine neither the errors
-    nor their sizes. It has 2 + n/4 degrees of freedom, with n effective decisions over all pairs.
+    expected: Floats
+    """(long, short) bps: mean outcome before cost."""
+    scale: Floats
+    """(long, short) bps: size of the error; NaN for a pair whose outcomes span less than a holding time."""
+    errors: Floats
+    """Past errors in order, in units of their size."""
+    weight: Floats
+    """Share of the weight up to each error."""
+    decisions: int
+    """Past decisions that the errors are of."""
+
+
+def pair_distribution(walk: Walk, at: int) -> PairDistribution:
+    """Return the distributions of outcomes at a period.
+
+    Errors of a pair that is expected to lose count reversed; without an expected direction half of them count
+    in each. The size grows by the ratio of Student's t to the normal distribution at 5 %: few decisions do
+    not show how large the next error may be. The degrees of freedom are 2 + n/4, where the decisions of all
+    pairs are worth n.
     """
     expected = walk.pair_expectations(at)
     column = int(np.searchsorted(walk.columns, at))
     scale = _both_directions(walk.scale[:, column], walk, np.nan)
     errors, weight, decisions = walk.past.known_at(at)
-    if decisions:  # no interval exceeds the bound from past outcomes
+    if decisions:
         low, high = np.interp([_RARE, 1.0 - _RARE], weight, errors)
-        among = np.isfinite(np.diag(expected)).sum()
-        freedom = _LEAST_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * among * (among - 1)
+        venues = np.isfinite(np.diag(expected)).sum()
+        freedom = _LEAST_FREEDOM + _FREEDOM * walk.worth[at] * 0.5 * venues * (venues - 1)
         scale = scale * stdtrit(freedom, 0.95) / ndtri(0.95)
         deviation = np.minimum(walk.usual[at], _both_directions(walk.own[:, column], walk, np.inf))
-        width = np.where(direction_of(expected) == 0.0, 2.0 * max(-low, high), high - low)  # both directions
+        # Past outcomes bound the interval. Without a direction, errors count in both.
+        width = np.where(direction_of(expected) == 0.0, 2.0 * max(-low, high), high - low)
         scale = np.minimum(scale, _WIDEST * deviation / np.maximum(width, 1.0))
         scale = np.maximum(scale, TINY)
-    return expected, scale, errors, weight, decisions
+    return PairDistribution(expected, scale, errors, weight, decisions)
 
 
 def _both_directions(of_pairs: Floats, walk: Walk, otherwise: float) -> Floats:

@@ -194,12 +194,12 @@ def pair_costs(fee_bps: float | Mapping[str, float], venues: Sequence[str]) -> F
         absent = [name for name in venues if name not in fee_bps]
         if absent:
             raise ValueError(f"fee_bps has no fee for {', '.join(absent)}: add the bps of one trade")
-        each = np.array([float(fee_bps[name]) for name in venues])
+        fees = np.array([float(fee_bps[name]) for name in venues])
     else:
-        each = np.full(len(venues), float(fee_bps))
-    if not np.isfinite(each).all():
+        fees = np.full(len(venues), float(fee_bps))
+    if not np.isfinite(fees).all():
         raise ValueError("fee_bps must be finite")
-    return np.asarray(2.0 * (each[:, None] + each[None, :]), dtype=np.float64)
+    return np.asarray(2.0 * (fees[:, None] + fees[None, :]), dtype=np.float64)
 
 
 @typed
@@ -246,10 +246,10 @@ def realised_carry(
         ``net_bps`` = ``gross_bps`` − ``cost_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, the payments
         of each leg; ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the
         paid fraction of the hours due; ``status``. If a settlement is missing or the panel ends before the
-        end, the status is ``gap`` and the sums cover the known rows; NaN below `min_cover`. With `prices`
-        also ``long_usd`` and ``short_usd``, the earnings of each leg by payments and price after its fees,
-        ``net_usd``, their sum, and ``long_coin`` and ``short_coin``, the same in a leg's settlement coin (NaN
-        for linear legs).
+        end, the status is ``gap`` and the sums cover the known rows. With `prices` also ``long_usd`` and
+        ``short_usd``, the earnings of each leg by payments and price after its fees, ``net_usd``, their sum,
+        and ``long_coin`` and ``short_coin``, the same in a leg's settlement coin (NaN for linear legs). Below
+        `min_cover` all sums are NaN.
 
     Raises
     ------
