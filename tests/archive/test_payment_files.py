@@ -153,7 +153,7 @@ LAYOUTS = {
     "quantconnect": Layout(
         "cryptofuture/binance/margin_interest/aaausdt.csv",
         _csv("", lambda p: f"{_text(p, '%Y%m%d %H:%M:%S')},{_rate(p)}"),
-        {"source": "quantconnect"},
+        {"source": "quantconnect", "tz": "UTC"},
     ),
     "deribit": Layout(
         "AAA-USD-funding.csv",
@@ -271,6 +271,13 @@ def test_two_gaps_in_a_row(venue: str, interval: int, tmp_path: Path) -> None:
 def test_phases_of_changing_intervals(venue: str, tmp_path: Path) -> None:
     whole = schedule((8, 6), (4, 6), (1, 8), (6, 6), (8, 6))
     require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
+
+
+def test_phases_from_midnight_are_not_of_another_zone(tmp_path: Path) -> None:
+    """Payments of 8 h are not at multiples of 6 h, which is the median interval."""
+    whole = schedule((8, 6), (4, 6), (1, 24), (6, 40), (8, 6))
+    layout = LAYOUTS["quantconnect"]._replace(options={"source": "quantconnect"})
+    require(imported(layout, tmp_path, whole), whole, [])
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([2, 3, 6, 12, 24]))

@@ -522,7 +522,9 @@ def _off_schedule(stamps: Array, step: int, venue: str) -> str:
     shifted = stamps + 60_000_000  # rows are some seconds early or late
     at_hour = shifted % _HOUR <= 120_000_000
     off = shifted // _HOUR % hours
-    wrong = at_hour & ~np.isin(off, _OTHER_HOURS.get((venue, hours), (0,)))
+    has_step = np.append(False, np.diff(shifted // _HOUR) == hours)  # intervals of payments may change
+    has_step[:-1] |= has_step[1:]
+    wrong = at_hour & has_step & ~np.isin(off, _OTHER_HOURS.get((venue, hours), (0,)))
     if wrong.sum() < min(_LEAST_OFF, len(stamps)):
         return ""
     first = pd.Timestamp(int(stamps[np.argmax(wrong)]), unit="us")
