@@ -28,9 +28,11 @@ _OPEN_KEY = (
     "rank", "timestamp", "t", "date", "day",
 )  # fmt: skip
 """Columns that identify a row of an open table, where it has them."""
-_MOST_RESPONSES = 64
+_MOST_QUERIES = 64
 _MOST_WINDOWS = 7
 _MOST_ROWS = 200_000
+_MOST_STORED_ROWS = 1_000_000
+"""Rows of all stored responses, about 100 MB."""
 _SETTLED_US = HOUR_US
 """How long after its time a row may change."""
 _SAME_MINUTE_US = 60_000_000
@@ -41,6 +43,8 @@ _SAME_HOUR = 3.0
 """Factor by which half of the figures of a snapshot do not change within an hour."""
 _SHARE_OF_HOUR = 0.5
 _LEAST_ROWS_OF_HOUR = 3
+_QUICK = ("liquidation", "rate", "bps", "premium", "basis", "spread", "imbalance", "change")
+"""Words in names of figures that may change several times over in a minute."""
 _JUMPING = ("liquidations_", "orderbook_")
 """Tables whose snapshots may change completely from one second to the next."""
 
@@ -53,6 +57,7 @@ class _Earlier:
     requested: dict[str, str]
     window_us: tuple[int, int] | None
     as_of_us: int
+    size: int
 
 
 _STORED: dict[Any, tuple[_Earlier, ...]] = {}
@@ -79,10 +84,9 @@ def unlike_earlier(e: CheckedAnswer) -> list[str]:
     stored = _STORED.pop(identity, ())
     earlier = _most_alike(stored, e)
     others = [response for response in stored if response.window_us != e.window_us]
-    latest = _Earlier(e.columns, e.requested, e.window_us, e.as_of_us)
+    latest = _Earlier(e.columns, e.requested, e.window_us, e.as_of_us, e.size)
     _STORED[identity] = (*others[-_MOST_WINDOWS:], latest)
-    for oldest in [*_STORED][:-_MOST_RESPONSES]:
-        _STORED.pop(oldest, None)
+    _limit_stored_rows()
     if earlier is None or _are_equal(earlier.columns, e.columns):
         return []
     keys = _keys(e)
@@ -92,6 +96,15 @@ def unlike_earlier(e: CheckedAnswer) -> list[str]:
     if e.window_us is not None and "time" in keys:
         return [*_changed_history(e, earlier, pairs, keys)]
     return [*_changed_snapshot(e, earlier, pairs, keys)]
+
+
+def _limit_stored_rows() -> None:
+    """Remove the queries that were made longest ago, beyond the limits of queries and rows."""
+    rows = 0
+    for count, identity in enumerate(reversed([*_STORED])):
+        rows += sum(response.size for response in _STORED[identity])
+        if count >= _MOST_QUERIES or rows > _MOST_STORED_ROWS:
+            _STORED.pop(identity, None)
 
 
 def _most_alike(responses: Sequence[_Earlier], e: CheckedAnswer) -> _Earlier | None:
@@ -222,7 +235,8 @@ def _changed_snapshot(
     minutes = f"{apart / 60e6:.0f} minutes before"
     both = pairs[pairs["_merge"] == "both"]
     for name, before, now in _figures(pairs):
-        is_other = _other_in_minute(before, now) if is_minute else _other_in_hour(before, now)
+        is_steady = is_minute and not any(word in name for word in _QUICK)
+        is_other = _other_in_minute(before, now) if is_steady else _other_in_hour(before, now)
         if is_other.any():
             first = int(np.argmax(is_other))
             yield (

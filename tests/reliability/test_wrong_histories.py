@@ -368,3 +368,41 @@ def test_a_response_that_contradicts_an_earlier_one_has_a_notice(title: str, lia
         liar.change = None
         earlier.clear()
     assert any(re.search(words, notice) for notice in dd.provenance(table)["notices"])
+
+
+def test_liquidations_that_fall_within_a_minute_have_no_notice(liar: Liar) -> None:
+    """A cascade of the day before leaves the window of 24 hours."""
+
+    def shrink(body: Body, _query: Body) -> None:
+        for row in body["exchanges"]:
+            row["liquidation_24h_usd"] *= 0.4
+
+    earlier.clear()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DataNotice)
+            dd.markets.exchanges()
+            liar.change = shrink
+            dd.markets.exchanges()
+    finally:
+        liar.change = None
+        earlier.clear()
+
+
+def test_earlier_responses_are_limited_in_rows(liar: Liar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit the oldest query is no longer compared, the newest still is."""
+    monkeypatch.setattr(earlier, "_MOST_STORED_ROWS", 1450)
+    earlier.clear()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DataNotice)
+            dd.markets.exchanges()
+            CALLS["oi.history"].fetch()
+            liar.change = lambda body, _query: body["exchanges"][5].update(volume_24h_usd=1.0)
+            dd.markets.exchanges()
+        liar.change = None
+        with pytest.warns(DataNotice, match="rows differ as much"):
+            dd.markets.exchanges()
+    finally:
+        liar.change = None
+        earlier.clear()
