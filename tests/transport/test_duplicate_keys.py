@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from derivdata.client.transport import response
-from derivdata.client.transport.response import DuplicateKey, check_keys
+from derivdata.client.transport import body
+from derivdata.client.transport.body import DuplicateKey, check_keys
 
 ROWS = 2_000
 
@@ -30,14 +30,14 @@ def history(row: str = "", *, compact: bool = True) -> str:
 def parsed(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """Check a text, and return how many of its bytes were parsed in Python."""
     sizes: list[int] = []
-    parse = response._parse
+    parse = body._parse
 
     def count(part: bytes) -> None:
         sizes.append(len(part))
         parse(part)
 
     with monkeypatch.context() as patch:
-        patch.setattr(response, "_parse", count)
+        patch.setattr(body, "_parse", count)
         check_keys(text.encode())
     return sum(sizes)
 
@@ -166,7 +166,7 @@ def _repeats(value: Any) -> bool:
 def test_small_parts_are_compared_as_large_ones_are(value: Any, colon: str) -> None:
     """Large parts use faster comparisons, which must agree at every size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(response, "_SMALL_BYTES", 0)
+        patch.setattr(body, "_SMALL_BYTES", 0)
         check: Callable[[], None] = lambda: check_keys(_text(value, colon).encode())  # noqa: E731
         if _repeats(value):
             with pytest.raises(DuplicateKey):

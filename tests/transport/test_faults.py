@@ -21,7 +21,8 @@ import urllib3
 
 from derivdata import errors
 from derivdata.client.transport import adapter
-from derivdata.client.transport.response import BodyTooLarge, NotJson, check_json, read_body, retry_after
+from derivdata.client.transport.body import BodyTooLarge, NotJson, check_json, read_body
+from derivdata.client.transport.response import retry_after
 from derivdata.client.transport.session import request_of
 from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import NetworkError

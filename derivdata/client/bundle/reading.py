@@ -32,7 +32,7 @@ from derivdata.client.bundle import (
     unusable,
 )
 from derivdata.client.bundle.writing import RecordingJournal, is_journal
-from derivdata.client.transport.response import NotJson, check_json
+from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import BundleError
 from derivdata.support import times
 

@@ -23,17 +23,13 @@ import urllib3
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
+from derivdata.client.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, send_whole
 from derivdata.client.transport.response import (
     DIGEST_HEADER,
-    BodyTooLarge,
-    NotJson,
-    TooSlow,
-    check_json,
     http_date,
     network_error,
     permanent,
     retry_after,
-    send_whole,
 )
 from derivdata.client.transport.settings import Limits, Secret, Timing, WireKey, origin_of
 from derivdata.errors import FetchError, NetworkError, SchemaError, VenueError

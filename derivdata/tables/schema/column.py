@@ -278,10 +278,8 @@ def _number(values: Any) -> Array:
 
 
 def _all_numbers(values: Any) -> bool:
-    return all(
-        v is None or v is pd.NA or (isinstance(v, int | float | np.number) and not isinstance(v, bool))
-        for v in values
-    )
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    return kind in ("integer", "floating", "mixed-integer-float", "empty")
 
 
 def _count(values: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import msgspec
 import pyarrow as pa
 
-from derivdata.client.transport.response import NotJson, check_json
+from derivdata.client.transport.body import NotJson, check_json
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.market_names import market_of, meaning_of
 from derivdata.tables.contracts import VENUES, venue_slug

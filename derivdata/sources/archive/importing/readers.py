@@ -24,7 +24,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 
-from derivdata.client.transport.response import NotJson
+from derivdata.client.transport.body import NotJson
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.bodies import Records, json_records
 from derivdata.sources.archive.importing.opening import Source, opened

@@ -387,7 +387,8 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
     symbols = sorted(set(rows["symbol"].astype(object)))
     stored = archive.read("funding_settlements", first, last, symbols=symbols)
     both = pd.concat([_series_and_time(stored, -1), _series_and_time(rows, 0)], ignore_index=True)
-    series = pd.factorize(both["series"])[0]
+    symbol_codes, unique_symbols = pd.factorize(both["symbol"])
+    series = pd.factorize(both["exchange"])[0] * len(unique_symbols) + symbol_codes
     stamps = both["time"].to_numpy()
     order = np.lexsort((both["place"].to_numpy() >= 0, stamps, series))
     places = both["place"].to_numpy()[order]
@@ -410,15 +411,14 @@ def _paid_twice(rows: pd.DataFrame, archive: Archive) -> dict[int, str]:
 
 
 def _series_and_time(rows: pd.DataFrame, first: int) -> pd.DataFrame:
-    """Return series, instant [µs] and payments of rows, and their places, -1 for stored ones."""
-    names = rows["exchange"].astype(str) + " " + rows["symbol"].astype(str)
+    """Return venue, symbol, time [µs] and payments of rows, and their places, -1 for stored ones."""
     stamps = rows["time"].astype("datetime64[us, UTC]").astype("int64").to_numpy()
     places = np.full(len(rows), -1) if first < 0 else np.arange(len(rows))
     count = (
         rows["payment_count"].to_numpy(dtype=np.float64, na_value=np.nan) if "payment_count" in rows else 1.0
     )
-    columns = {"series": names.to_numpy(dtype=object), "time": stamps, "place": places, "count": count}
-    return pd.DataFrame(columns)
+    names = {name: rows[name].astype(object).to_numpy() for name in ("exchange", "symbol")}
+    return pd.DataFrame({**names, "time": stamps, "place": places, "count": count})
 
 
 def _unsorted_books(rows: pd.DataFrame) -> dict[int, str]:
