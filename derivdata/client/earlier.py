@@ -71,8 +71,11 @@ def clear() -> None:
     _STORED.clear()
 
 
-def unlike_earlier(e: CheckedAnswer) -> list[str]:
-    """Return sentences about rows that differ from those of an earlier response, and store the rows."""
+def unlike_earlier(e: CheckedAnswer, *, is_whole: bool) -> list[str]:
+    """Return sentences about rows that differ from those of an earlier response, and store the rows.
+
+    `is_whole` is False if the caller selected some rows of the response, so that others are not missing.
+    """
     owner = SESSION.origin()
     if owner is not _OWNER[0]:
         _STORED.clear()
@@ -95,7 +98,7 @@ def unlike_earlier(e: CheckedAnswer) -> list[str]:
         return []
     if e.window_us is not None and "time" in keys:
         return [*_changed_history(e, earlier, pairs, keys)]
-    return [*_changed_snapshot(e, earlier, pairs, keys)]
+    return [*_changed_snapshot(e, earlier, pairs, keys, is_whole=is_whole)]
 
 
 def _limit_stored_rows() -> None:
@@ -206,15 +209,17 @@ def _changed_history(
 def _missing_rows(
     e: CheckedAnswer, earlier: _Earlier, rows: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Find earlier rows that are in the requested window and of requested venues, and are gone."""
+    """Find earlier rows in the requested window that are gone, of venues with other rows.
+
+    The caller may have selected venues, so a venue without any row is not missing.
+    """
     limit = e.requested.get("limit")
     if e.window_us is None or (limit is not None and e.size >= int(limit)):
         return
     stamps = np.asarray(rows["time"].astype("datetime64[us, UTC]").astype(np.int64))
     is_missing = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])
-    venues = e.requested_names.get("exchanges")
-    if venues and "exchange" in rows:
-        is_missing &= np.asarray(rows["exchange"].isin(venues))
+    if "exchange" in rows:
+        is_missing &= np.asarray(rows["exchange"].isin(set(e.columns["exchange"])))
     if is_missing.any():
         first = rows.iloc[int(np.argmax(is_missing))]
         yield (
@@ -224,7 +229,7 @@ def _missing_rows(
 
 
 def _changed_snapshot(
-    e: CheckedAnswer, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str]
+    e: CheckedAnswer, earlier: _Earlier, pairs: pd.DataFrame, keys: Sequence[str], *, is_whole: bool
 ) -> Iterator[str]:
     """Find figures of a snapshot that cannot have changed so much since the earlier one."""
     apart = abs((e.as_of_us or 0) - earlier.as_of_us)
@@ -245,7 +250,7 @@ def _changed_snapshot(
             )
     gone = pairs[pairs["_merge"] == "left_only"]
     most_gone = 0 if is_minute else _SHARE_OF_HOUR * len(pairs)
-    if len(gone) > most_gone and earlier.requested == e.requested:
+    if is_whole and len(gone) > most_gone and earlier.requested == e.requested:
         yield (
             f"{len(gone)} of {len(pairs)} rows of a response {minutes} are missing, first "
             f"{_where(gone.iloc[0], keys)}"

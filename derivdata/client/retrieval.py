@@ -257,7 +257,7 @@ def read_columns(
         evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
         notices = check(evidence, passed)
         if transport.SESSION.origin() is not None:
-            notices += unlike_earlier(evidence)
+            notices += unlike_earlier(evidence, is_whole=bool(reader))
     except SchemaError:
         transport.SESSION.forget(answer.request)
         raise

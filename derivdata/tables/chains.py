@@ -28,6 +28,7 @@ HOLD = pd.Timedelta(1, "h")
 
 _LINK = pd.Timedelta(30, "s")  # pages and tickers of one request are closer together than this
 _ABSENT = 0.1  # share of live instruments of the snapshot before that may be missing without a notice
+_MOST_ABSENT = 4  # live instruments that may be missing from any snapshot: few options have no quote at times
 _SERIES = ("symbol", "exchange")
 _PLACE = ("expiry", "strike", "side")
 
@@ -61,7 +62,8 @@ def snapshots(rows: pd.DataFrame, *, hold: str | pd.Timedelta = HOLD) -> pd.Data
     -----
     DataNotice
         Rows were dropped because their chain has a newer row of the same instrument. Or a snapshot lacks more
-        than a tenth of the live instruments of the snapshot before: the poll may have failed in part.
+        than four and more than a tenth of the live instruments of the snapshot before: the poll may have
+        failed in part.
 
     Notes
     -----
@@ -200,7 +202,7 @@ class _Grouping:
         is_expected = (number + 1 < size) & follows[later] & is_live
         expected = np.bincount(later[is_expected], minlength=size)
         absent = np.bincount(later[is_expected & ~again], minlength=size)
-        lacking = np.flatnonzero(absent > _ABSENT * expected)
+        lacking = np.flatnonzero((absent > _MOST_ABSENT) & (absent > _ABSENT * expected))
         if not lacking.size:
             return ""
         last = lacking[-1]

@@ -187,7 +187,8 @@ class TestZeroGamma:
         found = exposure.zero_gamma(both, dealer=DEALER)["ratio"]
         assert found.dims == ("exchange",)
         alone = exposure.zero_gamma(table(rows), dealer=DEALER)["ratio"]
-        assert found.sel(exchange="okx").item() == alone.item()
+        # numpy computes one value and several by different instructions on some processors
+        assert found.sel(exchange="okx").item() == pytest.approx(alone.item(), rel=1e-14)
         assert found.sel(exchange="derive").item() > found.sel(exchange="okx").item()
         rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
         for expiry in (MONTH, NOW + pd.Timedelta("3h")):  # of which nothing is left at 30 % from the strike

@@ -365,7 +365,7 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         return None
     named = f"{dex}:" if dex else ""
     if params["type"] == "perpDexs":
-        return [None, *({"name": name, "fullName": None} for name in DEXES.values())]
+        return [None, *({"name": name, "fullName": slug} for slug, name in DEXES.items())]
     if params["type"] == "meta":
         return {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in fakes.symbols]}
     if params["type"] == "metaAndAssetCtxs":

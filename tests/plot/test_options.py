@@ -178,7 +178,12 @@ def test_bars_are_coins_by_strike_and_the_underlying_the_median_of_its_options()
     ("figure", "data", "message"),
     [
         (plot.smile, made.chains, "a figure of smiles is of one exchange; there are 2"),
-        (plot.smile, lambda: made.chain().assign(iv=np.nan), "no option has an implied volatility"),
+        pytest.param(
+            plot.smile,
+            lambda: made.chain().assign(iv=np.nan),
+            "no option has an implied volatility",
+            marks=pytest.mark.filterwarnings("ignore:none of 104 options has a volatility or a price"),
+        ),
         (plot.term_structure, made.chains, "a term structure is of one exchange; there are 2"),
         (plot.surface, lambda: made.fit().isel(expiry=[0]), "a surface needs two expiries"),
         (plot.surface, lambda: 3, r"data must be a pandas\.DataFrame or a xarray\.Dataset, not int"),
