@@ -130,10 +130,17 @@ def _are_equal(first: dict[str, Any], second: dict[str, Any]) -> bool:
         return True
     if first.keys() != second.keys():
         return False
-    return all(
-        len(values) == len(second[name]) and pd.Series(values).equals(pd.Series(second[name]))
-        for name, values in first.items()
-    )
+    return all(_are_equal_columns(values, second[name]) for name, values in first.items())
+
+
+def _are_equal_columns(first: Any, second: Any) -> bool:
+    """Return whether two columns have the same values, missing ones included."""
+    if len(first) != len(second):
+        return False
+    # pandas compares arrays that are not plain in several passes
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and first.dtype == second.dtype:
+        return bool(np.array_equal(first, second, equal_nan=first.dtype.kind == "f"))
+    return pd.Series(first).equals(pd.Series(second))
 
 
 def _keys(e: CheckedAnswer) -> list[str]:

@@ -458,10 +458,15 @@ def lone_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
     neighbours = np.fmax(sizes[:-2], sizes[2:])
     is_inside = (series[1:-1] == series[:-2]) & (series[1:-1] == series[2:])
     places = np.flatnonzero(is_inside & (inner > np.fmax(_LONE_RATE * neighbours, _LEAST_LONE_BPS))) + 1
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
+    ends = np.append(starts[1:], rates.size)
+    firsts = np.searchsorted(places, starts)
+    lasts = np.searchsorted(places, ends)
     faults = []
-    for code in np.unique(series[places]).tolist():
-        usual = _median_size(rates[series == code])
-        own = places[(series[places] == code) & (sizes[places] > _LONE_RATE * usual)]
+    for series_place in np.flatnonzero(lasts - firsts >= _LEAST_SPIKES).tolist():
+        usual = _median_size(rates[starts[series_place] : ends[series_place]])
+        own = places[firsts[series_place] : lasts[series_place]]
+        own = own[sizes[own] > _LONE_RATE * usual]
         if own.size >= _LEAST_SPIKES:
             faults.append(SeriesFault(int(own[0]), int(own.size), float(sizes[own[0]] / max(usual, 1e-9))))
     return faults
@@ -491,8 +496,14 @@ def copied_series(series: _Array, market: _Array, times: _Array, values: _Array)
 
 def _median_size(values: _Array) -> float:
     """Return the median absolute value; NaN, without numpy's warning, if no value is finite."""
-    finite = values[np.isfinite(values)]
-    return float(np.median(np.abs(finite))) if finite.size else float("nan")
+    sizes = np.abs(values[np.isfinite(values)])
+    if not sizes.size:
+        return float("nan")
+    # np.median takes twice as long on a few thousand values
+    upper = sizes.size // 2
+    lower = upper - 1 + sizes.size % 2
+    sizes.partition((lower, upper))
+    return float(0.5 * (sizes[lower] + sizes[upper]))
 
 
 def scaled_series(series: _Array, market: _Array, values: _Array, *, kind: str) -> list[SeriesFault]:
