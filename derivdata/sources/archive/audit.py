@@ -408,6 +408,7 @@ _FLOOR_BPS_8H = 1.0
 """Rate of quiet times on most venues; as a fraction of the interval it is the same for each interval."""
 _LEAST_AT_FLOOR = 5
 _SHARE_AT_FLOOR = 0.3
+_NEAR_FLOOR = 10.0
 
 
 def _refuse_mixed_units(rows: pd.DataFrame) -> None:
@@ -418,13 +419,12 @@ def _refuse_mixed_units(rows: pd.DataFrame) -> None:
     """
     rates = rows["rate_bps_8h"].to_numpy(dtype=np.float64, na_value=np.nan)
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
-    is_floor = np.isclose(rates, _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
     for factor, unit in ((100.0, "percent"), (0.01, "fractions")):
         is_moved = np.isclose(rates, factor * _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
         for code, count in zip(*np.unique(series[is_moved], return_counts=True), strict=True):
             own = series == code
             is_rule = count >= max(_LEAST_AT_FLOOR, _SHARE_AT_FLOOR * own.sum())
-            if is_rule or _has_run(is_moved[own], is_floor[own]):
+            if is_rule or _has_run(rates[own], factor * _FLOOR_BPS_8H):
                 first = rows[own & is_moved].iloc[0]
                 raise Question(
                     f"rate_bps_8h: {count:,} rows of {first['exchange']} {first['symbol']}, first at "
@@ -433,14 +433,28 @@ def _refuse_mixed_units(rows: pd.DataFrame) -> None:
                 )
 
 
-def _has_run(is_moved: npt.NDArray[np.bool_], is_floor: npt.NDArray[np.bool_]) -> bool:
-    """Return whether some rows at a moved floor follow each other without one at the true floor."""
+def _has_run(rates: npt.NDArray[np.float64], moved_floor: float) -> bool:
+    """Return whether rows at a moved floor follow each other without one at the true floor.
+
+    Half of the rates between them must be near the moved floor too: a venue that rounds to 0.01 bps has such
+    rates among larger ones.
+    """
+    is_moved = np.isclose(rates, moved_floor, rtol=1e-9, atol=0.0)
+    is_floor = np.isclose(rates, _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
     if is_floor.sum() < _LEAST_AT_FLOOR:
         return False
-    kinds = is_moved[is_moved | is_floor]
+    places = np.flatnonzero(is_moved | is_floor)
+    kinds = is_moved[places]
     starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))
-    lengths = np.diff(np.append(starts, kinds.size))
-    return bool((lengths[kinds[starts]] >= _LEAST_AT_FLOOR).any())
+    ends = np.append(starts[1:], kinds.size)
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if not kinds[start] or end - start < _LEAST_AT_FLOOR:
+            continue
+        sizes = np.abs(rates[places[start] : places[end - 1] + 1])
+        ratio = float(np.nanmedian(sizes)) / moved_floor
+        if 1.0 / _NEAR_FLOOR <= ratio <= _NEAR_FLOOR:
+            return True
+    return False
 
 
 def _refuse_schedules(some: pd.DataFrame) -> None:
