@@ -140,7 +140,7 @@ def _are_equal_columns(first: Any, second: Any) -> bool:
     # pandas compares arrays that are not plain in several passes
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and first.dtype == second.dtype:
         return bool(np.array_equal(first, second, equal_nan=first.dtype.kind == "f"))
-    return pd.Series(first).equals(pd.Series(second))
+    return bool(pd.Series(first).equals(pd.Series(second)))
 
 
 def _keys(e: CheckedAnswer) -> list[str]:

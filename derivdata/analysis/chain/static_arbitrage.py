@@ -336,7 +336,7 @@ def _programme(quotes: QuotedExpiry, corners: Floats, unit: float) -> _Programme
     programme = _Programme([], [], [])
     for (side, end), prices in quotes.price.items():
         direction = 1.0 if end == "ask" else -1.0
-        for place in np.flatnonzero(~np.isnan(prices)):
+        for place in np.flatnonzero(~np.isnan(prices)).tolist():
             gap = corners - corners[place + 1]
             payoff = np.append(np.maximum(gap, 0.0), 1.0)
             if side == "put":
