@@ -1,7 +1,8 @@
 """Pacifica: one response has the rates, marks and open interest of every market; a second lists the markets.
 
 ``funding`` is the rate of the payment that was made, ``next_funding`` the estimate for the next one, which is
-the running rate here. Both are fractions per hour.
+the running rate here. Both are fractions per hour. A row of the history is written at the hour of a payment,
+whose rate it names ``next_funding_rate``; its ``funding_rate`` is that of the hour before.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class _Paid(Paid[str, int], kw_only=True):
     oracle: str  # a row of /info has rate and time too, but is not a payment
 
 
-_PAID = spelled(_Paid, rate="funding_rate", time="created_at", oracle="oracle_price")
+# In bodies of belyjelli/ai-rates of 2026-09-13, the newest row has `next_funding_rate` 0.00000475, and /info of
+# the same hour has it as the rate that was paid. Tests of a public client of 2026-09-12 (PacificaPerp) agree.
+_PAID = spelled(_Paid, rate="next_funding_rate", time="created_at", oracle="oracle_price")
 funding_history = payments(
     _PAID, "data", _named, by="symbol", period_h=1.0, cursor="next_cursor", more="has_more"
 )
