@@ -286,7 +286,7 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
     Returns
     -------
     DataArray, the panel's dims
-        NaN where the value is missing; it takes no rank.
+        NaN for missing values, which are not ranked.
 
     Raises
     ------

@@ -154,7 +154,8 @@ def by_session(
     -----
     Means are weighted by time. A sampled value is valid until the next one, at most for two usual steps. A
     settled rate accrues evenly over the interval that it covers, so funding of all sessions adds up to the
-    payments. Volatility is ``√(Σ r² / hours × 8760)`` over log returns r whose two prices are in one span;
+    payments. A payment without an interval covers the hours since the previous one, at most a day. Volatility
+    is ``√(Σ r² / hours × 8760)`` over log returns r whose two prices are in one span;
     with steps of five minutes no return spans two sessions of US stocks.
 
     Examples
@@ -224,7 +225,9 @@ def closures(
     -----
     A price at some time is the last one at or before it, and the index at the open the first one at or after
     it, each at most two usual steps away; else NaN. ``funding_bps`` is NaN if a payment or a sampled rate is
-    missing. A break between two halves of a day is not a closure.
+    missing.
+    A payment without an interval covers the hours since the previous one, at most a day. A break between
+    two halves of a day is not a closure.
 
     Examples
     --------

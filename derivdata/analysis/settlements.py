@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import figures_of, hours, interval_of, labels_of, last_valid, whole
+from derivdata.analysis.panels import figures_of, hours, hours_at, interval_of, labels_of, last_valid, whole
 from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.support.text import warn_caller
 from derivdata.tables.frames import OTHER_COIN, PRICES_AGREE
@@ -97,6 +97,7 @@ def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple
         return panel, interval
     paid = panel["payment_bps"].reset_coords(drop=True).transpose(*panel.dims)
     panel = panel.drop_vars("payment_bps")
+    due = scheduled(panel["time"].to_numpy())  # stamps are late by parts of a second
     result = figures_of(
         _with_unknown_intervals,
         panel,
@@ -104,7 +105,7 @@ def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple
         paid,
         units={"rates": RATE_UNIT, "interval": "h"},
         into={"time": None},
-        since=hours(panel),
+        since=hours_at(due, np.datetime64(0, "us")),
     )
     rates, filled = (result[name].transpose(*panel.dims) for name in ("rates", "interval"))
     return rates.rename(panel.name).assign_attrs(panel.attrs), filled.assign_attrs(interval.attrs)

@@ -238,7 +238,7 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     for strip, values, color in ((upper, sums, PALETTE[0]), (lower, costs_by_step, PALETTE[1])):
         style.bars(strip, values.index, values, width, centred=False, color=color)
         strip.axhline(0, color=GREY, lw=0.8)
-    upper.set_xlim(sums.index[0], traded.index[-1])
+    upper.set_xlim(sums.index[0], max(traded.index[-1], sums.index[-1] + width))
     total = float(traded.sum())
     cost = float(spent.sum())
     costs = f"; {1e4 * cost / total:.2g} bps of it are costs" if total > 0.0 else ""

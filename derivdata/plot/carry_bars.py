@@ -94,10 +94,11 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.6, label=f"{share} of outcomes")
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], mew=1.5, ms=6.5, label="before costs")
     ax.plot(rows["net_apr"], place, "o", color=PALETTE[1], ms=6.5, label="after costs")
-    beside: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+    at_right: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
     look: dict[str, Any] = {"fontsize": 8, "va": "center", "annotation_clip": False}
     for row, chance in zip(place, rows["probability_net_positive"], strict=True):
-        ax.annotate(style.share(chance), (1.0, row), (4, 0), **beside, **look)
+        words = style.share(chance) if np.isfinite(chance) else "no interval"
+        ax.annotate(words, (1.0, row), (4, 0), **at_right, **look)
     ax.axvline(0, color=GREY, lw=1.0)
     holds = rows["hold_hours"].unique()
     held = f" held {holds[0] / 24:.3g} days" if len(holds) == 1 else ""
@@ -154,8 +155,9 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
 def _limit_to_means(ax: Axes, days: Floats, low: Floats, high: Floats, means: Floats) -> None:
     """Limit the axes to the means and as much again on both sides; write the ends of longer bars there."""
     span = float(np.ptp(means))
-    bottom = max(float(np.min(low)), float(np.min(means)) - span)
-    top = min(float(np.max(high)), float(np.max(means)) + span)
+    # A forecast may have a mean and no interval
+    bottom = max(float(np.nanmin(np.append(low, means))), float(np.min(means)) - span)
+    top = min(float(np.nanmax(np.append(high, means))), float(np.max(means)) + span)
     margin = 0.08 * (top - bottom)
     ax.set_ylim(bottom - margin, top + margin)
     for end, edge, shift in ((high, 1.0, -9), (low, 0.0, 9)):

@@ -74,7 +74,8 @@ def liquidations(
         The axes of the dots, whose area grows as the square root of the order's value. Above them is the
         price; below them the value of longs (down) and shorts (up) per hour, or per longer step so that there
         are at most 170 bars (1 minute in windows under an hour, 5 under three hours), and the coverage, blank
-        for unobserved times. Some venues throttle their feeds, so levels cannot be compared across venues.
+        for unobserved times. With matplotlib, a bar over three times as high as the next one is cut and has
+        its value. Some venues throttle their feeds, so levels cannot be compared across venues.
 
     Raises
     ------

@@ -78,14 +78,14 @@ def smile(
     Returns
     -------
     Axes
-        Volatility over the forward delta of the option out of the money: puts at the left, the forward in
-        the middle, calls at the right, from 5 delta on. Above stand the strikes of the middle expiry at these
-        deltas. Quotes below 2 delta without a bid are faded. The title gives volatility at the forward, risk
-        reversal and butterfly at 25 delta [points] of the middle expiry. Red parts of a fit hold a butterfly
-        arbitrage: Durrleman's g is below zero there; ``dd.plot.data(ax)`` has g and log-moneyness. Bars span
-        bid and ask where the quotes have them. The legend says by how much the fit of a surface misses the
-        quotes at the money, with a star where that is more than half their spread; a narrow figure has no
-        space for it.
+        Volatility over the forward delta of the option out of the money: puts at the left, the
+        forward in the middle, calls at the right, from 5 delta on. The upper axis has the strikes of
+        the middle expiry at these deltas. Quotes below 2 delta without a bid are faded. The title
+        gives volatility at the forward, risk reversal and butterfly at 25 delta [points] of the
+        middle expiry. Red parts of a fit have a butterfly arbitrage: Durrleman's g is below zero
+        there; ``dd.plot.data(ax)`` has g and log-moneyness. Bars span bid and ask where the quotes
+        have them. The legend says by how much the fit of a surface misses the quotes at the money,
+        with a star where that is more than half their spread; a narrow figure has no space for it.
 
     Raises
     ------

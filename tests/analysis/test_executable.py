@@ -121,6 +121,10 @@ def test_box_and_parity_lock_in_the_difference_of_forwards():
     assert found.loc["box", "gross_usd"] == pytest.approx(sold - 100.0, rel=1e-9)
     assert found.loc["parity", "gross_usd"] == pytest.approx(sold - 100.1, rel=1e-9)
     assert found.loc["parity", "legs"].endswith("buy 1 future at 100.1")
+    for side, locked in (("bid_usd", True), ("ask_usd", False)):
+        found = chain.executable(table, futures=futures.assign(**{side: np.nan}), **FREE).set_index("kind")
+        assert ("parity" in found.index) == locked, "the future is bought at its ask"
+        assert found.loc["box", "gross_usd"] == pytest.approx(sold - 100.0, rel=1e-9)
 
 
 def _paid(legs: str, s: np.ndarray) -> np.ndarray:

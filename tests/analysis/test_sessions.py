@@ -257,6 +257,21 @@ def test_a_payment_without_an_interval_is_counted() -> None:
     np.testing.assert_array_equal(closed["funding_bps"], [0.0, -16.0])  # that of the open is paid
 
 
+def test_stamps_of_payments_without_an_interval_may_be_late() -> None:
+    """Hourly payments of 1 bps, up to 0.55 s late; weekends last 65.5 h, that of a holiday 89.5 h."""
+    stamps = pd.date_range("2026-01-08", "2026-01-27", freq="1h", inclusive="left")
+    late = pd.to_timedelta(np.random.default_rng(0).integers(0, 551, stamps.size), unit="ms")
+    rates = xr.DataArray(np.full(stamps.size, np.nan), {"time": stamps + late}, "time", "rate_bps_8h")
+    rates = rates.assign_coords(
+        interval_hours=("time", np.full(stamps.size, np.nan)), payment_bps=("time", np.ones(stamps.size))
+    ).assign_attrs(kind="settled", units="bps/8h")
+    spans = sessions.calendar("XNYS", "2026-01-08", "2026-01-27")
+    closed = sessions.closures(spans, funding=rates)
+    hours = {"overnight": 17.0, "weekend": 65.0, "holiday": 89.0}
+    assert closed["funding_bps"].values.tolist() == [hours[name] for name in closed["session"].values]
+    assert closed.sizes["closure"] == 11
+
+
 def test_premium_and_open_interest_by_session() -> None:
     mark = series([101.0, 99.0, 102.0, 100.0, 100.0, 98.0, 98.0, 98.0, 100.0], "mark_usd")
     index = series([100.0] * 9, "index_usd")

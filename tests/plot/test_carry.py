@@ -40,6 +40,16 @@ def test_an_interval_far_beyond_the_means_ends_at_the_edge_with_its_value() -> N
     assert "+5000" in [text.get_text() for text in ax.texts]
 
 
+def test_a_forecast_without_an_interval_is_drawn_without_its_bar() -> None:
+    curve = [made.carry("low", "middle", hold) for hold in ("1d", "7d")]
+    for name in ("net_low_bps", "net_high_bps", "probability_net_positive", "low_apr", "high_apr"):
+        if name in curve[0]:
+            curve[0][name] = np.nan
+    bottom, top = plot.carry(curve, "hold").get_ylim()
+    assert bottom < float(curve[0]["net_bps"]) < top
+    assert "no interval" in [text.get_text() for text in plot.carry(curve[0]).texts]
+
+
 def test_labels_say_whether_prices_are_in_the_outcomes() -> None:
     for prices, of in ((False, "funding only"), (True, "funding and prices")):
         curve = [made.carry("low", "high", hold, prices=prices) for hold in ("1d", "7d")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import matplotlib
+import matplotlib.dates as mdates
 import numpy as np
 import pandas as pd
 import pytest
@@ -212,6 +213,9 @@ def test_turnover_has_its_costs_and_trades_the_names_of_the_extremes() -> None:
     table = plot.data(plot.backtest(result, "turnover"))
     costs = float(result["fees_usd"].sum() + result["slippage_usd"].sum())
     assert table["costs_usd"].sum() == pytest.approx(costs)
+    upper = plot.backtest(result, "turnover").figure.axes[0].child_axes[0]
+    end = mdates.date2num(result["time"].to_numpy()[-1].astype("datetime64[D]"))
+    assert upper.get_xlim()[1] > end + 0.5, "trades of the last day are drawn, also at midnight"
     ax = plot.backtest(result, "trades")
     best = plot.data(ax).sort_values("net_bps").iloc[-1]
     names = [text.get_text() for text in ax.texts]

@@ -294,7 +294,7 @@ _STEP = 1e-4  # of volatilities; Deribit's are written as 55.25
 _PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")
 _NUMBERS = ("strike", "iv", "open_interest", "underlying_price", "year_fraction", "status")
 _UNITS = {
-    **dict.fromkeys(("iv", "iv_bid", "iv_ask"), "1/√year"),  # which makes them believed
+    **dict.fromkeys(("iv", "iv_bid", "iv_ask"), "1/√year"),  # so their unit is not guessed
     "log_moneyness": "1",
     "open_interest": "contracts",
     "forward": "USD",

@@ -71,7 +71,7 @@ class Hedge(NamedTuple):
 
 
 class Portfolio(NamedTuple):
-    """Trades that can lose nothing, with the future, and what they gain in the unit of the prices."""
+    """Trades that cannot lose, the future, and the profit in the unit of the prices."""
 
     trades: list[Trade]
     hedge: Hedge | None
@@ -273,7 +273,7 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     A linear programme maximises sales minus purchases minus the cash ``c`` that covers the worst payoff,
     under ``payoff(S) + c ≥ 0`` for every price S. Paid in coin both sides are multiplied by S, so that
     payoffs are linear between strikes in either case. They are checked at 0, at the strikes, and in their
-    slope beyond the last one. Premiums count with interest. Return None if there is no profit.
+    slope beyond the last one. Premiums count with interest. Return None without a profit.
     """
     # 1. Strikes near 1, since the tolerances of the programme are absolute.
     scale = float(np.median(quotes.strike))
@@ -288,11 +288,14 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
     if future is not None:
         # A forward of 1 coin at its price; in coin one of `price` USD, which pays S less that, times 1/S.
         for direction, price in ((1.0, future.ask / scale), (-1.0, future.bid / scale)):
-            programme.payoffs.append(direction * np.append(corners - price, 1.0))
+            payoff = direction * np.append(corners - price, 1.0)
+            programme.payoffs.append(payoff if np.isfinite(price) else np.zeros_like(payoff))
             programme.costs.append(0.0)
     cash = np.append(corners, 1.0) if quotes.inverse else np.append(np.ones_like(corners), 0.0)
     matrix = np.column_stack([*programme.payoffs, cash])
     highest = np.where(np.arange(len(programme.costs)) < count, 1.0, float(count))
+    if future is not None:
+        highest[-2:][~np.isfinite([future.ask, future.bid])] = 0.0
     limits = [*((0.0, most) for most in highest), (None, None)]
 
     # 3. Solve, and compute the profit without the tolerances of the programme.

@@ -95,8 +95,8 @@ def best_pair(
         Settlements up to a minute after a whole hour count at that hour. ``long`` and ``short`` (venue, empty
         text without a pair), ``spread_bps_8h``, ``venues`` (number after NaN and the filters). With `fee_bps`
         also ``net_bps_8h``, the spread minus the fees per 8 hours of the holding time, negative if the spread
-        does not cover them. With fewer than two venues there is no pair and no spread; if all rates are equal
-        there is no pair, the spread is 0 and the net is NaN. Ties are broken alphabetically.
+        does not cover them. With fewer than two venues the pair is empty and the spread NaN; if all rates are
+        equal the pair is empty, the spread 0 and the net NaN. Ties are broken alphabetically.
 
     Raises
     ------
@@ -408,8 +408,8 @@ def pick_summary(
     record
         What `pick_record` gave; all its symbols together.
     least_predicted_bps
-        Counts only selections with a forecast above this after cost; None counts all, including those that
-        nobody would trade.
+        Counts only selections with a forecast above this after cost; None counts all, including those
+        with a forecast below zero.
     level, resamples, rng
         Parameters of the block bootstrap: runs of n^(1/3) decisions, all symbols of a decision together.
 

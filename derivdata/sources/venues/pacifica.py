@@ -79,8 +79,8 @@ class _Paid(Paid[str, int], kw_only=True):
     oracle: str  # a row of /info has rate and time too, but is not a payment
 
 
-# In bodies of belyjelli/ai-rates of 2026-09-13, the newest row has `next_funding_rate` 0.00000475, and /info of
-# the same hour has it as the rate that was paid. Tests of a public client of 2026-09-12 (PacificaPerp) agree.
+# Bodies of belyjelli/ai-rates, 2026-09-13: the newest row has `next_funding_rate` 0.00000475, which /info at
+# that hour has as the rate that was paid. Tests of a public client of 2026-09-12 (PacificaPerp) agree.
 _PAID = spelled(_Paid, rate="next_funding_rate", time="created_at", oracle="oracle_price")
 funding_history = payments(
     _PAID, "data", _named, by="symbol", period_h=1.0, cursor="next_cursor", more="has_more"

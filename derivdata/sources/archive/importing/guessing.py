@@ -505,7 +505,7 @@ _AMOUNTS_OF_FILLS = ("quantity", "filled_quantity", "value_usd")
 
 
 def _mapped(table: str, head: Chunk, found: Mapping[str, str], given: Given) -> dict[str, str]:
-    """Return the columns of the file by the table's names that they mean, where the caller says nothing else.
+    """Return the file's column for each of the table's names that the caller does not map.
 
     An amount that the caller maps to one column is not that of another.
     """
