@@ -7,7 +7,9 @@ Responses of an archive, the sample and venues are not compared: their rows have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ import pandas as pd
 from derivdata.client.reading import HOUR_US, CheckedAnswer
 from derivdata.client.transport import SESSION
 from derivdata.support.arrays import Array
+from derivdata.support.forking import renew_in_child
 from derivdata.tables.history_rows import shown_time
 
 __all__ = ["clear", "unlike_earlier"]
@@ -28,6 +31,8 @@ _OPEN_KEY = (
     "rank", "timestamp", "t", "date", "day",
 )  # fmt: skip
 """Columns that identify a row of an open table, where it has them."""
+_ROLLING = frozenset({"timestamp", "t", "date", "day"})
+"""Keys of open tables whose window ends now."""
 _MOST_QUERIES = 64
 _MOST_WINDOWS = 7
 _MOST_ROWS = 200_000
@@ -60,54 +65,87 @@ class _Earlier:
     size: int
 
 
-_STORED: dict[Any, tuple[_Earlier, ...]] = {}
-"""Earlier responses of each query, newest last, one of each window."""
-_OWNER: list[Any] = [None]
-"""The connection, replay or recording whose responses are stored."""
+class _Responses:
+    """The newest responses of one source, by query; a thread or a forked child may fetch meanwhile."""
+
+    def __init__(self) -> None:
+        self._after_fork()
+
+    def _after_fork(self) -> None:
+        self._fork_lock = threading.Lock()
+        self._source: Callable[[], object | None] = _nothing
+        self._by_query: dict[Any, tuple[_Earlier, ...]] = {}
+
+    def clear(self, _closed: object = None) -> None:
+        """Remove all responses. Without the lock, since a garbage collection may call it at any time."""
+        self._by_query = {}
+
+    def add(self, source: object, query: Any, latest: _Earlier) -> tuple[_Earlier, ...]:
+        """Store a response, and return those to the same query before it, oldest first."""
+        with self._fork_lock:
+            if self._source() is not source:
+                self.clear()
+                # Weak, so that a closed connection and its key are not kept alive
+                self._source = weakref.ref(source, self.clear)
+            before = self._by_query.pop(query, ())
+            others = [response for response in before if response.window_us != latest.window_us]
+            self._by_query[query] = (*others[-_MOST_WINDOWS:], latest)
+            self._by_query = _within_limits(self._by_query)
+        return before
+
+
+def _nothing() -> None:
+    """Return no source."""
+
+
+_RESPONSES = _Responses()
+renew_in_child(_RESPONSES)
+
+
+def _within_limits(by_query: dict[Any, tuple[_Earlier, ...]]) -> dict[Any, tuple[_Earlier, ...]]:
+    """Return the newest queries and windows within the limits of queries and rows, the newest always."""
+    rows = 0
+    kept: dict[Any, tuple[_Earlier, ...]] = {}
+    for query in [*by_query][: -_MOST_QUERIES - 1 : -1]:
+        windows: list[_Earlier] = []
+        for response in reversed(by_query[query]):
+            rows += response.size
+            if rows <= _MOST_STORED_ROWS or not (kept or windows):
+                windows.append(response)
+        if windows:
+            kept[query] = tuple(reversed(windows))
+    return dict(reversed(kept.items()))
 
 
 def clear() -> None:
     """Remove all stored rows."""
-    _STORED.clear()
+    _RESPONSES.clear()
 
 
 def unlike_earlier(e: CheckedAnswer, *, is_whole: bool) -> list[str]:
     """Return sentences about rows that differ from those of an earlier response, and store the rows.
 
     `is_whole` is False if the caller selected some rows of the response, so that others are not missing.
+    Responses of local sources are neither compared nor stored.
     """
-    owner = SESSION.origin()
-    if owner is not _OWNER[0]:
-        _STORED.clear()
-        _OWNER[0] = owner
-    if owner is None or e.as_of_us is None or not 0 < e.size <= _MOST_ROWS:
+    source = SESSION.origin()
+    if source is None or e.as_of_us is None or not 0 < e.size <= _MOST_ROWS:
         return []
     fixed = tuple(sorted(pair for pair in e.requested.items() if pair[0] not in _WINDOW))
-    identity = e.answer.request.path, "" if e.table is None else e.table.name, fixed, e.step_us
-    stored = _STORED.pop(identity, ())
-    earlier = _most_alike(stored, e)
-    others = [response for response in stored if response.window_us != e.window_us]
-    latest = _Earlier(e.columns, e.requested, e.window_us, e.as_of_us, e.size)
-    _STORED[identity] = (*others[-_MOST_WINDOWS:], latest)
-    _limit_stored_rows()
-    if earlier is None or _are_equal(earlier.columns, e.columns):
+    query = e.answer.request.path, "" if e.table is None else e.table.name, fixed, e.step_us
+    # Copies, since the caller may change the table
+    columns = {name: values.copy() for name, values in e.columns.items()}
+    latest = _Earlier(columns, e.requested, e.window_us, e.as_of_us, e.size)
+    earlier = _most_alike(_RESPONSES.add(source, query, latest), e)
+    if earlier is None or _are_equal(earlier.columns, columns):
         return []
     keys = _keys(e)
-    pairs = _pairs(earlier.columns, e.columns, keys)
+    pairs = _pairs(earlier.columns, columns, keys)
     if pairs is None:
         return []
     if e.window_us is not None and "time" in keys:
         return [*_changed_history(e, earlier, pairs, keys)]
     return [*_changed_snapshot(e, earlier, pairs, keys, is_whole=is_whole)]
-
-
-def _limit_stored_rows() -> None:
-    """Remove the queries that were made longest ago, beyond the limits of queries and rows."""
-    rows = 0
-    for count, identity in enumerate(reversed([*_STORED])):
-        rows += sum(response.size for response in _STORED[identity])
-        if count >= _MOST_QUERIES or rows > _MOST_STORED_ROWS:
-            _STORED.pop(identity, None)
 
 
 def _most_alike(responses: Sequence[_Earlier], e: CheckedAnswer) -> _Earlier | None:
@@ -257,7 +295,10 @@ def _changed_snapshot(
             )
     gone = pairs[pairs["_merge"] == "left_only"]
     most_gone = 0 if is_minute else _SHARE_OF_HOUR * len(pairs)
-    if is_whole and len(gone) > most_gone and earlier.requested == e.requested:
+    limit = e.requested.get("limit")
+    # Rows of a rolling table or of the largest ones leave it as time passes
+    is_rolling = not _ROLLING.isdisjoint(keys) or (limit is not None and e.size >= int(limit))
+    if is_whole and not is_rolling and len(gone) > most_gone and earlier.requested == e.requested:
         yield (
             f"{len(gone)} of {len(pairs)} rows of a response {minutes} are missing, first "
             f"{_where(gone.iloc[0], keys)}"

@@ -256,8 +256,7 @@ def read_columns(
         raw = columns(answer)
         evidence = CheckedAnswer(answer, table, table.typed(raw), raw)
         notices = check(evidence, passed)
-        if transport.SESSION.origin() is not None:
-            notices += unlike_earlier(evidence, is_whole=bool(reader))
+        notices += unlike_earlier(evidence, is_whole=bool(reader))
     except SchemaError:
         transport.SESSION.forget(answer.request)
         raise

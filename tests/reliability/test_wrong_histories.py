@@ -6,9 +6,11 @@ Every change of `CHANGES` is applied to the responses of each applicable call of
 from __future__ import annotations
 
 import copy
+import gc
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -406,3 +408,44 @@ def test_earlier_responses_are_limited_in_rows(liar: Liar, monkeypatch: pytest.M
     finally:
         liar.change = None
         earlier.clear()
+
+
+def test_a_changed_table_is_not_an_earlier_response(liar: Liar) -> None:
+    earlier.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataNotice)
+        table = CALLS["oi.history"].fetch()
+        table.loc[table.index < 50, "oi_usd"] = 0.0
+        CALLS["oi.history"].fetch()
+
+
+def test_earlier_responses_are_stored_by_many_threads_and_for_one_source() -> None:
+    responses = earlier._Responses()
+    sources = [object.__new__(type("Source", (), {})) for _ in range(2)]
+    row = earlier._Earlier({}, {}, None, 0, 1)
+
+    def store(number: int) -> None:
+        for step in range(300):
+            responses.add(sources[0], (number, step % 40), row)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(store, range(8)))
+    assert len(responses._by_query) == earlier._MOST_QUERIES
+    responses.add(sources[0], "last", row)
+    assert responses.add(sources[0], "last", row) == (row,)
+    assert responses.add(sources[1], "last", row) == ()
+    del sources[1]
+    gc.collect()
+    assert responses._by_query == {}
+
+
+def test_a_query_over_the_limit_of_rows_keeps_its_newest_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(earlier, "_MOST_STORED_ROWS", 25)
+    responses = earlier._Responses()
+    source = type("Source", (), {})()
+    for day in range(5):
+        responses.add(source, "other", earlier._Earlier({}, {}, (day, day + 1), 0, 10))
+    for day in range(4):
+        responses.add(source, "history", earlier._Earlier({}, {}, (day, day + 1), 0, 10))
+    assert list(responses._by_query) == ["history"]
+    assert [response.window_us for response in responses._by_query["history"]] == [(2, 3), (3, 4)]
