@@ -316,6 +316,7 @@ def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
         ({"X-Gate-RateLimit-Reset-Timestamp": "1772438409"}, b"", 9.0),
         ({"gw-ratelimit-reset": "2500"}, b"", 2.5),
         ({"RateLimit": '"credits";r=10;t=45'}, b"", 45.0),
+        ({"RateLimit": '"burst";r=10;t=1, "daily";r=0;t=3600, "minute";r=3;t=9000'}, b"", 3600.0),
         ({"Retry-After": "1772438407000"}, b"", 7.0),
         ({"Retry-After": "1772438407"}, b"", 7.0),
         ({"Retry-After": "-1"}, b"", None),

@@ -208,9 +208,9 @@ def persist(
 _RESETS = ("X-Bapi-Limit-Reset-Timestamp", "X-Gate-RateLimit-Reset-Timestamp")
 """Headers with the time at which a limit ends: in ms (Bybit's v5 pages), in s (Gate's v4 pages)."""
 _LEFT = "gw-ratelimit-reset"  # remaining time in ms (KuCoin, as clients read it)
-_WINDOW = re.compile(r";\s*t=(\d{1,6})\b")
-"""Remaining time in s of a ``RateLimit`` header (draft-ietf-httpapi-ratelimit-headers), which Pacifica sends:
-``"credits";r=150;t=20`` in a public client's test of 2026-09."""
+_POLICY = re.compile(r";\s*r=(\d{1,9})\s*;\s*t=(\d{1,6})\b")
+"""Remaining requests and seconds to the reset of each policy of a ``RateLimit`` header
+(draft-ietf-httpapi-ratelimit-headers). Pacifica sends ``"credits";r=150;t=20`` (a client's test, 2026-09)."""
 _UNTIL = re.compile(r"(?:until|after)\D{0,20}(\d{13})\b")
 """End of a ban in ms, in the texts of Binance ("IP banned until") and of BingX ("will be unblocked after",
 code 100410, 2024-09)."""
@@ -227,9 +227,10 @@ def stated_wait(reply: KeylessReply) -> float | None:
     left = headers.get(_LEFT, "")
     if left.isdecimal():
         return int(left) / 1000
-    window = _WINDOW.search(headers.get("RateLimit", ""))
-    if window is not None:
-        return float(window[1])
+    policies = _POLICY.findall(headers.get("RateLimit", ""))
+    if policies:
+        used_up = [float(seconds) for remaining, seconds in policies if int(remaining) == 0]
+        return max(used_up or [float(seconds) for _, seconds in policies])
     # 3. The end of a limit or a ban, in s or ms, by the server's clock.
     date = http_date(headers.get("Date"))
     now = (machine_now() if date is None else date).timestamp()
