@@ -13,6 +13,7 @@ from derivdata.tables.series_faults import (
     copied_series,
     exchanged_levels,
     frozen_runs,
+    lone_rates,
     lone_spikes,
     mirrored_rates,
     peer_changes,
@@ -203,6 +204,9 @@ def test_prices_that_are_a_row_late_move_apart() -> None:
 def test_prices_in_another_order_are_scattered() -> None:
     series, _, _, values = prices_of_three_venues()
     assert scattered_levels(series, values) == []
+    outlier = values.copy()
+    outlier[150] *= 1.5
+    assert scattered_levels(series, outlier) == []
     np.random.default_rng(1).shuffle(values[120:240])
     assert [fault.row for fault in scattered_levels(series, values)] == [120]
 
@@ -213,3 +217,10 @@ def test_mirrored_interest_is_found() -> None:
     series = np.zeros(10, dtype=np.int64)
     assert mirrored_rates(series, rates) == []
     assert [fault.factor for fault in mirrored_rates(series, -rates)] == [-1.0]
+
+
+def test_rates_between_missing_ones_are_not_lone() -> None:
+    rates = np.tile([0.1, np.nan, 9.0, np.nan], 10)
+    series = np.zeros(rates.size, dtype=np.int64)
+    assert lone_rates(series, rates) == []
+    assert [fault.rows for fault in lone_rates(series, np.nan_to_num(rates, nan=0.1))] == [10]

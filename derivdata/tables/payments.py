@@ -185,9 +185,8 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
     """Return which stated intervals the spacing of payments contradicts.
 
     Equal gaps that are an interval of venues contradict another statement: three in a row, or all of a short
-    series. Three
-    payments in a row well before the end of their interval contradict it, except the first after a change: a
-    new schedule counts from midnight.
+    series. Three payments in a row well before the end of their interval contradict it, except the first
+    after a change: a new schedule counts from midnight.
 
     Parameters
     ----------
