@@ -466,6 +466,22 @@ def test_a_spot_market_next_to_its_contract_is_rejected(tmp_path: Path) -> None:
     assert rows.to_dict() == {"okx": 67_002.0, "binance": 67_003.0}
 
 
+def test_a_spot_market_is_not_taken_for_its_contract_in_another_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 2)
+    names = [("BTC-USDT", 1), ("BTC-USDT", 1), ("ETH-USDT-SWAP", 2), ("BTC-USDT-SWAP", 3)]
+    lines = [
+        f"{(_START + 60 * place) * 1000},okx,{name},{67_000 + price}"
+        for place in range(3)
+        for name, price in names
+    ]
+    lines.sort(key=lambda line: names.index((line.split(",")[2], int(line[-1]))))
+    _import(tmp_path, "prices.csv", "\n".join(["ts,exchange,symbol,last", *lines]) + "\n")
+    rows = _rows(tmp_path, "prices_history")
+    assert rows.loc[rows["symbol"] == "BTC", "price_usd"].tolist() == [67_003.0] * 3
+
+
 def test_a_file_named_by_a_dated_future_is_asked_about(tmp_path: Path) -> None:
     """2026-03-27 is a Friday after the rows; 2026-03-01 is the day of the rows."""
     rows = f"open_time,open,high,low,close\n{_START * 1000},68000,68100,67900,68050\n"

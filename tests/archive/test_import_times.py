@@ -10,6 +10,7 @@ import pytest
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Imported
+from derivdata.sources.archive.importing.waiting import refuse_local_times
 from tests.archive.rates import EVER
 
 
@@ -176,3 +177,24 @@ def test_an_hour_twice_where_clocks_are_set_back_asks_for_the_zone(tmp_path: Pat
     assert import_files(None, path, tmp_path / "to", tz="Europe/Berlin").written == 6
     rows = open_archive(tmp_path / "to").read("oi_history", *EVER)
     assert rows["oi_usd"].tolist() == [8e9 + place for place in range(6)]
+
+
+def test_midnight_in_two_pages_is_not_a_change_of_clocks(tmp_path: Path) -> None:
+    """Hourly UTC rows of October 2025 in daily pages that share midnight, Sundays included."""
+    days = pd.date_range("2025-10-01", "2025-10-31", freq="D")
+    pages = [pd.date_range(day, periods=25, freq="1h") for day in days]
+    times = [f"{stamp:%Y-%m-%d %H:%M}" for page in pages for stamp in page]
+    assert len(taken(tmp_path, times, None)[0]) == 31 * 24 + 1
+
+
+def test_bitmex_pays_at_four_and_its_candles_begin_at_midnight() -> None:
+    for hour, column, is_right in (
+        (0, "price_usd", True), (4, "rate_bps_8h", True), (0, "rate_bps_8h", False), (3, "price_usd", False)
+    ):  # fmt: skip
+        stamps = pd.date_range(f"2025-06-01 {hour:02}:00", periods=40, freq="8h", tz="UTC")
+        frame = pd.DataFrame({"symbol": "BTC", "exchange": "bitmex", "time": stamps, column: 1.0})
+        if is_right:
+            refuse_local_times(frame)
+        else:
+            with pytest.raises(ArchiveError, match="not at a multiple of 8 hours"):
+                refuse_local_times(frame)

@@ -419,13 +419,18 @@ def _refuse_mixed_units(rows: pd.DataFrame) -> None:
     """
     rates = rows["rate_bps_8h"].to_numpy(dtype=np.float64, na_value=np.nan)
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
+    if not len(rows):
+        return
+    order = np.argsort(series, kind="stable")
+    starts = np.flatnonzero(np.append(True, np.diff(series[order]) != 0))
+    rows_of = dict(zip(series[order][starts].tolist(), np.split(order, starts[1:]), strict=True))
     for factor, unit in ((100.0, "percent"), (0.01, "fractions")):
         is_moved = np.isclose(rates, factor * _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
         for code, count in zip(*np.unique(series[is_moved], return_counts=True), strict=True):
-            own = series == code
-            is_rule = count >= max(_LEAST_AT_FLOOR, _SHARE_AT_FLOOR * own.sum())
+            own = rows_of[int(code)]
+            is_rule = count >= max(_LEAST_AT_FLOOR, _SHARE_AT_FLOOR * own.size)
             if is_rule or _has_run(rates[own], factor * _FLOOR_BPS_8H):
-                first = rows[own & is_moved].iloc[0]
+                first = rows.iloc[own[np.argmax(is_moved[own])]]
                 raise Question(
                     f"rate_bps_8h: {count:,} rows of {first['exchange']} {first['symbol']}, first at "
                     f"{times.iso(first['time'])}, are {factor:g} times the usual floor: are they {unit}?",

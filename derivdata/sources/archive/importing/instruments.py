@@ -45,7 +45,7 @@ def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
     words: Words = columns["symbol"]
     markets = [market_of(text) for text in words.texts]
     columns[CONTRACT] = words
-    columns[RANK] = np.array([*(market.rank for market in markets), 0])[words.codes]
+    columns[RANK] = np.array([*_priorities(plan, markets, words), 0])[words.codes]
     if "exchange" in table.columns and "exchange" not in columns and any(m.venue for m in markets):
         columns["exchange"] = distinct([m.venue or None for m in markets], words.codes)
     if "instrument_name" in table.columns and "instrument_name" not in columns:
@@ -57,6 +57,19 @@ def read_names(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections
         _name_hip3_contracts(columns, rejections)
     _refuse_others(words, markets, plan, rejections)
     _refuse_spot(columns, words, plan, rejections)
+
+
+def _priorities(plan: ImportPlan, markets: list[Market], words: Words) -> list[int]:
+    """Return the priority of each name among rows of one key, lowest first.
+
+    Chunks of a file may have a spot market and its contract apart, so `_refuse_spot` sees one of them.
+    """
+    if plan.table.name == "prices_spot":
+        return [market.rank for market in markets]
+    return [
+        market.rank * _LIKENESSES + _likeness_of_spot(text)
+        for market, text in zip(markets, words.texts, strict=True)
+    ]
 
 
 def _name_hip3_contracts(columns: dict[str, Any], rejections: Rejections) -> None:

@@ -304,7 +304,7 @@ def with_zone(task: Task) -> Task:
 
     Tools that write times without a zone write UTC: pandas (`to_datetime` with a `unit`, 3.0), freqtrade's
     and QuantConnect's data files, CryptoDataDownload, and the bulk files of Binance, all seen in 2026.
-    `local_times.refuse_local_times` raises a question if the times contradict it.
+    `waiting.refuse_local_times` raises a question if the times contradict it.
     """
     plan = task.plan
     if task.frame is not None or plan.tz is not None:

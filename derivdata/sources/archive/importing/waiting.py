@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -505,8 +505,11 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
         if len(stamps) < 2:
             continue
         step = int(np.median(np.diff(stamps)))
+        allowed = {hours: offs for (name, hours), offs in _OTHER_HOURS.items() if name == venue}
+        if "rate_bps_8h" not in frame:  # candles begin at midnight
+            allowed = {hours: (0, *offs) for hours, offs in allowed.items()}
         evidence = _jump(stamps, step) or _repeat(stamps, counts, step)
-        evidence = evidence or _off_schedule(stamps, step, str(venue))
+        evidence = evidence or _off_schedule(stamps, step, allowed)
         if evidence:
             raise ArchiveError(
                 f"the times of {symbol} on {venue} state no zone, and are not UTC: {evidence}. Say the zone "
@@ -514,8 +517,11 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
             )
 
 
-def _off_schedule(stamps: Array, step: int, venue: str) -> str:
-    """Return a text about rows that are whole hours off the multiples of their step; empty if none are."""
+def _off_schedule(stamps: Array, step: int, allowed: Mapping[int, tuple[int, ...]]) -> str:
+    """Return a text about rows that are whole hours off the multiples of their step; empty if none are.
+
+    `allowed` has other hours after midnight by step.
+    """
     hours = round(step / _HOUR)
     if abs(step - hours * _HOUR) > 60_000_000 or not 2 <= hours <= 12:
         return ""
@@ -524,7 +530,7 @@ def _off_schedule(stamps: Array, step: int, venue: str) -> str:
     off = shifted // _HOUR % hours
     has_step = np.append(False, np.diff(shifted // _HOUR) == hours)  # intervals of payments may change
     has_step[:-1] |= has_step[1:]
-    wrong = at_hour & has_step & ~np.isin(off, _OTHER_HOURS.get((venue, hours), (0,)))
+    wrong = at_hour & has_step & ~np.isin(off, allowed.get(hours, (0,)))
     if wrong.sum() < min(_LEAST_OFF, len(stamps)):
         return ""
     first = pd.Timestamp(int(stamps[np.argmax(wrong)]), unit="us")
@@ -539,11 +545,14 @@ def _repeat(stamps: Array, counts: Array, step: int) -> str:
     is_twice = counts == 2
     if step > 1.1 * _HOUR or not is_twice.any() or is_twice.mean() > 0.5:
         return ""
-    for stamp in stamps[is_twice].tolist():
-        at = pd.Timestamp(stamp, unit="us")
-        is_autumn = at.month == 10 or (at.month in (4, 11) and at.day <= 7)
-        hour = stamps // _HOUR == stamp // _HOUR
-        if is_autumn and at.weekday() == _SUNDAY and at.hour <= 3 and is_twice[hour].all():
+    hours = np.unique(stamps[is_twice] // _HOUR)
+    # Two pages share midnight, and two contracts of a coin many hours in a row
+    is_lone = ~(np.isin(hours - 1, hours) | np.isin(hours + 1, hours))
+    for lone in hours[is_lone].tolist():
+        at = pd.Timestamp(lone * _HOUR, unit="us")
+        is_autumn = (at.month == 10 and at.day >= 25) or (at.month in (4, 11) and at.day <= 7)
+        is_change = is_autumn and at.weekday() == _SUNDAY and 1 <= at.hour <= 3
+        if is_change and is_twice[stamps // _HOUR == lone].all():
             return f"they have the hour of {at:%Y-%m-%d %H:%M} twice, when clocks are set back"
     return ""
 
