@@ -150,15 +150,15 @@ def asof_join(
         require_names(frame, by, "by", side)
         require_columns(frame, side, others=("time", *by))
         require_zone(frame, side)
-    one = left.assign(time=left["time"].dt.as_unit("us")).reset_index(drop=True)
+    rows = left.assign(time=left["time"].dt.as_unit("us")).reset_index(drop=True)
     two = right.assign(available_at=(right["time"] + length(delay, "delay")).dt.as_unit("us"))
-    newest = _newest_rows(one, two, by, length(tolerance, "tolerance"))
+    newest = _newest_rows(rows, two, by, length(tolerance, "tolerance"))
     others = two.drop(columns=["time", *by]).reset_index(drop=True)
-    others = others.rename(columns={name: f"{name}_right" for name in others if name in one})
-    repeated = others.columns.intersection(one.columns)
+    others = others.rename(columns={name: f"{name}_right" for name in others if name in rows})
+    repeated = others.columns.intersection(rows.columns)
     if len(repeated):
         raise ValueError(f"left has a column {repeated[0]!r} already, the name of one of right's")
-    joined = pd.concat([one, others.reindex(newest).reset_index(drop=True)], axis=1)
+    joined = pd.concat([rows, others.reindex(newest).reset_index(drop=True)], axis=1)
     origins = [frame.attrs.get("provenance") for frame in (left, right)]
     joined.attrs = {} if not any(origins) else {"provenance": joined_provenance(origins)}
     return joined
@@ -173,7 +173,7 @@ def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], o
     }
     requests = left[["time", *by]].astype(shared).assign(row=np.arange(len(left)))
     offers = right[["available_at", *by]].astype(shared).assign(place=np.arange(len(right)))
-    found = pd.merge_asof(
+    joined = pd.merge_asof(
         requests.sort_values("time", kind="stable"),
         offers.sort_values("available_at", kind="stable"),
         left_on="time",
@@ -182,7 +182,7 @@ def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], o
         tolerance=oldest,
     )
     newest = np.full(len(left), -1)
-    newest[found["row"]] = found["place"].fillna(-1).to_numpy(np.int64)
+    newest[joined["row"]] = joined["place"].fillna(-1).to_numpy(np.int64)
     return newest
 
 

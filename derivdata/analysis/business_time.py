@@ -135,10 +135,10 @@ def fit(
     t = surface["year_fraction"].reset_coords(drop=True)
     expiry = surface["expiry"].astype("datetime64[us]").astype("int64").astype(np.float64)
     weekend = ((weekend_us(expiry) - weekend_us(origin)) / YEAR_US).where(t > 0.0)
-    when = xr.DataArray([times.instant(each, "events").value / 1e3 for each in events], dims="event")
-    for each in when.to_numpy():
-        if each <= float(origin.min()) or each > float(expiry.max()):
-            at = np.datetime64(int(each), "us")
+    when = xr.DataArray([times.instant(event, "events").value / 1e3 for event in events], dims="event")
+    for event in when.to_numpy():
+        if event <= float(origin.min()) or event > float(expiry.max()):
+            at = np.datetime64(int(event), "us")
             raise ValueError(f"the event at {at} is not between the surface and its last expiry")
     if measure == "atm":
         w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
@@ -147,7 +147,7 @@ def fit(
     w = w.where((surface["method"] > 0) & (t > 0.0)).drop_vars("expiry")
     outputs = xr.apply_ufunc(
         _fitted,
-        *(part.drop_vars("expiry", errors="ignore") for part in (t, w, weekend, expiry)),
+        *(array.drop_vars("expiry", errors="ignore") for array in (t, w, weekend, expiry)),
         kwargs={"events": when.to_numpy(), "weight": weekend_weight},
         input_core_dims=[["expiry"]] * 4,
         output_core_dims=[[]] * 9 + [["event"]] * 3 + [["expiry"]] * 2,
@@ -199,10 +199,10 @@ def _fitted(
         return (*none, float(count), status, *[unknown] * 3, empty, empty.copy())
     weights = _WEIGHTS if weight is None else np.array([weight])
     ratio = float(fdtri(1, count - free, _COVERAGE)) / (count - free)
-    kept = np.ones(len(events), dtype=bool)
+    is_used = np.ones(len(events), dtype=bool)
     sides = np.zeros((3, max(len(events), 1)))
     while True:
-        curve = _Curve(t[used], w[used], weekend[used], jumps[used][:, kept])
+        curve = _Curve(t[used], w[used], weekend[used], jumps[used][:, is_used])
         squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
         at = np.unravel_index(np.argmin(squares), squares.shape)
         best = _refined(curve, weights, at, fixed=weight is not None)
@@ -210,18 +210,18 @@ def _fitted(
         room = np.sqrt(ratio * least * curve.uncertainty(*best, parameters, fixed=weight is not None))
         jump = parameters[2:]
         wide = room[2:]
-        sides[:, np.flatnonzero(kept)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
+        sides[:, np.flatnonzero(is_used)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
         if (jump >= 0.0).all():
             break
         # an event with negative variance is removed, and the rest is fitted without it
-        kept[kept] = jump >= 0.0
+        is_used[is_used] = jump >= 0.0
     bound = least * (1.0 + ratio)
     inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
     theta = parameters[0]
     start = parameters[0] + parameters[1]
-    status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * (not kept.all())
+    status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * (not is_used.all())
     tau = empty
     error = empty.copy()
     tau[used] = curve.business(best[0])

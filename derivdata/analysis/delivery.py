@@ -151,12 +151,12 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
 
     require_numbers(probability, "probability")
     require_unit_if_stated(probability, "probability", "1", "fraction")
-    if not all(0.0 < each < 1.0 for each in intervals):
+    if not all(0.0 < level < 1.0 for level in intervals):
         raise ValueError("intervals must be above 0 and below 1")
     values = probability.to_numpy()
     values = values[np.isfinite(values)]
     apart = np.abs(values - 0.5)
-    inside = [float(np.mean(apart <= each / 2.0)) if values.size else np.nan for each in intervals]
+    inside = [float(np.mean(apart <= level / 2.0)) if values.size else np.nan for level in intervals]
     test = stats.kstest(values, "uniform") if values.size else None
     return xr.Dataset(
         {

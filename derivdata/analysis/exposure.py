@@ -350,11 +350,11 @@ def history(
         raise ValueError("which is empty: it takes of gamma, vanna, charm")
     options = sized(chains, contract_size, at, volatilities=True)
     signs = _signs(options, dealer)
-    parts = [
+    snapshots = [
         summed(options, f"{name}_usd", signs * _traded_usd(options, name, 1.0), by, _UNITS[name])
         for name in which
     ]
-    result = xr.merge(parts, compat="override", join="exact")
+    result = xr.merge(snapshots, compat="override", join="exact")
     for name in which:
         result[f"{name}_usd"].attrs["dealer"] = "unsigned" if dealer is None else str(dict(dealer))
     return result

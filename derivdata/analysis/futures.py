@@ -124,10 +124,10 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
 def _interpolated(total: Floats, years: Floats, at: Floats) -> Floats:
     """Return the simple rate of `total` at one place of `years` along the last axis; `total` is 0 at 0."""
     total, years = np.broadcast_arrays(total, years)
-    known = np.isfinite(total) & (years > 0.0)
+    finite = np.isfinite(total) & (years > 0.0)
     tenor = np.asarray(at)[..., None]
-    before = np.where(known & (years <= tenor), years, 0.0)
-    after = np.where(known & (years >= tenor), years, np.inf)
+    before = np.where(finite & (years <= tenor), years, 0.0)
+    after = np.where(finite & (years >= tenor), years, np.inf)
     places = before.argmax(-1), after.argmin(-1)
     ends = [np.take_along_axis(total, place[..., None], -1)[..., 0] for place in places]
     first = before.max(-1)
@@ -177,9 +177,9 @@ def cash_and_carry(curve: xr.Dataset, *, costs_bps: float = 0.0, borrow_apr: flo
     years = curve["year_fraction"]
     left = curve["basis"] - costs_bps / BPS
     net = left - borrow_apr * years
-    parts = {"net": net, "net_apr": net / years, "breakeven_borrow_apr": left / years}
+    figures = {"net": net, "net_apr": net / years, "breakeven_borrow_apr": left / years}
     units = {"net": "fraction", "net_apr": "1/year", "breakeven_borrow_apr": "1/year"}
-    return with_units(xr.Dataset(parts).transpose(*curve["basis"].dims), units)
+    return with_units(xr.Dataset(figures).transpose(*curve["basis"].dims), units)
 
 
 @typed
@@ -219,7 +219,9 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     ahead = np.timedelta64(length(before, "before"))
     if not (rows["expiry"] - rows["time"] > ahead).any():
         raise ValueError(f"futures has no contract with more than {before} until its expiry")
-    held = pd.concat([_held(part, ahead) for _, part in rows.groupby(_PLACE[:2])], ignore_index=True)
+    held = pd.concat(
+        [_held(contracts, ahead) for _, contracts in rows.groupby(_PLACE[:2])], ignore_index=True
+    )
     carried = held["ratio"].fillna(1.0).groupby([held["symbol"], held["exchange"]]).cumprod()
     held = held.assign(roll_bps=BPS * (held["ratio"] - 1.0), rolled_usd=held["price_usd"] / carried)
     held["time"], held["expiry"] = (held[name].dt.tz_localize("UTC") for name in ("time", "expiry"))
@@ -234,7 +236,7 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
     """
     held = []
     ratios = []
-    expiry, price, name = (rows[each].to_numpy() for each in ("expiry", "price_usd", "instrument_name"))
+    expiry, price, name = (rows[column].to_numpy() for column in ("expiry", "price_usd", "instrument_name"))
     last: Any = None  # the row of the held contract
     for instant, at in rows.groupby("time").indices.items():
         now = instant.to_datetime64()
@@ -293,10 +295,11 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     marks = marks.reindex(symbol=prices["symbol"], time=prices["time"])
     if not marks.notnull().any():
         raise ValueError("held has no price at a time of prices: use one resolution for both")
-    known = marks["time"].where(marks.notnull())
+    marked_at = marks["time"].where(marks.notnull())
     free = free_leg(rates)
     free = free.where(
-        (free["time"] >= known.min("time", skipna=True)) & (free["time"] <= known.max("time", skipna=True))
+        (free["time"] >= marked_at.min("time", skipna=True))
+        & (free["time"] <= marked_at.max("time", skipna=True))
     )
     if "interval_hours" in free.coords:
         free = free.assign_coords(interval_hours=free["interval_hours"].where(free.notnull()))

@@ -53,8 +53,13 @@ def applied(
         output_dtypes=list(types),
         dask_gufunc_kwargs={} if sizes is None else {"output_sizes": sizes},
     )
-    labelled = [each for each in arrays if isinstance(each, xr.DataArray)]
-    said = {name: one.attrs for each in reversed(labelled) for name, one in each.coords.items() if one.attrs}
+    labelled = [array for array in arrays if isinstance(array, xr.DataArray)]
+    said = {
+        name: coord.attrs
+        for array in reversed(labelled)
+        for name, coord in array.coords.items()
+        if coord.attrs
+    }
     for output in outputs if isinstance(outputs, tuple) else (outputs,):
         for name in said.keys() & (output.coords.keys() if labelled else ()):
             output.coords[name].attrs = dict(said[name])
@@ -105,8 +110,8 @@ def previous(t: Floats, usable: Any) -> Any:
 def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
     """Return a result whose variables have these units as their only attributes, and CF flags."""
     out = result.copy()
-    for name, part in out.data_vars.items():
-        part.attrs = {"units": units[str(name)]} if name in units else {}
+    for name, variable in out.data_vars.items():
+        variable.attrs = {"units": units[str(name)]} if name in units else {}
     if "status" in out:
         out["status"].attrs = flag_attrs()
     return out
@@ -127,7 +132,7 @@ def whole_surface(surface: xr.Dataset) -> xr.Dataset:
     require_variables(surface, "surface", _OF_A_SURFACE, dims=("expiry",))
     if not surface.sizes["expiry"]:
         raise ValueError("surface has no expiries")
-    lazy = any("expiry" in part.dims and part.chunks for part in surface.variables.values())
+    lazy = any("expiry" in variable.dims and variable.chunks for variable in surface.variables.values())
     return surface.chunk(expiry=-1) if lazy else surface
 
 
@@ -146,8 +151,8 @@ def in_chunks(
     longest = max(sizes, key=sizes.__getitem__)
     step = max(sizes[longest] * most // slices.size, 1)
     cuts = (fit.isel({longest: slice(first, first + step)}) for first in range(0, sizes[longest], step))
-    parts = [in_chunks(kernel, cut, most=most, whole=whole) for cut in cuts]
-    return xr.concat(parts, longest, data_vars="all", coords="minimal", compat="override", join="override")
+    chunks = [in_chunks(kernel, cut, most=most, whole=whole) for cut in cuts]
+    return xr.concat(chunks, longest, data_vars="all", coords="minimal", compat="override", join="override")
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:
@@ -223,8 +228,8 @@ def _lazily(
     for i, start in enumerate(starts):
         rows = order[ends[i] : ends[i + 1]]
         size = min(step, shape[axis] - start)
-        own = [each[rows] - start if dim == axis else each[rows] for dim, each in enumerate(codes)]
-        part = [*shape[:axis], size, *shape[axis + 1 :]]
-        grid = later(_scattered, pure=False)(values[rows], own, part)
-        chunks.append(da.from_delayed(grid, part, dtype=values.dtype))
+        own = [code[rows] - start if dim == axis else code[rows] for dim, code in enumerate(codes)]
+        block_shape = [*shape[:axis], size, *shape[axis + 1 :]]
+        grid = later(_scattered, pure=False)(values[rows], own, block_shape)
+        chunks.append(da.from_delayed(grid, block_shape, dtype=values.dtype))
     return da.concatenate(chunks, axis=axis)

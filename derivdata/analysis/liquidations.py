@@ -111,30 +111,30 @@ def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:
 
 
 def _branching(counts: Array, *, clock: _Clock | None) -> tuple[float, int]:
-    known = np.isfinite(counts)
-    n = int(known.sum())
+    finite = np.isfinite(counts)
+    n = int(finite.sum())
     level = np.asarray(counts, dtype=np.float64)
     status = BranchingStatus(0) if n >= _LEAST else BranchingStatus.TOO_FEW
-    mean = float(level[known].mean()) if n else np.nan
-    power = float(((level[known] - mean) ** 2).sum()) if n else np.nan
+    mean = float(level[finite].mean()) if n else np.nan
+    power = float(((level[finite] - mean) ** 2).sum()) if n else np.nan
     if not power / max(n, 1) > mean:
         return np.nan, int(status | BranchingStatus.NO_EXCESS)
     ratio = _ratio(power / n, mean)
     if n < _LEAST:
         return ratio, int(status | BranchingStatus.CANNOT_TELL)
     residuals = level - mean
-    if clock is None or np.unique(clock.day[known]).size < _DAYS:
+    if clock is None or np.unique(clock.day[finite]).size < _DAYS:
         status |= BranchingStatus.CANNOT_TELL
     else:
         # Without the mean of each block of the day, of weekends and of weekdays apart.
         stratum = clock.block + _BLOCKS * clock.weekend
-        count = np.bincount(stratum[known], minlength=2 * _BLOCKS)
-        sums = np.bincount(stratum[known], weights=level[known], minlength=2 * _BLOCKS)
+        count = np.bincount(stratum[finite], minlength=2 * _BLOCKS)
+        sums = np.bincount(stratum[finite], weights=level[finite], minlength=2 * _BLOCKS)
         residuals = level - (sums / np.maximum(count, 1))[stratum]
-        within = _ratio(float((residuals[known] ** 2).sum()) / (n - int((count > 0).sum())), mean)
-        if ratio - within > _MATTERS and _follows_clock(level, known, clock):
+        within = _ratio(float((residuals[finite] ** 2).sum()) / (n - int((count > 0).sum())), mean)
+        if ratio - within > _MATTERS and _follows_clock(level, finite, clock):
             status |= BranchingStatus.CYCLE
-    return ratio, int(status | _correlated(residuals, known, mean))
+    return ratio, int(status | _correlated(residuals, finite, mean))
 
 
 def _ratio(variance: float, mean: float) -> float:
@@ -142,21 +142,21 @@ def _ratio(variance: float, mean: float) -> float:
     return 1.0 - float(np.sqrt(mean / variance)) if variance > mean else 0.0
 
 
-def _follows_clock(level: Floats, known: Bools, clock: _Clock) -> bool:
+def _follows_clock(level: Floats, finite: Bools, clock: _Clock) -> bool:
     """Return whether blocks of the day, or weekends, differ significantly, by analyses of variance.
 
     Their units are whole blocks and whole days, which are independent of bursts of minutes.
     """
-    day = clock.day[known] - np.min(clock.day[known])
+    day = clock.day[finite] - np.min(clock.day[finite])
     days = int(np.max(day)) + 1
-    place = day * _BLOCKS + clock.block[known]
+    place = day * _BLOCKS + clock.block[finite]
     count = np.bincount(place, minlength=days * _BLOCKS)
-    total = np.bincount(place, weights=level[known], minlength=days * _BLOCKS)
+    total = np.bincount(place, weights=level[finite], minlength=days * _BLOCKS)
     cells = np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(days, _BLOCKS)
     whole = np.isfinite(cells).all(axis=1)
     daily = cells[whole].mean(axis=1)
     weekend = np.zeros(days, dtype=np.bool_)
-    weekend[day] = clock.weekend[known]
+    weekend[day] = clock.weekend[finite]
     apart = cells[whole] - daily[:, None]
     return _differ(apart.T, lost=len(apart) - 1) or _differ([daily[weekend[whole]], daily[~weekend[whole]]])
 
@@ -175,10 +175,10 @@ def _differ(groups: Any, lost: int = 0) -> bool:
     return bool(fdtrc(len(groups) - 1, free, statistic) < _CHANCE)
 
 
-def _correlated(residuals: Floats, known: Bools, mean: float) -> BranchingStatus:
+def _correlated(residuals: Floats, finite: Bools, mean: float) -> BranchingStatus:
     """Return whether adjacent buckets are so correlated that longer ones would give another ratio."""
-    level = np.where(known, residuals, 0.0)
-    n = int(known.sum())
+    level = np.where(finite, residuals, 0.0)
+    n = int(finite.sum())
     power = float(level @ level)
     rho = np.array([level[lag:] @ level[:-lag] for lag in range(1, _LAGS + 1)]) / max(power, 1e-300)
     inflation = 1.0 + 2.0 * float(rho.sum())
@@ -257,8 +257,8 @@ def bucket(
     value = inside["value_usd"].to_numpy(dtype=np.float64)
     added = {f"{side}_usd": np.where(inside["side"] == side, value, 0.0) for side in ("long", "short")}
     data = {
-        name: ([*by, "time"], _summed(at, part, shape), {"units": "1" if name == "count" else "USD"})
-        for name, part in (added | {"count": np.ones(len(inside))}).items()
+        name: ([*by, "time"], _summed(at, weights, shape), {"units": "1" if name == "count" else "USD"})
+        for name, weights in (added | {"count": np.ones(len(inside))}).items()
     }
     coords = {name: names for name, (_, names) in zip(by, keys, strict=True)}
     result = xr.Dataset(data, coords=coords | {"time": times.naive_utc(labels).as_unit("us")})
@@ -458,7 +458,7 @@ def _next_10s(stamps: Array, value: Array, first: Indices, cluster: Indices) -> 
 
 @typed
 def cascades(
-    found: pd.DataFrame,
+    events: pd.DataFrame,
     *,
     min_count: int = 5,
     min_usd: float = 1e6,
@@ -483,12 +483,12 @@ def cascades(
         The rows that qualify, in order of ``start``. The quantile uses only clusters that had ended: the
         final value of one still running was not known.
     """
-    require_columns(found, "found", ("value_usd", "count"), others=("start", "end"))
+    require_columns(events, "found", ("value_usd", "count"), others=("start", "end"))
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"{quantile=} is a share of the clusters: from 0 to 1")
     if history < 0:
         raise ValueError(f"{history=} is a number of earlier clusters: 0 or more")
-    ordered = found.sort_values("start", kind="stable")
+    ordered = events.sort_values("start", kind="stable")
     bar = np.maximum(_past_quantiles(ordered, quantile, history), min_usd)
     large = (ordered["count"] >= min_count) & (ordered["value_usd"].to_numpy() >= bar)
     return ordered[large].reset_index(drop=True)

@@ -131,7 +131,7 @@ def migration(
     first = first.where(there)
     last = last.where(there)
     change = last - first
-    parts: dict[str, xr.DataArray] = {}
+    components: dict[str, xr.DataArray] = {}
     scale: Any = 1.0
     if price is not None:
         require(price, "time", units=USD_UNIT if unit_of(price, "price") else None, name="price")
@@ -139,13 +139,13 @@ def migration(
         first = first / p0
         last = last / p1
         scale = (p0 + p1) / 2
-        parts["price"] = (first + last) / 2 * (p1 - p0)
+        components["price"] = (first + last) / 2 * (p1 - p0)
     t0 = first.sum("exchange")
     t1 = last.sum("exchange")
-    parts |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
+    components |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
     unit = unit_of(oi, "oi")
-    every = (parts | {"change": change}).items()
-    result = xr.Dataset({name: part.drop_attrs().assign_attrs(units=unit) for name, part in every})
+    every = (components | {"change": change}).items()
+    result = xr.Dataset({name: component.drop_attrs().assign_attrs(units=unit) for name, component in every})
     return result.assign_attrs(units=unit, method=method)
 
 
@@ -344,12 +344,12 @@ def _balanced(
         there = ~np.isnan(block)
         member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
         members = block[member]
-        known = members
+        values = members
         if not there[member].all():  # filled with the last figure, unless that is too old
             last = last_valid(~np.isnan(members))
             fresh = (last >= 0) & (stamps - stamps[np.maximum(last, 0)] <= oldest)
-            known = np.where(fresh, np.take_along_axis(members, np.maximum(last, 0), axis=-1), np.nan)
-        _fractions(known, members)
+            values = np.where(fresh, np.take_along_axis(members, np.maximum(last, 0), axis=-1), np.nan)
+        _fractions(values, members)
         into[...] = np.nan
         into[member] = members
         gone[place] = there.any(axis=-1) & np.isnan(into).all(axis=-1)

@@ -80,12 +80,12 @@ def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence
             )
 
 
-def require_same(parts: Mapping[str, xr.DataArray], data: xr.DataArray, of: str) -> None:
+def require_same(arrays: Mapping[str, xr.DataArray], data: xr.DataArray, of: str) -> None:
     """Raise for non-numeric arrays, or arrays with other labels or lengths than the data along a dim."""
-    for name, part in parts.items():
-        require_numbers(part, name)
+    for name, array in arrays.items():
+        require_numbers(array, name)
         try:
-            xr.align(data, part, join="exact", copy=False)
+            xr.align(data, array, join="exact", copy=False)
         except ValueError:
             raise ValueError(f"{name} has other labels than {of}, or not as many along a dim") from None
 
@@ -236,28 +236,28 @@ def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
 def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> xr.DataArray:
     """Return a numeric panel with these dims and this unit: the given panel, or that of a table."""
     try:
-        found = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
+        array = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
     except ValueError as fault:
         raise ValueError(f"{name}: {fault}") from None
-    if not isinstance(found, xr.DataArray):
+    if not isinstance(array, xr.DataArray):
         raise TypeError(f"{name} must be a table or the panel of one, not {type(panel).__name__}")
-    absent = [dim for dim in dims if dim not in found.dims]
+    absent = [dim for dim in dims if dim not in array.dims]
     if absent:
-        raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(found.dims)}")
-    require_numbers(found, name)
-    if found.dtype != np.float64:  # whole numbers have no NaN, and long sums need more digits than float32
-        found = found.astype(np.float64)
-    _require_labels(found, name)
+        raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(array.dims)}")
+    require_numbers(array, name)
+    if array.dtype != np.float64:  # whole numbers have no NaN, and long sums need more digits than float32
+        array = array.astype(np.float64)
+    _require_labels(array, name)
     if units is None:
-        return found
-    unit = unit_of(found, name)
+        return array
+    unit = unit_of(array, name)
     if unit is None:
         raise ValueError(
             f"the unit of {name} is not stated: set {name}.attrs['units'] = {units!r} if it is so"
         )
     if unit != units:
         raise ValueError(f"{name} is in {unit!r} where {units!r} is needed: convert it with dd.units")
-    return found
+    return array
 
 
 def _require_labels(panel: xr.DataArray, name: str) -> None:
@@ -369,10 +369,10 @@ def hours_at(times: Any, origin: np.datetime64) -> Floats:
 
 def hours_of(value: str | pd.Timedelta, name: str, *, least: float | None = None) -> float:
     """Return the hours of a length of time such as ``"7d"``: above 0, or from `least` on."""
-    found = float(length(value, name) / pd.Timedelta(1, "h"))
-    if found <= 0.0 if least is None else found < least:
+    hours = float(length(value, name) / pd.Timedelta(1, "h"))
+    if hours <= 0.0 if least is None else hours < least:
         raise ValueError(f"{name}={value!r} is too short")
-    return found
+    return hours
 
 
 def usual_step(since: Floats) -> float:
@@ -501,7 +501,7 @@ def figures_of(
         status = isinstance(unit, type) and issubclass(unit, IntFlag)
         return (np.int32, flag_attrs(unit)) if status else (unit, {})
 
-    found = xr.apply_ufunc(
+    results = xr.apply_ufunc(
         kernel,
         *(whole(panel, *over) for panel in panels),
         input_core_dims=[[dim for dim in over if dim in panel.dims] for panel in panels],
@@ -513,7 +513,7 @@ def figures_of(
         output_dtypes=[described(unit)[0] for unit in units.values()],
         dask_gufunc_kwargs={"output_sizes": {dim: size for dim, size in (into or {}).items() if size}},
     )
-    figures = zip(units.items(), found if len(units) > 1 else [found], strict=True)
+    figures = zip(units.items(), results if len(units) > 1 else [results], strict=True)
     return xr.Dataset(
         {name: like(figure, panels[0]).assign_attrs(described(unit)[1]) for (name, unit), figure in figures}
     )

@@ -168,8 +168,8 @@ def by_session(
     array([1., 4.])
     """
     bounds, kinds = _bounds(sessions)
-    known = [panel for panel in (mark, funding, oi) if panel is not None]
-    if not known or (index is not None and mark is None):
+    panels = [panel for panel in (mark, funding, oi) if panel is not None]
+    if not panels or (index is not None and mark is None):
         raise ValueError("pass mark, funding or oi; index needs mark")
     spent = {"bounds": bounds, "kinds": kinds}
     results = []
@@ -365,12 +365,12 @@ def _held(since: Floats) -> Floats:
 def _mean(values: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
     """Return the time-weighted mean of each series in each session, and the hours."""
     until = _held(since)
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     spent = np.stack(
         [np.interp(until, edges, clock) - np.interp(since, edges, clock) for clock in clocks], -1
     )
-    total = known.astype(np.float64) @ spent
-    return _ratio(np.where(known, values, 0.0) @ spent, total), total
+    total = finite.astype(np.float64) @ spent
+    return _ratio(np.where(finite, values, 0.0) @ spent, total), total
 
 
 def _ratio(total: Floats, hours_known: Floats) -> Floats:
@@ -398,11 +398,13 @@ def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.
 
 def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
     """Return the volatility of each session, the number of crossing returns, and the hours of the others."""
-    known = np.isfinite(marks) & (marks > 0.0)
-    before = np.concatenate([np.full((*known.shape[:-1], 1), -1), last_valid(known)[..., :-1]], axis=-1)
-    has_return = known & (before >= 0)
+    is_quoted = np.isfinite(marks) & (marks > 0.0)
+    before = np.concatenate(
+        [np.full((*is_quoted.shape[:-1], 1), -1), last_valid(is_quoted)[..., :-1]], axis=-1
+    )
+    has_return = is_quoted & (before >= 0)
     earlier = np.maximum(before, 0)
-    logs = np.log(np.where(known, marks, 1.0))
+    logs = np.log(np.where(is_quoted, marks, 1.0))
     squares = (logs - np.take_along_axis(logs, earlier, axis=-1)) ** 2
     lasted = since - since[earlier]
     # A price at an edge ends the span before it and begins the one after it.
@@ -435,14 +437,14 @@ def _accrued(
     rates: Floats, interval: Floats, *, since: Floats, edges: Floats, clocks: Floats
 ) -> tuple[Floats, ...]:
     """Return the accrual of payments in each session: each evenly over the hours that it covers."""
-    known = np.isfinite(rates) & (interval > 0.0)
-    begins = since - np.where(known, interval, 0.0)
+    is_paid = np.isfinite(rates) & (interval > 0.0)
+    begins = since - np.where(is_paid, interval, 0.0)
     sums = []
     totals = []
     for clock in clocks:
         spent = np.interp(since, edges, clock) - np.interp(begins, edges, clock)
-        sums.append(np.where(known, rates * spent / 8.0, 0.0).sum(axis=-1))
-        totals.append(np.where(known, spent, 0.0).sum(axis=-1))
+        sums.append(np.where(is_paid, rates * spent / 8.0, 0.0).sum(axis=-1))
+        totals.append(np.where(is_paid, spent, 0.0).sum(axis=-1))
     paid = np.stack(sums, axis=-1)
     total = np.stack(totals, axis=-1)
     mean = _ratio(8.0 * paid, total)
@@ -519,26 +521,26 @@ def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats,
     None is missing where the payments cover the time from the close to the last of them, and the next one is
     due after the open, or pays for all the time since the last one: the interval has become longer.
     """
-    known = np.isfinite(rates) & (interval > 0.0)
+    is_paid = np.isfinite(rates) & (interval > 0.0)
     zero = np.zeros((*rates.shape[:-1], 1))
-    sums = np.concatenate([zero, np.cumsum(np.where(known, rates * interval / 8.0, 0.0), axis=-1)], axis=-1)
-    covered = np.concatenate([zero, np.cumsum(np.where(known, interval, 0.0), axis=-1)], axis=-1)
+    sums = np.concatenate([zero, np.cumsum(np.where(is_paid, rates * interval / 8.0, 0.0), axis=-1)], axis=-1)
+    covered = np.concatenate([zero, np.cumsum(np.where(is_paid, interval, 0.0), axis=-1)], axis=-1)
     first, stop = (np.searchsorted(since, edge + _ROUNDING, side="right") for edge in (begins, ends))
-    newest = last_valid(known)[..., np.maximum(stop - 1, 0)]
+    newest = last_valid(is_paid)[..., np.maximum(stop - 1, 0)]
     at = np.maximum(newest, 0)
     last = since[at]
-    next_due = last + np.take_along_axis(np.where(known, interval, 0.0), at, axis=-1)
-    is_due_later = (next_due > ends + _ROUNDING) | _covers(known, interval, since, stop, last)
+    next_due = last + np.take_along_axis(np.where(is_paid, interval, 0.0), at, axis=-1)
+    is_due_later = (next_due > ends + _ROUNDING) | _covers(is_paid, interval, since, stop, last)
     unpaid = np.maximum(last - begins, 0.0) - (covered[..., stop] - covered[..., first])
     whole = (stop > 0) & (newest >= 0) & (unpaid <= _ROUNDING) & is_due_later
     return np.where(whole, sums[..., stop] - sums[..., first], np.nan)
 
 
-def _covers(known: Bools, interval: Floats, since: Floats, rows: Indices, last: Floats) -> Bools:
+def _covers(finite: Bools, interval: Floats, since: Floats, rows: Indices, last: Floats) -> Bools:
     """Return where the first known payment from some rows on pays for the time back to the last one."""
     size = since.size
     reverse = np.clip(size - 1 - rows, 0, None)
-    following = size - 1 - last_valid(known[..., ::-1])[..., reverse]
+    following = size - 1 - last_valid(finite[..., ::-1])[..., reverse]
     has_one = (rows < size) & (following < size)
     at = np.minimum(following, size - 1)
     starts = since[at] - np.take_along_axis(interval, at, axis=-1)
@@ -548,12 +550,12 @@ def _covers(known: Bools, interval: Floats, since: Floats, rows: Indices, last: 
 def _integrals(rates: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:
     """Return the integral of sampled rates over each closure; NaN if some hours have no rate."""
     until = _held(since)
-    known = np.isfinite(rates)
+    finite = np.isfinite(rates)
     results = []
     for begin, end in zip(begins, ends, strict=True):
         rows = slice(np.searchsorted(until, begin, side="right"), np.searchsorted(since, end, side="left"))
         spent = np.minimum(until[rows], end) - np.maximum(since[rows], begin)
-        covered = np.where(known[..., rows], spent, 0.0).sum(axis=-1)
-        accrued = np.where(known[..., rows], rates[..., rows] * spent / 8.0, 0.0).sum(axis=-1)
+        covered = np.where(finite[..., rows], spent, 0.0).sum(axis=-1)
+        accrued = np.where(finite[..., rows], rates[..., rows] * spent / 8.0, 0.0).sum(axis=-1)
         results.append(np.where(covered >= end - begin - _ROUNDING, accrued, np.nan))
     return np.stack(results, axis=-1) if results else np.zeros((*rates.shape[:-1], 0))

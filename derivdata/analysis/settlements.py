@@ -373,14 +373,14 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
     wrong = _is_other_coin(logs)
     if bool(wrong.any()) and apart == "raise":
         listed = _listed(logs.where(wrong), wrong, counted=False)
-        told = f"{name} are not of one coin: {listed} against the other venues of the symbol"
+        message = f"{name} are not of one coin: {listed} against the other venues of the symbol"
         symbols = wrong.any([dim for dim in wrong.dims if dim != "symbol"])
         if bool(symbols.all()):
             raise ValueError(
-                f"{told}. Another coin or contract bears the same ticker: omit it, pass its price in "
+                f"{message}. Another coin or contract bears the same ticker: omit it, pass its price in "
                 "units of the others, or pass apart='keep' if it is the same coin"
             )
-        warn_caller(f"{told}; these series are left out (apart='keep' uses them)")
+        warn_caller(f"{message}; these series are left out (apart='keep' uses them)")
         price = price.where(~wrong)
         logs = price_factors(price)
     flagged = abs(logs) > PRICES_AGREE

@@ -61,14 +61,14 @@ def load(name: str | None = None) -> pd.DataFrame:
     send no request. Files with another SHA-256 are never used. Check the licence before you redistribute
     data.
     """
-    known = _registry()
+    registry = _registry()
     if name is None:
-        listed = pd.DataFrame.from_dict(known, orient="index").rename_axis("name")
-        sizes = [sum(f["bytes"] for part in parts for f in part["files"]) for parts in listed["parts"]]
+        listed = pd.DataFrame.from_dict(registry, orient="index").rename_axis("name")
+        sizes = [sum(f["bytes"] for section in parts for f in section["files"]) for parts in listed["parts"]]
         return listed[["table", "holds", "units", "licence", "source", "certain"]].assign(bytes=sizes)
-    if name not in known:
-        raise ValueError(f"{name=}: there are {', '.join(known)}{did_you_mean(name, known)}")
-    dataset = known[name]
+    if name not in registry:
+        raise ValueError(f"{name=}: there are {', '.join(registry)}{did_you_mean(name, registry)}")
+    dataset = registry[name]
     folder = cache_folder() / "datasets"
     recipe = hashlib.sha256(json.dumps(dataset).encode()).hexdigest()[:12]
     private_folder(folder / "files")
@@ -93,12 +93,13 @@ def _make(dataset: dict[str, Any], folder: Path, archive: Path) -> None:
     """Import the files into a folder that replaces the archive when it is complete."""
     how = {"map": dataset["map"], "unit": dataset.get("unit")}
     paths = [
-        [_fetched(dataset["url"], f, folder / "files") for f in part["files"]] for part in dataset["parts"]
+        [_fetched(dataset["url"], f, folder / "files") for f in section["files"]]
+        for section in dataset["parts"]
     ]
     with tempfile.TemporaryDirectory(dir=folder) as made:
         whole = Path(made) / "archive"
-        for part, files in zip(dataset["parts"], paths, strict=True):
-            import_files(dataset["table"], files, whole, set=part.get("set"), tz=part.get("tz"), **how)
+        for section, files in zip(dataset["parts"], paths, strict=True):
+            import_files(dataset["table"], files, whole, set=section.get("set"), tz=section.get("tz"), **how)
         try:
             whole.rename(archive)
         except OSError:

@@ -102,8 +102,8 @@ class Book:
 
     def of_legs(self, table: Floats, at: Indices) -> Floats:
         """Return the values of a table (symbol, venue) for the legs of some places."""
-        found: Floats = table[self.symbol[at], self.legs[:, at]]
-        return found
+        by_leg: Floats = table[self.symbol[at], self.legs[:, at]]
+        return by_leg
 
     def tradable(self, tradable: Bools, marks: Floats) -> Bools:
         """Return where a position can be opened by the marks: (symbol, venue)."""
@@ -208,8 +208,8 @@ class Book:
         self.margin[:, at] = self.account.margins(legs)
         self.leg_funding[:, at] = self.missing[:, at] = 0.0
         self.transferred[at] = self.marked_at[at] = now
-        for part in (self.unmarked, self.exit_usd, self.funding, self.price, self.fees, self.slippage):
-            part[at] = 0.0
+        for amounts in (self.unmarked, self.exit_usd, self.funding, self.price, self.fees, self.slippage):
+            amounts[at] = 0.0
         traded = self._trade(at, self.coins[at], _ENTRY, fills, None)
         self.entry_usd[at] = traded[0]
         return traded

@@ -450,5 +450,5 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
 
 
 def _enter(journal: Journal, at: Indices, trade: tuple[Floats, Any, Any]) -> None:
-    for total, part in zip((journal.traded, journal.fees, journal.slippage), trade, strict=True):
-        journal.add(total, at, part)
+    for total, amount in zip((journal.traded, journal.fees, journal.slippage), trade, strict=True):
+        journal.add(total, at, amount)

@@ -52,12 +52,12 @@ class RowBlocks:
 
     def rows(self, first: int, stop: int) -> Floats:
         """Return some rows, rows first; one number for all of them is not copied."""
-        part = self.array[..., first:stop]
-        if not any(part.strides):
-            return np.moveaxis(part, -1, 0)
-        result = np.empty((part.shape[-1], *part.shape[:-1]))
+        rows = self.array[..., first:stop]
+        if not any(rows.strides):
+            return np.moveaxis(rows, -1, 0)
+        result = np.empty((rows.shape[-1], *rows.shape[:-1]))
         # Symbol by symbol: each transposition fits into the processor's cache, which is three times as fast.
-        for symbol, series in enumerate(part):
+        for symbol, series in enumerate(rows):
             result[:, symbol] = series.T
         return result
 
@@ -128,7 +128,7 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
         settled,
         mark_step,
         limit,
-        *(None if part is None else RowBlocks(part.to_numpy()) for part in (panel, interval, marks)),  # type: ignore[arg-type]
+        *(None if array is None else RowBlocks(array.to_numpy()) for array in (panel, interval, marks)),  # type: ignore[arg-type]
     )
 
 
@@ -148,15 +148,15 @@ def _on_one_grid(
         between = stamps[(stamps > rows[0]) & (stamps < rows[-1])]
         rows = np.union1d(rows, between.astype(rows.dtype))
     arrays: list[Any] = [panel, interval, prices]
-    for place, part in enumerate(arrays):
-        if part is not None:
-            part = part.transpose(*order)
-            same = part.sizes["time"] == rows.size and bool((part["time"].to_numpy() == rows).all())
+    for place, array in enumerate(arrays):
+        if array is not None:
+            array = array.transpose(*order)
+            same = array.sizes["time"] == rows.size and bool((array["time"].to_numpy() == rows).all())
             alike = all(
-                part.sizes[dim] == len(names) and bool((labels_of(part, dim) == names).all())
+                array.sizes[dim] == len(names) and bool((labels_of(array, dim) == names).all())
                 for dim, names in labels.items()
             )
-            arrays[place] = part if same and alike else part.reindex({**labels, "time": rows})
+            arrays[place] = array if same and alike else array.reindex({**labels, "time": rows})
     return arrays[0], arrays[1], arrays[2]
 
 
@@ -314,15 +314,15 @@ class Past:
         panel takes it.
         """
         market = self._knowledge.market
-        known = self._knowledge.known
+        row_count = self._knowledge.known
         dims = ("symbol", "exchange", "time")
         labels: dict[str, Any] = {"symbol": list(market.symbols), "exchange": list(market.venues)}
-        labels["time"] = market.times[:known]
+        labels["time"] = market.times[:row_count]
         if market.interval is not None:
-            interval = _frozen(market.interval.array[..., :known])
+            interval = _frozen(market.interval.array[..., :row_count])
             labels["interval_hours"] = (dims, interval, {"units": HOUR_UNIT})
         attrs = {"units": RATE_UNIT, "kind": "settled" if market.settled else "sampled"}
-        return xr.DataArray(_frozen(market.rates.array[..., :known]), labels, dims, "rate_bps_8h", attrs)
+        return xr.DataArray(_frozen(market.rates.array[..., :row_count]), labels, dims, "rate_bps_8h", attrs)
 
     def positions(self) -> dict[str, tuple[str, str]]:
         """Return the open pair of each symbol, (long, short)."""
@@ -361,7 +361,7 @@ def target_of(answer: Any, past: Past) -> Target:
 
 
 def _checked(target: Target, past: Past) -> Target:
-    long, short = (np.asarray(part, dtype=np.intp) for part in target[:2])
+    long, short = (np.asarray(leg, dtype=np.intp) for leg in target[:2])
     score = np.asarray(target.score, dtype=np.float64)
     shape = past.long.shape
     venues = len(past.venues)

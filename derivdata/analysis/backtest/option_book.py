@@ -382,7 +382,7 @@ def _gap_hours(rows: list[OptionRow]) -> float:
 
 def _warn(result: xr.Dataset) -> None:
     """Give a notice with the counts of missing data."""
-    parts = {
+    totals = {
         "unmarked_options": "{} marks of options are missing; the last known marks are used",
         "interpolated_marks": "{} marks are of expiries without a separate fit",
         "refused_trades": "{} changes of the position were not traded for want of a quote or mark",
@@ -391,7 +391,7 @@ def _warn(result: xr.Dataset) -> None:
         "gap_hours": "chains are missing in {} hours with open options",
     }
     messages = []
-    for name, words in parts.items():
+    for name, words in totals.items():
         count = float(result[name].sum())
         if count:
             messages.append(words.format(f"{count:g}"))
@@ -454,8 +454,8 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     )
     later = legs._replace(year_fraction=years_after)
     move = forward_after - forward
-    parts = leg_terms(legs, later, (iv, iv), (move, move, iv_after - iv), rate, premium)
-    terms = {str(name): parts.sel(term=name).to_numpy() for name in parts["term"].to_numpy()}
+    pnl_terms = leg_terms(legs, later, (iv, iv), (move, move, iv_after - iv), rate, premium)
+    terms = {str(name): pnl_terms.sel(term=name).to_numpy() for name in pnl_terms["term"].to_numpy()}
     is_settled = settled.to_numpy()
     for name, values in terms.items():
         terms[name] = np.where(is_settled & np.isnan(values), 0.0, values)

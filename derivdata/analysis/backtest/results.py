@@ -54,8 +54,8 @@ class Reason(IntEnum):
 
 def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:
     """Return the attrs with the joined sources of the data, empty without any."""
-    given = [part for part in data if part is not None]
-    origins = [provenance(part) if "provenance" in part.attrs else None for part in given]
+    given = [array for array in data if array is not None]
+    origins = [provenance(array) if "provenance" in array.attrs else None for array in given]
     return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
 
 
@@ -63,8 +63,8 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
     """Return the result of a backtest; see `derivdata.analysis.backtest.carry`."""
     figures = journal.figures
     variables: dict[str, Any] = {
-        name: (("symbol", "time"), part.T, {"units": USD_UNIT, "long_name": words})
-        for (name, words), part in zip(FIGURES.items(), figures, strict=True)
+        name: (("symbol", "time"), values.T, {"units": USD_UNIT, "long_name": words})
+        for (name, words), values in zip(FIGURES.items(), figures, strict=True)
     }
     equity, drawdown = equity_of(journal.earned[:, 0], account.capital)
     held = {"long_name": "venue, empty text without a pair"}
@@ -92,32 +92,35 @@ def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, 
     names = ["symbol", "long", "short", "entry_row", "exit_row", *_BY_TRADE, "reason"]
     coins = [name for name in _IN_COIN if closed and name in closed[0]]
     names += coins
-    parts: dict[str, Any] = {
-        name: np.concatenate([each[name] for each in closed] or [np.empty(0)])
+    columns: dict[str, Any] = {
+        name: np.concatenate([trades[name] for trades in closed] or [np.empty(0)])
         for name in names
         if name != "net_usd"
     }
-    parts["net_usd"] = parts["funding_usd"] + parts["price_usd"] - parts["fees_usd"] - parts["slippage_usd"]
-    order = np.lexsort((parts["symbol"], parts["entry_row"]))
-    parts = {name: part[order] for name, part in parts.items()}
+    columns["net_usd"] = (
+        columns["funding_usd"] + columns["price_usd"] - columns["fees_usd"] - columns["slippage_usd"]
+    )
+    order = np.lexsort((columns["symbol"], columns["entry_row"]))
+    columns = {name: values[order] for name, values in columns.items()}
     place = {
-        name: parts[name].astype(np.intp) for name in ("symbol", "long", "short", "entry_row", "exit_row")
+        name: columns[name].astype(np.intp) for name in ("symbol", "long", "short", "entry_row", "exit_row")
     }
     text = {"trade_symbol": (market.symbols, "symbol")} | {
         f"trade_{leg}": (market.venues, leg) for leg in ("long", "short")
     }
     variables: dict[str, Any] = {
-        name: ("trade", np.asarray(labels, dtype=str)[place[part]]) for name, (labels, part) in text.items()
+        name: ("trade", np.asarray(labels, dtype=str)[place[values]])
+        for name, (labels, values) in text.items()
     }
     variables |= {f"trade_{end}": ("trade", market.times[place[f"{end}_row"]]) for end in ("entry", "exit")}
     variables |= {
-        f"trade_{name}": ("trade", parts[name], {"units": USD_UNIT if name.endswith("usd") else HOUR_UNIT})
+        f"trade_{name}": ("trade", columns[name], {"units": USD_UNIT if name.endswith("usd") else HOUR_UNIT})
         for name in _BY_TRADE
     }
-    variables |= {f"trade_{name}": ("trade", parts[name], {"units": "coin"}) for name in coins}
+    variables |= {f"trade_{name}": ("trade", columns[name], {"units": "coin"}) for name in coins}
     meanings = " ".join(reason.name.lower() for reason in Reason)
     flags = {"flag_values": np.array(list(Reason), dtype=np.int8), "flag_meanings": meanings}
-    return variables | {"trade_reason": ("trade", parts["reason"].astype(np.int8), flags)}
+    return variables | {"trade_reason": ("trade", columns["reason"].astype(np.int8), flags)}
 
 
 def equity_of(earned: Floats, capital: float) -> tuple[Floats, Floats]:

@@ -123,16 +123,16 @@ class ForecastThreshold:
 
     def _values(self, past: Past) -> Floats:
         """Return the newest known forecasts, over the symbols and pairs (or venues) of the past."""
-        parts = self._parts
-        row = int(np.searchsorted(parts.times, past.now, side="right")) - 1
-        over = len(past.venues) if len(parts.venues) == 1 else parts.values.shape[-1]
-        if row < 0 or past.now - parts.times[row] > parts.max_age:
+        forecast = self._parts
+        row = int(np.searchsorted(forecast.times, past.now, side="right")) - 1
+        over = len(past.venues) if len(forecast.venues) == 1 else forecast.values.shape[-1]
+        if row < 0 or past.now - forecast.times[row] > forecast.max_age:
             return np.full((len(past.symbols), over), np.nan)
-        rows = np.array([parts.symbols.get(name, -1) for name in past.symbols])
-        values = np.where(rows[:, None] >= 0, parts.values[row][rows], np.nan)
-        if len(parts.venues) == 2:
+        rows = np.array([forecast.symbols.get(name, -1) for name in past.symbols])
+        values = np.where(rows[:, None] >= 0, forecast.values[row][rows], np.nan)
+        if len(forecast.venues) == 2:
             return values
-        place = {name: at for at, name in enumerate(parts.venues[0])}
+        place = {name: at for at, name in enumerate(forecast.venues[0])}
         columns = np.array([place.get(name, -1) for name in past.venues])
         return np.where(columns >= 0, values[:, columns], np.nan)
 
@@ -306,11 +306,11 @@ def _spread_of(signal: Floats, long: Indices, short: Indices) -> Floats:
 
 def _thresholded(past: Past, best: Target, held: Floats, enter: float, leave: float, switch: float) -> Target:
     """Keep a pair while its signal is at least `leave`; else open the best one if it reaches `enter`."""
-    kept = (past.long >= 0) & (held >= leave)
+    stays = (past.long >= 0) & (held >= leave)
     worth = (best.long >= 0) & (best.score >= enter)
-    better = kept & worth & (best.score > held + switch)
-    stay = kept & ~better
-    go = worth & (~kept | better)
+    better = stays & worth & (best.score > held + switch)
+    stay = stays & ~better
+    go = worth & (~stays | better)
     long = np.where(stay, past.long, np.where(go, best.long, -1))
     short = np.where(stay, past.short, np.where(go, best.short, -1))
     return Target(long, short, np.where(stay, held, best.score))

@@ -106,8 +106,8 @@ def _together(rules: Mapping[str, Any]) -> list[list[str]]:
     """Return the names of the rules that are simulated in one loop; a `Portfolio` has separate accounts."""
     alone = [name for name, rule in rules.items() if isinstance(rule, Portfolio)]
     together = [name for name in rules if name not in alone]
-    parts = [together[start : start + _MOST_RULES] for start in range(0, len(together), _MOST_RULES)]
-    return parts + [[name] for name in alone]
+    blocks = [together[start : start + _MOST_RULES] for start in range(0, len(together), _MOST_RULES)]
+    return blocks + [[name] for name in alone]
 
 
 def _trades_of(journal: Journal, rules: int) -> tuple[Indices, Indices]:

@@ -170,7 +170,9 @@ def _cumulative(
     amount = ledger.amount
     if compound:
         amount = np.log1p(np.where(amount > -BPS, amount / BPS, np.nan))
-    total, covered, missing = (np.cumsum(part, axis=-1) for part in (amount, ledger.covered, ledger.missing))
+    total, covered, missing = (
+        np.cumsum(values, axis=-1) for values in (amount, ledger.covered, ledger.missing)
+    )
     if compound:
         total = BPS * np.expm1(total)
     unknown = ~ledger.started | (missing > 0.0) if strict else ~ledger.started
@@ -187,7 +189,7 @@ def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: 
     """
     bare = prepared._replace(arrays=())
     result = figures_of(
-        lambda *part: earned_between(bare.ledger(*part), bare.since, starts, ends, settled=bare.settled),
+        lambda *arrays: earned_between(bare.ledger(*arrays), bare.since, starts, ends, settled=bare.settled),
         *prepared.arrays,
         units={"amount": BPS_UNIT, "filled": HOUR_UNIT, "coverage": "1"},
         into={"span": ends.size},
@@ -323,9 +325,9 @@ def summed_history(
 
 def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
     """Return the number of periods of `length` hours in a length of time; raise unless it is whole."""
-    found = hours_of(value, name)
-    count = round(found / length)
-    if abs(count * length - found) > 1e-6 or not count:
+    hours = hours_of(value, name)
+    count = round(hours / length)
+    if abs(count * length - hours) > 1e-6 or not count:
         raise ValueError(f"{name}={value!r} is not a whole number of periods of {length:g} h")
     return count
 

@@ -187,8 +187,8 @@ def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
     grid = np.moveaxis(rates, -1, 0).reshape(rates.shape[-1], *shape)
     result = Extremes(np.empty(shape), *(np.empty(shape, np.int16) for _ in range(3)))
     for block in _blocks(*shape):
-        _scan(row_by_row(grid[:, *block]), order, Extremes._make(part[block] for part in result))
-    return Extremes._make(part.reshape(rates.shape[:-1]) for part in result)
+        _scan(row_by_row(grid[:, *block]), order, Extremes._make(values[block] for values in result))
+    return Extremes._make(values.reshape(rates.shape[:-1]) for values in result)
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
@@ -253,9 +253,9 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     ranked = rates[..., order]
     fees = fees_8h[order]
     labels = np.append(names[order], "")
-    known = np.isfinite(ranked)
-    earned = np.where(known, ranked - fees, -np.inf)
-    paid = np.where(known, ranked + fees, np.inf)
+    finite = np.isfinite(ranked)
+    earned = np.where(finite, ranked - fees, -np.inf)
+    paid = np.where(finite, ranked + fees, np.inf)
     short = earned.argmax(axis=-1)
     long = paid.argmin(axis=-1)
     second_short = _without(earned, short, -np.inf).argmax(-1)
@@ -264,7 +264,7 @@ def _best_net(rates: Floats, names: NDArray[Any], fees_8h: Floats) -> tuple[Any,
     change_long = _at(earned, short) - _at(paid, second_long) >= _at(earned, second_short) - _at(paid, long)
     long = np.where(clash & change_long, second_long, long)
     short = np.where(clash & ~change_long, second_short, short)
-    count = known.sum(axis=-1)
+    count = finite.sum(axis=-1)
     spread = _at(ranked, short) - _at(ranked, long)
     no_pair = (count < 2) | ~(spread > 0.0)
     net = np.where(no_pair, np.nan, _at(earned, short) - _at(paid, long))
@@ -381,8 +381,8 @@ def _picked(*figures: Any, names: Any) -> tuple[Any, ...]:
     at = np.argmax(np.where(some, net, -np.inf), axis=-1)[..., None]
     there = some.any(axis=-1)
     taken = [
-        np.where(there, np.take_along_axis(np.broadcast_to(one, net.shape), at, axis=-1)[..., 0], np.nan)
-        for one in (net, low, high, realised, cost)
+        np.where(there, np.take_along_axis(np.broadcast_to(table, net.shape), at, axis=-1)[..., 0], np.nan)
+        for table in (net, low, high, realised, cost)
     ]
     long, short = (np.where(there, venues[at[..., 0]], "") for venues in names)
     few = (status & FundingStatus.TOO_FEW).all(axis=-1)
@@ -434,15 +434,17 @@ def pick_summary(
     require_draws(resamples)
     tables = [record[name].transpose("time", ...).to_numpy() for name in names]
     # Not "-1" for the number of columns: a record without decisions has no elements to divide by.
-    predicted, low, high, realised = (one.reshape(len(one), math.prod(one.shape[1:])) for one in tables)
+    predicted, low, high, realised = (
+        table.reshape(len(table), math.prod(table.shape[1:])) for table in tables
+    )
     counted = np.isfinite(predicted) & np.isfinite(realised)
     if least_predicted_bps is not None:
         counted &= predicted > least_predicted_bps
     inside = np.where(np.isfinite(low), (low <= realised) & (realised <= high), np.nan)
-    parts = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
+    figures = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
     made = counted.any(axis=-1)
-    has_figure = counted & np.isfinite(parts)  # a selection may have no interval
-    sums = np.where(has_figure, parts, 0.0).sum(axis=-1)[:, made]
+    has_figure = counted & np.isfinite(figures)  # a selection may have no interval
+    sums = np.where(has_figure, figures, 0.0).sum(axis=-1)[:, made]
     number = has_figure.sum(axis=-1)[:, made]
     summary = xr.Dataset({"picks": int(counted.sum()), "decisions": int(made.sum())})
     with np.errstate(invalid="ignore"):

@@ -57,15 +57,17 @@ def published_bounds(panel: xr.DataArray, amounts: xr.DataArray, length: float) 
         for day in np.unique(place[place > 0]) if venue in _VENUES else ():
             for row, symbol in enumerate(symbols):
                 hours = stated.get(venue) or fact_value(venue, "interval_hours", symbol, _DAYS[day - 1])
-                found = [fact_value(venue, name, symbol, _DAYS[day - 1]) for name in _BOUNDS]
-                for side, value in enumerate(found):
+                facts = [fact_value(venue, name, symbol, _DAYS[day - 1]) for name in _BOUNDS]
+                for side, value in enumerate(facts):
                     if hours and value is not None:
                         bounds[side, row, column, place == day] = value * length / hours
     dims = ("symbol", "exchange", "time")
     labels = {dim: amounts[dim].to_numpy() for dim in dims if dim in amounts.dims}
     return [
-        xr.DataArray(part if "symbol" in labels else part[0], labels, [dim for dim in dims if dim in labels])
-        for part in bounds
+        xr.DataArray(
+            bound if "symbol" in labels else bound[0], labels, [dim for dim in dims if dim in labels]
+        )
+        for bound in bounds
     ]
 
 
@@ -83,9 +85,9 @@ def _shortest_intervals(panel: xr.DataArray) -> dict[str, float]:
 
 def widened(amounts: Floats, floor: Floats, cap: Floats) -> tuple[Floats, Floats]:
     """Return bounds (venue, period) that contain all that was paid so far: facts may be behind."""
-    known = np.isfinite(amounts)
+    finite = np.isfinite(amounts)
     least, most = (
-        ends.accumulate(np.where(known, amounts, none), axis=-1)
+        ends.accumulate(np.where(finite, amounts, none), axis=-1)
         for ends, none in ((np.minimum, np.inf), (np.maximum, -np.inf))
     )
     return np.minimum(floor, least), np.maximum(cap, most)
@@ -127,7 +129,7 @@ def walks_of(
     moves = np.diff(relative_levels(levels), axis=1, prepend=np.nan)
     both = walk_of((funding, price), amounts + moves, plan)
     alone = ((funding, amounts), (price, moves)) if ends else ()
-    return [both, *(walk_of((part,), paid, plan) for part, paid in alone)]
+    return [both, *(walk_of((means,), paid, plan) for means, paid in alone)]
 
 
 def forecast_pairs(
@@ -154,11 +156,11 @@ def forecast_pairs(
         walks = walks_of(
             amounts[series], None if levels is None else levels[series], plan, at, ends=ENDS[0] in names
         )
-        known = np.cumsum(np.isfinite(amounts[series]), axis=-1)
+        counts = np.cumsum(np.isfinite(amounts[series]), axis=-1)
         bounds = widened(amounts[series], floor[series], cap[series])
         for column, period in enumerate(map(int, at)):
             within = pair_bounds(*bounds, period, plan.hold, long, short)
-            figures = _of_pairs(walks, period, known[:, period], long, short, cost, level, within)
+            figures = _of_pairs(walks, period, counts[:, period], long, short, cost, level, within)
             results[(slice(None), *series, slice(None), column)] = figures
     return *results[:-1], results[-1].astype(np.int32)
 
@@ -316,8 +318,8 @@ def forecast_carry(
     panel = require_rate(panel, "exchange", "time")
     history = summed_history(panel, hold, period, overlap=overlap, prices=prices, apart=apart)
     last = np.array([history.amounts.sizes["time"] - 1])
-    found = forecasts_at(panel, history, pairs, last, hold, fee_bps, level, ends=parts)
-    return found.isel(time=0).drop_vars("realised_net_bps")
+    result = forecasts_at(panel, history, pairs, last, hold, fee_bps, level, ends=parts)
+    return result.isel(time=0).drop_vars("realised_net_bps")
 
 
 @typed
@@ -387,13 +389,13 @@ def forecasts_at(
     names = labels_of(history.amounts, "exchange")
     long, short = _places(panel, names, pairs)
     cost = pair_costs(fee_bps, names.tolist())[long, short]
-    parts = [history.amounts, *published_bounds(panel, history.amounts, history.length)]
-    parts += [] if history.levels is None else [history.levels]
+    arrays = [history.amounts, *published_bounds(panel, history.amounts, history.length)]
+    arrays += [] if history.levels is None else [history.levels]
     figures = NET if history.levels is None else NET + PARTS + (ENDS if ends else ())
     units = {name: "1" if name in ("probability_net_positive", "decisions") else BPS_UNIT for name in figures}
     result = figures_of(
         forecast_pairs,
-        *(part.drop_vars("time") for part in parts),
+        *(array.drop_vars("time") for array in arrays),
         units={**units, "status": FundingStatus},
         over=["exchange", "time"],
         into={"pair": long.size, "at": at.size},

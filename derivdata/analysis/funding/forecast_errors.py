@@ -72,34 +72,34 @@ class Walk(NamedTuple):
 
     def pair_expectations(self, at: int) -> Floats:
         """Return the bps (long, short) that every ordered pair is expected to earn over the holding time."""
-        return np.asarray(sum(part.pair_expectations(at) for part in self.parts))
+        return np.asarray(sum(component.pair_expectations(at) for component in self.parts))
 
 
-def walk_of(parts: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
+def walk_of(components: tuple[Means, ...], amounts: Floats, plan: Plan) -> Walk:
     """Add up what regressions expect of pairs, and find the sizes of the errors that this has.
 
     `amounts` (venue, period) [bps] are the payments of a long, over all parts: the variation of a pair.
     """
-    known: Any = np.isfinite(amounts).any(axis=1)
+    has_payments: Any = np.isfinite(amounts).any(axis=1)
     long, short = pair_places(len(amounts))
-    kept = known[long] & known[short]
-    long = long[kept]
-    short = short[kept]
+    is_pair = has_payments[long] & has_payments[short]
+    long = long[is_pair]
+    short = short[is_pair]
     predicted, realised, outcomes = (
-        np.asarray(sum(getattr(part, name) for part in parts))
+        np.asarray(sum(getattr(component, name) for component in components))
         for name in ("predicted", "realised", "outcomes")
     )
-    predicted = predicted[kept]
-    realised = realised[kept]
-    columns = parts[0].columns
+    predicted = predicted[is_pair]
+    realised = realised[is_pair]
+    columns = components[0].columns
     missed = realised - predicted
     scale, sizes = _scales(amounts[short] - amounts[long], predicted, missed, columns, plan)
-    worth = np.stack([part.worth for part in parts]).min(axis=0)
+    worth = np.stack([component.worth for component in components]).min(axis=0)
     usual = usual_outcome(outcomes, plan)
     own = _own_deviation(outcomes, long, short, columns, plan)
     toward = direction_of(predicted)
     past = PastErrors(missed, scale, toward, sizes, columns, plan)
-    return Walk(parts, outcomes, worth, usual, own, columns, scale, past, long, short, plan)
+    return Walk(components, outcomes, worth, usual, own, columns, scale, past, long, short, plan)
 
 
 class PairDistribution(NamedTuple):
@@ -218,7 +218,7 @@ class _Sizes(NamedTuple):
 
     def made(self, column: int, of: Indices) -> Floats:
         """Return the sizes (pair, of) that one column's fit gives the causes at some columns."""
-        bounds = (part[column][:, None, None] for part in (self.low, self.high))
+        bounds = (bound[column][:, None, None] for bound in (self.low, self.high))
         inside = np.clip(self.logs[:, :, of], *bounds)
         return np.asarray(np.exp(self.level[column] + np.einsum("k,kpc->pc", self.slopes[column], inside)))
 
@@ -348,10 +348,10 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
     no size for its first move.
     """
     earned = outcomes[short] - outcomes[long]
-    known = np.isfinite(earned)
-    first = np.argmax(known, axis=1)
+    finite = np.isfinite(earned)
+    first = np.argmax(finite, axis=1)
     # About the first known outcome: squares of a level that is large against its moves would cancel.
-    centred = np.where(known, earned - earned[np.arange(long.size), first][:, None], 0.0)
+    centred = np.where(finite, earned - earned[np.arange(long.size), first][:, None], 0.0)
     count = np.zeros(long.size)
     total = np.zeros(long.size)
     squares = np.zeros(long.size)
@@ -360,7 +360,7 @@ def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Ind
     for column, period in enumerate(columns):
         start = end
         end = max(end, int(period) - plan.hold + 1)
-        count += known[:, start:end].sum(axis=1)
+        count += finite[:, start:end].sum(axis=1)
         total += centred[:, start:end].sum(axis=1)
         squares += (centred[:, start:end] ** 2).sum(axis=1)
         mean = total / np.maximum(count, 1.0)
@@ -408,10 +408,10 @@ def _scales(
     causes = np.stack([recent, usual, np.abs(predicted), np.broadcast_to(market, recent.shape)])
     logs = np.log(causes + floor)
     missing = np.log(np.abs(missed) + floor)
-    known = np.isfinite(missing) & np.isfinite(logs).all(axis=0)
-    logs_known = np.where(known, np.concatenate([logs, missing[None]]), 0.0)
-    parts = np.concatenate([known[None].astype(np.float64), logs_known])
-    sums = remembered(np.moveaxis(np.einsum("kpc,lpc->klc", parts, parts), -1, 0), columns, plan)
+    finite = np.isfinite(missing) & np.isfinite(logs).all(axis=0)
+    logs_known = np.where(finite, np.concatenate([logs, missing[None]]), 0.0)
+    summands = np.concatenate([finite[None].astype(np.float64), logs_known])
+    sums = remembered(np.moveaxis(np.einsum("kpc,lpc->klc", summands, summands), -1, 0), columns, plan)
     number = sums[:, 0, 0]
     weight = np.maximum(number, TINY)[:, None, None]
     # Centred, so that the penalty on the slopes does not affect the level.
@@ -420,7 +420,7 @@ def _scales(
     fitted = penalised(centred[:, :-1, :-1], centred[:, :-1, -1:], np.full(4, _SIZE_PRIOR), _SIZE_PENALTY)
     slopes = np.where((number >= _ENOUGH_ERRORS)[:, None], np.clip(fitted, 0.0, 1.0), _SIZE_PRIOR)
     level = np.where(number > 0.0, mean[:, 0, -1] - (slopes * mean[:, 0, :-1]).sum(axis=1), 0.0)
-    low, high = _seen(np.where(known, logs, np.nan), columns, plan)
+    low, high = _seen(np.where(finite, logs, np.nan), columns, plan)
     sizes = _Sizes(logs, level, slopes, number, low, high)
     inside = np.clip(logs, np.moveaxis(low, -1, 0)[:, None], np.moveaxis(high, -1, 0)[:, None])
     pooled = np.exp(level + np.einsum("ck,kpc->pc", slopes, inside))
@@ -450,16 +450,16 @@ def _own_first(pooled: Floats, restless: Floats, missed: Floats, columns: Indice
     (in logarithms), all of it for a new pair. Never below half of the usual (geometric mean) error of the
     pair itself.
     """
-    known = np.isfinite(missed) & np.isfinite(pooled)
-    squares = np.where(known, missed / np.where(known, pooled, 1.0), 0.0) ** 2
-    ratios = np.stack([known.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1).swapaxes(0, 1)
+    finite = np.isfinite(missed) & np.isfinite(pooled)
+    squares = np.where(finite, missed / np.where(finite, pooled, 1.0), 0.0) ** 2
+    ratios = np.stack([finite.astype(np.float64), np.minimum(squares, _LARGEST**2)], axis=-1).swapaxes(0, 1)
     short = remembered(ratios, columns, plan._replace(memory=plan.recent))
     lasting = remembered(ratios.sum(axis=1), columns, plan)[:, None]
     usual = np.maximum(lasting[..., 1] / np.maximum(lasting[..., 0], 1.0), TINY)
     factor = (_OWN_WEIGHT + short[..., 1] / usual) / (_OWN_WEIGHT + short[..., 0])
     new = _RESTLESS_WEIGHT / (_RESTLESS_WEIGHT + short[..., 0].T)
     moved = pooled * np.sqrt(np.where(lasting[..., 0] > 0.0, factor, 1.0)).T * (restless / pooled) ** new
-    sizes = np.where(known, np.log(np.abs(np.where(known, missed, 1.0)) + TINY), 0.0)
+    sizes = np.where(finite, np.log(np.abs(np.where(finite, missed, 1.0)) + TINY), 0.0)
     own = remembered(np.stack([ratios[..., 0], sizes.T], axis=-1), columns, plan)
     least = np.where(own[..., 0] > 0.0, np.exp(own[..., 1] / np.maximum(own[..., 0], TINY)), 0.0)
     return np.asarray(np.maximum(moved, _OWN_SHARE * least.T))

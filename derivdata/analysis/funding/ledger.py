@@ -95,33 +95,33 @@ def earned_between(
     """
     if settled:
         first, last = (np.searchsorted(since, instants, side="right") for instants in (starts, ends))
-        amount, covered = (_added(part, first, last) for part in (ledger.amount, ledger.covered))
+        amount, covered = (_added(values, first, last) for values in (ledger.amount, ledger.covered))
         whole, missing = _settled_whole(ledger, since, starts, ends)
         missing += _added(ledger.missing, first, last)
         share = covered / np.where(covered + missing > 0.0, covered + missing, 1.0)
         return amount, np.zeros(whole.shape), np.where(whole, 1.0, np.minimum(share, _INCOMPLETE))
     amount, covered, filled = (
-        _integral(part, ledger.covered, since, starts, ends)
-        for part in (ledger.amount, ledger.covered, ledger.filled)
+        _integral(values, ledger.covered, since, starts, ends)
+        for values in (ledger.amount, ledger.covered, ledger.filled)
     )
     share = covered / (ends - starts)
     return amount, filled, np.where(covered >= ends - starts - _ROUNDING, 1.0, np.minimum(share, _INCOMPLETE))
 
 
-def _added(part: Floats, first: Indices, last: Indices) -> Floats:
+def _added(values: Floats, first: Indices, last: Indices) -> Floats:
     # Not as a difference of running sums: equal payments must stay equal to the last bit.
-    padded = np.concatenate([part, np.zeros((*part.shape[:-1], 1))], axis=-1)
+    padded = np.concatenate([values, np.zeros((*values.shape[:-1], 1))], axis=-1)
     bounds = np.stack([first, last], axis=-1).ravel()
     return np.where(last > first, np.add.reduceat(padded, bounds, axis=-1)[..., ::2], 0.0)
 
 
-def _integral(part: Floats, covered: Floats, since: Floats, starts: Floats, ends: Floats) -> Floats:
+def _integral(values: Floats, covered: Floats, since: Floats, starts: Floats, ends: Floats) -> Floats:
     first, last = (np.maximum(np.searchsorted(since, at, side="right") - 1, 0) for at in (starts, ends))
     head, tail = (
-        part[..., row] * (np.clip(at - since[row], 0.0, hours) / np.where(hours > 0.0, hours, 1.0))
+        values[..., row] * (np.clip(at - since[row], 0.0, hours) / np.where(hours > 0.0, hours, 1.0))
         for row, at, hours in ((first, starts, covered[..., first]), (last, ends, covered[..., last]))
     )
-    return _added(part, first, last) - head + tail
+    return _added(values, first, last) - head + tail
 
 
 class _Place(NamedTuple):
@@ -178,9 +178,9 @@ def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) 
     return np.asarray(inside & (waiting | unbroken)), head + tail
 
 
-def _running(part: NDArray[Any]) -> Floats:
-    start = np.zeros((*part.shape[:-1], 1))
-    return np.concatenate([start, np.cumsum(part, axis=-1, dtype=np.float64)], axis=-1)
+def _running(values: NDArray[Any]) -> Floats:
+    start = np.zeros((*values.shape[:-1], 1))
+    return np.concatenate([start, np.cumsum(values, axis=-1, dtype=np.float64)], axis=-1)
 
 
 def _shifted(rows: Indices) -> Indices:
@@ -275,8 +275,8 @@ def _infer(
             np.append(np.nan, _snapped(gaps, candidates)), candidates=candidates.tolist(), confirm=confirm
         )
         interval[series][rows] = assigned
-        known = np.flatnonzero(np.isfinite(assigned))
-        first = known[1:][assigned[known[1:]] != assigned[known[:-1]]]
+        assigned_rows = np.flatnonzero(np.isfinite(assigned))
+        first = assigned_rows[1:][assigned[assigned_rows[1:]] != assigned[assigned_rows[:-1]]]
         changed[series][rows[first]] = True
         missing[series][rows[1:]] = np.maximum(_multiples(gaps, assigned[1:]) - 1, 0)
         for place in first[first > 0].tolist():

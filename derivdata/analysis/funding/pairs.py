@@ -121,9 +121,9 @@ def _of_leg(
     settle: Floats,
 ) -> float:
     """Return a leg's earnings in its settlement coin: payments and price P&L minus the fees of two trades."""
-    known = np.isfinite(rates) & (lasts > 0.0)
-    rate = -leg.direction * rates[known] * lasts[known] / REFERENCE_HOURS / BPS
-    at = at[known]
+    is_paid = np.isfinite(rates) & (lasts > 0.0)
+    rate = -leg.direction * rates[is_paid] * lasts[is_paid] / REFERENCE_HOURS / BPS
+    at = at[is_paid]
     fee = leg.fee_bps / BPS
     if leg.kind == "inverse":
         notional = coins * price[0]
@@ -281,7 +281,7 @@ def realised_carry(
     gross = received["long_bps"] + received["short_bps"]
     figures = {"net_bps": gross - cost, "gross_bps": gross, **received, "cost_bps": xr.DataArray(cost)}
     result = xr.Dataset(
-        {name: each.drop_attrs().assign_attrs(units=BPS_UNIT) for name, each in figures.items()}
+        {name: values.drop_attrs().assign_attrs(units=BPS_UNIT) for name, values in figures.items()}
     )
     for leg, venue in venues.items():
         result[f"{leg}_settlements"] = inside.drop_attrs().sel(exchange=venue, drop=True)

@@ -113,7 +113,10 @@ def breakeven(
         "half_life_high_hours": (life["half_life_high_hours"], HOUR_UNIT),
     }
     result = xr.Dataset(
-        {name: part.drop_attrs(deep=False).assign_attrs(units=unit) for name, (part, unit) in figures.items()}
+        {
+            name: values.drop_attrs(deep=False).assign_attrs(units=unit)
+            for name, (values, unit) in figures.items()
+        }
     )
     status = life["status"].astype(np.int32) | last.isnull() * np.int32(FundingStatus.GAP)
     status = status | np.isinf(even) * np.int32(FundingStatus.UNREACHABLE)
@@ -130,10 +133,10 @@ def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: s
     require(depth, "exchange", "side", "depth_bps", name="depth_usd")
     for dim, labels in (("exchange", (long, short)), ("side", ("bid", "ask"))):
         require_labels(depth, "depth_usd", dim, labels)
-    each = slippage_bps(depth, positive(size, "size_usd"))
+    slippage = slippage_bps(depth, positive(size, "size_usd"))
     venue = {"long": long, "short": short}
     total: xr.DataArray = sum(  # type: ignore[assignment]
-        each.sel(exchange=venue[leg], side=side, drop=True) for leg, side in _TRADES
+        slippage.sel(exchange=venue[leg], side=side, drop=True) for leg, side in _TRADES
     )
     return total
 
@@ -159,7 +162,7 @@ def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
     an argument is NaN.
     """
     spread, cost, mean, half_life = (
-        np.asarray(part, dtype=np.float64) for part in np.broadcast_arrays(spread, cost, mean, half_life)
+        np.asarray(values, dtype=np.float64) for values in np.broadcast_arrays(spread, cost, mean, half_life)
     )
     low, high, reachable = _bracket(spread, cost, mean, half_life)
     for _ in range(_HALVINGS):

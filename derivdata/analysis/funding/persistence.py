@@ -75,41 +75,41 @@ def persistent_part(series: Floats, *, slots: int, level: float, resamples: int,
     wide intervals rather than wrong ones, because the moments themselves are tested instead of an estimate
     (Anderson and Rubin 1949, Annals of Mathematical Statistics 20).
     """
-    known = np.isfinite(series)
-    lives = np.exp(np.linspace(np.log(_SHORTEST), np.log(max(int(known.sum()), 2)), _POINTS))
+    finite = np.isfinite(series)
+    lives = np.exp(np.linspace(np.log(_SHORTEST), np.log(max(int(finite.sum()), 2)), _POINTS))
     phis = 0.5 ** (1.0 / lives)
-    own = _autocovariances(np.where(known, series, 0.0)[:, None, None], known, slots)
+    own = _autocovariances(np.where(finite, series, 0.0)[:, None, None], finite, slots)
     observed = _statistics(own, phis[:, None])[:, 0]
     first = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY))
-    atoms = _atoms(series[known])
-    if first < -_ALTERNATES / np.sqrt(known.sum()):  # no share of any persistent part makes it negative
+    atoms = _atoms(series[finite])
+    if first < -_ALTERNATES / np.sqrt(finite.sum()):  # no share of any persistent part makes it negative
         return PersistentPart(0.0, np.nan, np.nan, 0.0)
     tail = 0.5 * _WIDER * (1.0 - level)
     uncut = _uncut(first, atoms)
     ends = np.empty((3, _POINTS))
     chunk = max(1, _BLOCK // (series.size * resamples))
     for begin in range(0, _POINTS, chunk):
-        part = slice(begin, begin + chunk)
-        simulated = _clipped(_simulated(phis[part], uncut, series.size, resamples, seed), atoms)
-        simulated[~known] = 0.0
-        statistics = _statistics(_autocovariances(simulated, known, slots), phis[part, None])
-        ends[:, part] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
+        block = slice(begin, begin + chunk)
+        simulated = _clipped(_simulated(phis[block], uncut, series.size, resamples, seed), atoms)
+        simulated[~finite] = 0.0
+        statistics = _statistics(_autocovariances(simulated, finite, slots), phis[block, None])
+        ends[:, block] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
     high, half_life, low = (_crossing(lives, observed - end) for end in ends)
     share = float(np.clip(first * 2.0 ** (1.0 / half_life), 0.0, 1.0)) if half_life > 0.0 else 0.0
     return PersistentPart(half_life, low, high, share)
 
 
-def _autocovariances(values: Floats, known: Bools, slots: int) -> Floats:
+def _autocovariances(values: Floats, finite: Bools, slots: int) -> Floats:
     """Return autocovariances (lag, φ, sample) of values (step, φ, sample), 0 if unknown."""
     centred = np.empty_like(values)
     for slot in range(slots):
-        rows = known[slot::slots]
+        rows = finite[slot::slots]
         mean = values[slot::slots].sum(axis=0) / max(int(rows.sum()), 1)
         centred[slot::slots] = np.where(rows[:, None, None], values[slot::slots] - mean, 0.0)
     result = np.empty((_LAGS + 2, *values.shape[1:]))
     for lag in range(_LAGS + 2):
-        pairs = int((known[lag:] & known[: known.size - lag]).sum())
-        products = np.einsum("tgr,tgr->gr", centred[lag:], centred[: known.size - lag])
+        pairs = int((finite[lag:] & finite[: finite.size - lag]).sum())
+        products = np.einsum("tgr,tgr->gr", centred[lag:], centred[: finite.size - lag])
         result[lag] = products / max(pairs, 1)
     return result
 
@@ -358,18 +358,20 @@ def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan
     ]
     slots = cycles[0] if cycles else 1
     level = _USUAL_LEVEL if plan.level is None else plan.level
-    part = persistent_part(
+    persistent = persistent_part(
         regular, slots=max(slots, 1), level=level, resamples=plan.resamples, seed=plan.seed
     )
-    phi = float(0.5 ** (1.0 / part.half_life)) if part.half_life > 0.0 else 0.0
+    phi = float(0.5 ** (1.0 / persistent.half_life)) if persistent.half_life > 0.0 else 0.0
     status = _status(phi)
-    if part.low <= 1.0 and part.high == np.inf:
+    if persistent.low <= 1.0 and persistent.high == np.inf:
         status |= FundingStatus.CANNOT_TELL
-    life = part.half_life * step if part.half_life > 0.0 else np.nan
+    life = persistent.half_life * step if persistent.half_life > 0.0 else np.nan
     mean = float(np.nanmean(regular))
-    low, high = (part.low * step, part.high * step) if plan.level is not None else (np.nan, np.nan)
+    low, high = (
+        (persistent.low * step, persistent.high * step) if plan.level is not None else (np.nan, np.nan)
+    )
     halves = [life, low, high, life]
-    fitted = [part.share, mean, mean * (1.0 - phi), np.nan]
+    fitted = [persistent.share, mean, mean * (1.0 - phi), np.nan]
     return *halves, phi, phi, *fitted, step, pairs, off_grid, status
 
 

@@ -107,7 +107,7 @@ def expect_prices(levels: Floats, plan: Plan, wanted: Indices) -> Means:
     level = relative_levels(levels)
     last = level - np.pad(level, [(0, 0), (1, 0)], constant_values=np.nan)[:, :-1]
     least = (*(2.0 / 3.0 * span for span in plan.spans[1:-1]), plan.least)
-    means = [trailing_mean(level, *each) for each in zip(plan.spans[1:], least, strict=True)]
+    means = [trailing_mean(level, *pair) for pair in zip(plan.spans[1:], least, strict=True)]
     features = np.stack([last, *(mean - level for mean in means)])
     features[:, ~np.isfinite(features).all(axis=0)] = np.nan
     outcomes = np.full(levels.shape, np.nan)
@@ -150,16 +150,18 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
     coefficients = penalised(sums[..., :-1], sums[..., -1:], prior, _PENALTY)
     expected = np.einsum("tk,ket->et", coefficients, features)
     decided = (np.isfinite(features[0]) & np.isfinite(outcomes)).sum(axis=0) > 1
-    known = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
-    worth = known / plan.hold  # the independent decisions that the outcomes known at each period are worth
+    settled = np.pad(np.cumsum(decided), (plan.hold, 0))[: decided.size]
+    worth = settled / plan.hold  # the independent decisions that the outcomes known at each period are worth
     own, joint = np.moveaxis(_sums_over_pairs(expected[None], outcomes, weight, plan)[:, 0], -1, 0)
     slope = np.where(own > 0.0, joint / np.where(own > 0.0, own, 1.0), 1.0)  # of outcomes on expectations
     expected *= np.clip(slope, 0.0, 1.0) * worth / (worth + _SCEPTICAL)
     long, short = pair_places(len(outcomes))
-    kept = np.arange(plan.phase, outcomes.shape[1], plan.stride)
-    columns = np.union1d(kept, wanted).astype(np.intp)
-    predicted, realised = (part[short][:, columns] - part[long][:, columns] for part in (expected, outcomes))
-    realised = np.where(np.isin(columns, kept), realised, np.nan)
+    decisions = np.arange(plan.phase, outcomes.shape[1], plan.stride)
+    columns = np.union1d(decisions, wanted).astype(np.intp)
+    predicted, realised = (
+        values[short][:, columns] - values[long][:, columns] for values in (expected, outcomes)
+    )
+    realised = np.where(np.isin(columns, decisions), realised, np.nan)
     left = _borne_out(predicted, realised, worth[columns], columns, plan)
     usual = usual_outcome(outcomes, plan)
     most = np.where(usual > 0.0, usual * worth * np.sqrt(long.size) / _BORNE, np.inf)[columns]
@@ -169,11 +171,11 @@ def _regress(features: Floats, outcomes: Floats, prior: Floats, plan: Plan, want
 
 def usual_outcome(outcomes: Floats, plan: Plan) -> Floats:
     """Return at each period the standard deviation of known outcomes, of pairs in both directions."""
-    known = np.isfinite(outcomes)
-    paid = np.where(known, outcomes, 0.0)
-    number = known.sum(axis=0).astype(np.float64)
+    finite = np.isfinite(outcomes)
+    paid = np.where(finite, outcomes, 0.0)
+    number = finite.sum(axis=0).astype(np.float64)
     squares = number * (paid**2).sum(axis=0) - paid.sum(axis=0) ** 2
-    total, pairs = (np.cumsum(part) for part in (squares, 0.5 * number * (number - 1.0)))
+    total, pairs = (np.cumsum(values) for values in (squares, 0.5 * number * (number - 1.0)))
     usual = np.sqrt(np.maximum(total, 0.0) / np.maximum(pairs, 1.0))
     return np.pad(usual, (plan.hold, 0))[: usual.size]
 
@@ -188,10 +190,10 @@ def direction_of(expected: Floats) -> Floats:
 
 def trailing_mean(values: Floats, span: int, least: float) -> Floats:
     """Return the mean of the `span` values up to each on the last axis, NaN with fewer than `least` known."""
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     before = [(0, 0)] * (values.ndim - 1) + [(span - 1, 0)]
-    total = sliding(np.add, np.pad(np.where(known, values, 0.0), before), span)
-    count = np.cumsum(known, axis=-1, dtype=np.float64)  # of whole numbers, whose differences are exact
+    total = sliding(np.add, np.pad(np.where(finite, values, 0.0), before), span)
+    count = np.cumsum(finite, axis=-1, dtype=np.float64)  # of whole numbers, whose differences are exact
     count[..., span:] -= count[..., :-span].copy()
     return np.where(count >= least, total / np.maximum(count, 1.0), np.nan)
 
@@ -224,45 +226,45 @@ def _weights(features: Floats) -> Floats:
 
     The geometric mean of the past is added to it, so that a quiet period has a bounded weight.
     """
-    known = np.isfinite(features[0])
-    count = known.sum(axis=0)
-    centre = np.where(known, features, 0.0).sum(axis=1) / np.maximum(count, 1)
-    squares = np.where(known, (features - centre[:, None]) ** 2, 0.0).sum(axis=(0, 1))
+    finite = np.isfinite(features[0])
+    count = finite.sum(axis=0)
+    centre = np.where(finite, features, 0.0).sum(axis=1) / np.maximum(count, 1)
+    squares = np.where(finite, (features - centre[:, None]) ** 2, 0.0).sum(axis=(0, 1))
     apart = squares / np.maximum(count, 1) + TINY**2
     usable = count > 1
     past = np.cumsum(np.where(usable, np.log(apart), 0.0)) / np.maximum(np.cumsum(usable), 1)
     return np.where(usable, 1.0 / (apart + np.exp(past)), 0.0)
 
 
-def _over_pairs(x: Floats, y: Floats, known: Bools) -> Floats:
+def _over_pairs(x: Floats, y: Floats, finite: Bools) -> Floats:
     """Return the sum of ``(x_i − x_j)(y_i − y_j)`` over pairs of known venues: (period, x, y)."""
-    x = np.where(known, x, 0.0)
-    y = np.where(known, y, 0.0)
-    count = known.sum(axis=0).astype(np.float64)
+    x = np.where(finite, x, 0.0)
+    y = np.where(finite, y, 0.0)
+    count = finite.sum(axis=0).astype(np.float64)
     own = count * np.einsum("ket,let->klt", x, y)
     return np.moveaxis(own - np.einsum("kt,lt->klt", x.sum(axis=1), y.sum(axis=1)), -1, 0)
 
 
-def remembered(parts: Floats, times: Indices, plan: Plan) -> Floats:
+def remembered(summands: Floats, times: Indices, plan: Plan) -> Floats:
     """Return the sum of parts with a known outcome at each time, with decreasing weights for older ones."""
-    totals = np.zeros_like(parts)
-    running = np.zeros(parts.shape[1:])
-    known = np.searchsorted(times, times - plan.hold, side="right")
+    totals = np.zeros_like(summands)
+    running = np.zeros(summands.shape[1:])
+    settled = np.searchsorted(times, times - plan.hold, side="right")
     first = 0
     for row, now in enumerate(times):
         if row:
             running = running * 0.5 ** ((now - times[row - 1]) / plan.memory)
-        for new in range(first, known[row]):
-            running = running + 0.5 ** ((now - times[new]) / plan.memory) * parts[new]
-        first = known[row]
+        for new in range(first, settled[row]):
+            running = running + 0.5 ** ((now - times[new]) / plan.memory) * summands[new]
+        first = settled[row]
         totals[row] = running
     return totals
 
 
 def _sums_over_pairs(features: Floats, outcomes: Floats, weight: Floats, plan: Plan) -> Floats:
     """Return products of features with features and outcomes (period, feature, both), from known data."""
-    known = np.isfinite(features[0]) & np.isfinite(outcomes)
-    sums = _over_pairs(features, np.concatenate([features, outcomes[None]]), known)
+    finite = np.isfinite(features[0]) & np.isfinite(outcomes)
+    sums = _over_pairs(features, np.concatenate([features, outcomes[None]]), finite)
     return remembered(weight[:, None, None] * sums, np.arange(len(sums)), plan)
 
 
@@ -284,13 +286,13 @@ def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indi
     """
     size = np.abs(predicted)
     earned = realised * direction_of(predicted)
-    known = np.isfinite(size + earned) & (size > TINY)
-    place = _grid_place(np.where(known, size, 1.0)).round().astype(np.intp)
-    parts = np.zeros((columns.size, _GRID.size, 3))
-    column = np.broadcast_to(np.arange(columns.size), size.shape)[known]
-    for part, amount in enumerate((np.ones_like(size), size, earned)):
-        np.add.at(parts[..., part], (column, place[known]), amount[known])
-    sums = remembered(parts, columns, plan)
+    finite = np.isfinite(size + earned) & (size > TINY)
+    place = _grid_place(np.where(finite, size, 1.0)).round().astype(np.intp)
+    totals = np.zeros((columns.size, _GRID.size, 3))
+    column = np.broadcast_to(np.arange(columns.size), size.shape)[finite]
+    for row, amount in enumerate((np.ones_like(size), size, earned)):
+        np.add.at(totals[..., row], (column, place[finite]), amount[finite])
+    sums = remembered(totals, columns, plan)
     count = sums[..., 0]
     total = np.maximum(count.sum(axis=1, keepdims=True), TINY)
     group = np.searchsorted(_GROUPS, (np.cumsum(count, axis=1) - 0.5 * count) / total)
@@ -300,8 +302,8 @@ def _borne_out(predicted: Floats, realised: Floats, worth: Floats, columns: Indi
     came = came + forecast * (_TRUSTED / np.maximum(worth, TINY))[:, None]
     forecast = forecast * (1.0 + _TRUSTED / np.maximum(worth, TINY))[:, None]
     share = np.take_along_axis(_falling(came, forecast), group, axis=1)
-    kept = np.maximum.accumulate(np.clip(share, 0.0, 1.0) * _GRID, axis=1) / _GRID
-    return np.where(count.sum(axis=1, keepdims=True) > 0.0, kept, 1.0)
+    weight = np.maximum.accumulate(np.clip(share, 0.0, 1.0) * _GRID, axis=1) / _GRID
+    return np.where(count.sum(axis=1, keepdims=True) > 0.0, weight, 1.0)
 
 
 def _falling(above: Floats, below: Floats) -> Floats:
@@ -309,11 +311,11 @@ def _falling(above: Floats, below: Floats) -> Floats:
 
     The minimum over starts up to a place of the maximum mean from there to any end from it on.
     """
-    sums = [np.pad(np.cumsum(part, axis=1), ((0, 0), (1, 0))) for part in (above, below)]
+    sums = [np.pad(np.cumsum(values, axis=1), ((0, 0), (1, 0))) for values in (above, below)]
     size = above.shape[1]
     first = np.arange(size)[:, None]
     last = np.arange(1, size + 1)[None]
-    came, forecast = (part[:, last] - part[:, first] for part in sums)
+    came, forecast = (values[:, last] - values[:, first] for values in sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where((last > first) & (forecast > 0.0), came / forecast, -np.inf)  # (row, first, end)
     to_any_end = np.maximum.accumulate(mean[..., ::-1], axis=2)[..., ::-1]

@@ -242,10 +242,10 @@ def _by_venue(given: float | Mapping[str, float], name: str, venues: Any) -> Flo
     lacking = [venue for venue in venues if venue not in named and venue != OWNED]
     if lacking:
         raise ValueError(f"{name} names no part for {', '.join(lacking)}")
-    parts = np.array([0.0 if venue == OWNED else named[venue] for venue in venues], dtype=float)
-    if not ((parts >= 0.0) & (parts < 1.0)).all():
+    shares = np.array([0.0 if venue == OWNED else named[venue] for venue in venues], dtype=float)
+    if not ((shares >= 0.0) & (shares < 1.0)).all():
         raise ValueError(f"{name}={given!r}: parts from 0 up to 1 are needed")
-    return parts
+    return shares
 
 
 def _moves(prices: Panel, pairs: _Pairs, first: int, span: float, apart: Apart) -> Moves:
@@ -272,12 +272,12 @@ def _walk(pairs: _Pairs, moves: Moves, limits: Limits, first: int) -> tuple[Floa
     for column, at in enumerate(range(first, pairs.times.size)):
         covariance = moves.covariance[column]
         marked = np.repeat(np.isfinite(np.diag(covariance)), number // len(covariance))
-        known = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & marked
-        net = np.where(known, pairs.net[:, at], -1.0)
-        before = np.where(known, held, 0.0)
+        is_forecast = np.isfinite(pairs.net[:, at]) & np.isfinite(pairs.deviation[:, at]) & marked
+        net = np.where(is_forecast, pairs.net[:, at], -1.0)
+        before = np.where(is_forecast, held, 0.0)
         chosen = best_for_risk(net, pairs.deviation[:, at], before, _PAIRS)
         held = np.zeros(number)
-        if not known.any() or not np.isfinite(moves.tail[column]):
+        if not is_forecast.any() or not np.isfinite(moves.tail[column]):
             continue
         over = pairs.times + pairs.hold <= pairs.times[at]
         decisions = float(pairs.decisions[chosen, at].max(initial=1.0))

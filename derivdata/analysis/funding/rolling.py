@@ -46,8 +46,8 @@ def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any
     for bit in range(window.bit_length()):
         span = 1 << bit
         if window & span:
-            part = power[..., done : values.shape[-1] - span + 1]
-            total = combine(total[..., : part.shape[-1]], part) if done else part
+            shifted = power[..., done : values.shape[-1] - span + 1]
+            total = combine(total[..., : shifted.shape[-1]], shifted) if done else shifted
             done += span
         if window >> (bit + 1):
             power = combine(power[..., :-span], power[..., span:])
@@ -115,24 +115,24 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
     count = values.shape[1] - window + 1
     lanes = max(1, min(_LANES, _RANKS // window))
     steps = max(1, -(-rows * count // lanes))
-    parts = -(-count // steps)
+    blocks = -(-count // steps)
     # Each row is divided into parts of `steps` windows; a lane goes through one part. What lacks is +inf,
     # which a sorted window has at its end, where ranks among the known values do not reach.
-    longer = np.full((rows, parts * steps + window - 1), np.inf)
+    longer = np.full((rows, blocks * steps + window - 1), np.inf)
     np.copyto(longer[:, : values.shape[1]], values, where=np.isfinite(values))
-    runs = sliding_window_view(longer, steps + window - 1, axis=-1)[:, ::steps].reshape(rows * parts, -1)
+    runs = sliding_window_view(longer, steps + window - 1, axis=-1)[:, ::steps].reshape(rows * blocks, -1)
     centre, spread = np.empty((2, steps, len(runs)))
     for first in range(0, len(runs), lanes):
         some = slice(first, first + lanes)
         _follow(runs[some], window, least, centre[:, some], spread[:, some])
-    shape = (rows, parts * steps)
+    shape = (rows, blocks * steps)
     return centre.T.reshape(shape)[:, :count], spread.T.reshape(shape)[:, :count]
 
 
 def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Floats) -> None:
     """Move one window along each row of `values`, and write a row of results at every step."""
     lanes, length = values.shape
-    known = np.isfinite(values).T.copy()
+    finite = np.isfinite(values).T.copy()
     order = np.argsort(values, axis=-1)
     ranks = np.empty((lanes, length), np.uint16 if length < 2**16 else np.uint32)
     np.put_along_axis(ranks, order, np.arange(length, dtype=ranks.dtype)[None], axis=-1)
@@ -142,14 +142,14 @@ def _follow(values: Floats, window: int, least: int, centre: Floats, spread: Flo
     ordered[:, :-1] = np.take_along_axis(values, order, axis=-1)
     ranked = np.full((window + 1, lanes), length, ranks.dtype)
     ranked[:-1] = np.sort(ranks[:window], axis=0)
-    count = known[:window].sum(axis=0)
+    count = finite[:window].sum(axis=0)
     scratch = np.empty((2, window - 1, lanes), ranks.dtype)
     for step in range(len(centre)):
         if step:
             old = step - 1
             new = step + window - 1
             _slide(ranked[:-1], ranks[old], ranks[new], scratch)
-            count = count + known[new] - known[old]
+            count = count + finite[new] - finite[old]
         median, deviation = _figures(ranked, ordered, count)
         few = count < least
         centre[step] = np.where(few, np.nan, median)

@@ -84,7 +84,7 @@ def solve(problem: Problem) -> Floats:
     both = np.hstack([np.eye(pairs), np.eye(pairs)])
     scale = max(float(np.abs(problem.gross).max(initial=0.0)), _TINY)
     per_venue = np.abs(problem.signed).sum(axis=1)
-    bears, initial = (np.reshape(part, (-1, 1)) for part in (limits.bears, limits.initial))
+    bears, initial = (np.reshape(values, (-1, 1)) for values in (limits.bears, limits.initial))
     joint = np.einsum("vsk,st,vtl->vkl", problem.signed, problem.moves, problem.signed) * bears[..., None]
 
     def loss(x: Floats) -> tuple[float, Floats]:
@@ -117,7 +117,7 @@ def solve(problem: Problem) -> Floats:
     keeps = np.concatenate(
         [problem.held, np.zeros(pairs), np.minimum(limits.share, problem.collateral(problem.held))]
     )
-    found = minimize(
+    solution = minimize(
         loss,
         keeps,
         jac=True,
@@ -126,10 +126,10 @@ def solve(problem: Problem) -> Floats:
         constraints=NonlinearConstraint(spare, 0.0, np.inf, jac=slopes),
         options={"maxiter": _ROUNDS, "ftol": 1e-10},
     )
-    sizes: Floats = both @ found.x[: 2 * pairs]
+    sizes: Floats = both @ solution.x[: 2 * pairs]
     sizes[sizes < _LEAST] = 0.0
     needs = problem.collateral(sizes)
-    needed, largest = (float(np.max(each, initial=0.0)) for each in (needs, sizes))
+    needed, largest = (float(np.max(amounts, initial=0.0)) for amounts in (needs, sizes))
     over = max(needed / limits.share, float(needs.sum()), largest / limits.most, 1.0)
     return np.asarray(sizes / over)
 
@@ -141,14 +141,14 @@ def correlation(errors: Floats, decisions: float) -> Floats:
     4(1)): the variance of the correlations, from as many independent decisions as there are, over the sum of
     their squares.
     """
-    known = np.nan_to_num(errors)
-    products = known.T @ known
+    errors_or_zero = np.nan_to_num(errors)
+    products = errors_or_zero.T @ errors_or_zero
     own = np.sqrt(np.maximum(np.diag(products), _TINY))
-    found = products / own[:, None] / own[None, :]
-    apart = found[~np.eye(len(found), dtype=bool)]
+    correlations = products / own[:, None] / own[None, :]
+    apart = correlations[~np.eye(len(correlations), dtype=bool)]
     variance = ((1.0 - apart**2) ** 2).sum() / max(decisions, 1.0)
     drawn = min(1.0, float(variance) / max(float((apart**2).sum()), _TINY)) if apart.size else 0.0
-    return np.asarray((1.0 - drawn) * found + drawn * np.eye(len(found)))
+    return np.asarray((1.0 - drawn) * correlations + drawn * np.eye(len(correlations)))
 
 
 def best_for_risk(net: Floats, deviation: Floats, held: Floats, number: int) -> Indices:
@@ -182,15 +182,15 @@ class Moves(NamedTuple):
 
     def deviations(self, at: int, weekly: float) -> float:
         """Return how many standard deviations a span's largest move exceeds with this probability a week."""
-        each = -np.expm1(np.log1p(-weekly) / self.spans)
+        probability = -np.expm1(np.log1p(-weekly) / self.spans)
         # A move with a probability above one in ten is not rare: the smallest threshold is used.
-        return float(self.threshold[at] * max(_TAIL / each, 1.0) ** (1.0 / self.tail[at]))
+        return float(self.threshold[at] * max(_TAIL / probability, 1.0) ** (1.0 / self.tail[at]))
 
     def weekly(self, at: int, deviations: Floats) -> Floats:
         """Return the probability that a span's largest move exceeds some deviations within a week."""
         beyond = np.maximum(deviations / self.threshold[at], 1e-12)
-        each = np.minimum(_TAIL * beyond ** -self.tail[at], 1.0)
-        return np.asarray(1.0 - (1.0 - each) ** self.spans)
+        probability = np.minimum(_TAIL * beyond ** -self.tail[at], 1.0)
+        return np.asarray(1.0 - (1.0 - probability) ** self.spans)
 
 
 def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
@@ -218,16 +218,16 @@ def moves_of(levels: Floats, step: float, span: float, at: Indices) -> Moves:
         number = max(tail.size / rows, 1.0)  # spans that overlap say in part the same
         excess = float(np.log(tail / threshold[place]).mean()) if tail.size else 0.0
         index[place] = (number + _INDEX_WEIGHT) / (number * excess + _INDEX_WEIGHT / _INDEX)
-    known = deviation[:, at].T
-    return Moves(known[:, :, None] * correlation * known[:, None, :], threshold, index, _WEEK / span)
+    own = deviation[:, at].T
+    return Moves(own[:, :, None] * correlation * own[:, None, :], threshold, index, _WEEK / span)
 
 
 def _recent(moves: Floats, half_life: float, at: Indices) -> tuple[Floats, Floats]:
     """Return deviations (symbol, row) of recent moves, and their correlations (at, symbol, symbol)."""
 
     def mean(values: Floats) -> Floats:
-        found: Floats = pd.DataFrame(values.T).ewm(halflife=half_life, ignore_na=True).mean().to_numpy().T
-        return found
+        smoothed: Floats = pd.DataFrame(values.T).ewm(halflife=half_life, ignore_na=True).mean().to_numpy().T
+        return smoothed
 
     deviation = np.sqrt(mean(moves**2))
     with np.errstate(divide="ignore", invalid="ignore"):

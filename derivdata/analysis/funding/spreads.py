@@ -226,10 +226,10 @@ def _matrices(sums: Floats, *, lags: Any, least: int, method: str) -> tuple[Any,
         for place, lag in enumerate(map(int, lags)):
             starts = (max(-lag, 0), max(lag, 0)) if lag else (0,)
             sides = [sums[market][:, start:][:, : max(sums.shape[-1] - abs(lag), 0)] for start in starts]
-            found = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=least)
-            known = (np.isfinite(side).astype(np.float64) for side in (sides[0], sides[-1]))
-            correlation[(*market, ..., place)] = found.to_numpy()[:venues, -venues:]
-            periods[(*market, ..., place)] = np.einsum("at,bt->ab", *known)
+            correlations = pd.DataFrame(np.concatenate(sides).T).corr(method, min_periods=least)
+            finite = (np.isfinite(side).astype(np.float64) for side in (sides[0], sides[-1]))
+            correlation[(*market, ..., place)] = correlations.to_numpy()[:venues, -venues:]
+            periods[(*market, ..., place)] = np.einsum("at,bt->ab", *finite)
         top[market] = _top_share(correlation[(*market, ..., int(np.flatnonzero(lags == 0)[0]))])
     return correlation, periods, top
 
@@ -335,8 +335,8 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     shape = {"symbol": None}
     before = total.shift(time=lag_rows)
     units = {"member": np.bool_}
-    found = figures_of(_members, before, units=units, over=["symbol"], into=shape, top=top, order=order)
-    return found["member"].drop_attrs()
+    figures = figures_of(_members, before, units=units, over=["symbol"], into=shape, top=top, order=order)
+    return figures["member"].drop_attrs()
 
 
 def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floats, Floats]:

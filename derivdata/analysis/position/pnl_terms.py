@@ -107,38 +107,38 @@ def attribution(
     its moves at this moneyness and its opposite, minus level. The terms depend on the order.
     """
     held = instruments(legs)
-    one = on_surface(held, before, "before", clock)
-    two = on_surface(held, after, "after", clock, entry=one.forward)
-    passed = one.year_fraction - two.year_fraction
+    legs_before = on_surface(held, before, "before", clock)
+    two = on_surface(held, after, "after", clock, entry=legs_before.forward)
+    passed = legs_before.year_fraction - two.year_fraction
     if not passed.chunks and not bool((passed > 0.0).all()):
         raise ValueError("after is not later than before: swap them")
     price = None if delivery is None else settlement_prices(held, delivery, before, after, contract)
     two = _settled(two, price)
-    years = one.year_fraction
+    years = legs_before.year_fraction
     left = two.year_fraction
     passed = years - left
     alive = left > 0.0
-    k = one.moneyness
+    k = legs_before.moneyness
     k_after = two.moneyness
-    ageing = one.ageing(passed)
-    iv = where(one.is_option, one.iv(k), 0.0)
+    ageing = legs_before.ageing(passed)
+    iv = where(legs_before.is_option, legs_before.iv(k), 0.0)
     aged = iv * ageing
     valid = alive if price is None else alive | (price.notnull() & (years > 0.0))
-    iv_after = where(one.is_option & alive, two.iv(k_after), aged).where(valid)
-    d_forward = two.forward - one.forward
-    by_spot = d_forward if spot is None else _by_spot(one, d_forward, alive, spot)
-    later = one._replace(year_fraction=left.where(valid))
+    iv_after = where(legs_before.is_option & alive, two.iv(k_after), aged).where(valid)
+    d_forward = two.forward - legs_before.forward
+    by_spot = d_forward if spot is None else _by_spot(legs_before, d_forward, alive, spot)
+    later = legs_before._replace(year_fraction=left.where(valid))
     moves = (d_forward, by_spot, iv_after - aged)
-    steps = _volatilities(one, two, k_after, ageing) if method == "revaluation" else None
+    steps = _volatilities(legs_before, two, k_after, ageing) if method == "revaluation" else None
 
     def contributions(premium: Any) -> xr.Dataset:
-        start = value_of(one, one.forward, years, iv, interest_rate, premium)
+        start = value_of(legs_before, legs_before.forward, years, iv, interest_rate, premium)
         end = value_of(two, two.forward, left, iv_after, interest_rate, premium).where(valid)
         if steps is None:
-            terms = leg_terms(one, later, (iv, aged), moves, interest_rate, premium)
+            terms = leg_terms(legs_before, later, (iv, aged), moves, interest_rate, premium)
             terms = _with_settlement(terms, end - start, price)
         else:
-            forwards = (one.forward, one.forward + by_spot, *[two.forward] * 5)
+            forwards = (legs_before.forward, legs_before.forward + by_spot, *[two.forward] * 5)
             values = [
                 value_of(later, forward, later.year_fraction, vol.clip(0.0), interest_rate, premium)
                 for forward, vol in zip(forwards, steps, strict=True)
@@ -153,8 +153,8 @@ def attribution(
 
     by_leg: xr.Dataset = in_both_currencies(contributions)
     total = by_leg.sum("leg", skipna=False)
-    for part in (*by_leg.data_vars.values(), *total.data_vars.values()):
-        part.attrs = {"units": "currency"}
+    for variable in (*by_leg.data_vars.values(), *total.data_vars.values()):
+        variable.attrs = {"units": "currency"}
     size = abs(total["contribution"]).sum("term", skipna=False)
     result = total.assign({f"{name}_by_leg": by_leg[name] for name in by_leg})
     result = result.assign(
@@ -168,22 +168,22 @@ def attribution(
     if steps is not None:
         moved = [now - then for now, then in zip(steps, [iv, *steps[:-1]], strict=True)]
         result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/√year")
-    status = (one.status(k) | two.status(k_after)).astype(np.int32)
+    status = (legs_before.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
     return labelled.assign_attrs(_origin(before, after))
 
 
 def _origin(*surfaces: xr.Dataset) -> dict[str, str]:
-    origins = [provenance(each) if "provenance" in each.attrs else None for each in surfaces]
+    origins = [provenance(surface) if "provenance" in surface.attrs else None for surface in surfaces]
     return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
 
 
-def _by_spot(one: Legs, d_forward: Any, alive: Any, spot: tuple[float, float]) -> Any:
+def _by_spot(start: Legs, d_forward: Any, alive: Any, spot: tuple[float, float]) -> Any:
     """Return the part of each move due to spot: all of it for legs that are settled or do not expire."""
     first, last = spot
     if not (first > 0.0 and last > 0.0):
         raise ValueError(f"{spot=} must be two prices above 0")
-    return where(one.expires & alive, one.forward * (last / first - 1.0), d_forward)
+    return where(start.expires & alive, start.forward * (last / first - 1.0), d_forward)
 
 
 def _settled(legs: Legs, price: xr.DataArray | None) -> Legs:
@@ -195,18 +195,18 @@ def _settled(legs: Legs, price: xr.DataArray | None) -> Legs:
     return legs._replace(forward=forward, year_fraction=where(over, 0.0, legs.year_fraction))
 
 
-def _volatilities(one: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
+def _volatilities(start: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
 
     def moved(at: Any) -> xr.DataArray:
-        change: xr.DataArray = two.iv(at) - one.iv(at) * ageing
+        change: xr.DataArray = two.iv(at) - start.iv(at) * ageing
         return change
 
-    aged = one.iv(one.moneyness) * ageing
+    aged = start.iv(start.moneyness) * ageing
     level = moved(0.0)
-    slid = one.iv(k) * ageing
+    slid = start.iv(k) * ageing
     skewed = slid + level + (moved(k) - moved(-k)) / 2.0
     every = [aged, aged, aged, slid, slid + level, skewed, two.iv(k)]
-    return [where(one.is_option, iv, 0.0) for iv in every]
+    return [where(start.is_option, iv, 0.0) for iv in every]
 
 
 def _with_settlement(terms: xr.DataArray, pnl: xr.DataArray, price: xr.DataArray | None) -> xr.DataArray:
@@ -228,7 +228,7 @@ def leg_terms(
     now = scaled_greeks(legs, iv, ["delta", "vega"], rate, premium)
     then = scaled_greeks(later, aged, ["delta", "gamma", "speed", "vega", "vanna", "volga"], rate, premium)
     start = value_of(legs, legs.forward, legs.year_fraction, iv, rate, premium)
-    parts = {
+    terms = {
         "theta": value_of(later, legs.forward, later.year_fraction, aged, rate, premium) - start,
         "delta": now["delta"] * by_spot,
         "rho": now["delta"] * (d_forward - by_spot),
@@ -240,12 +240,12 @@ def leg_terms(
         "charm": (then["delta"] - now["delta"]) * d_forward,
         "veta": (then["vega"] - now["vega"]) * d_vol,
     }
-    return _joined(tuple(parts), list(parts.values()))
+    return _joined(tuple(terms), list(terms.values()))
 
 
-def _joined(names: tuple[str, ...], parts: list[Any]) -> xr.DataArray:
+def _joined(names: tuple[str, ...], terms: list[Any]) -> xr.DataArray:
     index = xr.Variable("term", np.array(names))
-    joined: xr.DataArray = xr.concat(parts, index, coords="minimal", compat="override")
+    joined: xr.DataArray = xr.concat(terms, index, coords="minimal", compat="override")
     return joined
 
 
@@ -303,7 +303,7 @@ def scenarios(
     move = _axis(spot_change, "spot_change")
     shift = _axis(vol_change, "vol_change")
     many = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
-    passed = _axis([length(each, "elapsed") / pd.Timedelta(1, "D") for each in many], "days")
+    passed = _axis([length(duration, "elapsed") / pd.Timedelta(1, "D") for duration in many], "days")
     if not bool((move > -1.0).all()):
         raise ValueError("spot_change must be above -1: a fall of 10 % is -0.1")
     placed = on_surface(legs, surface, clock=clock)
@@ -334,8 +334,8 @@ def scenarios(
     ).where(alive)
     by_leg = xr.Dataset({"value": then, "pnl": then - now})
     result = by_leg.sum("leg", skipna=False).assign({f"{name}_by_leg": by_leg[name] for name in by_leg})
-    for part in result.data_vars.values():
-        part.attrs = {"units": "currency", "sticky": sticky}
+    for variable in result.data_vars.values():
+        variable.attrs = {"units": "currency", "sticky": sticky}
     expired = where(years <= 0.0, np.int32(Status.EXPIRED), np.int32(0))
     bad = where(good.all("vol_change"), np.int32(0), np.int32(Status.BAD_INPUT))
     status = (placed.status(at) | expired | bad).astype(np.int32)

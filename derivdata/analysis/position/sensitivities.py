@@ -150,21 +150,21 @@ def _spot_of(surface: xr.Dataset, argument: str) -> xr.DataArray:
 
 def in_both_currencies(of: Callable[[Any], xr.DataArray | xr.Dataset]) -> Any:
     """Compute a value in USD and in coin, and join the two along ``currency``."""
-    parts: list[Any] = [of(premium) for premium in PREMIUMS]
+    values: list[Any] = [of(premium) for premium in PREMIUMS]
     index = xr.Variable("currency", np.array(CURRENCIES))
-    return xr.concat(parts, index, coords="minimal", compat="override", combine_attrs="drop")
+    return xr.concat(values, index, coords="minimal", compat="override", combine_attrs="drop")
 
 
 def value_of(legs: Legs, forward: Any, years: Any, iv: Any, rate: Any, premium: Any) -> xr.DataArray:
     """Return the value of each leg times its quantity; at expiry its payoff."""
     left = where(years > 0.0, years, 0.0)
     vol = where(years > 0.0, iv, 0.0)
-    each = formulas.price(forward, legs.strike, left, vol, legs.side, interest_rate=rate, premium=premium)
-    each = each.drop_attrs()
+    value = formulas.price(forward, legs.strike, left, vol, legs.side, interest_rate=rate, premium=premium)
+    value = value.drop_attrs()
     if not legs.is_option.all():
         gain = forward - legs.entry
-        each = _with_others(legs, each, gain if premium == "linear" else gain / forward)
-    valued: xr.DataArray = each * legs.quantity
+        value = _with_others(legs, value, gain if premium == "linear" else gain / forward)
+    valued: xr.DataArray = value * legs.quantity
     return valued
 
 
@@ -267,8 +267,8 @@ def greeks(
 
     def one(premium: str) -> xr.Dataset:
         value = value_of(placed, placed.forward, placed.year_fraction, iv, interest_rate, premium)
-        each = scaled_greeks(placed, iv, which, interest_rate, premium)
-        return each.assign(value=value.where(placed.year_fraction > 0.0))
+        greek = scaled_greeks(placed, iv, which, interest_rate, premium)
+        return greek.assign(value=value.where(placed.year_fraction > 0.0))
 
     result = in_both_currencies(one)
     for variable in ("value", *which):
@@ -362,16 +362,16 @@ def vega_buckets(
     years = surface["year_fraction"].reset_coords(drop=True)
     shares = xr.zeros_like(years * t)
     cut = placed.cut
-    for share, part in ((cut.share_before, cut.before), (cut.share_after, cut.after)):
-        own = part["year_fraction"].reset_coords(drop=True)
-        pillar = smile.iv(part, k, extrapolate=True).reset_coords(drop=True)
+    for share, bucket in ((cut.share_before, cut.before), (cut.share_after, cut.after)):
+        own = bucket["year_fraction"].reset_coords(drop=True)
+        pillar = smile.iv(bucket, k, extrapolate=True).reset_coords(drop=True)
         weight = (share * pillar * own / (iv * t)).where(share != 0.0, 0.0)
         shares = shares + where(years == own, weight, 0.0)
     buckets = (vega * hats * shares).sum("leg", skipna=False)
     buckets = buckets.transpose("currency", ..., "expiry", "call_delta")
     result = xr.Dataset({"vega": buckets, "total": vega.sum("leg", skipna=False)})
-    for each in result.data_vars.values():
-        each.attrs = {"units": _UNITS["vega"]}
+    for variable in result.data_vars.values():
+        variable.attrs = {"units": _UNITS["vega"]}
     return with_labels(result.assign_coords(call_delta=nodes), surface)
 
 

@@ -193,9 +193,11 @@ def _last_expiries(columns: Columns, block: Block) -> Floats:
     expiries = np.full(block.number, -np.inf)
     if columns.expiry is not None:
         ends = columns.expiry[block.rows]
-        known = ends != _NEVER
+        has_expiry = ends != _NEVER
         np.maximum.at(
-            expiries, columns.series[block.rows][known] - block.first, ends[known].astype(np.float64)
+            expiries,
+            columns.series[block.rows][has_expiry] - block.first,
+            ends[has_expiry].astype(np.float64),
         )
     return np.where(np.isfinite(expiries), expiries, np.inf)
 
@@ -228,8 +230,8 @@ def _requested_window(
     given = last if end is not None else None if as_of is None else times.instant(as_of, "as_of")
     words = table["resolution"].unique() if "resolution" in table else []
     step = times.RESOLUTIONS.get(str(words[0])) if len(words) == 1 else None
-    known = [None if stamp is None else times.us(stamp) for stamp in (first, last, given, step)]
-    return _RequestedWindow(*known)
+    bounds = [None if stamp is None else times.us(stamp) for stamp in (first, last, given, step)]
+    return _RequestedWindow(*bounds)
 
 
 def _examine(
@@ -300,7 +302,7 @@ def _off_schedule(batch: Batch, steps: Floats) -> Array:
 def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, column: str) -> None:
     """Compare the venues of each symbol over the step that most of them share."""
     prices = column.startswith("price")
-    told = ("peer_scale", "peer_sign") if column.startswith("rate") else ("peer_scale",) if prices else ()
+    faults = ("peer_scale", "peer_sign") if column.startswith("rate") else ("peer_scale",) if prices else ()
     for name in ("spikes", "scale_change", "peer_scale", "peer_sign", "peer_lag"):
         figures[name][:] = np.nan
     figures["scale_change_at"][:] = _NEVER
@@ -316,11 +318,11 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
             first, values = points.side_by_side(rows, int(bucket[rows[0]]))
             waiting.setdefault(values.shape[1], []).append((rows, first, values))
     for markets in waiting.values():  # series of one width at once
-        rows = np.concatenate([part[0] for part in markets])
-        begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
-        values = np.concatenate([part[2] for part in markets])
+        rows = np.concatenate([series[0] for series in markets])
+        begin = np.repeat([series[1] for series in markets], [len(series[0]) for series in markets])
+        values = np.concatenate([series[2] for series in markets])
         others, octaves = (
-            np.concatenate([compared(part[2]) for part in markets])
+            np.concatenate([compared(series[2]) for series in markets])
             for compared in (median_of_others, octaves_to_others)
         )
         days = values.shape[1] * bucket[rows] / 86_400e6
@@ -328,11 +330,11 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
         figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
         figures["scale_change"][rows] = comparison.scale_change
         figures["sign_change"][rows] = comparison.sign_change
-        lags = np.concatenate([lag_to_twin(part[2]) for part in markets])
+        lags = np.concatenate([lag_to_twin(series[2]) for series in markets])
         figures["peer_lag"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, lags)
         at = (begin + comparison.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
         figures["scale_change_at"][rows] = np.where(comparison.at != -1, at, _NEVER)
-        for name in told:
+        for name in faults:
             figures[name][rows] = getattr(comparison, name)
 
 

@@ -165,11 +165,11 @@ def _sorted(
     rows = Selection({}, window)
     group = scanning.plan(files, rows)
     for chosen in list(scanning.slices(storage, table, group, rows, SLICE_ROWS)):
-        parts = scanning.read(storage, table, group, chosen, order=order)
+        tables = scanning.read(storage, table, group, chosen, order=order)
         # Files of one version are read by one sorting query; files of several versions are first joined to
         # one table.
-        plain = len(parts) == 1 and parts[0].column_names == columns
-        yield parts[0] if plain else to_arrow(table, frame_of(table, parts))
+        plain = len(tables) == 1 and tables[0].column_names == columns
+        yield tables[0] if plain else to_arrow(table, frame_of(table, tables))
 
 
 MONTH_ROWS = 262_144
@@ -269,9 +269,9 @@ def write_new_rows(
                 # A large month is written week by week, like a merged one.
                 large = name == month and len(chunk) > SLICE_ROWS
                 weeks = _divided(chunk, np.array(week_cuts(month))) if large else [(0, chunk)]
-                parts = [[part] for _, part in weeks]
+                weekly = [[week] for _, week in weeks]
                 folder = f"{table.name}/{name}"
-                waiting.append(pool.submit(schemas.write, storage, folder, table, *parts))
+                waiting.append(pool.submit(schemas.write, storage, folder, table, *weekly))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)
@@ -284,8 +284,8 @@ def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
     ends = [v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values()]
     first, last = np.array(ends).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(first, last + np.timedelta64(1, unit))  # type: ignore[call-overload]
-    for code, part in _divided(rows, calendar[1:].astype("datetime64[us]").view(np.int64)):
-        yield str(calendar[code]), part
+    for code, period in _divided(rows, calendar[1:].astype("datetime64[us]").view(np.int64)):
+        yield str(calendar[code]), period
 
 
 def _divided(rows: pa.Table, edges: Array) -> Iterator[tuple[int, pa.Table]]:
@@ -335,7 +335,7 @@ def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Ta
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
     """Return the rows with new keys, and the number of other rows whose stored values differ."""
-    if not any(part.num_rows for part in existing):
+    if not any(table_rows.num_rows for table_rows in existing):
         return rows, 0
     old = frame_of(table, existing)
     new = frame_of(table, [rows])

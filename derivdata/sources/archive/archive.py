@@ -500,11 +500,11 @@ def stored_faults(archive: Archive, *, repair: bool = False) -> pd.DataFrame:
         ``finding`` and ``repaired``.
     """
     columns = "check table symbol exchange start end rows finding repaired".split()
-    found = []
+    faults = []
     for check in CHECKS:
         for finding in list(check(archive)):
             is_repaired = repair and finding.repair is not None
             if is_repaired and finding.repair is not None:
                 finding.repair()
-            found.append((*finding[:-1], is_repaired))
-    return pd.DataFrame(found, columns=columns)
+            faults.append((*finding[:-1], is_repaired))
+    return pd.DataFrame(faults, columns=columns)

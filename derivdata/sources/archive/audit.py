@@ -90,9 +90,9 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
         # The rank uses the original name: BTC-USDT before BTC-USDC.
         rank = _renamed(frame["symbol"].reset_index(drop=True), lambda word: contract(word).rank)
         names = [result[name].astype(object) for name in ("exchange", "symbol")]
-        kept = (rank == rank.groupby(names).transform("min")).to_numpy()
-        words = frame["symbol"].astype(object).to_numpy()[kept]
-        result = result[kept]
+        is_first = (rank == rank.groupby(names).transform("min")).to_numpy()
+        words = frame["symbol"].astype(object).to_numpy()[is_first]
+        result = result[is_first]
         contracts = quoted_contracts(result["exchange"].astype(str), result["symbol"].astype(str), words)
         return Normalised(result, len(frame) - len(result), contracts)
     return Normalised(result, len(frame) - len(result))
@@ -129,8 +129,8 @@ def refuse_other_contracts(table: Table, stored: Mapping[str, str], new: Mapping
 
 def speller(column: Column) -> Callable[[str], str]:
     """Return a function that maps a word to the allowed word in any case, else to lower case."""
-    known = {word.lower(): word for word in column.allowed}
-    return lambda word: known.get(word.strip().lower(), word.strip().lower())
+    spelling = {word.lower(): word for word in column.allowed}
+    return lambda word: spelling.get(word.strip().lower(), word.strip().lower())
 
 
 def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
@@ -202,15 +202,17 @@ def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, question
     stored = read(symbols, rows["time"].min() - around, rows["time"].max() + around)
     if stored.empty:
         return
-    new, known = (frame.groupby("symbol", observed=True)["price_usd"].median() for frame in (rows, stored))
-    ratios = (new / known).dropna()
+    new, stored_medians = (
+        frame.groupby("symbol", observed=True)["price_usd"].median() for frame in (rows, stored)
+    )
+    ratios = (new / stored_medians).dropna()
     power = np.log10(ratios[ratios > 0])
     wrong = power[(power.abs() > 1.5) & ((power - power.round()).abs() < _NEAR_POWER)]
     if len(wrong):
         symbol = wrong.index[0]
         raise Question(
             f"{table.name}.price_usd: the prices of {symbol} are {10 ** wrong.iloc[0]:.3g} times the stored "
-            f"ones of these days (median {new[symbol]:.6g} against {known[symbol]:.6g})",
+            f"ones of these days (median {new[symbol]:.6g} against {stored_medians[symbol]:.6g})",
             "divide them by the power of ten, or name the contract as the venue does (1000PEPE); or say "
             "--accept unit (accept=['unit']) if they are right",
         )
@@ -262,8 +264,8 @@ def refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
             first = rows[wrong].iloc[0]
             key = ", ".join(str(first[k]) for k in table.key)
             shown = first[name] if column.kind is Kind.TIME else f"{first[name]:g}"
-            found = f"{wrong.sum()} rows cannot be, the first is {shown} ({key}){limit}"
-            raise Question(f"{table.name}.{name}: {found}", "correct or omit them")
+            message = f"{wrong.sum()} rows cannot be, the first is {shown} ({key}){limit}"
+            raise Question(f"{table.name}.{name}: {message}", "correct or omit them")
     if {*_PAID} <= table.columns.keys():
         _refuse_large_payments(table, rows)
 
@@ -493,15 +495,15 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     rates = np.abs(np.concatenate([rows["rate_bps_8h"].to_numpy() for rows in (some, others)]))
     series = _series_codes(symbols, venues)[rates > 0]
     sizes = pd.Series(rates[rates > 0]).groupby(series).agg(["median", "size"])
-    found = sizes["median"][sizes["size"] >= _LEAST_ROWS]
-    symbol, venue = np.divmod(found.index.to_numpy(), len(venues.categories))
+    medians_of_size = sizes["median"][sizes["size"] >= _LEAST_ROWS]
+    symbol, venue = np.divmod(medians_of_size.index.to_numpy(), len(venues.categories))
     names = [symbols.categories[symbol], venues.categories[venue]]
-    medians = pd.Series(found.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
-    known = medians.notna().to_numpy(dtype=bool)
+    medians = pd.Series(medians_of_size.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
+    has_median = medians.notna().to_numpy(dtype=bool)
     values = medians.to_numpy()
     for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
         place = medians.columns.get_loc(exchange)
-        both = known[:, place] & np.delete(known, place, axis=1).any(axis=1)
+        both = has_median[:, place] & np.delete(has_median, place, axis=1).any(axis=1)
         if not both.any():
             continue
         those = medians.index[both]

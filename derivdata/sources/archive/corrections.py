@@ -152,16 +152,17 @@ def _apply(
     # An empty series forgets its contract, so that rows of another one may be stored; the log has it.
     refilled = emptied & scanning.series(storage, table, added) if emptied else emptied
     stated = left | {series: entry.contracts[series] for series in refilled} | draft.contracts
-    kept = {series: word for series, word in stated.items() if word}  # none where an undo brings none back
+    # An undo may restore no word
+    restored = {series: word for series, word in stated.items() if word}
     number = len(manifest.corrections) + 1
     before = {
         series: entry.contracts.get(series, "")
-        for series in {**entry.contracts, **kept}
-        if kept.get(series) != entry.contracts.get(series)
+        for series in {**entry.contracts, **restored}
+        if restored.get(series) != entry.contracts.get(series)
     }
     correction = msgspec.structs.replace(draft, number=number, removed=removed, added=added, contracts=before)
     tables = dict(manifest.tables)
-    tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), kept)
+    tables[table.name] = TableEntry(files, _words(storage, table, entry, files, removed), restored)
     if not files:
         del tables[table.name]
     digests = [table.name, f"correction {number}", *(f.digest for f in [*removed, *added])]
@@ -225,8 +226,8 @@ def _remove_rows(
 def _frames(storage: Storage, table: Table, file: DataFile, chosen: Selection) -> Iterator[pd.DataFrame]:
     """Yield the selected rows of a file, some symbols at a time."""
     near = scanning.plan([file], chosen)
-    for part in scanning.slices(storage, table, near, chosen, _BATCH_ROWS) if near else ():
-        yield frame_of(table, scanning.read(storage, table, near, part))
+    for rows in scanning.slices(storage, table, near, chosen, _BATCH_ROWS) if near else ():
+        yield frame_of(table, scanning.read(storage, table, near, rows))
 
 
 def _rows_of(storage: Storage, table: Table, files: list[DataFile]) -> pd.DataFrame:
@@ -322,7 +323,7 @@ def drop_old_partitions(
     """Remove the files of months and days that end at or before a time, and their ledger, in one step."""
 
     def change(manifest: Manifest) -> Change[Dropped]:
-        kept = dict(manifest.tables)
+        remaining = dict(manifest.tables)
         dropped = []
         cuts = {}
         for name, entry in manifest.tables.items():
@@ -335,13 +336,13 @@ def drop_old_partitions(
                 dropped += [(name, file) for file in old]
                 left = [file for file in entry.files if file not in old]
                 # Names of symbols and venues stay, because finding the remaining ones would read all rows.
-                kept[name] = msgspec.structs.replace(entry, files=left)
+                remaining[name] = msgspec.structs.replace(entry, files=left)
         ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
         digests = ["dropped", content_of(ledger), *(f.digest for _, f in dropped)]
         identity = manifests.chained(manifest.identity, digests)
-        tables_left = {name: entry for name, entry in kept.items() if entry.files}
+        tables_left = {name: entry for name, entry in remaining.items() if entry.files}
         after = msgspec.structs.replace(
             manifest, tables=tables_left, ledger=ledger, identity=identity, past=identity
         )

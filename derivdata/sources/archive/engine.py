@@ -41,26 +41,26 @@ def quoted(text: str) -> str:
 
 
 def checked_bytes(
-    storage: Storage, file: DataFile, start: int, end: int, kept: dict[int, bytes] | None = None
+    storage: Storage, file: DataFile, start: int, end: int, checked: dict[int, bytes] | None = None
 ) -> bytes:
     """Return bytes of a file after its blocks were checked; those `kept`, by number, were checked before."""
     first = start // BLOCK_BYTES
     last = -(-end // BLOCK_BYTES)
     at = first * BLOCK_BYTES
     until = min(last * BLOCK_BYTES, file.size)
-    if kept is not None and all(number in kept for number in range(first, last)):
-        data = b"".join(kept[number] for number in range(first, last))
+    if checked is not None and all(number in checked for number in range(first, last)):
+        data = b"".join(checked[number] for number in range(first, last))
         return data[start - at : end - at]
     pieces = storage.read_pieces(file.path, (at, start, end, until))
     if sum(map(len, pieces)) != until - at:
         raise OSError("it was cut off")
     _require_checksums(file, first, pieces)
-    if kept is not None:
+    if checked is not None:
         whole = b"".join(pieces)
         for number in range(first, last):
-            if len(kept) < _KEPT_BLOCKS:
+            if len(checked) < _KEPT_BLOCKS:
                 offset = number * BLOCK_BYTES - at
-                kept[number] = whole[offset : offset + BLOCK_BYTES]
+                checked[number] = whole[offset : offset + BLOCK_BYTES]
     return pieces[1]
 
 
@@ -75,10 +75,10 @@ def _require_checksums(file: DataFile, first: int, pieces: Sequence[bytes]) -> N
     for piece in pieces:
         rest = memoryview(piece)
         while rest:
-            part = rest[:left]
+            block = rest[:left]
             rest = rest[left:]
-            checksum = zlib.crc32(part, checksum)
-            left -= len(part)
+            checksum = zlib.crc32(block, checksum)
+            left -= len(block)
             if left == 0:
                 _require_checksum(file, number, checksum)
                 number += 1
@@ -216,11 +216,11 @@ def _release(lock: threading.RLock) -> None:
 
 def _preload(served: Collection[_Served]) -> None:
     """Read the small files of a folder, because a writer may merge and remove them during a query."""
-    for storage, file, kept in served:
-        if storage.remote or kept is None:
+    for storage, file, checked in served:
+        if storage.remote or checked is None:
             continue
         try:
-            checked_bytes(storage, file, 0, file.size, kept)
+            checked_bytes(storage, file, 0, file.size, checked)
         except FileNotFoundError as problem:
             raise damaged(storage, file, problem) from None
         except OSError:
@@ -310,8 +310,8 @@ class Engine:
                 for path, file in zip(paths, files, strict=True):
                     if (met := self.door.failures.get(path)) is not None:
                         raise damaged(storage, file, met) from None
-                told = problem if kind is ValueError else str(problem).splitlines()[0]
-                raise kind(f"{what}: {told}") from None
+                message = problem if kind is ValueError else str(problem).splitlines()[0]
+                raise kind(f"{what}: {message}") from None
             finally:
                 cursor.close()
 
@@ -353,10 +353,10 @@ class _Process:
             with lock:
                 if self._engine is None:
                     self._engine = Engine(min(4, os.cpu_count() or 1))
-                one = self._engine
+                engine = self._engine
                 self._users += 1
                 counted = True
-            yield one
+            yield engine
         finally:
             try:
                 with lock:

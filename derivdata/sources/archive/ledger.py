@@ -134,13 +134,13 @@ def enter_requests(
         else:
             news += [first for first, _ in _without([(start, end)], windows.answered)]
             windows.answered = _union([*windows.answered, (start, end)])
-        known = windows.known
-        windows.failed = _spans(_outside(dict.fromkeys(windows.failed), known))
-        windows.incomplete = _outside(windows.incomplete, known)
+        entered = windows.known
+        windows.failed = _spans(_outside(dict.fromkeys(windows.failed), entered))
+        windows.incomplete = _outside(windows.incomplete, entered)
         windows.confirmed = [
             (first, last, why, at)
             for a, b, why, at in windows.confirmed
-            for first, last in _without([(a, b)], known)
+            for first, last in _without([(a, b)], entered)
         ]
     return _write(storage, name, ledger), news
 
@@ -160,8 +160,8 @@ def forget_requests(
             windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
             windows.incomplete = [(max(a, cut), b, why) for a, b, why in windows.incomplete if b > cut]
             windows.confirmed = [(max(a, cut), b, why, at) for a, b, why, at in windows.confirmed if b > cut]
-            kept = {name: filed for name, filed in windows.files.items() if filed[1] > cut}
-            windows.files = {name: (max(a, cut), b, file) for name, (a, b, file) in kept.items()}
+            recent = {name: filed for name, filed in windows.files.items() if filed[1] > cut}
+            windows.files = {name: (max(a, cut), b, file) for name, (a, b, file) in recent.items()}
     return _write(storage, name, ledger) if ledger else name
 
 

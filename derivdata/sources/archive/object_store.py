@@ -113,8 +113,8 @@ class ObjectStore:
     def names(self) -> list[str]:
         """Return the names below the path."""
         with _as_os_errors():
-            found = self._files.ls(self._root, detail=False)
-        return sorted(name.rpartition("/")[2] for name in found if name.strip("/") != self._root)
+            listing = self._files.ls(self._root, detail=False)
+        return sorted(name.rpartition("/")[2] for name in listing if name.strip("/") != self._root)
 
     def manifest_mark(self, *, fresh: bool = False) -> Hashable:
         """Return the ETag of the manifest."""

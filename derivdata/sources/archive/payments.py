@@ -306,11 +306,11 @@ def _nearest_anchors(
     bounds = np.full(len(names), limit.max if is_before else limit.min)
     if rows.size:
         assigned = _assigned(places[rows], times[rows], stored.stated[rows], names)
-        known = rows[assigned.is_anchor]
+        anchors = rows[assigned.is_anchor]
         if is_before:
-            np.minimum.at(bounds, places[known], times[known])
+            np.minimum.at(bounds, places[anchors], times[anchors])
         else:
-            np.maximum.at(bounds, places[known], times[known])
+            np.maximum.at(bounds, places[anchors], times[anchors])
     is_open = bounds == (limit.max if is_before else limit.min)
     bounds[is_open] = limit.min if is_before else limit.max
     return np.asarray(names)[is_open], bounds
@@ -538,11 +538,11 @@ def _interval_text(stored: _Columns, row: int, hours: float) -> str:
 
 def _interval_at(time: int, times: Indices, intervals: Floats) -> float:
     """Return the interval of the last payment until a time [µs], else of the next one; NaN for none."""
-    known = np.isfinite(intervals)
-    is_before = known & (times <= time)
+    finite = np.isfinite(intervals)
+    is_before = finite & (times <= time)
     if is_before.any():
         return float(intervals[is_before][np.argmax(times[is_before])])
-    return float(intervals[known][np.argmin(times[known])]) if known.any() else float("nan")
+    return float(intervals[finite][np.argmin(times[finite])]) if finite.any() else float("nan")
 
 
 def _payments_of_both(

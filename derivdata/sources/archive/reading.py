@@ -37,15 +37,15 @@ def lazy_frame(storage: Storage, table: Table, entry: TableEntry, chosen: Select
     """Return a selection as a dask frame; text columns have the categories of the whole archive."""
     frames = import_extra("dask.dataframe", "dask", "lazy()")
     empty = _labelled(table, table.empty(), entry)
-    parts = list(_parts(table, entry, chosen))
-    if not parts:
+    partitions = list(_parts(table, entry, chosen))
+    if not partitions:
         return frames.from_pandas(empty, npartitions=1)
 
-    def load(part: tuple[DataFile, Selection]) -> pd.DataFrame:
-        file, rows = part
+    def load(partition: tuple[DataFile, Selection]) -> pd.DataFrame:
+        file, rows = partition
         return _labelled(table, frame_of(table, _read(storage, table, [file], rows)), entry)
 
-    return frames.from_map(load, parts, meta=empty)
+    return frames.from_map(load, partitions, meta=empty)
 
 
 def _parts(table: Table, entry: TableEntry, chosen: Selection) -> Iterator[tuple[DataFile, Selection]]:
@@ -57,8 +57,8 @@ def _parts(table: Table, entry: TableEntry, chosen: Selection) -> Iterator[tuple
         if count < 2:
             yield file, chosen
             continue
-        for part in np.array_split(np.array(words, dtype=object), count):
-            yield file, chosen.narrowed(lead, part.tolist())
+        for block in np.array_split(np.array(words, dtype=object), count):
+            yield file, chosen.narrowed(lead, block.tolist())
 
 
 def lazy_panel(
@@ -97,8 +97,8 @@ def lazy_panel(
     blocks = []
     for at in range(0, stamps.size, size):
         block = stamps[at : at + size]
-        part = TimeRange(int(block[0]), int(block[-1]) + micros)
-        rows = Selection(where, part)
+        time_range = TimeRange(int(block[0]), int(block[-1]) + micros)
+        rows = Selection(where, time_range)
         files = scanning.plan(entry.files, rows)
         shape = (len(columns), len(labels[0]), len(labels[1]), block.size)
         values = delayed(_panel_block, pure=True)(storage, table, columns, files, rows, labels, micros)
@@ -125,8 +125,8 @@ def _panel_block(
     steps = -(-(window.end - window.start) // step)
     result = np.full((len(columns), len(labels[0]), len(labels[1]), steps), np.nan)
     indexes = [pd.Index(words) for words in labels]
-    for found in _read(storage, table, files, chosen, [*_DIMS, *columns]):
-        rows = found.combine_chunks()
+    for frame in _read(storage, table, files, chosen, [*_DIMS, *columns]):
+        rows = frame.combine_chunks()
         stamps = np.asarray(rows["time"].cast("int64"))
         place, remainder = np.divmod(stamps - window.start, step)
         if remainder.any():
@@ -245,8 +245,8 @@ class ArchiveReader(ArchiveContents):
                 f"columns={list(query.columns)}: table {table.name} has {', '.join(table.columns)}"
             )
         names = query.columns
-        parts = self._planned(scanning.read, table, chosen, names)
-        frame = schemas.frame_of(table, parts, names)
+        frames = self._planned(scanning.read, table, chosen, names)
+        frame = schemas.frame_of(table, frames, names)
         frame.attrs["provenance"] = self._provenance(table, chosen)
         return frame
 
@@ -272,8 +272,8 @@ class ArchiveReader(ArchiveContents):
         table, chosen = self._chosen(query)
         is_chain = table.name == "options_snapshot"
         hold_us = times.us(HOLD) if is_chain else 0
-        parts = self._planned(scanning.read, table, chosen, newest=True, hold_us=hold_us)
-        rows = schemas.frame_of(table, parts)
+        frames = self._planned(scanning.read, table, chosen, newest=True, hold_us=hold_us)
+        rows = schemas.frame_of(table, frames)
         notice = ""
         if is_chain:
             rows, notice = aligned(rows)
@@ -366,12 +366,12 @@ class ArchiveReader(ArchiveContents):
                 if files:
                     views[name] = scanning.view(self._storage, schemas.archive_table(name), files), files
             # A separate database per query, so that no state is shared.
-            with closing(Engine(threads=1, memory=SQL_MEMORY)) as one:
-                return one.statement(query, views, self._storage)
+            with closing(Engine(threads=1, memory=SQL_MEMORY)) as engine:
+                return engine.statement(query, views, self._storage)
 
         frame = schemas.plain_frame(self._with_manifest(run))
         every = [self._provenance(schemas.archive_table(name), EVER_ALL) for name in sorted(named)]
-        notices = [notice for each in every for notice in each["notices"]]
+        notices = [notice for result in every for notice in result["notices"]]
         frame.attrs["provenance"] = {**every[0], "notices": notices} if every else {}
         return frame
 

@@ -71,8 +71,8 @@ class Selection(NamedTuple):
 
     def narrowed(self, column: str, values: Collection[str]) -> Selection:
         """Return the rows of it that have one of some values in a column."""
-        kept = frozenset(values) & frozenset(self.where.get(column, values))
-        return Selection({**self.where, column: kept}, self.window)
+        allowed = frozenset(values) & frozenset(self.where.get(column, values))
+        return Selection({**self.where, column: allowed}, self.window)
 
     def overlaps(self, other: Selection) -> bool:
         """Return whether a row could be in both selections."""
@@ -154,7 +154,7 @@ def read(
     With `newest` only rows of the last timestamp of each series or chain, and of `hold_us` [µs] before
     it, are read. A missing value stays missing; text comes as dictionaries.
     """
-    parts = []
+    tables = []
     for names, group in _by_columns(storage, table, files):
         chosen = [name for name in table.columns if name in names and (columns is None or name in columns)]
         rows = f"SELECT {_listed(chosen)} FROM read_parquet({{files}}) {_where(group, selection)}"
@@ -170,13 +170,13 @@ def read(
             )
         if order:
             rows += f" ORDER BY {_listed([name for name in order if name in names])}"
-        found = _asked(rows, storage, group)
-        if len(found):
+        rows_of_group = _asked(rows, storage, group)
+        if len(rows_of_group):
             try:
-                parts.append(schemas.as_now(found, table))
+                tables.append(schemas.as_now(rows_of_group, table))
             except pa.ArrowException as problem:
                 raise schemas.of_another_version(storage.place(group[0].path), str(problem)) from None
-    return parts
+    return tables
 
 
 def sums(
@@ -194,11 +194,11 @@ def sums(
         f"FROM read_parquet({{files}}) {_where(files, selection)} GROUP BY ALL ORDER BY ALL"
     )
     try:
-        found = _asked(sql.replace("{whole}", "BIGINT", 1), storage, files)
+        sums_by_series = _asked(sql.replace("{whole}", "BIGINT", 1), storage, files)
     except ArchiveError:  # a value beyond 8.8e12 needs 128 bits, at half as much more time
-        found = _asked(sql.replace("{whole}", "HUGEINT", 1), storage, files)
-    texts = {name: found[name].dictionary_encode() for name in ("exchange", "resolution")}
-    return pa.table({name: texts.get(name, found[name]) for name in _SUMS.names}).cast(_SUMS)
+        sums_by_series = _asked(sql.replace("{whole}", "HUGEINT", 1), storage, files)
+    texts = {name: sums_by_series[name].dictionary_encode() for name in ("exchange", "resolution")}
+    return pa.table({name: texts.get(name, sums_by_series[name]) for name in _SUMS.names}).cast(_SUMS)
 
 
 def view(storage: Storage, table: Table, files: Sequence[DataFile]) -> str:
@@ -229,7 +229,7 @@ def slices(
     chosen: list[str] = []
     for name in sorted(counts):
         chosen.append(name)
-        if sum(counts[each] for each in chosen) >= rows:
+        if sum(counts[series] for series in chosen) >= rows:
             yield selection.narrowed(lead, chosen)
             chosen = []
     if chosen:
@@ -265,8 +265,8 @@ def known_files(storage: Storage, table: Table, files: Sequence[DataFile]) -> li
 
 
 def _asked(sql: str, storage: Storage, files: Sequence[DataFile]) -> pa.Table:
-    with engine() as one:
-        return one.select(sql, storage, files)
+    with engine() as connection:
+        return connection.select(sql, storage, files)
 
 
 def _by_columns(

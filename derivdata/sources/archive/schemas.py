@@ -111,11 +111,11 @@ def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
     return pa.table({f.name: _arrow_array(frame[f.name], f.type) for f in schema_of(table)})
 
 
-def frame_of(table: Table, parts: list[pa.Table], names: Sequence[str] | None = None) -> pd.DataFrame:
+def frame_of(table: Table, tables: list[pa.Table], names: Sequence[str] | None = None) -> pd.DataFrame:
     """Return Arrow rows as the table, or some of its columns; what older files lack is missing."""
-    if not any(part.num_rows for part in parts):
+    if not any(table_rows.num_rows for table_rows in tables):
         return table.empty() if names is None else table.empty()[list(names)]
-    rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+    rows = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     if names is None:
         return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
     chosen = rows.select([name for name in names if name in rows.column_names])
@@ -152,12 +152,12 @@ Smaller groups make one series cheaper to decode and footers dearer to read; 122
 
 
 def write(
-    storage: Storage, partition: str, table: Table, *parts: Iterable[pa.Table], level: int = 0
+    storage: Storage, partition: str, table: Table, *sources: Iterable[pa.Table], level: int = 0
 ) -> DataFile:
     """Write sorted rows as one new file of a partition; each part has separate row groups."""
     draft = storage.draft(partition)
     try:
-        count, first, last = _write_rows(draft, table, parts)
+        count, first, last = _write_rows(draft, table, sources)
         digest, blocks = _digests(draft)
         file = DataFile(
             path=f"{partition}/{storage.unique(digest)}.parquet",
@@ -177,7 +177,7 @@ def write(
     return file
 
 
-def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -> tuple[int, int, int]:
+def _write_rows(path: Path, table: Table, sources: Sequence[Iterable[pa.Table]]) -> tuple[int, int, int]:
     """Write rows; return their number, and the first and the last time."""
     schema = schema_of(table)
     texts = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
@@ -197,7 +197,7 @@ def _write_rows(path: Path, table: Table, parts: Sequence[Iterable[pa.Table]]) -
         # Words that occur are counted again in each batch, of 1,024 rows by default.
         write_batch_size=GROUP_ROWS,
     ) as writer:
-        for batch in chain.from_iterable(map(_in_groups, parts)):
+        for batch in chain.from_iterable(map(_in_groups, sources)):
             # In one piece: Parquet's writer takes six times as long for thousands of runs of rows.
             writer.write_table(batch.combine_chunks().cast(schema), row_group_size=GROUP_ROWS)
             count += len(batch)

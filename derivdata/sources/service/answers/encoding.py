@@ -44,9 +44,9 @@ class RequestContext:
         window = self.view.window(self.params if params is None else params, self.tier)
         return window if self.part is None else self.part
 
-    def narrowed(self, part: AnswerWindow) -> RequestContext:
+    def narrowed(self, window: AnswerWindow) -> RequestContext:
         """Return the request for a part of its window, at the resolution of the full window."""
-        return replace(self, part=part)
+        return replace(self, part=window)
 
     def missing(self, frame: pd.DataFrame, window: AnswerWindow, table: str) -> list[str]:
         """Return a notice if a symbol's rows are missing because they were never requested from a venue."""

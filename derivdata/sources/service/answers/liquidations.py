@@ -182,8 +182,8 @@ def _stored_sums(view: View, window: AnswerWindow, symbols: Sequence[str] | None
     """Return the stored sums of venues of which the store has no orders."""
     if not view.has(_SUMS):
         return tables.TABLES[_SUMS].empty()
-    known = {venue for table in market.TABLES if view.has(table) for venue in view.store.exchanges(table)}
-    venues = sorted({*view.store.exchanges(_SUMS)} - known)
+    stored = {venue for table in market.TABLES if view.has(table) for venue in view.store.exchanges(table)}
+    venues = sorted({*view.store.exchanges(_SUMS)} - stored)
     end = min(window.end.ceil(_DAY), view.horizon)
     return view.rows(Query(_SUMS, window.start, end, symbols, venues))
 

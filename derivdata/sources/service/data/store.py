@@ -245,9 +245,9 @@ def bad_request(error: str) -> Refusal:
     return Refusal(400, error)
 
 
-def unknown_symbol(symbol: str, known: Iterable[str]) -> Refusal:
+def unknown_symbol(symbol: str, listed: Iterable[str]) -> Refusal:
     """Return the error for an unknown symbol, with the most similar symbols (404)."""
-    near = ", ".join(nearest_symbols(symbol, known))
+    near = ", ".join(nearest_symbols(symbol, listed))
     hint = f"; did you mean {near}?" if near else ""
     return not_found(f"unknown symbol {symbol!r}{hint}")
 
