@@ -458,7 +458,7 @@ def _next_10s(stamps: Array, value: Array, first: Indices, cluster: Indices) -> 
 
 @typed
 def cascades(
-    events: pd.DataFrame,
+    found: pd.DataFrame,
     *,
     min_count: int = 5,
     min_usd: float = 1e6,
@@ -483,12 +483,12 @@ def cascades(
         The rows that qualify, in order of ``start``. The quantile uses only clusters that had ended: the
         final value of one still running was not known.
     """
-    require_columns(events, "found", ("value_usd", "count"), others=("start", "end"))
+    require_columns(found, "found", ("value_usd", "count"), others=("start", "end"))
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"{quantile=} is a share of the clusters: from 0 to 1")
     if history < 0:
         raise ValueError(f"{history=} is a number of earlier clusters: 0 or more")
-    ordered = events.sort_values("start", kind="stable")
+    ordered = found.sort_values("start", kind="stable")
     bar = np.maximum(_past_quantiles(ordered, quantile, history), min_usd)
     large = (ordered["count"] >= min_count) & (ordered["value_usd"].to_numpy() >= bar)
     return ordered[large].reset_index(drop=True)
