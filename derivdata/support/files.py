@@ -11,6 +11,7 @@ OWASP, "CSV Injection", https://owasp.org/www-community/attacks/CSV_Injection.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import re
@@ -104,6 +105,8 @@ def csv_text(frame: pd.DataFrame, *, formulas: bool = False) -> str:
     """Return a table as CSV; with `formulas`, texts that begin like a formula are not marked."""
     shown = frame if formulas else _neutral(frame)
     text: str = shown.to_csv(index=False, lineterminator="\n")
+    if "\r" in text:  # Python's csv module (3.12) quotes it only where lines end with it
+        text = shown.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     return text
 
 
