@@ -409,25 +409,47 @@ def test_a_sample_is_written_once_in_any_order(tmp_path: Path, layout: Layout) -
     assert again.written == 0
     assert again.present == 2 * first.written
     for table in EXPECTED[layout.label]:
-        if layout.sample.lstrip().startswith(("[", "{")) or path.suffix == ".parquet":
-            continue
-        head, *lines = layout.sample.lstrip("\n").splitlines()
-        if head.startswith("http"):
-            head, *lines = lines
-        is_headless = not head[:1].isalpha() and head[:1] != '"'
-        rows = [head, *lines] if is_headless else lines
-        header = [] if is_headless else [head]
         left = open_archive(tmp_path / "to").read(table, *EVER)
         made = [name for name in ("order_id", "fill_id") if name in left]
-        for order, turned_rows in (("reversed", rows[::-1]), ("twice", [*rows[::-1], *rows])):
+        for order in ("reversed", "twice"):
             turned = _sample(tmp_path / order, layout)
-            turned.write_text("\n".join([*header, *turned_rows]) + "\n")
+            _write_in_order(turned, layout, is_twice=order == "twice")
             other = tmp_path / f"other-{order}-{table}"
             import_files(_table(layout), turned, other, accept=["unit"], **_stated(layout))
             right = open_archive(other).read(table, *EVER)
             pd.testing.assert_frame_equal(
                 left.drop(columns=made), right.drop(columns=made).drop_duplicates(ignore_index=True)
             )
+
+
+def _write_in_order(path: Path, layout: Layout, *, is_twice: bool) -> None:
+    """Write the rows of a sample in reverse, or in reverse and then in order."""
+    text = layout.sample.strip()
+    if path.suffix == ".parquet":
+        frame = pd.read_parquet(path)
+        pd.concat([frame[::-1], frame] if is_twice else [frame[::-1]], ignore_index=True).to_parquet(path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(_turned(json.loads(text), is_twice=is_twice)))
+    else:
+        head, *lines = text.splitlines()
+        if head.startswith("http"):
+            head, *lines = lines
+        has_header = (head[:1].isalpha() or head[:1] == '"') and path.suffix != ".jsonl"
+        header = [head] if has_header else []
+        rows = lines if has_header else [head, *lines]
+        path.write_text("\n".join([*header, *rows[::-1], *(rows if is_twice else [])]) + "\n")
+
+
+def _turned(value: Any, *, is_twice: bool) -> Any:
+    """Return a body with its lists of records reversed; an object by market has each market once."""
+    if isinstance(value, list) and value and all(isinstance(item, dict | list) for item in value):
+        rows = [_turned(item, is_twice=False) for item in value[::-1]]
+        return [*rows, *value] if is_twice else rows
+    if isinstance(value, dict):
+        items = {name: _turned(item, is_twice=is_twice) for name, item in value.items()}
+        is_by_market = all(isinstance(item, dict) for item in value.values())
+        return dict(reversed(items.items())) if is_by_market else items
+    return value
 
 
 @pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")

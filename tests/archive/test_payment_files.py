@@ -403,7 +403,7 @@ def late_payments(interval: int, rates: str, seconds: int) -> list[Payment]:
 
 
 @pytest.mark.parametrize(
-    ("venue", "interval", "seconds", "rates", "cut", "is_turned"), cases([1, 8], *CUT, step=95)
+    ("venue", "interval", "seconds", "rates", "cut", "is_turned"), cases([1, 8], *CUT, step=47)
 )
 def test_a_halt_that_is_cut_between_two_files_is_one_row(
     venue: str, interval: int, seconds: int, rates: str, cut: int, is_turned: bool, tmp_path: Path
