@@ -16,7 +16,6 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import import_files, open_archive
 from derivdata.sources.archive.importing import Unclear
 from derivdata.sources.archive.importing.market_names import names_in_path
-from derivdata.sources.archive.importing.opening import Source
 from tests.archive.rates import EVER
 
 _START = 1_772_323_200  # 2026-03-01T00:00Z
@@ -240,8 +239,8 @@ def test_bars_of_a_nautilus_catalog_are_stamped_at_their_close(tmp_path: Path) -
 
 def test_digits_of_a_date_are_not_a_venue() -> None:
     """01 is a venue too; the name of a file has it as a month."""
-    assert names_in_path(Source(Path("funding-2026-01-05.csv"))) == {}
-    assert names_in_path(Source(Path("bitmex/funding-2026-01-05.csv"))) == {"exchange": "bitmex"}
+    assert names_in_path("funding-2026-01-05.csv") == {}
+    assert names_in_path("bitmex/funding-2026-01-05.csv") == {"exchange": "bitmex"}
 
 
 @pytest.mark.parametrize(
@@ -251,6 +250,9 @@ def test_digits_of_a_date_are_not_a_venue() -> None:
         (["1.234.567,5", "2,5"], [1234567.5, 2.5]),
         (["1,234", "2,345,678"], [1234.0, 2345678.0]),
         (["1,234.5", "6"], [1234.5, 6.0]),
+        (["6,04,14,900.5", "12,34,567"], [60414900.5, 1234567.0]),
+        (["6\u2019041\u2019490.5", "1'234"], [6041490.5, 1234.0]),
+        (["6\u202f041\u202f490,5", "2,5"], [6041490.5, 2.5]),
     ],
 )
 def test_commas_in_numbers(tmp_path: Path, cells: list[str], values: list[float]) -> None:

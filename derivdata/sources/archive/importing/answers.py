@@ -57,9 +57,10 @@ def read_answer(source: Source, writer: str | None, given: Given) -> Answer | No
     answers = [answer for venue in wanted for answer in _of_venue(venue, body, given)]
     answers = _of_market(source, answers, body, given)
     answers = _of_kind(source, answers, given)
-    named = stated or names_in_path(source).get("exchange")
+    named = stated or names_in_path(source.name).get("exchange")
     if not answers and named in VENUES:
         answers = _of_market(source, _of_coin(source, named, body, given), body, given)
+        answers = _of_kind(source, answers, given)
     if (
         len(answers) == 1
         and stated is None
@@ -156,7 +157,7 @@ _SPELLINGS = (
 
 def _of_coin(source: Source, venue: str, body: bytes, given: Given) -> list[Answer]:
     """Return the reading of a response about one contract, whose coin comes from the caller or the path."""
-    coin = given.set.get("symbol", names_in_path(source).get("symbol"))
+    coin = given.set.get("symbol", names_in_path(source.name).get("symbol"))
     if coin is None or not coin.isalnum():
         return []
     for spelling in _SPELLINGS:
@@ -389,11 +390,45 @@ def _pages(body: bytes) -> Iterator[bytes]:
     """Yield the responses of a file with one per line, or of a list of them."""
     lines = [line for line in body.splitlines() if line.strip()]
     if len(lines) > 1 and all(line.strip()[:1] in b"{[" and line.strip()[-1:] in b"}]" for line in lines):
-        yield from lines
+        yield from filter(None, map(_message, lines))
         return
     try:
         listed = msgspec.json.decode(body, type=list[msgspec.Raw])
     except msgspec.DecodeError:
         return
-    if listed and all(bytes(one).lstrip()[:1] == b"{" for one in listed[:3]) and len(listed) < 10_000:
-        yield from map(bytes, listed)
+    is_of_objects = bool(listed) and all(bytes(item).lstrip()[:1] == b"{" for item in listed[:3])
+    if is_of_objects and len(listed) < _MOST_PAGES:
+        yield from filter(None, (_message(bytes(item)) for item in listed))
+
+
+_MOST_PAGES = 10_000
+_MESSAGES = ("message", "msg", "raw", "payload", "data")
+"""Names under which collectors keep a message next to the time at which they received it."""
+_OF_RECEIPT = re.compile(r"recv|receiv|local|arriv|ingest|collect|capture|^(ts|time|timestamp|stream|topic)$")
+_CONTROL = ("event", "op", "method", "ret_msg", "type", "result", "id")
+"""Fields of replies to subscriptions, which have no rows; at least one is in each."""
+
+
+def _message(line: bytes) -> bytes:
+    """Return a message without the envelope of a collector; empty for the reply to a subscription."""
+    try:
+        message = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return line
+    if not isinstance(message, dict):
+        return line
+    has_rows = any(isinstance(value, list | dict) and value for value in message.values())
+    name = next((name for name in _MESSAGES if name in message), None)
+    if name is not None and all(_OF_RECEIPT.search(other.lower()) for other in {*message} - {name}):
+        inner = message[name]
+        if isinstance(inner, str) and inner[:1] in ("{", "["):
+            return _message(inner.encode())
+        if isinstance(inner, dict):
+            return _message(msgspec.json.encode(inner))
+    is_reply = not has_rows and any(field in message for field in _CONTROL)
+    is_subscription = message.get("op", message.get("event", message.get("method"))) in _SUBSCRIPTIONS
+    return b"" if (is_reply and len(message) <= _MOST_OF_REPLIES) or is_subscription else line
+
+
+_SUBSCRIPTIONS = ("subscribe", "subscribed", "SUBSCRIBE", "ping", "pong", "login", "auth")
+_MOST_OF_REPLIES = 6

@@ -82,6 +82,7 @@ def guessed_table(source: Source, head: Chunk, found: Mapping[str, str], given: 
         tables += _tables_of_series(found)
     if not tables and {"mark", "index", "last", "price_usd"} & found.keys() and "side" not in found:
         _refuse_other_candles(source, found)
+        _refuse_liquidations(source, head, found)
         _refuse_trades(source, head, found)
         tables = ["prices_history"]
     if not tables and "volume_usd" in found:
@@ -170,6 +171,19 @@ def _refuse_changes(source: Source, head: Chunk, found: Mapping[str, str]) -> No
         )
 
 
+def _refuse_liquidations(source: Source, head: Chunk, found: Mapping[str, str]) -> None:
+    """Ask for the side of rows of liquidations, whose prices look like those of a series."""
+    sides = [name for name in head.columns if plain_name(name).endswith("side")]
+    words = f"{source.name.rsplit('/', 1)[-1]} {' '.join(head.columns)}"
+    if "quantity" in found and len(sides) == 1 and _FORCED.search(words):
+        raise Unclear(
+            f"{source}: its rows may be liquidations: pass --map side={sides[0]} if that column is the side "
+            "of the closed position or of its order, or --table prices_history",
+            "--map",
+            [f"side={sides[0]}"],
+        )
+
+
 _OF_TRADES = frozenset(
     "id tradeid aggtradeid lasttradeid firsttradeid tid trdmatchid tradeseq isbuyermaker buyermaker "
     "takerside tickdirection".split()
@@ -239,6 +253,7 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
         return "funding_settlements"
     if plain_name(found["time"]) in _OBSERVED:
         return "funding_history"
+    _require_times(source, head, found, given)
     apart = _hours_apart(head, found, given)
     words = f"{source.name} {' '.join(head.columns)}"
     is_paid = _SETTLED.search(words) is not None
@@ -259,6 +274,16 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
         "--table",
         choices,
     )
+
+
+def _require_times(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> None:
+    """Raise for a column of times without any value that can be read as a time."""
+    stamps = _stamps(head, found, given)
+    values = head.columns[found["time"]].drop_null()
+    if len(values) and (stamps == np.iinfo(np.int64).min).all():
+        rejections = Rejections(len(values))
+        instants(values, found["time"], rejections, tz=dt.UTC)
+        raise ArchiveError(f"{source}: {rejections.reasons[0]}")
 
 
 def _kind_by_interval(head: Chunk, found: Mapping[str, str], given: Given, apart: float) -> str:
@@ -324,7 +349,7 @@ def _stated_hours(head: Chunk, found: Mapping[str, str], given: Given) -> float 
 
 def _is_hourly(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> bool:
     """Return whether the venue of rows pays each hour."""
-    venue = given.set.get("exchange", names_in_path(source).get("exchange", ""))
+    venue = given.set.get("exchange", names_in_path(source.name).get("exchange", ""))
     if not venue and "exchange" in found:
         texts = encoded(head.columns[found["exchange"]]).texts
         venue = texts[0].lower() if len(texts) == 1 else ""

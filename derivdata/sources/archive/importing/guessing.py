@@ -430,7 +430,7 @@ _QUANTITY_OF_COLUMN = {"rate_bps_8h": "rate", "price_usd": "last"} | {
 
 
 def _take_stated(given: Given, head: Chunk, found: dict[str, str]) -> None:
-    """Take the columns of quantities that the caller names, in place of the other quantities of a file."""
+    """Take the columns that the caller names; a quantity comes in place of the others of a file."""
     stated = {
         _QUANTITY_OF_COLUMN[name]: column
         for name, column in given.map.items()
@@ -440,6 +440,7 @@ def _take_stated(given: Given, head: Chunk, found: dict[str, str]) -> None:
         for meaning in {*_QUANTITY_OF_COLUMN.values(), *QUANTITIES} - {*stated}:
             found.pop(meaning, None)
         found.update(stated)
+    found |= {name: column for name, column in given.map.items() if name in _WORDS and column in head.columns}
 
 
 def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], given: Given) -> ImportPlan:
@@ -628,7 +629,9 @@ def _path_words(
     if "symbol" in columns and not {"symbol", "instrument_name"} & have and "instrument_name" not in columns:
         _refuse_dated_name(source, head, mapped)
     return {
-        name: word for name, word in names_in_path(source).items() if name in columns and name not in have
+        name: word
+        for name, word in names_in_path(source.name).items()
+        if name in columns and name not in have
     }
 
 

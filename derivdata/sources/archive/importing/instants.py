@@ -23,8 +23,13 @@ _ZONED = re.compile(r".*(Z|:\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?)")
 _EPOCH = re.compile(r"\d+(\.\d*)?(e\+?\d+)?", re.IGNORECASE)
 _CALENDAR = re.compile(r"(20\d{2})(\d{2})(\d{2})(?:[ T]?(\d{2}):?(\d{2})?:?(\d{2})?)?")
 _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(20\d{2})(?:,? (.+))?")
-_YEAR_FIRST = re.compile(r"(20\d{2})[./](\d{1,2})[./](\d{1,2})(?:[ TD](.+))?")
-"""``2026.03.01 08:00`` of MetaTrader, ``2026.03.01D08:00:00.000000000`` of kdb, ``2026/3/1 8:00``."""
+_YEAR_FIRST = re.compile(
+    r"(20\d{2})(?:[./]|\. |年)(\d{1,2})(?:[./]|\. |月)(\d{1,2})[日.]?(?:(?:(?<=日)|[ TD])(.+))?"
+)
+"""``2026.03.01 08:00`` of MetaTrader, ``2026.03.01D08:00:00.000000000`` of kdb, ``2026/3/1 8:00``.
+
+Also ``2026. 3. 1. 오후 4:00:00`` of Korea, ``2026. 03. 01. 8:00`` of Hungary, ``2026年3月1日 下午4:00``.
+"""
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
 _SHORT_YEAR = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2})(?:,? (.+))?")
 """``15/03/23 8:00``, ``15.03.23`` or ``3/15/23``."""
@@ -38,6 +43,8 @@ _MONTH_FIRST = re.compile(
 """``Sun, 01 Mar 2026 08:00:00 GMT``, ``Mar 01, 2026 08:00 AM``."""
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
+_HALVES_OF_DAYS = {"오전": "AM", "오후": "PM", "上午": "AM", "下午": "PM", "午前": "AM", "午後": "PM"}
+"""Words before a time of day in Korean, Chinese and Japanese."""
 """A date, hour, minute or second in digits only: ``20240301``, ``2024030108``."""
 _EARLIEST = 1_200_000_000
 _LATEST = 4_200_000_000
@@ -346,7 +353,9 @@ def _clock(text: str | None) -> str:
     """Return a time of day in ISO 8601; other texts stay unchanged and are rejected later."""
     if text is None:
         return ""
-    match = _CLOCK.fullmatch(text.strip())
+    text = text.strip()
+    half = _HALVES_OF_DAYS.get(text[:2])
+    match = _CLOCK.fullmatch(text if half is None else f"{text[2:].strip()} {half}")
     if match is None:
         return f" {text}"
     hour = int(match[1])

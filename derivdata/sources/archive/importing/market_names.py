@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from derivdata.sources.archive.importing.opening import Source
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support import times
 from derivdata.tables.contracts import HIP3_DEXES, OPTIONS_ONLY, VENUES, contract, expiry, iso_of, venue_slug
@@ -273,9 +272,9 @@ _WORD = re.compile(r"[^A-Za-z0-9]+")
 _FOLDERS = 4
 
 
-def names_in_path(source: Source) -> dict[str, str]:
+def names_in_path(path: str) -> dict[str, str]:
     """Return the one venue and the one contract that the names of a file and its folders state."""
-    parts = source.name.split("/")[-_FOLDERS:]
+    parts = path.split("/")[-_FOLDERS:]
     words = {word.lower() for part in parts for word in _WORD.split(part)}
     venues = {venue_slug(word) for word in words if not word.isdigit()}  # 01 of a date is not the venue 01
     venues &= KNOWN_VENUES

@@ -22,6 +22,7 @@ from typing import IO, Any, Literal
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.market_names import meaning_of
 
 Kind = Literal["csv", "json", "parquet", "feather"]
 
@@ -161,17 +162,53 @@ def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
         if codec is None:
             break
         stream = _decompressed(stream, codec)
-    if stream.peek(_HEAD)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return io.BufferedReader(_Utf8(stream), 1 << 20)
-    return stream
+    head = stream.peek(_HEAD)[:_HEAD]
+    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return io.BufferedReader(_Utf8(stream, "utf-16"), 1 << 20)
+    encoding = _encoding(head)
+    return stream if encoding is None else io.BufferedReader(_Utf8(stream, encoding), 1 << 20)
+
+
+_ENCODINGS = ("cp1252", "cp1250", "cp1251", "gb18030", "cp932", "cp949", "cp1254")
+"""Encodings in which Excel saves CSV: of Western and Central Europe, Russia, China, Japan, Korea, Turkey."""
+
+
+def _encoding(head: bytes) -> str | None:
+    """Return the encoding in which most names of the header have a meaning; None for UTF-8 or others."""
+    header, is_whole, _ = head.partition(b"\n")
+    if not is_whole or b"\0" in head or header.isascii() or _is_utf8(header):
+        return None
+    counts = {encoding: _meaningful_names(header, encoding) for encoding in _ENCODINGS}
+    best = max(counts, key=lambda encoding: counts[encoding])
+    return best if counts[best] >= _LEAST_NAMES else None
+
+
+_LEAST_NAMES = 2
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _meaningful_names(header: bytes, encoding: str) -> int:
+    """Return how many names of a header have a meaning in an encoding."""
+    try:
+        text = header.decode(encoding)
+    except UnicodeDecodeError:
+        return 0
+    return sum(meaning_of(name.strip('" \r')) is not None for name in re.split(r"[,;\t|]", text))
 
 
 class _Utf8(io.RawIOBase):
-    """A stream of UTF-16, which Excel writes as "Unicode text", in UTF-8."""
+    """A stream of text in another encoding, such as UTF-16 ("Unicode text" of Excel), in UTF-8."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
         self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-16")()
+        self._decoder = codecs.getincrementaldecoder(encoding)()
         self._left = b""
 
     def readable(self) -> bool:

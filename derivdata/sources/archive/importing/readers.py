@@ -203,14 +203,18 @@ class _Form(NamedTuple):
 
 def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
     skipped = 0
+    remark = ""
     raw = stream.readline()
     while raw and (not raw.strip() or _ADDRESS.match(raw.decode("utf-8-sig"))):
+        remark = raw.decode("utf-8-sig").strip()
         skipped += 1
         raw = stream.readline()
     line = raw.decode("utf-8-sig")
     if not line.strip():
         raise ArchiveError(f"{source}: the file is empty: its first line names the columns")
     delimiter = max(_DELIMITERS, key=line.count)
+    if delimiter not in line and " " in line.strip():
+        delimiter = " "  # as numpy.savetxt writes
     stated = _STATED_DELIMITER.fullmatch(line.strip())
     if stated is not None:
         skipped += 1
@@ -227,7 +231,9 @@ def _form(source: Source, stream: IO[bytes], header: Header | None) -> _Form:
             )
         names = [*header.names]
     elif is_row and all(_VALUE.fullmatch(cell) or not cell for cell in cells):
-        names = [str(place) for place in range(len(cells))]
+        remarked = _cells(remark.removeprefix("#").strip().encode(), delimiter)
+        has_names = remark.startswith("#") and len(remarked) == len(cells)
+        names = remarked if has_names else [str(place) for place in range(len(cells))]
     else:
         return _named_form(stream, cells, skipped + 1, delimiter)
     return _Form(skipped + (not is_row), _unique(names), delimiter, raw if is_row else b"")

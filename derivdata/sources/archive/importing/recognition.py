@@ -432,7 +432,7 @@ def _fitting(
 
 def _is_of_other_venue(source: Source, layout: Layout) -> bool:
     """Return whether the path names one venue that is not the layout's."""
-    named = names_in_path(source).get("exchange")
+    named = names_in_path(source.name).get("exchange")
     return named is not None and layout.set.get("exchange", named) != named
 
 
@@ -524,5 +524,7 @@ def _from_path(
     """Return venue and symbol from the path or the given writer, if nothing else has them."""
     stated = {*layout.set, *said, *given.set, *given.map, *(n for r in layout.reads for n in r.map)}
     if writer in VENUES and "exchange" not in stated:
-        return {n: w for n, w in {**names_in_path(source), "exchange": writer}.items() if n not in stated}
-    return {name: word for name, word in names_in_path(source).items() if name not in stated}
+        return {
+            n: w for n, w in {**names_in_path(source.name), "exchange": writer}.items() if n not in stated
+        }
+    return {name: word for name, word in names_in_path(source.name).items() if name not in stated}

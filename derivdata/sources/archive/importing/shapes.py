@@ -97,6 +97,8 @@ def _wide_column(name: str) -> WideColumn | None:
     entity = _entity(text)
     if entity is not None:
         return WideColumn(entity, "")
+    if text.startswith(_OF_OBJECTS) and is_venue(text.removeprefix(_OF_OBJECTS)):
+        return WideColumn(Entity("", venue_of_word(text.removeprefix(_OF_OBJECTS))), "")
     for place in _SEPARATORS.finditer(text):
         left = text[: place.start()]
         right = text[place.end() :]
@@ -109,6 +111,8 @@ def _wide_column(name: str) -> WideColumn | None:
     return None
 
 
+_OF_OBJECTS = "o."
+"""Before the venues of Glassnode's objects of values, ``{"t": 1772323200, "o": {"binance": 0.0001}}``."""
 _OF_CANDLES = frozenset({"high", "low", "adjclose"})
 """Names of prices that are not read, in wide tables of candles."""
 
@@ -247,8 +251,10 @@ def _option_rows(columns: Mapping[str, pa.ChunkedArray], sides: Mapping[str, tup
 def _panel_rows(columns: Mapping[str, pa.ChunkedArray], wide: Mapping[str, WideColumn]) -> Reshaped:
     """Return a row for each time and market with a value."""
     entities: dict[Entity, dict[str, pa.ChunkedArray]] = {}
+    cells_of = _of_one_type({name: columns[name] for name in wide})
+    kind = next(iter(cells_of.values())).type
     for name, column in wide.items():
-        entities.setdefault(column.entity, {})[column.field or VALUE] = columns[name]
+        entities.setdefault(column.entity, {})[column.field or VALUE] = cells_of[name]
     fields = list(dict.fromkeys(column.field or VALUE for column in wide.values()))
     keys = {name: values for name, values in columns.items() if name not in wide}
     parts: list[pa.Table] = []
@@ -264,12 +270,24 @@ def _panel_rows(columns: Mapping[str, pa.ChunkedArray], wide: Mapping[str, WideC
         if entity.venue:
             part["exchange"] = pa.chunked_array([pa.repeat(entity.venue, len(rows))])
         for field in fields:
-            lacking = pa.chunked_array([pa.nulls(len(rows), columns[next(iter(wide))].type)])
+            lacking = pa.chunked_array([pa.nulls(len(rows), kind)])
             part[field] = values[field].take(pa.array(rows)) if field in values else lacking
         parts.append(pa.table(part))
         places.append(rows)
     table = pa.concat_tables(parts, promote_options="permissive")
     return Reshaped(dict(zip(table.column_names, table.columns, strict=True)), np.concatenate(places))
+
+
+def _of_one_type(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
+    """Return columns as one type; JSON gives one without values, or with text, another type."""
+    kinds = {values.type for values in columns.values() if values.null_count < len(values)}
+    if len(kinds) == 1:
+        kind = kinds.pop()
+    elif kinds and all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
+        kind = pa.float64()
+    else:
+        kind = pa.string()
+    return {name: values.cast(kind) for name, values in columns.items()}
 
 
 def _is_known(cells: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -20,7 +20,12 @@ from derivdata.tables.payments import VALID_HOURS
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 _MINUS = "\u2212"
 """The sign that word processors write for minus."""
-_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?|[-+]?[1-9]\d?(,\d{2})+,\d{3}(\.\d*)?")
+"""``7,200,000.5``, and ``6,04,14,900.5`` of India, whose groups above thousands have two digits."""
+_GROUPED = re.compile(
+    r"[-+]?[1-9]\d{0,2}(?P<mark>['\u2019 \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:[.,]\d*)?%?"
+)
+"""``6'041'490.5`` of Switzerland, ``6 041 490,5`` of France: thousands apart by one mark."""
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+%?")
 """``0,0001``, ``67.000,50``."""
 _SHOWN = 20
@@ -152,7 +157,7 @@ def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
             return floats(pc.cast(column, pa.float64()))
         except pa.ArrowInvalid:
             pass
-    words = encoded(column)
+    words = encoded(column).replaced(_ungrouped)
     if _has_decimal_commas(words.texts):
         words = words.replaced(lambda text: text.replace(".", "").replace(",", "."))
     return words.mapped(lambda text: _number(text, suffix)).astype(np.float64)
@@ -169,6 +174,12 @@ def _has_decimal_commas(texts: Sequence[str]) -> bool:
         return False
     plain = [text for text in texts if "," not in text]
     return not any("." in text for text in plain)
+
+
+def _ungrouped(text: str) -> str:
+    """Return a number without apostrophes or spaces between its thousands; other text unchanged."""
+    match = _GROUPED.fullmatch(text)
+    return text if match is None else text.replace(match["mark"], "")
 
 
 def _number(text: str, suffix: str) -> float:

@@ -1,0 +1,164 @@
+"""Files that programs export: captures of sockets, databases, spreadsheets of other countries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import import_files, open_archive
+from derivdata.sources.archive.importing import Unclear
+from tests.archive.rates import EVER
+
+_START = 1_772_323_200  # 2026-03-01T00:00Z
+_RATES = (0.0001, -0.00002, 0.00005) * 3
+_STAMPS = [pd.Timestamp(_START + place * 28_800, unit="s") for place in range(len(_RATES))]
+
+
+def _imported(folder: Path, name: str, content: str | bytes, **options: Any) -> None:
+    path = folder / "in" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    import_files(options.pop("table", None), path, folder / "to", **options)
+
+
+def _rows(folder: Path, table: str) -> pd.DataFrame:
+    return open_archive(folder / "to").read(table, *EVER)
+
+
+def _lines(header: str, form: str, text: str) -> str:
+    rows = [
+        text.format(time=stamp.strftime(form), at=stamp, rate=rate, seconds=_START + place * 28_800)
+        for place, (stamp, rate) in enumerate(zip(_STAMPS, _RATES, strict=True))
+    ]
+    return "\n".join([header, *rows]) + "\n"
+
+
+def _korean(stamp: pd.Timestamp) -> str:
+    half = "오전" if stamp.hour < 12 else "오후"
+    return f"{stamp.year}. {stamp.month}. {stamp.day}. {half} {stamp.hour % 12 or 12}:00:00"
+
+
+def _chinese(stamp: pd.Timestamp) -> str:
+    half = "上午" if stamp.hour < 12 else "下午"
+    return f"{stamp.year}/{stamp.month}/{stamp.day} {half}{stamp.hour % 12 or 12}:00"
+
+
+_DATES = {
+    "japanese": lambda stamp: f"{stamp.year}年{stamp.month}月{stamp.day}日 {stamp.hour}:00",
+    "korean": _korean,
+    "chinese": _chinese,
+    "hungarian": lambda stamp: stamp.strftime("%Y. %m. %d. %H:%M"),
+}
+
+
+@pytest.mark.parametrize("name", _DATES)
+def test_dates_of_other_countries(tmp_path: Path, name: str) -> None:
+    rows = [f"{_DATES[name](stamp)},BTCUSDT,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    _imported(tmp_path, "okx.csv", "\n".join(["time,symbol,funding_rate", *rows]) + "\n")
+    stored = _rows(tmp_path, "funding_settlements")
+    assert stored["time"].dt.strftime("%d %H").tolist()[:4] == ["01 00", "01 08", "01 16", "02 00"]
+    assert stored["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "header"),
+    [
+        ("cp1252", "Zeit,Währungspaar,Finanzierungssatz"),
+        ("gb18030", "时间,交易对,资金费率"),
+        ("cp932", "日時,銘柄,資金調達率"),
+        ("cp949", "날짜,심볼,펀딩비율"),
+        ("cp1251", "Время,Символ,Ставка финансирования"),
+        ("cp1250", "Időpont,Szimbólum,Finanszírozási ráta"),
+    ],
+)
+def test_headers_in_the_encodings_of_excel(tmp_path: Path, encoding: str, header: str) -> None:
+    text = _lines(header, "%Y-%m-%dT%H:%M:%SZ", "{time},BTCUSDT,{rate}")
+    _imported(tmp_path, "okx.csv", text.encode(encoding))
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].tolist() == pytest.approx([1, -0.2, 0.5] * 3)
+
+
+def test_an_encoding_without_known_names_is_refused(tmp_path: Path) -> None:
+    text = _lines("Zäit,Wärt", "%Y-%m-%dT%H:%M:%SZ", "{time},{rate}")
+    with pytest.raises(ArchiveError, match="its text is not UTF-8"):
+        _imported(tmp_path, "okx.csv", text.encode("cp1252"))
+
+
+def test_names_in_a_remark_and_numbers_with_blanks_between_them(tmp_path: Path) -> None:
+    """numpy.savetxt (2.3) with a header."""
+    text = _lines("# timestamp funding_rate", "", "{seconds:.18e} {rate:.18e}")
+    _imported(tmp_path, "okx_BTCUSDT.txt", text)
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["time"].tolist() == [stamp.tz_localize("UTC") for stamp in _STAMPS]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+def test_times_that_cannot_be_read_are_shown(tmp_path: Path) -> None:
+    text = _lines("time,symbol,funding_rate", "", "{at.day}/{at.month}/2569,BTCUSDT,{rate}")
+    with pytest.raises(ArchiveError, match="time='1/3/2569' is not a time: expected ISO 8601"):
+        _imported(tmp_path, "okx.csv", text)
+
+
+_FORCED = {
+    "topic": "allLiquidation.BTCUSDT",
+    "type": "snapshot",
+    "ts": _START * 1000 + 5,
+    "data": [{"T": _START * 1000, "s": "BTCUSDT", "S": "Buy", "v": "0.5", "p": "67000.5"}],
+}
+"""Bybit V5, public channel "All Liquidation": the side Buy is a long position that was liquidated."""
+_REPLY = {"success": True, "ret_msg": "", "conn_id": "a", "req_id": "", "op": "subscribe"}
+_CAPTURES = {
+    "messages": lambda message: message,
+    "received": lambda message: {"local_ts": _START, "msg": message},
+    "text": lambda message: {"recv_time": _START, "raw": json.dumps(message)},
+    "stream": lambda message: {"stream": "liquidations", "data": message},
+}
+
+
+@pytest.mark.parametrize("name", _CAPTURES)
+def test_captures_of_a_socket_have_replies_and_envelopes(tmp_path: Path, name: str) -> None:
+    lines = [_REPLY, _FORCED, {"op": "pong", "req_id": "1"}]
+    _imported(tmp_path, "bybit.jsonl", "\n".join(json.dumps(_CAPTURES[name](line)) for line in lines) + "\n")
+    [row] = _rows(tmp_path, "liquidations_fills").to_dict("records")
+    assert (row["side"], row["value_usd"]) == ("long", 33500.25)
+    assert row["time"] == pd.Timestamp(_START, unit="s", tz="UTC")
+
+
+def test_an_object_of_values_by_venue_is_a_row_for_each(tmp_path: Path) -> None:
+    """Glassnode's futures_funding_rate_perpetual_all; a venue without any value has no row."""
+    body = [
+        {"t": int(stamp.timestamp()), "o": {"binance": rate, "bybit": 2 * rate, "okex": None}}
+        for stamp, rate in zip(_STAMPS, _RATES, strict=True)
+    ]
+    _imported(tmp_path, "glassnode_BTC_futures_funding_rate_perpetual_all.json", json.dumps(body))
+    rows = _rows(tmp_path, "funding_settlements")
+    bybit = rows[rows["exchange"] == "bybit"]
+    assert rows["exchange"].value_counts().to_dict() == {"binance": 9, "bybit": 9}
+    assert bybit["rate_bps_8h"].tolist() == pytest.approx([2.0, -0.4, 1.0] * 3)
+
+
+def test_ratios_without_names_ask_for_their_kind(tmp_path: Path) -> None:
+    """OKX writes accounts, top accounts and top positions as the same pairs of time and ratio."""
+    data = [[str((_START + place * 300) * 1000), "1.25"] for place in range(3)]
+    body = json.dumps({"code": "0", "data": data, "msg": ""})
+    with pytest.raises(Unclear) as question:
+        _imported(tmp_path, "okx_BTC.json", body)
+    assert question.value.choices == ["kind=accounts", "kind=top_accounts", "kind=top_positions"]
+    _imported(tmp_path, "okx_BTC.json", body, set={"kind": "top_accounts"})
+    rows = _rows(tmp_path, "positioning_history")
+    assert rows["long_short_ratio"].tolist() == [1.25] * 3
+    assert rows["kind"].unique().tolist() == ["top_accounts"]
+
+
+def test_prices_of_liquidations_are_not_those_of_a_series(tmp_path: Path) -> None:
+    text = "time,symbol,exchange,liquidation_side,price,qty\n2026-03-01T00:00:00Z,BTC,bybit,Buy,67000,1\n"
+    with pytest.raises(Unclear, match="may be liquidations: pass --map side=liquidation_side"):
+        _imported(tmp_path, "liqs.csv", text)
+    words = {"side": {"Buy": "long"}}
+    _imported(tmp_path, "liqs.csv", text, map={"side": "liquidation_side"}, map_values=words)
+    [row] = _rows(tmp_path, "liquidations_fills").to_dict("records")
+    assert (row["side"], row["value_usd"]) == ("long", 67000.0)
