@@ -48,18 +48,24 @@ def _chinese(stamp: pd.Timestamp) -> str:
     return f"{stamp.year}/{stamp.month}/{stamp.day} {half}{stamp.hour % 12 or 12}:00"
 
 
-_DATES = {
+_DATES: dict[str, Any] = {
     "japanese": lambda stamp: f"{stamp.year}年{stamp.month}月{stamp.day}日 {stamp.hour}:00",
     "korean": _korean,
     "chinese": _chinese,
     "hungarian": lambda stamp: stamp.strftime("%Y. %m. %d. %H:%M"),
+    "stata": lambda stamp: stamp.strftime("%d%b%Y %H:%M:%S").lower(),
+    "sas": lambda stamp: stamp.strftime("%d%b%y:%H:%M:%S").upper(),
+    "javascript": lambda stamp: f"{stamp:%a %b %d %Y %H:%M:%S} GMT+0000 (Coordinated Universal Time)",
+    "ctime": lambda stamp: stamp.strftime("%a %b %d %H:%M:%S %Y"),
+    "excel": lambda stamp: f"{46082 + (stamp.day - 1) + stamp.hour / 24:.6f}".replace(".", "#"),
 }
 
 
 @pytest.mark.parametrize("name", _DATES)
-def test_dates_of_other_countries(tmp_path: Path, name: str) -> None:
-    rows = [f"{_DATES[name](stamp)},BTCUSDT,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
-    _imported(tmp_path, "okx.csv", "\n".join(["time,symbol,funding_rate", *rows]) + "\n")
+def test_dates_of_other_countries_and_programs(tmp_path: Path, name: str) -> None:
+    rows = [f"{_DATES[name](stamp)};BTCUSDT;{rate:.6f}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    text = "\n".join(["time;symbol;funding_rate", *rows]) + "\n"
+    _imported(tmp_path, "okx.csv", text.replace("#", ","))
     stored = _rows(tmp_path, "funding_settlements")
     assert stored["time"].dt.strftime("%d %H").tolist()[:4] == ["01 00", "01 08", "01 16", "02 00"]
     assert stored["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
@@ -111,7 +117,7 @@ _FORCED = {
 }
 """Bybit V5, public channel "All Liquidation": the side Buy is a long position that was liquidated."""
 _REPLY = {"success": True, "ret_msg": "", "conn_id": "a", "req_id": "", "op": "subscribe"}
-_CAPTURES = {
+_CAPTURES: dict[str, Any] = {
     "messages": lambda message: message,
     "received": lambda message: {"local_ts": _START, "msg": message},
     "text": lambda message: {"recv_time": _START, "raw": json.dumps(message)},
@@ -122,7 +128,10 @@ _CAPTURES = {
 @pytest.mark.parametrize("name", _CAPTURES)
 def test_captures_of_a_socket_have_replies_and_envelopes(tmp_path: Path, name: str) -> None:
     lines = [_REPLY, _FORCED, {"op": "pong", "req_id": "1"}]
-    _imported(tmp_path, "bybit.jsonl", "\n".join(json.dumps(_CAPTURES[name](line)) for line in lines) + "\n")
+    text = "\n".join(json.dumps(_CAPTURES[name](line)) for line in lines) + "\n"
+    if name == "messages":  # hftbacktest's collector writes the time of receipt before each message
+        text = "".join(f"{_START}123456789 {line}\n" for line in text.splitlines())
+    _imported(tmp_path, "bybit.jsonl", text)
     [row] = _rows(tmp_path, "liquidations_fills").to_dict("records")
     assert (row["side"], row["value_usd"]) == ("long", 33500.25)
     assert row["time"] == pd.Timestamp(_START, unit="s", tz="UTC")
@@ -162,3 +171,81 @@ def test_prices_of_liquidations_are_not_those_of_a_series(tmp_path: Path) -> Non
     _imported(tmp_path, "liqs.csv", text, map={"side": "liquidation_side"}, map_values=words)
     [row] = _rows(tmp_path, "liquidations_fills").to_dict("records")
     assert (row["side"], row["value_usd"]) == ("long", 67000.0)
+
+
+def test_an_object_of_values_by_time_is_a_series(tmp_path: Path) -> None:
+    body = {str(int(stamp.timestamp()) * 1000): rate for stamp, rate in zip(_STAMPS, _RATES, strict=True)}
+    _imported(tmp_path, "binance_BTCUSDT_funding.json", json.dumps(body))
+    rows = _rows(tmp_path, "funding_settlements")
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+def test_rates_of_one_hour_that_are_hours_apart_are_asked_about(tmp_path: Path) -> None:
+    """They may be payments as rates of an hour, or every eighth of Deribit's hours."""
+    text = _lines("time,instrument,interest_1h", "%Y-%m-%dT%H:%M:%SZ", "{time},BTC-PERPETUAL,{rate}")
+    with pytest.raises(Unclear, match="rates of one hour, and its rows are 8 hours apart") as question:
+        _imported(tmp_path, "deribit.csv", text)
+    assert question.value.choices == ["funding_settlements", "funding_history"]
+
+
+def test_prices_in_a_folder_of_spot_markets_are_asked_about(tmp_path: Path) -> None:
+    text = "ts,open,high,low,close\n1772323200000,67000,67100,66900,67050\n"
+    with pytest.raises(Unclear, match="of prices of a spot market"):
+        _imported(tmp_path, "okx/spot/BTC-USDT-1h.csv", text)
+    _imported(tmp_path, "okx/spotlight/BTC-USDT-1h.csv", text)
+    assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [67000.0]
+
+
+def test_a_time_of_day_comes_before_its_date(tmp_path: Path) -> None:
+    text = "date,quote_read_time,symbol,oi_usd\n2026-03-01,2026-03-01T08:00:00Z,BTC,6041490500\n"
+    _imported(tmp_path, "okx.csv", text)
+    _imported(tmp_path, "bybit.csv", text.replace("quote_read_time", "updated_at"))
+    rows = _rows(tmp_path, "oi_history").set_index("exchange")["time"]
+    assert rows.dt.strftime("%H").to_dict() == {"okx": "08", "bybit": "00"}
+
+
+def test_basis_points_and_totals_of_liquidations_by_other_names(tmp_path: Path) -> None:
+    text = _lines("time,symbol,funding (bp)", "%Y-%m-%dT%H:%M:%SZ", "{time},BTC,{rate}")
+    _imported(tmp_path, "okx.csv", text)
+    assert _rows(tmp_path, "funding_settlements")["rate_bps_8h"].iloc[0] == pytest.approx(0.0001)
+    totals = "time,symbol,liquidations_long_usd,liquidations_short_usd\n2026-03-01T00:00:00Z,BTC,5.5,3.5\n"
+    _imported(tmp_path, "okx_liquidations.csv", totals)
+    [row] = _rows(tmp_path, "liquidations_history").to_dict("records")
+    assert (row["long_usd"], row["short_usd"]) == (5.5, 3.5)
+
+
+@pytest.mark.parametrize("form", ["({:.6f})", "{:.6f}-"])
+def test_negative_numbers_of_accountants(tmp_path: Path, form: str) -> None:
+    cells = [form.format(-rate) if rate < 0 else f"{rate:.6f}" for rate in _RATES]
+    rows = [f"{stamp}Z,BTC,{cell}" for stamp, cell in zip(_STAMPS, cells, strict=True)]
+    _imported(tmp_path, "okx.csv", "\n".join(["time,symbol,fundingRate", *rows]) + "\n")
+    rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
+    assert rates.tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+def test_an_offset_without_a_sign_is_ahead_of_utc(tmp_path: Path) -> None:
+    rows = [f"{stamp + pd.Timedelta(8, 'h')},BTC,{rate}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    _imported(tmp_path, "okx.csv", "\n".join(["datetime_utc8,pair,funding", *rows]) + "\n")
+    stored = _rows(tmp_path, "funding_settlements")
+    assert stored["time"].tolist() == [stamp.tz_localize("UTC") for stamp in _STAMPS]
+
+
+def test_fractions_under_a_name_that_says_percent_are_asked_about(tmp_path: Path) -> None:
+    header = "time,symbol,Funding Rate (%)"
+    text = _lines(header, "%Y-%m-%dT%H:%M:%SZ", "{time},BTC,{rate}")
+    with pytest.raises(Unclear) as question:
+        _imported(tmp_path, "okx.csv", text)
+    assert question.value.option == "--unit"
+    percent = [f"{stamp}Z,BTC,{rate * 100:.6f}" for stamp, rate in zip(_STAMPS, _RATES, strict=True)]
+    _imported(tmp_path, "okx.csv", "\n".join([header, *percent]) + "\n")
+    rates = _rows(tmp_path, "funding_settlements")["rate_bps_8h"]
+    assert rates.tolist() == pytest.approx([1.0, -0.2, 0.5] * 3)
+
+
+def test_rows_of_one_time_whose_time_of_day_is_in_an_unknown_column(tmp_path: Path) -> None:
+    rows = [f"2026-03-01,{hour + 1},BTC,{2e9 + hour}" for hour in range(10)]
+    text = "\n".join(["date,hour_ending,symbol,oi_usd", *rows]) + "\n"
+    with pytest.raises(Unclear, match="its 10 different rows have only 1 different combinations of date"):
+        _imported(tmp_path, "okx.csv", text)
+    _imported(tmp_path, "okx.csv", f"{text.splitlines()[0]}\n{rows[0]}\n" + f"{rows[0]}\n" * 5)
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [2e9]

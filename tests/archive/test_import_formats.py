@@ -281,9 +281,9 @@ _DOLLARS = "BTC-27MAR26-70000-C,2080,2147,2107,67100,{time}\nBTC-27MAR26-70000-P
     [
         ("deribit", _COINS, {"bid_coin": 0.031, "ask_coin": 0.032, "mark_coin": 0.0314}),
         ("bybit", _DOLLARS, {"bid_usd": 2080.0, "ask_usd": 2147.0, "mark_usd": 2107.0}),
-        # Coins on a venue that quotes USD, and the reverse: not clear, so quotes are left out.
+        # Coins on a venue that quotes USD are not clear, so quotes are left out. Nobody quotes 20 coins.
         ("bybit", _COINS, {}),
-        ("deribit", _DOLLARS, {}),
+        ("deribit", _DOLLARS, {"bid_usd": 2080.0, "ask_usd": 2147.0, "mark_usd": 2107.0}),
     ],
 )
 def test_quotes_of_options_are_coins_or_dollars(

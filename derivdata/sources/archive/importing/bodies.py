@@ -210,7 +210,7 @@ def _list_in(body: dict[str, Any], depth: int) -> tuple[dict[str, Any], list[Any
     if rows is not None:
         return {}, rows
     fields = {name: value for name, value in body.items() if not isinstance(value, dict | list)}
-    if not fields:
+    if not fields or _is_of_values_by_time(body):
         by_key = _by_key(body)
         if by_key is not None:
             return {}, by_key
@@ -248,6 +248,8 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
     values = [*body.values()]
     if len(body) > 1 and _is_of_columns(body):
         return _transposed(body)
+    if _is_of_values_by_time(body):
+        return [{"time": key, "value": value} for key, value in body.items()]
     if len(body) > 1 and all(isinstance(v, dict) for v in values) and _alike(values):
         name = _name_of_keys(body)
         return [{name: key, **_plain(value)} for key, value in body.items()]
@@ -263,6 +265,12 @@ def _by_key(body: dict[str, Any]) -> list[Any] | None:
     if len({len(v) for v in values}) == 1 and len(values) > 1:
         return [dict(zip(body, row, strict=True)) for row in zip(*values, strict=True)]
     return None
+
+
+def _is_of_values_by_time(body: dict[str, Any]) -> bool:
+    """Return whether an object has a value for each time, ``{"1772323200000": 0.0001, ...}``."""
+    are_plain = not any(isinstance(value, list | dict) for value in body.values())
+    return len(body) > 1 and are_plain and all(_KEY_OF_TIME.fullmatch(key) for key in body)
 
 
 def _is_of_columns(body: dict[str, Any]) -> bool:

@@ -332,18 +332,20 @@ def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     """Put quotes into the columns of coin or USD where the name, or venue and size of quotes, say which.
 
     Other quotes are omitted. Quotes in USD on an underlying of at least 1,000 USD exceed 20 somewhere in a
-    chain.
+    chain, and those in coins never do, so that a chain of Deribit in USD was converted by whoever wrote it.
     """
     venue = frame["exchange"].astype(object)
     names = frame["instrument_name"].astype(object).str.upper()
     is_in_usd = names.str.contains("USDC|USDT")
-    in_coin = venue.isin(["deribit", "okx"]) & ~is_in_usd
+    is_quoted_in_coins = venue.isin(["deribit", "okx"]) & ~is_in_usd
     quotes = frame[[name for name in ("raw_bid", "raw_ask", "raw_mark") if name in frame]]
     level = frame["underlying_price"] if "underlying_price" in frame else frame["strike"]
     keys = [venue, frame["symbol"].astype(object)]
     largest = quotes.max(axis=1).groupby(keys).transform("max")
     underlying = level.groupby(keys).transform("median")
-    is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin == (largest < _MOST_COINS))
+    is_large = largest >= _MOST_COINS
+    in_coin = is_quoted_in_coins & ~is_large
+    is_clear = is_in_usd | (underlying >= _LEAST_UNDERLYING) & (in_coin | is_large)
     columns: dict[str, Any] = {}
     for raw in quotes:
         name = str(raw).removeprefix("raw_")

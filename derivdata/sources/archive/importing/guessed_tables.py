@@ -214,11 +214,18 @@ _OTHER_CANDLES = (
 """Words in file names of candles of other quantities than prices, and their possible table."""
 
 
+_FOLDERS = 3
+"""Folders of a file whose names say of which market its prices are."""
+
+
 def _refuse_other_candles(source: Source, found: Mapping[str, str]) -> None:
     """Raise a question about candles if the file name suggests another quantity than prices."""
     if found.get("last", "").lower() not in ("open", "close", "o", "c"):
         return
     name = source.name if "premiumIndex" in source.name else source.name.rsplit("/", 1)[-1]
+    folders = source.name.lower().split("/")[:-1][-_FOLDERS:]
+    if any("spot" in re.split("[^a-z]+", folder) for folder in folders):
+        name = f"spot {name}"
     table = next((table for pattern, table in _OTHER_CANDLES if pattern.search(name)), None)
     if table is None:
         return
@@ -260,6 +267,7 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
     if apart is None:
         kind = "funding_settlements" if is_paid else ""
     else:
+        _refuse_sampled_hours(source, found, apart)
         is_paid = is_paid or _is_hourly(source, head, found, given)
         kind = _kind_by_interval(head, found, given, apart) or _kind_by_spacing(
             source, apart, is_paid=is_paid
@@ -274,6 +282,26 @@ def _kind_of_rates(source: Source, head: Chunk, found: Mapping[str, str], given:
         "--table",
         choices,
     )
+
+
+_OF_AN_HOUR = re.compile(r"(1h|hourly|perhour)(pct|percent|bps)?$")
+_LEAST_APART = 1.9
+
+
+def _refuse_sampled_hours(source: Source, found: Mapping[str, str], apart: float) -> None:
+    """Ask for the table of rates of an hour that are several hours apart.
+
+    They are payments of several hours as rates of one, or samples of a venue that pays each hour, such as
+    Deribit's ``interest_1h``.
+    """
+    if apart > _LEAST_APART and _OF_AN_HOUR.search(plain_name(found["rate"])):
+        raise Unclear(
+            f"{source}: its column {found['rate']} has rates of one hour, and its rows are {apart:g} hours "
+            "apart: pass --table funding_settlements if each row pays for all of these hours, or --table "
+            "funding_history if the venue pays more often",
+            "--table",
+            ["funding_settlements", "funding_history"],
+        )
 
 
 def _require_times(source: Source, head: Chunk, found: Mapping[str, str], given: Given) -> None:

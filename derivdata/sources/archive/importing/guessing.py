@@ -96,7 +96,36 @@ _NAMELESS = (UNNAMED, "dt")
 def _times_first(columns: list[str], head: Chunk) -> list[str]:
     """Return columns of times, those with valid times first; row numbers are excluded."""
     times = [column for column in columns if _share_of_times(head.columns[column]) >= _MOST_TIMES]
+    times = _with_time_of_day(times, head)
     return times + [column for column in columns if column not in times and column not in _NAMELESS]
+
+
+_NOT_OF_QUOTES = re.compile(
+    r"updat|creat|fetch|collect|retriev|scrap|captur|log|sampl|record|receiv|close|end"
+)
+"""Words of times at which something else happened than what a row is of."""
+
+
+def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
+    """Return columns of times with one of date and time before one of the same dates only.
+
+    Candles are of their first time.
+    """
+    names = {plain_name(name) for name in head.columns}
+    if len(columns) < 2 or {"open", "close"} <= names or "date" not in plain_name(columns[0]):
+        return columns
+    first, *others = columns
+    rejections = Rejections(len(head))
+    days = instants(head.columns[first], "time", rejections, tz=dt.UTC)
+    if not (days == days.floor("D"))[~days.isna()].all():
+        return columns
+    for column in others:
+        stamps = instants(head.columns[column], "time", rejections, tz=dt.UTC)
+        is_of_days = bool((stamps.floor("D") == days)[~stamps.isna() & ~days.isna()].all())
+        has_clock = bool((stamps != stamps.floor("D"))[~stamps.isna()].any())
+        if is_of_days and has_clock and not _NOT_OF_QUOTES.search(plain_name(column)):
+            return [column, *(name for name in columns if name != column)]
+    return columns
 
 
 _CANDLE = ("o", "h", "l", "c")
@@ -174,7 +203,10 @@ def _share_of_times(values: pa.ChunkedArray) -> float:
     return int(is_time.sum()) / known if known else 0.0
 
 
-_NEAR_RATE = re.compile(r"funding.*(rate|bps|pct|percent|apr|apy|annual|8h|1h)|(rate|bps|apr).*funding", re.I)
+_NEAR_RATE = re.compile(
+    r"funding.*(rate|bps|(?<![a-z])bp(?![a-z])|pct|percent|apr|apy|annual|8h|1h)|(rate|bps|apr).*funding",
+    re.I,
+)
 _NEAR_INTEREST = re.compile(r"open[ _]?interest|(?<![a-z])oi(?![a-z])", re.I)
 _NOT_INTEREST = re.compile(
     r"change|delta|diff|pct|percent|%|ratio|z.?score|std|rank|count|lag|prev|ema|sma|ma\d|roc|high|low|close|"
@@ -280,7 +312,7 @@ def column_of_words(head: Chunk, words: frozenset[str]) -> str:
     return ""
 
 
-_SCALE = re.compile(r"pct|percentage|percent|bps")
+_SCALE = re.compile(r"pct|percentage|percent|bps?(?=8h|1h|h|$)|bps")
 _PERIODS = (
     (re.compile(r"(apr|apy|annual(ized|ised)?|peryear|yearly)$|^(annual(ized|ised)?|yearly)"), "year"),
     (re.compile(r"(daily|perday|1d|24h)$"), "day"),
@@ -294,6 +326,8 @@ _MOST_PER_YEAR = (0.5, 1.5)
 _FLOORS = (0.0001, 0.0000125, 0.00005, 0.000025, 0.0003)
 """Rates of quiet times, as fractions of 8, 1, 4, 2 and 24 hours (interest of 0.03 % a day)."""
 _LEAST = 10
+_MOST_AT_FLOOR = 0.2
+"""Share of rates at the floors of fractions from which a name that says percent is not believed alone."""
 
 
 def _sizes(head: Chunk, column: str) -> Array:
@@ -310,6 +344,9 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
         scale = "percent"
     sizes = _sizes(head, column)
     unit = _stated_unit(scale, period) if scale else _sized_unit(sizes, period)
+    at_floor = bool(sizes.size) and float(np.mean(np.isin(np.round(sizes, 9), _FLOORS)))
+    if scale == "percent" and not period and "%" in column and at_floor > _MOST_AT_FLOOR:
+        unit = None  # the name says percent, and the sizes are those of fractions
     if unit is not None:
         return unit
     median = float(np.median(sizes)) if sizes.size else 0.0
@@ -325,7 +362,7 @@ def _scale_and_period(name: str) -> tuple[str, str]:
     """Return ``percent`` or ``bps``, and the period, from a name; each is empty if missing."""
     word = plain_name(name.replace("%", "pct"))
     stated = _SCALE.search(word)
-    scale = "" if stated is None else "bps" if stated[0] == "bps" else "percent"
+    scale = "" if stated is None else "bps" if stated[0].startswith("bp") else "percent"
     base = _SCALE.sub("", word)
     return scale, next((period for pattern, period in _PERIODS if pattern.search(base)), "")
 
@@ -477,9 +514,43 @@ def _plan(source: Source, head: Chunk, table: str, found: Mapping[str, str], giv
     if table == "orderbook_book":
         return _plan_of_book(found, whole, head)
     _refuse_unknown_sizes(source, head, whole, table)
+    _refuse_repeated_times(source, head, table, whole)
     has_interval = "interval_hours" in {*whole.map, *whole.set, *head.columns}
     is_spaced = table == "funding_settlements" and not has_interval
     return make_plan(table, whole, adjust=ADJUST["quotes_by_size"] if extra else None, is_spaced=is_spaced)
+
+
+_KEYS_OF_SERIES = ("time", "symbol", "exchange", "kind", "resolution")
+_SERIES = frozenset(
+    "funding_settlements funding_history oi_history prices_history positioning_history liquidations_history "
+    "volume_history volume_taker volatility_index_published".split()
+)
+_LEAST_DISTINCT = 0.5
+
+
+def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given) -> None:
+    """Ask what tells rows apart where most have the time, symbol and venue of another row.
+
+    Their time of day, or their contract, is in a column that was not recognised.
+    """
+    names = [given.map.get(name, name) for name in _KEYS_OF_SERIES if name not in given.set]
+    keys = [encoded(head.columns[name]).codes for name in names if name in head.columns]
+    columns = archive_table(table).columns
+    values = {given.map.get(name, name) for name in columns if name not in _KEYS_OF_SERIES}
+    figures = [encoded(head.columns[name]).codes for name in values if name in head.columns]
+    if table not in _SERIES or not keys or not figures or not len(head):
+        return
+    distinct_keys = len(np.unique(np.column_stack(keys), axis=0))
+    distinct_rows = len(np.unique(np.column_stack([*keys, *figures]), axis=0))
+    if distinct_keys < _LEAST_DISTINCT * distinct_rows:
+        raise Unclear(
+            f"{source}: its {distinct_rows:,} different rows have only {distinct_keys:,} different "
+            f"combinations of {', '.join(names)}: name the column that tells the others apart with --map "
+            "time=COLUMN or --map symbol=COLUMN, or write one file for each series; the file has "
+            f"{', '.join(head.columns)[:300]}",
+            "--map",
+            [f"time={names[0]}"],
+        )
 
 
 _OF_STARTS = re.compile(r"start|begin|from")

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.sources.archive.importing.values import Rejections, Words, encoded, floats, shown
+from derivdata.sources.archive.importing.values import Rejections, Words, encoded, first_cell, floats, shown
 from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
 from derivdata.tables.contracts import expiries, iso_of
@@ -34,13 +34,14 @@ _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(20\d{2})(?:,? (.+))?")
 _SHORT_YEAR = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{2})(?:,? (.+))?")
 """``15/03/23 8:00``, ``15.03.23`` or ``3/15/23``."""
 _MONTH_SECOND = re.compile(
-    r"(?:[a-z]{3}, )?(?P<day>\d{1,2})[ -](?P<month>[a-z]{3,9})[ -](?P<year>20\d{2})(?:,? (?P<rest>.+))?",
+    r"(?:[a-z]{3}, )?(?P<day>\d{1,2})[ -]?(?P<month>[a-z]{3,9})[ -]?(?P<year>20\d{2}|[1-3]\d(?=:|$))"
+    r"(?:(?:,? |:)(?P<rest>.+))?",
     re.IGNORECASE,
 )
 _MONTH_FIRST = re.compile(
     r"(?P<month>[a-z]{3,9})\.? (?P<day>\d{1,2}),? (?P<year>20\d{2})(?:,? (?P<rest>.+))?", re.IGNORECASE
 )
-"""``Sun, 01 Mar 2026 08:00:00 GMT``, ``Mar 01, 2026 08:00 AM``."""
+"""``Sun, 01 Mar 2026 08:00:00 GMT``, ``Mar 01, 2026 08:00 AM``, SAS's ``01MAR26:08:00:00``."""
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?\s*([AP]M)?", re.IGNORECASE)
 _HALVES_OF_DAYS = {"오전": "AM", "오후": "PM", "上午": "AM", "下午": "PM", "午前": "AM", "午後": "PM"}
@@ -54,6 +55,7 @@ _MICROS_PER = {1: 1_000_000.0, 1_000: 1_000.0, 1_000_000: 1.0, 1_000_000_000: 0.
 _MISSING = np.datetime64("NaT", "us")
 _SERIAL_DAYS = (36_526.0, 62_000.0)
 """2000-01-01 and 2069-09-29 as spreadsheets store dates: days since 1899-12-30."""
+_COMMA_DAYS = re.compile(r"\d{5},\d+")
 _SERIAL_EPOCH = np.datetime64("1899-12-30", "us")
 
 
@@ -71,8 +73,8 @@ def zone(name: str) -> dt.tzinfo:
         raise ValueError(f"tz={name!r} is not a time zone: write Europe/London, UTC or UTC+3") from None
 
 
-_OFFSET_IN_NAME = re.compile(r"(?:UTC|GMT)[_ ]?([+-]\s*\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
-"""``Time (UTC+8)``, ``time GMT+08:00``."""
+_OFFSET_IN_NAME = re.compile(r"(?:UTC|GMT)[_ ]?([+-]?\s*\d{1,2}(?::?\d{2})?)(?!\d)", re.IGNORECASE)
+"""``Time (UTC+8)``, ``time GMT+08:00``, ``datetime_utc8``."""
 _ZONE_IN_NAME = re.compile(r"[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")
 _ZONE_WORDS = {
     "utc": "UTC", "gmt": "UTC", "zulu": "UTC", "jst": "UTC+9", "kst": "UTC+9", "hkt": "UTC+8", "sgt": "UTC+8",
@@ -94,7 +96,8 @@ def zone_in_name(name: str) -> str | None:
     """
     offset = _OFFSET_IN_NAME.search(name)
     if offset is not None:
-        return f"UTC{offset[1].replace(' ', '')}"
+        ahead = offset[1].replace(" ", "")
+        return f"UTC{ahead}" if ahead[0] in "+-" else f"UTC+{ahead}"
     listed = _ZONE_IN_NAME.search(name)
     if listed is not None and listed[0] in zoneinfo.available_timezones():
         return listed[0]
@@ -180,6 +183,8 @@ def _serial_dates(column: pa.ChunkedArray) -> Array | None:
     """
     if not pa.types.is_string(column.type) and not pa.types.is_floating(column.type):
         return None
+    if _COMMA_DAYS.fullmatch(first_cell(column)):
+        column = pc.replace_substring(column, ",", ".")
     try:
         days = floats(column.cast(pa.float64()))
     except pa.ArrowInvalid:
@@ -340,13 +345,27 @@ def _is_date(date: tuple[int, int, int], places: tuple[int, int, int]) -> bool:
     return year in _YEARS and 1 <= month <= _MOST_MONTHS and 1 <= day <= _MOST_DAYS
 
 
+_NAMED_DAY = re.compile(
+    r"[a-z]{3} (?P<month>[a-z]{3}) +(?P<day>\d{1,2}) (?:(?P<year>20\d{2}) (?P<clock>[\d:]+)|"
+    r"(?P<last_clock>[\d:]+) (?P<last_year>20\d{2}))(?: GMT(?P<offset>[+-]\d{4}).*)?",
+    re.IGNORECASE,
+)
+"""``Sun Mar 01 2026 08:00:00 GMT+0000 (...)`` of JavaScript, ``Sun Mar  1 08:00:00 2026`` of C."""
+
+
 def _of_month_name(text: str) -> str:
     """Return a date with a month name as ISO 8601; other texts unchanged."""
+    named = _NAMED_DAY.fullmatch(text)
+    if named is not None and named["month"].lower() in _MONTHS:
+        month = _MONTHS.index(named["month"].lower()) + 1
+        year = named["year"] or named["last_year"]
+        clock = named["clock"] or named["last_clock"]
+        return f"{year}-{month:02}-{int(named['day']):02} {clock}{named['offset'] or ''}"
     match = _MONTH_SECOND.fullmatch(text) or _MONTH_FIRST.fullmatch(text)
     if match is None or match["month"][:3].lower() not in _MONTHS:
         return text
     month = _MONTHS.index(match["month"][:3].lower()) + 1
-    return f"{match['year']}-{month:02}-{int(match['day']):02}{_clock(match['rest'])}"
+    return f"20{match['year'][-2:]}-{month:02}-{int(match['day']):02}{_clock(match['rest'])}"
 
 
 def _clock(text: str | None) -> str:

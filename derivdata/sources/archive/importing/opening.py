@@ -151,7 +151,35 @@ def opened(source: Source) -> Iterator[tuple[Kind, IO[bytes]]]:
     """Open a file without its compression; its first bytes show its format."""
     with stored(source) as packed:
         stream = _unpacked(packed)
-        yield _kind(source, stream.peek(_HEAD)[:_HEAD]), stream
+        head = stream.peek(_HEAD)[:_HEAD]
+        if _AFTER_TIME.match(head) is not None:
+            yield "json", io.BufferedReader(_WithoutTimes(stream), 1 << 20)
+        else:
+            yield _kind(source, head), stream
+
+
+_AFTER_TIME = re.compile(rb"[-+\d:.TZ]{10,40}[ \t]\{")
+"""``1772323200123456789 {"stream": ...``: a message after the time at which a collector received it."""
+
+
+class _WithoutTimes(io.RawIOBase):
+    """A stream of messages, one per line, without the times before them."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._left:
+            line = self._stream.readline()
+            self._left = re.split(rb"[ \t]", line, maxsplit=1)[-1] if _AFTER_TIME.match(line) else line
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
 
 
 def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:

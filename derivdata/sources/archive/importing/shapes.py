@@ -21,6 +21,7 @@ from derivdata.sources.archive.importing.market_names import (
     plain_name,
     venue_of_word,
 )
+from derivdata.sources.archive.importing.values import first_cell
 from derivdata.support.arrays import Array
 
 VALUE = "value"
@@ -190,13 +191,6 @@ _CLOCK_NAMES = frozenset(
     "time hour uhrzeit zeit heure hora ora orario saat godzina czas 时间 時間 시간 время".split()
 )
 """Names of columns that may have the time of day next to that of the date."""
-
-
-def first_cell(values: pa.ChunkedArray) -> str:
-    """Return the first text of a column that is not empty; empty for columns of other types."""
-    if not pa.types.is_string(values.type):
-        return ""
-    return next((cell.strip() for cell in values.slice(0, 100).to_pylist() if cell), "")
 
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")

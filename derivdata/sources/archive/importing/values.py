@@ -28,6 +28,15 @@ _GROUPED = re.compile(
 """``6'041'490.5`` of Switzerland, ``6 041 490,5`` of France: thousands apart by one mark."""
 _DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+%?")
 """``0,0001``, ``67.000,50``."""
+_NEGATIVE = re.compile(r"\((?P<inner>[\d.,%]+)\)|(?P<before>\d[\d.,]*)-")
+"""``(0.00002)`` of accountants, ``0.00002-`` of SAP."""
+_CURRENCY = re.compile(r"(?<=\d) ?(USD[TC]?|\$)$")
+_LARGE = re.compile(r"(?P<digits>\$?[-+]?\d+(?:\.\d+)?) ?(?P<unit>K|M|B|bn|mn)")
+_LARGE_UNITS = {"K": 1e3, "M": 1e6, "mn": 1e6, "B": 1e9, "bn": 1e9}
+"""``2.01B`` of dashboards."""
+_MANY_DOTS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3}){2,}")
+_DOTTED = re.compile(r"[-+]?\d{1,3}(\.\d{3})*")
+"""``2.000.000.001``: dots between thousands, which two of them in a number show."""
 _SHOWN = 20
 """Rejected rows of a chunk that are shown with their reasons."""
 
@@ -121,6 +130,13 @@ def _word(value: Any) -> str | None:
     return None if text.lower() in _BLANK else text
 
 
+def first_cell(values: pa.ChunkedArray) -> str:
+    """Return the first text of a column that is not empty; empty for columns of other types."""
+    if not pa.types.is_string(values.type):
+        return ""
+    return next((cell.strip() for cell in values.slice(0, 100).to_pylist() if cell), "")
+
+
 def is_nested(column: pa.ChunkedArray) -> bool:
     """Return whether a column holds lists or objects."""
     return bool(pa.types.is_nested(column.type))
@@ -157,7 +173,9 @@ def _text_numbers(column: pa.ChunkedArray, suffix: str) -> Array:
             return floats(pc.cast(column, pa.float64()))
         except pa.ArrowInvalid:
             pass
-    words = encoded(column).replaced(_ungrouped)
+    words = encoded(column).replaced(_plain_number)
+    if any(map(_MANY_DOTS.fullmatch, words.texts)) and all(map(_DOTTED.fullmatch, words.texts)):
+        words = words.replaced(lambda text: text.replace(".", ""))
     if _has_decimal_commas(words.texts):
         words = words.replaced(lambda text: text.replace(".", "").replace(",", "."))
     return words.mapped(lambda text: _number(text, suffix)).astype(np.float64)
@@ -176,10 +194,19 @@ def _has_decimal_commas(texts: Sequence[str]) -> bool:
     return not any("." in text for text in plain)
 
 
-def _ungrouped(text: str) -> str:
-    """Return a number without apostrophes or spaces between its thousands; other text unchanged."""
+def _plain_number(text: str) -> str:
+    """Return a number with its sign in front and without currency or marks of thousands; other text as is."""
+    match = _NEGATIVE.fullmatch(text)
+    if match is not None:
+        text = f"-{match['inner'] or match['before']}"
+    text = _CURRENCY.sub("", text)
     match = _GROUPED.fullmatch(text)
-    return text if match is None else text.replace(match["mark"], "")
+    if match is not None:
+        text = text.replace(match["mark"], "")
+    match = _LARGE.fullmatch(text)
+    if match is not None:
+        return f"{float(match['digits'].removeprefix('$')) * _LARGE_UNITS[match['unit']]:.15g}"
+    return text
 
 
 def _number(text: str, suffix: str) -> float:
