@@ -140,7 +140,7 @@ def series(
         points: list[Any] = decode_raw(answer, raw, DECODERS[list[point]], f"$.series.{venue}")  # type: ignore[valid-type]
         before = texts
         texts = [row.timestamp for row in points]
-        if not all(texts):
+        if texts != before and not all(texts):
             older = decode_raw(answer, raw, DECODERS[list[_OlderPoint]], f"$.series.{venue}")
             texts = [row.t for row in older]
         if texts != before:
@@ -174,6 +174,7 @@ class CheckedAnswer:
         self.facts: dict[str, Any] = {}  # results of rules, for the provenance
         self.effective: list[str] = []  # names of the rules that gave a notice or changed rows
         self.figures: dict[str, Array | None] = {}  # cache of `figure`, cleared when rows are removed
+        self.series_rows: dict[str, Any] = {}  # cache of `series_rows.series_rows`, cleared likewise
         request = answer.request
         body = answer.body
         self.endpoint = endpoints.endpoint_of(request.path)
@@ -236,6 +237,7 @@ class CheckedAnswer:
         self.columns = {name: values.take(places) for name, values in self.columns.items()}
         self.time_us = self.micros("time")
         self.figures.clear()
+        self.series_rows.clear()
 
     def numbers(self, name: str) -> Array | None:
         """Return a column as floats (times in µs); None if the response does not have it."""

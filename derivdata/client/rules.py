@@ -28,9 +28,9 @@ from derivdata.client.relations import (
     options_twice,
     unread_names,
 )
+from derivdata.client.series_rows import SeriesRows, series_rows
 from derivdata.errors import SchemaError
 from derivdata.support import times
-from derivdata.support.arrays import Array
 from derivdata.tables import COLUMNS, endpoints
 from derivdata.tables.contracts import venue_slug
 from derivdata.tables.history_rows import PAYMENTS, level_changes, rate_changes, series_order, shown_time
@@ -409,12 +409,13 @@ def _unit_change(e: CheckedAnswer) -> Iterator[str]:
         values = e.numbers(name)
         if values is None or name not in e.table.columns:
             continue
-        groups = e.series("time")
-        order = series_order(groups, e.time_us)
-        find = rate_changes if name == "rate_bps_8h" else level_changes
-        changes = find(groups[order], values[order])
+        rows = series_rows(e, name, values)
+        if name == "rate_bps_8h":
+            changes = rate_changes(rows.series, rows.values, rows.by_size)
+        else:
+            changes = level_changes(rows.series, rows.values)
         for change in changes[:1]:
-            row = order[change.row]
+            row = rows.order[change.row]
             where = " ".join(str(e.columns[key][row]) for key in e.table.key if key in e.words)
             others = f"; {len(changes) - 1} more series change" if len(changes) > 1 else ""
             yield (
@@ -433,34 +434,6 @@ _PRICES = ("price_usd", "price")
 _VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 
 
-class _VenueRows(NamedTuple):
-    """Rows of a column sorted by series and time, to compare venues."""
-
-    order: Array
-    series: Array
-    market: Array
-    times: Array
-    values: Array
-
-
-def _venue_rows(e: CheckedAnswer, name: str) -> _VenueRows | None:
-    """Return a column's rows by series and time; None if the table does not have them by venue and time."""
-    values = e.numbers(name)
-    if values is None or e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
-        return None
-    if name not in e.table.columns or not e.size:
-        return None
-    series = e.series("time")
-    order = np.arange(e.size)
-    is_new = np.append(True, series[1:] != series[:-1])
-    is_sorted = np.unique(series[is_new]).size == is_new.sum()
-    if not is_sorted or (np.diff(e.time_us)[~is_new[1:]] < 0).any():
-        order = np.lexsort((e.time_us, series))
-        is_new = np.append(True, series[order][1:] != series[order][:-1])
-    market = e.series("time", "exchange")[order]
-    return _VenueRows(order, np.cumsum(is_new) - 1, market, e.time_us[order], values[order])
-
-
 def _described(e: CheckedAnswer, row: int) -> str:
     """Return the keys of a row except its time."""
     keys = () if e.table is None else e.table.key
@@ -469,18 +442,22 @@ def _described(e: CheckedAnswer, row: int) -> str:
 
 def _unlike_peers(e: CheckedAnswer) -> Iterator[str]:
     """Compare each venue with the others: changes of unit, exchanged venues, and runs of one value."""
-    columns = () if e.table is None else e.table.columns
+    if e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
+        return
+    columns = e.table.columns
     for name in _COMPARED:
-        rows = _venue_rows(e, name) if name in columns else None
-        if rows is None:
+        values = e.numbers(name) if name in columns else None
+        if values is None or not values.size:
             continue
+        rows = series_rows(e, name, values)
         yield from _odd_series(e, name, rows)
         if (rows.values == rows.values[0]).all():  # a constant cannot contradict anything
             continue
         sorted_rows = rows.series, rows.market, rows.times, rows.values
         is_rate = name == "rate_bps_8h"
         # 1. A change of unit that the other venues do not have.
-        changes = peer_changes(*sorted_rows, is_rate=is_rate)
+        by_size = rows.by_size if is_rate else None
+        changes = peer_changes(*sorted_rows, is_rate=is_rate, by_size=by_size)
         for change in changes[:1]:
             first = rows.order[change.row]
             others = f"; {len(changes) - 1} more series differ" if len(changes) > 1 else ""
@@ -512,7 +489,7 @@ _LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
 """Prices [USD] above which figures are in another unit: 20 times the highest price until 2026."""
 
 
-def _odd_series(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+def _odd_series(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find series with one value, copied ones, and whole series in another unit."""
     is_rate = name == "rate_bps_8h"
     for fault in (faults := unchanged_series(rows.series, rows.times, rows.values, is_rate=is_rate))[:1]:
@@ -527,7 +504,8 @@ def _odd_series(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
         yield f"{name} of {venues[0]} and {venues[1]} is the same in all rows: one of them may be copied"
     if is_rate or name in _PRICES:
         kind = "rate" if is_rate else "price"
-        for fault in (faults := scaled_series(rows.series, rows.market, rows.values, kind=kind))[:1]:
+        faults = scaled_series(rows.series, rows.market, rows.values, kind=kind, by_size=rows.by_size)
+        for fault in faults[:1]:
             others = f"; {len(faults) - 1} more series differ" if len(faults) > 1 else ""
             yield (
                 f"{name} of {_described(e, rows.order[fault.row])} is {fault.factor:.3g} times that of the "
@@ -544,7 +522,7 @@ def _odd_series(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
     yield from _beyond_markets(e, name, rows)
 
 
-def _odd_movements(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+def _odd_movements(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find prices that move apart from the other venues, levels in random order, and mirrored rates."""
     if name in _PRICES:
         for fault in apart_from_peers(rows.series, rows.market, rows.times, rows.values)[:1]:
@@ -559,7 +537,7 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[st
                 "rows: they may be in another order"
             )
     if name == "rate_bps_8h":
-        for fault in lone_rates(rows.series, rows.values)[:1]:
+        for fault in lone_rates(rows.series, rows.values, rows.by_size)[:1]:
             yield (
                 f"{name} of {_described(e, rows.order[fault.row])} is {rows.values[fault.row]:g} between "
                 f"small rates on {shown_time(rows.times[fault.row])}, as are {fault.rows - 1} others"
@@ -571,7 +549,7 @@ def _odd_movements(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[st
             )
 
 
-def _still_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+def _still_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find runs of one value of BTC, ETH or a venue's total, which never stand still."""
     if name not in (*_PRICES, *_EXCHANGED, *_VOLUMES):
         return
@@ -587,7 +565,7 @@ def _still_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[st
         )
 
 
-def _beyond_markets(e: CheckedAnswer, name: str, rows: _VenueRows) -> Iterator[str]:
+def _beyond_markets(e: CheckedAnswer, name: str, rows: SeriesRows) -> Iterator[str]:
     """Find prices and open interest that no market has had, and two units of a rate that repeats."""
     if name in _EXCHANGED and (rows.values > _MOST_OF_A_VENUE_USD).any():
         place = int(np.nanargmax(rows.values))

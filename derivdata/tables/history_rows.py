@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from derivdata.tables.payments import HOUR_US, MINUTE_US, contradicted
 from derivdata.tables.schema import Table
+from derivdata.tables.series_sizes import SeriesSizes, series_sizes
 
 __all__ = [
     "PAYMENTS",
@@ -63,8 +64,6 @@ _COMPARED = 6
 _REPEATED_TOLERANCE = 1.001
 _LEAST_REPEATED = 4
 _REPEATED_SHARE = 0.2
-_RATE_BITS = 40
-_LARGEST_CODED = 1e5  # bps; in units of 1e-6 it is below 2 to the power of `_RATE_BITS`
 _RATE_ROWS = 50
 _RATE_LASTS = 12
 _ABOVE_LARGEST = 5.0  # a smaller factor occurs in real markets for some payments
@@ -524,7 +523,7 @@ def level_changes(series: _Array, values: _Array) -> list[UnitChange]:
     return [*changes.values()]
 
 
-def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
+def rate_changes(series: _Array, rates: _Array, by_size: SeriesSizes | None = None) -> list[UnitChange]:
     """Return the first lasting change by the factor of a unit in each series of funding rates.
 
     Parameters
@@ -533,6 +532,8 @@ def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
         As in `level_changes`.
     rates
         Rates [bps/8h].
+    by_size
+        The sorted sizes of the rates, if the caller has them.
     """
     changes: list[UnitChange] = []
     if not len(rates):
@@ -541,7 +542,7 @@ def rate_changes(series: _Array, rates: _Array) -> list[UnitChange]:
     sizes = np.abs(rates)
     ends = np.append(bounds[1:], len(rates))
     may_be_far = _may_be_far(sizes, bounds)
-    may_repeat = _may_repeat(sizes, bounds)
+    may_repeat = _may_repeat(by_size or series_sizes(series, rates))
     for place in np.flatnonzero(may_be_far | may_repeat).tolist():
         first = int(bounds[place])
         is_far = bool(may_be_far[place])
@@ -585,30 +586,19 @@ def _is_tick(step: float, rates: _Array) -> bool:
     return bool((np.abs(multiples - np.rint(multiples)) < 1e-4).all())
 
 
-def _may_repeat(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
-    """Return a mask of series with at least two rates that `_common` returns.
-
-    All series are sorted at once, which is faster than `_common` of each.
-    """
-    lengths = np.diff(np.append(bounds, rates.size))
-    series = np.repeat(np.arange(bounds.size), lengths)
-    is_uncoded = np.zeros(bounds.size, dtype=bool)
-    is_uncoded[series[rates > _LARGEST_CODED]] = True
-    coded = rates <= _LARGEST_CODED  # False for NaN
-    if not coded.all():
-        rates = rates[coded]
-        series = series[coded]
-    # One integer per row: the series in the high bits, the rate in units of 1e-6 in the low bits.
-    codes = np.sort((series << _RATE_BITS) + np.rint(rates * 1e6).astype(np.int64))
-    least = np.array([_least_repeated(rows) for rows in lengths.tolist()])
-    group = codes >> _RATE_BITS
-    # Sorted, a code that n rows have equals the code n − 1 places later.
-    ahead = np.arange(codes.size) + least[group] - 1
-    inside = np.flatnonzero(ahead < codes.size)
-    repeated = np.unique(codes[inside][codes[inside] == codes[ahead[inside]]])
-    repeated = repeated[repeated & ((1 << _RATE_BITS) - 1) > 0]
-    several = np.bincount(repeated >> _RATE_BITS, minlength=bounds.size) > 1
-    return np.asarray(several | is_uncoded)
+def _may_repeat(by_size: SeriesSizes) -> NDArray[np.bool_]:
+    """Return a mask of series with several repeated rates, and maybe others: see `_common`."""
+    # 1. Every k-th of the sorted rates of each series, where a repeated rate has at least 2 k rows.
+    least = np.array([_least_repeated(rows) for rows in by_size.rows.tolist()], dtype=np.int64)
+    step = least // 2
+    count = -(-by_size.finite // step)
+    series = np.repeat(np.arange(count.size), count)
+    place = np.arange(series.size) - np.repeat(np.cumsum(count) - count, count)
+    rates = np.round(by_size.ordered[by_size.starts[series] + place * step[series]], 6)
+    # 2. A repeated rate is at two of these places or more, next to each other.
+    is_equal = (rates[1:] == rates[:-1]) & (series[1:] == series[:-1]) & (rates[1:] > 0.0)
+    is_first = is_equal & ~np.append(False, is_equal[:-1])[: is_equal.size]
+    return np.asarray(np.bincount(series[1:][is_first], minlength=count.size) > 1)
 
 
 def _least_repeated(rows: int) -> int:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from derivdata.tables.series_sizes import SeriesSizes, series_sizes
+
 __all__ = [
     "SeriesFault",
     "apart_from_peers",
@@ -49,7 +51,6 @@ _LEAST_NOISE = 0.1
 _FLOOR = 0.1
 _LOW = 0.2
 """Share of the lower quantile that is added to sizes, so that a rate near zero is not a small size."""
-_MOST_PADDING = 4  # maximum size of a padded table of groups, as a multiple of the values
 _LEAST_RUN = 6
 _LEAST_SPAN_US = 23 * 3_600_000_000
 _RUN_SHARE = 0.2
@@ -100,7 +101,13 @@ class SeriesFault(NamedTuple):
 
 
 def peer_changes(
-    series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool = False
+    series: _Array,
+    market: _Array,
+    times: _Array,
+    values: _Array,
+    *,
+    is_rate: bool = False,
+    by_size: SeriesSizes | None = None,
 ) -> list[SeriesFault]:
     """Return sections of series that are 8, 100, 10³, 10⁴ or 10⁶ times their peers, or the inverse.
 
@@ -116,6 +123,8 @@ def peer_changes(
         Time [µs] and value of each row; NaN is not compared.
     is_rate
         Whether the values are funding rates, for which more evidence is required.
+    by_size
+        The sorted sizes of `values`, if the caller has them.
     """
     # 1. Logarithms of sizes.
     sizes = np.abs(values)
@@ -125,20 +134,24 @@ def peer_changes(
     count = int(series.max()) + 1
     markets = np.full(count, -1)
     markets[series] = market
-    floors = _FLOOR * _low_sizes(series, values, count)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(sizes + floors[series])
+    if (values <= 0.0).any():
+        by_size = by_size or series_sizes(series, values)
+        sizes += np.repeat(_FLOOR * _low_sizes(by_size, values), by_size.rows)
+    with np.errstate(divide="ignore"):
+        logs = np.log(sizes)
     is_compared &= np.isfinite(logs)
     if is_rate:
-        is_compared &= sizes > 0.0  # a rate of 0 is 0 in every unit
+        is_compared &= values != 0.0  # a rate of 0 is 0 in every unit
     # 2. Their means by series and block of time, relative to the median of the series.
     begin = int(times.min())
     span = max(int(times.max() - times.min()), 1)
     block = np.minimum((times - begin) * _BLOCKS // span, _BLOCKS - 1)
-    cell = (series * _BLOCKS + block)[is_compared]
-    number = np.bincount(cell, minlength=count * _BLOCKS).reshape(count, _BLOCKS)
+    cells = count * _BLOCKS
+    # Rows that are not compared are in one more cell.
+    cell = np.where(is_compared, series * _BLOCKS + block, cells)
+    number = np.bincount(cell, minlength=cells + 1)[:cells].reshape(count, _BLOCKS)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(cell, logs[is_compared], count * _BLOCKS).reshape(count, _BLOCKS) / number
+        means = np.bincount(cell, logs, cells + 1)[:cells].reshape(count, _BLOCKS) / number
     means = np.where(number > 0, means, np.nan)
     means -= _row_medians(means)[:, None]  # sizes differ between venues
     # 3. Sections at another level than the peers.
@@ -162,39 +175,20 @@ def _has_one_sign(values: _Array, section: range, rows: _Array) -> bool:
     return float(np.nanmedian(inside)) * float(np.nanmedian(rest)) >= 0.0
 
 
-def _low_sizes(series: _Array, values: _Array, count: int) -> _Array:
+def _low_sizes(by_size: SeriesSizes, values: _Array) -> _Array:
     """Return the lower quantile of positive sizes for series with a value of 0 or below, else 0."""
-    is_crossing = np.zeros(count, dtype=bool)
-    is_crossing[series[values <= 0.0]] = True
-    sizes = np.abs(values)
-    positive = np.flatnonzero(is_crossing[series] & (sizes > 0.0))
-    lows = np.zeros(count)
-    if not positive.size:
-        return lows
-    group = series[positive]
-    rows = np.bincount(group, minlength=count)
-    present = np.flatnonzero(rows)
-    first = np.cumsum(rows) - rows
-    ordered = _sorted_by_group(sizes[positive], group, first, int(np.max(rows)))
+    is_crossing = np.fmin.reduceat(values, by_size.starts) <= 0.0
+    positive = by_size.finite - by_size.zeros
+    present = np.flatnonzero(is_crossing & (positive > 0))
     # Linear between two ranks, as np.quantile is.
-    rank = _LOW * (rows[present] - 1)
+    rank = _LOW * (positive[present] - 1)
     below = np.floor(rank).astype(np.int64)
-    above = np.minimum(below + 1, rows[present] - 1)
-    low = ordered[first[present] + below]
-    lows[present] = low + (rank - below) * (ordered[first[present] + above] - low)
+    above = np.minimum(below + 1, positive[present] - 1)
+    first = by_size.starts[present] + by_size.zeros[present]
+    low = by_size.ordered[first + below]
+    lows = np.zeros(positive.size)
+    lows[present] = low + (rank - below) * (by_size.ordered[first + above] - low)
     return lows
-
-
-def _sorted_by_group(values: _Array, group: _Array, first: _Array, longest: int) -> _Array:
-    """Sort values within each group; rows of a group are next to each other."""
-    if first.size * longest > _MOST_PADDING * values.size:
-        return np.asarray(values[np.lexsort((values, group))])
-    # Sorting a padded table with one row per group takes a tenth of the time.
-    place = np.arange(values.size) - first[group]
-    table = np.full((first.size, longest), np.inf)
-    table[group, place] = values
-    table.sort(axis=1)
-    return np.asarray(table[group, place])
 
 
 def _row_medians(table: _Array) -> _Array:
@@ -447,7 +441,7 @@ def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
     return faults
 
 
-def lone_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
+def lone_rates(series: _Array, rates: _Array, by_size: SeriesSizes | None = None) -> list[SeriesFault]:
     """Return series with at least two rates far above the rates before and after them and above the median.
 
     The arguments are as in `peer_changes`, with rates in bps per 8 hours.
@@ -463,9 +457,13 @@ def lone_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
     ends = np.append(starts[1:], rates.size)
     firsts = np.searchsorted(places, starts)
     lasts = np.searchsorted(places, ends)
+    has_several = lasts - firsts >= _LEAST_SPIKES
+    if not has_several.any():
+        return []
+    medians = (by_size or series_sizes(series, rates)).medians()
     faults = []
-    for series_place in np.flatnonzero(lasts - firsts >= _LEAST_SPIKES).tolist():
-        usual = _median_size(rates[starts[series_place] : ends[series_place]])
+    for series_place in np.flatnonzero(has_several).tolist():
+        usual = float(medians[series_place])
         own = places[firsts[series_place] : lasts[series_place]]
         own = own[sizes[own] > _LONE_RATE * usual]
         if own.size >= _LEAST_SPIKES:
@@ -495,19 +493,9 @@ def copied_series(series: _Array, market: _Array, times: _Array, values: _Array)
     return pairs
 
 
-def _median_size(values: _Array) -> float:
-    """Return the median absolute value; NaN, without numpy's warning, if no value is finite."""
-    sizes = np.abs(values[np.isfinite(values)])
-    if not sizes.size:
-        return float("nan")
-    # np.median takes twice as long on a few thousand values
-    upper = sizes.size // 2
-    lower = upper - 1 + sizes.size % 2
-    sizes.partition((lower, upper))
-    return float(0.5 * (sizes[lower] + sizes[upper]))
-
-
-def scaled_series(series: _Array, market: _Array, values: _Array, *, kind: str) -> list[SeriesFault]:
+def scaled_series(
+    series: _Array, market: _Array, values: _Array, *, kind: str, by_size: SeriesSizes | None = None
+) -> list[SeriesFault]:
     """Return series of another size than at least two other series of their market, which agree.
 
     `kind` is ``"price"``, whose ratio to others is at most 2, or ``"rate"``, whose median size is compared
@@ -520,7 +508,7 @@ def scaled_series(series: _Array, market: _Array, values: _Array, *, kind: str) 
     ends = np.append(starts[1:], values.size)
     if len(starts) <= _PEERS:
         return []
-    sizes = np.array([_median_size(values[first:end]) for first, end in zip(starts, ends, strict=True)])
+    sizes = (by_size or series_sizes(series, values)).medians()
     faults = []
     for name in np.unique(market[starts]).tolist():
         own = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))

@@ -183,7 +183,7 @@ def _reject_repeated_key(pairs: list[tuple[str, Any]]) -> None:
 _pairs = json.JSONDecoder(object_pairs_hook=_reject_repeated_key, parse_int=len, parse_float=len)
 
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 _PLACE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -210,12 +210,12 @@ def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], fl
     """Return the complete body of a urllib3 response, decompressed."""
     pieces = _received(raw, deadline, cap, monotonic)
     encoded = isinstance(raw, urllib3.HTTPResponse) and raw.headers.get("Content-Encoding", "")
-    body = bytearray()
+    body = BytesIO()  # unlike a bytearray it returns its bytes without a copy
     for piece in _unpacked(pieces) if encoded and "gzip" in encoded.lower() else pieces:
-        body += piece
-        if len(body) > cap:
+        body.write(piece)
+        if body.tell() > cap:
             raise BodyTooLarge
-    return bytes(body)
+    return body.getvalue()
 
 
 def _received(raw: Any, deadline: float, cap: int, monotonic: Callable[[], float]) -> Iterator[bytes]:
@@ -256,7 +256,8 @@ def _unpacked(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def check_json(body: bytes, headers: Mapping[str, str]) -> None:
     """Raise `NotJson` for a body that is not JSON in UTF-8."""
     try:
-        body.decode("utf-8")
+        if not body.isascii():
+            body.decode("utf-8")
         check_keys(body)
     except DuplicateKey as error:
         raise NotJson(str(error), cut=False) from None
